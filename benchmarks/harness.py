@@ -1,0 +1,166 @@
+"""Rivals side by side: each is a process of its own on the same core, warmed up, and they take turns.
+
+A rival prints one line {"ready": VERSION, ...} when it is warm, then does its work once per line of its standard input
+and prints {"seconds": S, "records": N}. All rivals of a comparison are started first; then round after round each gets
+one turn, so that a change of the machine's speed meets all of them. The figure of a rival is the median of its rounds.
+"""
+
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable
+from importlib.metadata import version
+from pathlib import Path
+
+import kafka_oracle
+
+import data
+
+HERE = Path(__file__).parent
+CORE = "1" if (os.cpu_count() or 1) > 1 else "0"
+ROUNDS = 7
+RUN_SECONDS = 1.0  # a turn repeats the work until it takes about that long
+WARM_UP_SECONDS = 2.0  # for Python; the Java rivals take 10 s, for the C2 compiler
+
+Figures = dict[str, float | str]
+
+
+def pinned(command: Iterable[str | Path]) -> list[str]:
+    """Return the command line that runs a command on the one core that all rivals use."""
+    return ["taskset", "-c", CORE, *map(str, command)]
+
+
+def java(*arguments: str | Path) -> list[str]:
+    """Return the command of the Java rival: a server VM with both compilers and two gigabytes."""
+    classes = kafka_oracle.compile_source(data.KAFKA, HERE / "java/Rival.java")
+    libs = kafka_oracle.fetch(data.KAFKA)
+    program = [kafka_oracle.jdk_program("java"), "-Xms2g", "-Xmx2g", "-XX:+UseSerialGC", "-cp", f"{classes}:{libs}/*"]
+    return pinned([*program, "Rival", *arguments])
+
+
+def python(script: str, *arguments: str | Path) -> list[str]:
+    """Return the command of a rival in Python: `script --worker ARGUMENTS`, which ends in `serve`."""
+    return pinned([sys.executable, script, "--worker", *arguments])
+
+
+def serve(work: Callable[[], int], ready: str) -> None:
+    """Be a rival: warm `work` up (it returns how many records it went through), then run it once per line of stdin."""
+    shortest, begin = float("inf"), time.perf_counter()
+    while time.perf_counter() - begin < WARM_UP_SECONDS:
+        start = time.perf_counter()
+        work()
+        shortest = min(shortest, time.perf_counter() - start)
+    passes = max(1, round(RUN_SECONDS / shortest))
+    print(json.dumps({"ready": ready, "passes": passes}), flush=True)
+    for _ in sys.stdin:
+        start = time.perf_counter()
+        records = sum(work() for _ in range(passes))
+        print(json.dumps({"seconds": time.perf_counter() - start, "records": records}), flush=True)
+
+
+def compare(rivals: dict[str, list[str]]) -> dict[str, Figures]:
+    """Run the rivals in turns and return, by name, nanoseconds per record (median, lowest, highest) and records/s."""
+    processes = {
+        name: subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, bufsize=1
+        )
+        for name, command in rivals.items()
+    }
+    try:
+        ready = {name: answer(name, process) for name, process in processes.items()}
+        rounds: dict[str, list[float]] = {name: [] for name in rivals}
+        for _ in range(ROUNDS):
+            for name, process in processes.items():
+                assert process.stdin is not None
+                process.stdin.write("run\n")
+                process.stdin.flush()
+                result = answer(name, process)
+                rounds[name].append(1e9 * float(result["seconds"]) / int(result["records"]))
+    finally:
+        for process in processes.values():
+            process.kill()
+            process.wait()
+    return {name: figures(times) | {"version": ready[name]["ready"]} for name, times in rounds.items()}
+
+
+def answer(name: str, process: subprocess.Popen[str]) -> dict[str, str]:
+    """Return the next line of a rival, which is JSON."""
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    if not line:
+        sys.exit(f"rival {name!r} ended with status {process.wait()}: {' '.join(map(str, process.args))}")
+    found: dict[str, str] = json.loads(line)
+    return found
+
+
+def figures(times: list[float]) -> Figures:
+    """Return median and spread of some nanoseconds per record."""
+    median = statistics.median(times)
+    return {
+        "ns_per_record": round(median, 2),
+        "lowest": round(min(times), 2),
+        "highest": round(max(times), 2),
+        "runs": len(times),
+        "records_per_second": round(1e9 / median),
+    }
+
+
+def ratios(
+    results: dict[str, Figures], targets: dict[str, float], ours: str = "magicbyte"
+) -> dict[str, dict[str, float | bool]]:
+    """Return how many times faster `ours` was than each rival that has a target, and whether that reaches it."""
+    found = {}
+    for rival, target in targets.items():
+        if rival in results and ours in results:
+            ratio = float(results[rival]["ns_per_record"]) / float(results[ours]["ns_per_record"])
+            found[rival] = {"ratio": round(ratio, 3), "target": target, "reached": ratio >= target}
+    return found
+
+
+def machine() -> dict[str, str]:
+    """Return the CPU model and what runs on it."""
+    cpu = platform.processor()
+    info = Path("/proc/cpuinfo")
+    if info.exists():
+        models = [
+            line.split(":", 1)[1].strip() for line in info.read_text().splitlines() if line.startswith("model name")
+        ]
+        cpu = models[0] if models else cpu
+    packages = (
+        "numpy",
+        "numba",
+        "pyarrow",
+        "aiokafka",
+        "kafka-python",
+        "cramjam",
+        "lz4",
+        "zstandard",
+        "isal",
+        "crc32c",
+    )
+    return {
+        "cpu": cpu,
+        "cores": str(os.cpu_count()),
+        "python": platform.python_version(),
+        "kafka": data.KAFKA,
+        **{name: version(name) for name in packages},
+    }
+
+
+def save(name: str, what: str, cases: dict[str, object]) -> None:
+    """Write benchmarks/results/NAME.json and print it."""
+    path = HERE / "results" / f"{name}.json"
+    path.parent.mkdir(exist_ok=True)
+    content = {
+        "what": what,
+        "command": f"python benchmarks/{name}.py",
+        "date": time.strftime("%Y-%m-%d"),
+        "machine": machine(),
+        "cases": cases,
+    }
+    path.write_text(json.dumps(content, indent=1) + "\n")
+    print(path.read_text())
