@@ -1,0 +1,1 @@
+"""Messages and record batches of every format: views, columns, builders, conversion."""

@@ -1,0 +1,190 @@
+"""Control records of magic 2: what Kafka writes into a log for itself.
+
+Source: Kafka's ControlRecordType and EndTransactionMarker.
+"""
+
+import enum
+import struct
+from typing import NamedTuple
+
+from magicbyte.codecs import Codec
+from magicbyte.errors import CorruptRecordError
+from magicbyte.records.batch import RecordBatch, batch_attributes, build_batch
+from magicbyte.wire.checksum import Buffer
+
+_KEY = struct.Struct(">hh")
+_MARKER_VALUE = struct.Struct(">hi")
+
+
+class ControlType(enum.IntEnum):
+    """What a control record says; the numbers are Kafka's. Types 2 to 6 are written by KRaft."""
+
+    ABORT = 0
+    COMMIT = 1
+    LEADER_CHANGE = 2
+    SNAPSHOT_HEADER = 3
+    SNAPSHOT_FOOTER = 4
+    KRAFT_VERSION = 5
+    KRAFT_VOTERS = 6
+    UNKNOWN = -1
+
+
+_TYPES = {int(known): known for known in ControlType if known is not ControlType.UNKNOWN}
+
+
+class ControlRecord(NamedTuple):
+    """One control record; key and value as stored.
+
+    `type_id` is the number that was found, also where `type` is UNKNOWN. `coordinator_epoch` is that of a transaction
+    marker, else None. The values of KRaft's types are flexible messages and stay bytes here.
+    """
+
+    offset: int
+    version: int
+    type: ControlType
+    type_id: int
+    key: memoryview
+    value: memoryview | None
+    coordinator_epoch: int | None
+
+    @property
+    def ends_transaction(self) -> bool:
+        """Whether this is a transaction marker: COMMIT or ABORT."""
+        return self.coordinator_epoch is not None
+
+
+def parse_control_record(offset: int, key: Buffer | None, value: Buffer | None) -> ControlRecord:
+    """Return what a record of a control batch says.
+
+    Longer keys, later versions and unknown types are taken: they are how Kafka will extend this. Raises
+    CorruptRecordError for a key below 4 bytes, a marker's value below 6, a negative version.
+    """
+    if key is None or len(key) < _KEY.size:
+        raise CorruptRecordError(
+            "control record key", expected=f">= {_KEY.size} bytes", found=None if key is None else len(key)
+        ).locate(offsets=(offset, offset))
+    version, type_id = _KEY.unpack_from(key)
+    if version < 0:
+        raise CorruptRecordError("control record version", expected=">= 0", found=version).locate(
+            offsets=(offset, offset)
+        )
+    control_type = _TYPES.get(type_id, ControlType.UNKNOWN)
+    coordinator_epoch = None
+    if control_type in (ControlType.ABORT, ControlType.COMMIT):
+        coordinator_epoch = _coordinator_epoch(offset, value)
+    return ControlRecord(
+        offset,
+        version,
+        control_type,
+        type_id,
+        memoryview(key),
+        None if value is None else memoryview(value),
+        coordinator_epoch,
+    )
+
+
+def _coordinator_epoch(offset: int, value: Buffer | None) -> int:
+    if value is None or len(value) < _MARKER_VALUE.size:
+        raise CorruptRecordError(
+            "transaction marker value",
+            expected=f">= {_MARKER_VALUE.size} bytes",
+            found=None if value is None else len(value),
+        ).locate(offsets=(offset, offset))
+    version, coordinator_epoch = _MARKER_VALUE.unpack_from(value)
+    if version < 0:
+        raise CorruptRecordError("transaction marker version", expected=">= 0", found=version).locate(
+            offsets=(offset, offset)
+        )
+    return int(coordinator_epoch)
+
+
+def control_records(batch: RecordBatch) -> list[ControlRecord]:
+    """Return the records of a control batch: one, more in KRaft's snapshots, none where a cleaner emptied it.
+
+    Control batches are never compressed, so this needs no codec. Raises CorruptRecordError. Not for batches of data:
+    records/decode.py does those, by the million.
+    """
+    assert batch.is_control
+    if batch.codec is not Codec.NONE:
+        raise CorruptRecordError("codec of a control batch", expected=Codec.NONE.name, found=batch.codec.name)
+    section = batch.records_section
+    at = 0
+    found = []
+    for _ in range(batch.record_count):
+        offset_delta, key, value, at = _read_record(section, at)
+        found.append(parse_control_record(batch.base_offset + offset_delta, key, value))
+    if at != len(section):
+        raise CorruptRecordError("records of a control batch", expected=f"{len(section)} bytes", found=f"{at} bytes")
+    return found
+
+
+def marker_of(batch: RecordBatch) -> ControlRecord | None:
+    """Return the first control record of a batch, None when it has none: what a transaction's end is told by."""
+    if not batch.is_control or batch.record_count == 0:
+        return None
+    return control_records(batch)[0]
+
+
+def _read_record(section: memoryview, at: int) -> tuple[int, memoryview | None, memoryview | None, int]:
+    """Return offset delta, key, value of the record at `at`, and where the next one begins."""
+    length, at = _read_varint(section, at)
+    end = at + length
+    if length < 0 or end > len(section):
+        raise CorruptRecordError("record length", expected=f"0..{len(section) - at}", found=length)
+    record = section[:end]
+    _, at = _read_varint(record, at + 1)  # timestamp delta, behind a byte of unused attributes
+    offset_delta, at = _read_varint(record, at)
+    key, at = _read_bytes(record, at)
+    value, _ = _read_bytes(record, at)
+    return offset_delta, key, value, end
+
+
+def _read_bytes(record: memoryview, at: int) -> tuple[memoryview | None, int]:
+    length, at = _read_varint(record, at)
+    if length == -1:
+        return None, at
+    if not 0 <= length <= len(record) - at:
+        raise CorruptRecordError("length in a control record", expected=f"-1..{len(record) - at}", found=length)
+    return record[at : at + length], at + length
+
+
+def _read_varint(buffer: memoryview, at: int) -> tuple[int, int]:
+    """Return a zigzag varint of up to ten bytes and where it ends."""
+    value = 0
+    for shift in range(0, 70, 7):
+        if at >= len(buffer):
+            raise CorruptRecordError("varint", expected="more bytes", found="end of the record")
+        byte = buffer[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return (value >> 1) ^ -(value & 1), at
+    raise CorruptRecordError("varint", expected="at most 10 bytes", found="more")
+
+
+def build_marker(
+    control_type: ControlType,
+    *,
+    base_offset: int,
+    timestamp: int,
+    producer_id: int,
+    producer_epoch: int,
+    coordinator_epoch: int,
+    partition_leader_epoch: int = -1,
+) -> bytes:
+    """Return the batch that ends a transaction, as a broker appends it: 78 bytes. `timestamp` in ms."""
+    assert control_type in (ControlType.ABORT, ControlType.COMMIT)
+    key, value = _KEY.pack(0, control_type), _MARKER_VALUE.pack(0, coordinator_epoch)
+    body = b"\x00\x00\x00" + bytes((2 * len(key),)) + key + bytes((2 * len(value),)) + value + b"\x00"
+    return build_batch(
+        bytes((2 * len(body),)) + body,
+        base_offset=base_offset,
+        last_offset_delta=0,
+        base_timestamp=timestamp,
+        max_timestamp=timestamp,
+        record_count=1,
+        attributes=batch_attributes(is_transactional=True, is_control=True),
+        partition_leader_epoch=partition_leader_epoch,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+    )

@@ -1,0 +1,493 @@
+"""One message of the enriched dialect (magic 1 with tags), plain, control or the wrapper of a compressed set.
+
+Bytes: docs/formats/enriched.md. Source: the Enriched Message Metadata proposal.
+"""
+
+import enum
+import logging
+import struct
+from collections.abc import Mapping
+from typing import ClassVar, Final, NamedTuple
+
+from magicbyte.codecs import Codec, compress
+from magicbyte.errors import CorruptRecordError
+from magicbyte.records.header import check_size, codec_of
+from magicbyte.records.layout import (
+    ENRICHED_CONTROL_BIT,
+    ENRICHED_MINIMUM,
+    ENRICHED_OVERHEAD,
+    ENRICHED_SECONDS,
+    ENRICHED_TAGS_START,
+    ENRICHED_TYPE_MASK,
+    INT8,
+    INT32,
+    INT64,
+    LOG_OVERHEAD,
+    MAGIC,
+    MESSAGE_CRC,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    NO_TIMESTAMP,
+    OFFSET,
+    SIZE,
+    TimestampType,
+)
+from magicbyte.wire.checksum import Buffer, crc32
+
+log = logging.getLogger(__name__)
+
+HEADER = struct.Struct(">qiIbbii")
+"""Offset to length of the tags, in one call; a test proves that it agrees with the layout."""
+NO_TAGS = -1
+MAX_SECONDS = 0xFFFF_FFFE
+"""The last second that the header holds: it is read as unsigned, and all ones mean that it is not set."""
+
+
+class Tag(enum.IntEnum):
+    """The properties that we know. Ids from 32 to 63 mean something on wrappers only."""
+
+    TIMESTAMP = 0
+    """int64 ms, set by the broker on receipt; wins over the seconds of the header."""
+    NUM_MESSAGES = 32
+    """int32, messages inside."""
+    HONOR_SHIP = 33
+    """int8: 1, the offsets inside count; 0, only the positions do."""
+    NON_KEYED = 34
+    """int8: 1, no message inside has a key."""
+
+
+TAG_TYPES: Final[Mapping[int, struct.Struct]] = {
+    Tag.TIMESTAMP: INT64,
+    Tag.NUM_MESSAGES: INT32,
+    Tag.HONOR_SHIP: INT8,
+    Tag.NON_KEYED: INT8,
+}
+
+
+class EnrichedControl(enum.IntEnum):
+    """Low four bits of the attributes of a control message."""
+
+    LEADER_EPOCH = 8
+    START_TRANSACTION = 9
+    COMMIT_TRANSACTION = 10
+    ABORT_TRANSACTION = 11
+    RESERVED_12 = 12
+    RESERVED_13 = 13
+    RESERVED_14 = 14
+    RESERVED_15 = 15
+
+
+class LeaderEpochPayload(NamedTuple):
+    """Value of a leader epoch message."""
+
+    leader_epoch: int
+    leader_id: int
+
+
+class TransactionPayload(NamedTuple):
+    """Value of a message that starts, commits or aborts a transaction."""
+
+    transaction_id: int
+    coordinator_epoch: int
+
+
+_LEADER_EPOCH = struct.Struct(">ii")
+_TRANSACTION = struct.Struct(">qi")
+
+
+class EnrichedMessage:
+    """A view of one message, offset and size included; nothing is copied.
+
+    `offset` is that of the message; of a wrapper the *starting* offset, that of its first message (Kafka's magic 1
+    stores the last). `message_size` counts the bytes after it, `size` all. `seconds` since 1970, -1 when not set.
+    `tags_length` is -1 without tags.
+    """
+
+    __slots__ = ("_known", "_tags", "attributes", "buffer", "crc", "magic", "message_size", "offset", "seconds",
+                 "tags_length")  # fmt: skip
+
+    buffer: memoryview
+    offset: int
+    message_size: int
+    crc: int
+    magic: int
+    attributes: int
+    seconds: int
+    tags_length: int
+
+    is_transactional: ClassVar[bool] = False
+    producer_id: ClassVar[int] = NO_PRODUCER_ID
+    producer_epoch: ClassVar[int] = -1
+    base_sequence: ClassVar[int] = NO_SEQUENCE
+    last_sequence: ClassVar[int] = NO_SEQUENCE
+    partition_leader_epoch: ClassVar[int] = -1
+    delete_horizon_ms: ClassVar[None] = None
+
+    def __init__(self, buffer: memoryview) -> None:
+        """Read the header at the start of `buffer`; `parse` is the way in for bytes of unknown worth."""
+        self.buffer = buffer
+        self.offset, self.message_size, self.crc, self.magic, self.attributes, seconds, self.tags_length = (
+            HEADER.unpack_from(buffer)
+        )
+        self.seconds = seconds if seconds >= -1 else seconds & 0xFFFF_FFFF
+        self._tags: dict[int, tuple[int, int]] | None = None  # id to position and value; read when first asked for
+        self._known = ENRICHED_TAGS_START  # where the tags that we know end
+
+    @classmethod
+    def parse(cls, buffer: memoryview) -> "EnrichedMessage | None":
+        """Return the message at the start of `buffer`, or None while some of its bytes are missing.
+
+        Raises CorruptRecordError for a size that no message has, another magic than 1, or tags that pass the end of
+        the message. Tags, key and value are looked at when they are asked for.
+        """
+        have = len(buffer)
+        if have < ENRICHED_OVERHEAD:
+            if have >= LOG_OVERHEAD:
+                check_size(SIZE.read(buffer), ENRICHED_MINIMUM)
+            return None
+        message = cls(buffer)
+        if message.magic != 1:
+            raise CorruptRecordError("magic of the enriched dialect", expected=1, found=message.magic, position=0)
+        check_size(message.message_size, ENRICHED_MINIMUM)
+        room = message.message_size - ENRICHED_MINIMUM
+        if not NO_TAGS <= message.tags_length <= room:
+            raise CorruptRecordError(
+                "length of the tags", expected=f"-1..{room}", found=message.tags_length, position=0
+            ).locate(offsets=(message.offset, message.offset))
+        end = LOG_OVERHEAD + message.message_size
+        if have < end:
+            return None
+        if have > end:
+            message.buffer = buffer[:end]
+        return message
+
+    def verify(self) -> None:
+        """Raise CorruptRecordError unless the CRC holds. Apart from `parse`: a shallow walk need not pay for it."""
+        computed = crc32(self.buffer[MAGIC.start :])
+        if self.crc != computed:
+            raise self._error("crc", expected=f"{self.crc:#010x}", found=f"{computed:#010x}")
+
+    def _error(self, what: str, *, expected: object, found: object) -> CorruptRecordError:
+        error = CorruptRecordError(what, expected=expected, found=found, position=0)
+        return error.locate(offsets=(self.offset, self.offset))
+
+    # ---- attributes
+
+    @property
+    def size(self) -> int:
+        """Bytes of the whole entry."""
+        return LOG_OVERHEAD + self.message_size
+
+    @property
+    def is_control(self) -> bool:
+        """Whether this is the log's own and never given to applications."""
+        return self.attributes & ENRICHED_CONTROL_BIT != 0
+
+    @property
+    def control_type(self) -> EnrichedControl | None:
+        """What a control message says; None for data."""
+        return EnrichedControl(self.attributes & ENRICHED_TYPE_MASK) if self.is_control else None
+
+    @property
+    def codec(self) -> Codec:
+        """How `value` is compressed. Raises CorruptRecordError for a number that means nothing."""
+        return Codec.NONE if self.is_control else codec_of(self.attributes)
+
+    @property
+    def is_wrapper(self) -> bool:
+        """Whether `value` is a compressed set of messages."""
+        return 0 < self.attributes & ENRICHED_TYPE_MASK < ENRICHED_CONTROL_BIT
+
+    # ---- tags
+
+    @property
+    def tags_area(self) -> memoryview:
+        """The tags as stored, those that we do not know included: what an intermediary copies."""
+        return self.buffer[ENRICHED_TAGS_START : self._tags_end]
+
+    @property
+    def unknown_tags(self) -> memoryview:
+        """The area from the first tag on that we do not know. A tag does not tell its size, so what follows is lost."""
+        self._positions()
+        return self.buffer[self._known : self._tags_end]
+
+    @property
+    def tags(self) -> dict[int, int]:
+        """The known tags, id to value, in stored order; of an id that comes twice the first.
+
+        Raises CorruptRecordError for a known tag that the end of the area cuts.
+        """
+        return {tag: value for tag, (_, value) in self._positions().items()}
+
+    @property
+    def num_messages(self) -> int | None:
+        """How many messages a wrapper says to hold; None where it does not say. Raises CorruptRecordError below 1."""
+        count = self._wrapper_tag(Tag.NUM_MESSAGES, None)
+        if count is not None and count < 1:
+            raise self._error("num_messages", expected=">= 1", found=count)
+        return count
+
+    @property
+    def honor_ship(self) -> bool:
+        """Whether the offsets inside a wrapper count, or only the positions. Without the tag they do."""
+        return self._wrapper_tag(Tag.HONOR_SHIP, 1) != 0
+
+    @property
+    def non_keyed(self) -> bool:
+        """Whether a wrapper promises that no message inside has a key. Without the tag it does not: the safe side."""
+        return self._wrapper_tag(Tag.NON_KEYED, 0) != 0
+
+    def _wrapper_tag(self, tag: Tag, missing: int | None) -> int | None:
+        if not self.is_wrapper:
+            return missing
+        found = self._positions().get(tag)
+        return missing if found is None else found[1]
+
+    @property
+    def _tags_end(self) -> int:
+        return ENRICHED_TAGS_START + max(self.tags_length, 0)
+
+    def _positions(self) -> dict[int, tuple[int, int]]:
+        if self._tags is None:
+            self._tags = self._read_tags()
+        return self._tags
+
+    def _read_tags(self) -> dict[int, tuple[int, int]]:
+        at, end = ENRICHED_TAGS_START, self._tags_end
+        found: dict[int, tuple[int, int]] = {}
+        while at < end:
+            (tag,) = INT8.unpack_from(self.buffer, at)
+            kind = TAG_TYPES.get(tag)
+            if kind is None:
+                break
+            if at + 1 + kind.size > end:
+                raise self._error(f"tag {tag}", expected=f"{kind.size} bytes", found=f"{end - at - 1} bytes")
+            if tag in found:
+                log.warning("message at offset %d: tag %d comes twice, the first counts", self.offset, tag)
+            else:
+                found[tag] = (at + 1, kind.unpack_from(self.buffer, at + 1)[0])
+            at += 1 + kind.size
+        self._known = at
+        return found
+
+    # ---- offsets and timestamps
+
+    @property
+    def base_offset(self) -> int:
+        """Offset of the message, or the starting offset of the wrapper; after compaction its first may come later."""
+        return self.offset
+
+    @property
+    def last_offset(self) -> int | None:
+        """Offset of the last message.
+
+        None where only the compressed bytes tell: in a wrapper without a count, and in one whose offsets count, since
+        compaction may have left holes.
+        """
+        if not self.is_wrapper:
+            return self.offset
+        count = self.num_messages
+        return None if self.honor_ship or count is None else self.offset + count - 1
+
+    @property
+    def next_offset(self) -> int | None:
+        """Offset of what follows in the log, if there is no hole; None where `last_offset` is."""
+        last = self.last_offset
+        return None if last is None else last + 1
+
+    def absolute_offset(self, index: int, relative_offset: int) -> int:
+        """Return the offset of the wrapped message at `index` (from 0) that stores `relative_offset`."""
+        return self.offset + (relative_offset if self.honor_ship else index)
+
+    @property
+    def record_count(self) -> int | None:
+        """1, or what a wrapper says to hold; None where it does not say."""
+        return self.num_messages if self.is_wrapper else 1
+
+    @property
+    def timestamp(self) -> int:
+        """When a broker received this, in ms, or -1: tag 0, else the header's seconds.
+
+        Wrapped messages inherit it, unless they have a tag 0 of their own.
+        """
+        precise = self._positions().get(Tag.TIMESTAMP)
+        if precise is not None:
+            return precise[1]
+        return NO_TIMESTAMP if self.seconds == -1 else self.seconds * 1000
+
+    @property
+    def max_timestamp(self) -> int:
+        """The timestamp: there is one for all."""
+        return self.timestamp
+
+    @property
+    def timestamp_type(self) -> TimestampType:
+        """LogAppendTime: brokers set it. CreateTime where there is none, as in Kafka's formats."""
+        return TimestampType.LOG_APPEND_TIME if self.timestamp >= 0 else TimestampType.CREATE_TIME
+
+    # ---- key, value, control payload
+
+    @property
+    def key(self) -> memoryview | None:
+        """The key's bytes, or None. Raises CorruptRecordError when its length contradicts the message's."""
+        start = self._tags_end + 4
+        room = len(self.buffer) - start - 4
+        (length,) = INT32.unpack_from(self.buffer, start - 4)
+        if length == -1:
+            return None
+        if not 0 <= length <= room:
+            raise self._error("key length", expected=f"-1..{room}", found=length)
+        return self.buffer[start : start + length]
+
+    @property
+    def value(self) -> memoryview | None:
+        """The value's bytes, or None. Raises CorruptRecordError unless they end where the message ends."""
+        key = self.key
+        start = self._tags_end + 8 + (0 if key is None else len(key))
+        (length,) = INT32.unpack_from(self.buffer, start - 4)
+        if length == -1 and start == len(self.buffer):
+            return None
+        if length != len(self.buffer) - start:
+            raise self._error("value length", expected=len(self.buffer) - start, found=length)
+        return self.buffer[start:]
+
+    @property
+    def control(self) -> LeaderEpochPayload | TransactionPayload | None:
+        """What a control message carries; None for data and for the reserved types, which are skipped.
+
+        Raises CorruptRecordError for a key, or a value of another size than its type has.
+        """
+        control_type = self.control_type
+        if control_type is None or control_type >= EnrichedControl.RESERVED_12:
+            return None
+        if self.key is not None:
+            raise self._error("key of a control message", expected=None, found=f"{len(self.key)} bytes")
+        kind = _LEADER_EPOCH if control_type is EnrichedControl.LEADER_EPOCH else _TRANSACTION
+        value = self.value
+        if value is None or len(value) != kind.size:
+            found = None if value is None else f"{len(value)} bytes"
+            raise self._error("value of a control message", expected=f"{kind.size} bytes", found=found)
+        if control_type is EnrichedControl.LEADER_EPOCH:
+            return LeaderEpochPayload(*kind.unpack(value))
+        return TransactionPayload(*kind.unpack(value))
+
+    # ---- changes
+
+    def set_offset(self, offset: int) -> None:
+        """Write the offset, of a wrapper the starting one, in place; no checksum covers it."""
+        OFFSET.write(self.buffer, offset)
+        self.offset = offset
+
+    def set_metadata(self, *, seconds: int | None = None, tags: Mapping[int, int] | None = None) -> None:
+        """Write the header's seconds (-1: not set) and the values of tags that are there, in place; the CRC anew.
+
+        Nothing moves, and what is wrapped stays as it is. A tag that is missing is a KeyError: `with_tags` adds those.
+        """
+        if seconds is not None:
+            ENRICHED_SECONDS.type.pack_into(self.buffer, ENRICHED_SECONDS.start, _signed(seconds))
+            self.seconds = seconds
+        for tag, value in (tags or {}).items():
+            position, _ = self._positions()[tag]
+            TAG_TYPES[tag].pack_into(self.buffer, position, value)
+            self._positions()[tag] = (position, value)
+        self.crc = crc32(self.buffer[MAGIC.start :])
+        MESSAGE_CRC.write(self.buffer, self.crc)
+
+    def with_tags(self, tags: Mapping[int, int]) -> bytes:
+        """Return a copy in which `tags` have these values: the missing ones added, each at its place by ascending id.
+
+        They come before tags that we do not know. Raises CorruptRecordError where the ids would not ascend then: a
+        reader that stops at an unknown tag would lose ours.
+        """
+        values = self.tags | dict(tags)
+        order = list(self.tags)
+        missing = sorted(tags.keys() - self.tags.keys())
+        for tag in missing:
+            order.insert(next((i for i, present in enumerate(order) if present > tag), len(order)), tag)
+        unknown = self.unknown_tags
+        ids = order + [INT8.unpack_from(unknown)[0] for _ in range(min(len(unknown), 1))]
+        if missing and ids != sorted(ids):
+            raise self._error("order of the tags", expected="ascending ids", found=ids)
+        area = b"".join(_encode_tag(tag, values[tag]) for tag in order) + bytes(unknown)
+        return _build(self.offset, self.attributes, self.seconds, area, self.buffer[self._tags_end :])
+
+
+def encode_tags(tags: Mapping[int, int]) -> bytes:
+    """Return the tag area: known ids, ascending."""
+    return b"".join(_encode_tag(tag, tags[tag]) for tag in sorted(tags))
+
+
+def build_enriched_message(
+    offset: int,
+    key: Buffer | None,
+    value: Buffer | None,
+    *,
+    seconds: int = -1,
+    tags: bytes = b"",
+    control_type: EnrichedControl | None = None,
+) -> bytes:
+    """Return one uncompressed message. `seconds` since 1970, -1 not set; `tags` as `encode_tags` gives them."""
+    rest = b"".join(
+        part for data in (key, value) for part in (INT32.pack(-1 if data is None else len(data)), data or b"")
+    )
+    return _build(offset, control_type or 0, seconds, tags, rest)
+
+
+def build_enriched_control(
+    offset: int,
+    control_type: EnrichedControl,
+    payload: LeaderEpochPayload | TransactionPayload,
+    *,
+    seconds: int = -1,
+    tags: bytes = b"",
+) -> bytes:
+    """Return one control message."""
+    kind = _LEADER_EPOCH if control_type is EnrichedControl.LEADER_EPOCH else _TRANSACTION
+    return build_enriched_message(
+        offset, None, kind.pack(*payload), seconds=seconds, tags=tags, control_type=control_type
+    )
+
+
+def build_enriched_wrapper(
+    codec: Codec,
+    inner: Buffer,
+    *,
+    num_messages: int,
+    non_keyed: bool,
+    start_offset: int = 0,
+    seconds: int = -1,
+    timestamp_ms: int | None = None,
+    honor_ship: bool = True,
+    level: int | None = None,
+) -> bytes:
+    """Return `inner`, whole enriched messages with relative offsets, compressed in one message.
+
+    `timestamp_ms` becomes tag 0, which is left out when None. The defaults are what a producer sends.
+    """
+    assert codec is not Codec.NONE
+    tags: dict[int, int] = {
+        Tag.NUM_MESSAGES: num_messages,
+        Tag.HONOR_SHIP: int(honor_ship),
+        Tag.NON_KEYED: int(non_keyed),
+    }
+    if timestamp_ms is not None:
+        tags[Tag.TIMESTAMP] = timestamp_ms
+    value = compress(codec, inner, level=level)
+    return _build(start_offset, codec, seconds, encode_tags(tags), INT32.pack(-1) + INT32.pack(len(value)) + value)
+
+
+def _encode_tag(tag: int, value: int) -> bytes:
+    return INT8.pack(tag) + TAG_TYPES[tag].pack(value)
+
+
+def _signed(seconds: int) -> int:
+    return seconds if seconds <= 0x7FFF_FFFF else seconds - 0x1_0000_0000
+
+
+def _build(offset: int, attributes: int, seconds: int, tags: bytes, key_and_value: Buffer) -> bytes:
+    """Return a message; `key_and_value` begins with the key's length."""
+    size = ENRICHED_TAGS_START - LOG_OVERHEAD + len(tags) + len(key_and_value)
+    head = bytearray(ENRICHED_TAGS_START)
+    HEADER.pack_into(head, 0, offset, size, 0, 1, attributes, _signed(seconds), len(tags) or NO_TAGS)
+    message = memoryview(b"".join((head, tags, key_and_value)))
+    return b"".join((message[: MESSAGE_CRC.start], MESSAGE_CRC.type.pack(crc32(message[MAGIC.start :])), message[16:]))

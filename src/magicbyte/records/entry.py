@@ -1,0 +1,108 @@
+"""A log is a row of entries: messages, wrappers and batches, of any mix of magics, without separators."""
+
+from collections.abc import Iterator
+from typing import NamedTuple, TypeAlias
+
+from magicbyte.errors import CorruptRecordError
+from magicbyte.records.batch import RecordBatch
+from magicbyte.records.enriched import EnrichedMessage
+from magicbyte.records.header import check_size
+from magicbyte.records.layout import (
+    ENRICHED_TAGS_LENGTH,
+    HEADER_TO_MAGIC,
+    LOG_OVERHEAD,
+    MAGIC,
+    SIZE,
+    V0_MINIMUM,
+    V1_TIMESTAMP,
+    Dialect,
+)
+from magicbyte.records.message import Message
+from magicbyte.wire.checksum import Buffer
+
+Entry: TypeAlias = Message | RecordBatch | EnrichedMessage
+
+YEAR_2200_MS = 7_258_118_400_000
+
+
+def parse_entry(buffer: memoryview, dialect: Dialect = Dialect.KAFKA) -> Entry | None:
+    """Return a view of the entry at the start of `buffer`, or None while some of its bytes are missing.
+
+    Raises CorruptRecordError for a size that no entry has and for an unknown magic.
+    """
+    if len(buffer) < HEADER_TO_MAGIC:
+        if len(buffer) >= LOG_OVERHEAD:
+            check_size(SIZE.read(buffer), V0_MINIMUM)
+        return None
+    if dialect is Dialect.ENRICHED:
+        return EnrichedMessage.parse(buffer)
+    magic = buffer[MAGIC.start]
+    if magic == 2:
+        return RecordBatch.parse(buffer)
+    if magic <= 1:
+        return Message.parse(buffer)
+    check_size(SIZE.read(buffer), V0_MINIMUM)
+    raise CorruptRecordError("magic", expected="0, 1 or 2", found=MAGIC.read(buffer), position=0)
+
+
+class Tail(NamedTuple):
+    """Bytes at the end of a buffer that are no whole entry: a torn write, or the cut of a fetch.
+
+    `needed` is the size of the whole entry in bytes, None when not even the size field is there.
+    """
+
+    position: int
+    found: int
+    needed: int | None
+
+
+class Entries(Iterator[tuple[int, Entry]]):
+    """The entries of `buffer` with their positions in it, in order.
+
+    A CorruptRecordError says the position, and ends the walk. When the walk ends by itself, `tail` says what was cut
+    off at the end, or is None; `position` is always where the next entry begins.
+    """
+
+    def __init__(self, buffer: Buffer, dialect: Dialect = Dialect.KAFKA) -> None:
+        self._buffer = memoryview(buffer)
+        self._dialect = dialect
+        self.position = 0
+        self.tail: Tail | None = None
+
+    def __next__(self) -> tuple[int, Entry]:
+        position = self.position
+        rest = self._buffer[position:]
+        try:
+            entry = parse_entry(rest, self._dialect)
+        except CorruptRecordError as error:
+            error.locate(shift=position)
+            raise
+        if entry is None:
+            if rest:
+                needed = LOG_OVERHEAD + SIZE.read(rest) if len(rest) >= LOG_OVERHEAD else None
+                self.tail = Tail(position, len(rest), needed)
+            raise StopIteration
+        self.position += entry.size
+        return position, entry
+
+
+def entries(buffer: Buffer, dialect: Dialect = Dialect.KAFKA) -> Entries:
+    """Walk the entries of a log, a fetched record set or a decompressed wrapper. Nothing is copied or verified."""
+    return Entries(buffer, dialect)
+
+
+def dialect_doubt(entry: memoryview, dialect: Dialect) -> str | None:
+    """Return why the entry at the start of `entry` looks like the other dialect, or None. For warnings only.
+
+    An enriched message read as Kafka's shows timestamps far in the future, Kafka's read as enriched impossible
+    lengths of tags. Neither proves anything, and many entries fit both.
+    """
+    if len(entry) < ENRICHED_TAGS_LENGTH.start + 4 or entry[MAGIC.start] != 1:
+        return None
+    if dialect is Dialect.KAFKA:
+        timestamp = V1_TIMESTAMP.read(entry)
+        if timestamp >= YEAR_2200_MS:
+            return f"timestamp {timestamp} ms is beyond the year 2200: is this log in the enriched dialect?"
+    elif ENRICHED_TAGS_LENGTH.read(entry) < -1:
+        return f"tags of {ENRICHED_TAGS_LENGTH.read(entry)} bytes: is this log in Kafka's own dialect?"
+    return None
