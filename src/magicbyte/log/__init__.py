@@ -1,0 +1,1 @@
+"""Log directories: their files, indexes, checkpoints and producer state."""

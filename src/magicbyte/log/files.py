@@ -1,0 +1,184 @@
+"""Files behind a path: on this machine, or in any store that fsspec knows (`s3://`, `hdfs://`, `memory://` …)."""
+
+import os
+import stat
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from magicbyte.errors import CorruptRecordError, LogDirectoryError
+from magicbyte.ports import FileEntry, FileSystem, ReadableFile
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+SMALL_FILE_LIMIT = 64 << 20  # bytes; Kafka's largest small file is an index, of 10 MiB unless configured otherwise
+
+
+class LocalFile:
+    """A file of this machine: `pread`, so no position is shared, and no copy but into the caller's buffer."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0))
+        self.size = os.fstat(self._descriptor).st_size
+
+    def read_at(self, position: int, length: int) -> bytes:
+        """Return the `length` bytes at `position`, fewer only where the file ends."""
+        content = os.pread(self._descriptor, length, position)
+        if len(content) == length or not content:
+            return content
+        pieces, found = [content], len(content)
+        while found < length and (piece := os.pread(self._descriptor, length - found, position + found)):
+            pieces.append(piece)
+            found += len(piece)
+        return b"".join(pieces)
+
+    def read_into(self, position: int, buffer: memoryview) -> int:
+        """Fill `buffer` with the bytes at `position`; return how many there were, fewer only where the file ends."""
+        filled = 0
+        while filled < len(buffer):
+            count = _pread_into(self._descriptor, buffer[filled:], position + filled)
+            if not count:
+                break
+            filled += count
+        return filled
+
+    def close(self) -> None:
+        """Close the descriptor. A second time does nothing."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: "TracebackType | None", /
+    ) -> None:
+        self.close()
+
+
+def _pread_into(descriptor: int, buffer: memoryview, position: int) -> int:
+    if hasattr(os, "preadv"):
+        return os.preadv(descriptor, [buffer], position)
+    content = os.pread(descriptor, len(buffer), position)  # macOS before 11
+    buffer[: len(content)] = content
+    return len(content)
+
+
+class LocalFiles:
+    """The file system of this machine."""
+
+    def list(self, path: str) -> list[FileEntry]:
+        """Return what the directory `path` holds, by name. A link is what it leads to; a dead one is left out."""
+        entries = []
+        with os.scandir(path) as found:
+            for item in found:
+                is_directory = item.is_dir()
+                if is_directory or item.is_file():
+                    size = 0 if is_directory else item.stat().st_size
+                    entries.append(FileEntry(item.path, size, is_directory))
+        return sorted(entries, key=lambda entry: entry.path)
+
+    def entry(self, path: str) -> FileEntry:
+        """Return what is at `path`."""
+        status = Path(path).stat()
+        is_directory = stat.S_ISDIR(status.st_mode)
+        return FileEntry(path, 0 if is_directory else status.st_size, is_directory)
+
+    def open(self, path: str) -> LocalFile:
+        """Open the file at `path` for reading."""
+        return LocalFile(path)
+
+
+class RemoteFile:
+    """A file of an fsspec file system. Each read is one ranged request, so ask for blocks, not for fields."""
+
+    def __init__(self, remote: Any, path: str, size: int) -> None:
+        self._remote = remote
+        self.path = path
+        self.size = size
+
+    def read_at(self, position: int, length: int) -> bytes:
+        """Return the `length` bytes at `position`, fewer only where the file ends."""
+        end = min(position + length, self.size)
+        if position >= end:  # stores answer an empty range with an error
+            return b""
+        content = self._remote.cat_file(self.path, start=position, end=end)
+        return bytes(content)
+
+    def read_into(self, position: int, buffer: memoryview) -> int:
+        """Fill `buffer` with the bytes at `position`; return how many there were, fewer only where the file ends."""
+        content = self.read_at(position, len(buffer))
+        buffer[: len(content)] = content
+        return len(content)
+
+    def close(self) -> None:
+        """Nothing is held open between reads."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: "TracebackType | None", /
+    ) -> None:
+        self.close()
+
+
+class RemoteFiles:
+    """A file system of fsspec. Paths keep their protocol, so that messages and other processes can use them."""
+
+    def __init__(self, remote: Any) -> None:
+        self._remote = remote
+
+    def list(self, path: str) -> list[FileEntry]:
+        """Return what the directory `path` holds, by name."""
+        own = self._remote._strip_protocol(path).rstrip("/")
+        entries = [self._entry(info) for info in self._remote.ls(path, detail=True)]
+        entries = [entry for entry in entries if self._remote._strip_protocol(entry.path).rstrip("/") != own]
+        return sorted(entries, key=lambda entry: entry.path)
+
+    def entry(self, path: str) -> FileEntry:
+        """Return what is at `path`."""
+        return self._entry(self._remote.info(path))
+
+    def open(self, path: str) -> RemoteFile:
+        """Open the file at `path` for reading."""
+        return RemoteFile(self._remote, path, self.entry(path).size)
+
+    def _entry(self, info: dict[str, Any]) -> FileEntry:
+        is_directory = info["type"] == "directory"
+        path = str(self._remote.unstrip_protocol(info["name"]))
+        return FileEntry(path, 0 if is_directory else int(info["size"] or 0), is_directory)
+
+
+def file_system(path: str) -> tuple[FileSystem, str]:
+    """Return the file system that `path` names, and the path to use in it.
+
+    Raises LogDirectoryError for a URL whose protocol is unknown, or needs a package that is not installed.
+    """
+    protocol, separator, rest = path.partition("://")
+    if not separator:
+        return LocalFiles(), path
+    if protocol == "file":
+        return LocalFiles(), rest
+    from fsspec.core import url_to_fs
+
+    try:
+        remote, _ = url_to_fs(path)
+    except (ImportError, ValueError) as error:
+        raise LogDirectoryError(f"{path}: expected a path or a URL that fsspec can open: {error}") from error
+    return RemoteFiles(remote), path
+
+
+def read_whole(files: FileSystem, path: str, *, limit: int = SMALL_FILE_LIMIT) -> bytes:
+    """Return the content of a small file. Raises CorruptRecordError when it holds more than `limit` bytes."""
+    with files.open(path) as file:
+        return read_small(file, limit=limit)
+
+
+def read_small(file: ReadableFile, *, limit: int = SMALL_FILE_LIMIT) -> bytes:
+    """Return the content of an open small file. Raises CorruptRecordError when it holds more than `limit` bytes."""
+    if file.size > limit:
+        raise CorruptRecordError("file size", expected=f"<= {limit}", found=file.size).locate(path=file.path)
+    return file.read_at(0, file.size)
