@@ -1,0 +1,93 @@
+"""Kafka's error codes and the exception tree. Imports nothing; every room raises from this tree and only from it."""
+
+import enum
+from typing import ClassVar
+
+
+class ErrorCode(enum.IntEnum):
+    """Kafka's own names and numbers; they never change. Source: org.apache.kafka.common.protocol.Errors."""
+
+    UNKNOWN_SERVER_ERROR = -1
+    NONE = 0
+    OFFSET_OUT_OF_RANGE = 1
+    CORRUPT_MESSAGE = 2
+    UNKNOWN_TOPIC_OR_PARTITION = 3
+    MESSAGE_TOO_LARGE = 10
+    UNSUPPORTED_FOR_MESSAGE_FORMAT = 43
+    KAFKA_STORAGE_ERROR = 56
+    UNSUPPORTED_COMPRESSION_TYPE = 76
+    INVALID_RECORD = 87
+
+
+class MagicbyteError(Exception):
+    """Base of what we raise on purpose. `code` is what a response carries for it."""
+
+    code: ClassVar[ErrorCode] = ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+class CorruptRecordError(MagicbyteError):
+    """Bytes fail their checksum or contradict their own lengths.
+
+    `what` is wrong, what was `expected` and `found`; whoever knows them adds `path` (of the file), `position`
+    (in bytes) and `offsets` (first and last offset that the damaged bytes claim to hold).
+    """
+
+    code = ErrorCode.CORRUPT_MESSAGE
+
+    def __init__(self, what: str, *, expected: object, found: object, position: int | None = None) -> None:
+        super().__init__(what, expected, found)
+        self.what = what
+        self.expected = expected
+        self.found = found
+        self.position = position
+        self.path: str | None = None
+        self.offsets: tuple[int, int] | None = None
+
+    def locate(
+        self, *, path: str | None = None, shift: int = 0, offsets: tuple[int, int] | None = None
+    ) -> "CorruptRecordError":
+        """Add what the caller knows: the file, where in it the parsed buffer began (`shift`, bytes), the offsets."""
+        self.path = self.path or path
+        if shift:
+            self.position = (self.position or 0) + shift
+        self.offsets = self.offsets or offsets
+        return self
+
+    def __str__(self) -> str:
+        place = [] if self.path is None else [self.path]
+        if self.position is not None:
+            place.append(f"position {self.position}")
+        if self.offsets is not None:
+            place.append(f"offsets {self.offsets[0]}..{self.offsets[1]}")
+        where = f"{', '.join(place)}: " if place else ""
+        return f"{where}{self.what}: expected {self.expected}, found {self.found}"
+
+
+class BatchTooLargeError(CorruptRecordError):
+    """A batch is, or decompresses to, more bytes than the caller allows: a decompression bomb, or a low limit."""
+
+    code = ErrorCode.MESSAGE_TOO_LARGE
+
+
+class UnsupportedCompressionError(MagicbyteError):
+    """The codec may not be used in this message format (zstd below magic 2)."""
+
+    code = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+
+
+class UnsupportedForMessageFormatError(MagicbyteError):
+    """The target format cannot hold what the source holds, and the caller did not allow it to be dropped."""
+
+    code = ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT
+
+
+class LogDirectoryError(MagicbyteError):
+    """A path is no Kafka log, partition folder or log directory; the message says what was expected there."""
+
+    code = ErrorCode.KAFKA_STORAGE_ERROR
+
+
+class UnknownTopicError(MagicbyteError):
+    """A topic or partition that the given logs do not hold."""
+
+    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -1,0 +1,436 @@
+"""Deep decoding: the records of any mix of messages, wrappers and batches, as columns.
+
+Three steps, each payable alone: `scan` finds the entries, the checksums are verified, the records are decoded. Small
+slices take the plain twins of the kernels, large ones the compiled kernels; results are the same.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from magicbyte.codecs import Codec, Lz4Header, OutputFull, decompress_into
+from magicbyte.errors import BatchTooLargeError, CorruptRecordError
+from magicbyte.records import kernels
+from magicbyte.records.columns import BytesColumn, HeaderColumns, RecordColumns
+from magicbyte.records.enriched import EnrichedMessage
+from magicbyte.records.layout import (
+    CODEC_MASK,
+    CONTROL_BIT,
+    LOG_APPEND_TIME_BIT,
+    LOG_OVERHEAD,
+    RECORD_BATCH_OVERHEAD,
+    RECORD_MINIMUM,
+    V0_OVERHEAD,
+    V1_OVERHEAD,
+    Dialect,
+    TimestampType,
+)
+from magicbyte.records.scan import BatchTable, complaint, scan
+from magicbyte.wire.checksum import crc32, crc32c
+from magicbyte.wire.kernel import Kernel, worth_compiling
+from magicbyte.wire.primitives import crc32_table
+
+DEFAULT_MAX_BATCH_BYTES = 64 << 20
+GROUP_BYTES = 2 << 20  # of records per RecordColumns: large enough for the kernels, small enough for the caches
+_BATCH_HEADER = struct.Struct(">IhiqqqhiI").unpack_from  # from the CRC field on
+_WRAPPER_HEADER = struct.Struct(">Ibbqi").unpack_from
+_PADDING = 32  # behind what is decompressed, so that short copies may read on
+
+
+@dataclass(frozen=True, slots=True)
+class DecodeOptions:
+    """What to decode and how.
+
+    `keys`, `values`, `headers`: whether they are wanted. `packed`: copied one behind the other, as Arrow needs them
+    (with compiled kernels; else they refer to the decompressed bytes). `verify`: check every CRC, outer and inner.
+    `limit`: bytes that one batch may have or decompress to. `control`: give the records of control batches instead
+    of leaving them out.
+    """
+
+    keys: bool = True
+    values: bool = True
+    headers: bool = True
+    packed: bool = False
+    verify: bool = True
+    limit: int = DEFAULT_MAX_BATCH_BYTES
+    control: bool = False
+
+
+def decode(
+    buffer: memoryview, options: DecodeOptions = DecodeOptions(), *, dialect: Dialect = Dialect.KAFKA
+) -> Iterator[RecordColumns]:
+    """Yield the records of all entries of `buffer`, in their order. A cut entry at the end is left out.
+
+    Raises CorruptRecordError after everything in front of the damage was given; its position counts from the
+    beginning of `buffer`.
+    """
+    table = scan(buffer, dialect=dialect, merge=True)
+    yield from decode_rows(table, range(len(table)), options)
+    if table.damage is not None:
+        raise table.damage
+
+
+def decode_rows(
+    table: BatchTable, rows: Iterable[int], options: DecodeOptions = DecodeOptions()
+) -> Iterator[RecordColumns]:
+    """Yield the records of the given rows of `table`, as `decode`; about GROUP_BYTES of them at a time."""
+    group = _Group(table, options)
+    try:
+        for row in rows:
+            yield from group.add(row)
+    except CorruptRecordError:
+        yield from group.finish()
+        raise
+    yield from group.finish()
+
+
+class _Group:
+    """Runs of records of one family (v2 batches, or messages) and one source, collected to be worth a kernel call.
+
+    The source is the table's buffer, or `scratch`, where payloads are decompressed one behind the other.
+    """
+
+    def __init__(self, table: BatchTable, options: DecodeOptions) -> None:
+        self.table = table
+        self.options = options
+        self.compiled = worth_compiling(len(table.buffer))
+        self.runs: list[int] = []
+        self.rows: list[int] = []  # of the table, one for each run
+        self.batches = self.from_scratch = False
+        self.size = 0
+        self.filled = 0
+        self.scratch: Any = bytearray()
+
+    def add(self, row: int) -> Iterator[RecordColumns]:
+        """Take one row in, and yield what is complete. Raises CorruptRecordError for a row that is damaged."""
+        table, options = self.table, self.options
+        position, size, magic = int(table.position[row]), int(table.size[row]), int(table.magic[row])
+        if size > options.limit and int(table.count[row]) < 2:
+            raise self._at(row, BatchTooLargeError("batch size", expected=f"<= {options.limit}", found=size))
+        if magic == 2:
+            if int(table.attributes[row]) & CONTROL_BIT and not options.control:
+                if options.verify:
+                    self._batch_run(row, position, size)
+                return
+            run = self._batch_run(row, position, size)
+        elif table.dialect is Dialect.ENRICHED:
+            if int(table.attributes[row]) & 8 and not options.control:
+                if options.verify:
+                    self._enriched_run(row, position, size)
+                return
+            run = self._enriched_run(row, position, size)
+        elif int(table.attributes[row]) & CODEC_MASK:
+            run = self._wrapper_run(row, position, size, magic)
+        else:
+            run = [position, position + size, 0, 0, 0, kernels.OWN, 0, magic, 0, 0]
+        compressed = run[kernels.START] < 0
+        if self.runs and (self.batches != (magic == 2) or (compressed and not self.from_scratch)):
+            yield from self.finish()
+        if compressed:
+            yield from self._decompress(row, run)
+        elif self.runs and self.from_scratch:
+            yield from self._append(run)
+        self.batches = magic == 2
+        self.from_scratch = compressed or (self.from_scratch and bool(self.runs))
+        self.runs.extend(run)
+        self.rows.append(row)
+        self.size += run[kernels.END] - run[kernels.START]
+        if self.size >= GROUP_BYTES:
+            yield from self.finish()
+
+    # ---- one row: header, checksum, where its records are
+
+    def _at(self, row: int, error: CorruptRecordError) -> CorruptRecordError:
+        """Say where the damage is: the entry's position, and the offsets that its header claims."""
+        table = self.table
+        error.position = int(table.position[row]) if error.position is None else error.position
+        offset = int(table.offset[row])
+        if int(table.magic[row]) == 2:
+            delta = int.from_bytes(table.buffer[int(table.position[row]) + 23 :][:4], "big", signed=True)
+            return error.locate(offsets=(offset, offset + delta))
+        return error.locate(offsets=(offset, offset + max(int(table.count[row]), 1) - 1))
+
+    def _batch_run(self, row: int, position: int, size: int) -> list[int]:
+        buffer = self.table.buffer
+        stored, attributes, _, base_timestamp, max_timestamp, _, _, _, count = _BATCH_HEADER(buffer, position + 17)
+        if self.options.verify and (found := crc32c(buffer[position + 21 : position + size])) != stored:
+            raise self._at(row, CorruptRecordError("crc", expected=f"{stored:#010x}", found=f"{found:#010x}"))
+        kind = (attributes & LOG_APPEND_TIME_BIT) >> 3
+        run = [position + RECORD_BATCH_OVERHEAD, position + size, count, int(self.table.offset[row])]
+        run += [base_timestamp, kind, max_timestamp, 2, 0, 0]
+        if attributes & CODEC_MASK:
+            run[kernels.START] = -1
+        else:
+            self._check_count(row, run)
+        return run
+
+    def _check_count(self, row: int, run: list[int]) -> None:
+        """Refuse a record count that the bytes cannot hold, before anything is allocated for it."""
+        most = (run[kernels.END] - run[kernels.START]) // RECORD_MINIMUM
+        if not 0 <= run[kernels.COUNT] <= most:
+            found = run[kernels.COUNT]
+            raise self._at(row, CorruptRecordError("record count", expected=f"0 to {most}", found=found))
+
+    def _wrapper_run(self, row: int, position: int, size: int, magic: int) -> list[int]:
+        buffer = self.table.buffer
+        stored, _, attributes, timestamp, _ = _WRAPPER_HEADER(buffer, position + LOG_OVERHEAD)
+        if self.options.verify and (found := crc32(buffer[position + 16 : position + size])) != stored:
+            raise self._at(row, CorruptRecordError("crc", expected=f"{stored:#010x}", found=f"{found:#010x}"))
+        kind = TimestampType.NO_TIMESTAMP_TYPE if magic == 0 else (attributes & LOG_APPEND_TIME_BIT) >> 3
+        return [-1, 0, 0, int(self.table.offset[row]), 0, kind, timestamp if magic else -1, magic, 0, 1]
+
+    def _enriched(self, row: int, position: int, size: int) -> EnrichedMessage:
+        try:
+            view = EnrichedMessage.parse(self.table.buffer[position : position + size])
+        except CorruptRecordError as error:
+            error.position = position
+            raise self._at(row, error) from None
+        assert view is not None, "the scan found it whole"
+        return view
+
+    def _enriched_run(self, row: int, position: int, size: int) -> list[int]:
+        if int(self.table.attributes[row]) & 15 == 0:
+            return [position, position + size, 0, 0, 0, kernels.OWN, 0, 1, 0, 0]
+        view = self._enriched(row, position, size)
+        if self.options.verify:
+            try:
+                view.verify()
+            except CorruptRecordError as error:
+                error.position = position
+                raise self._at(row, error) from None
+        start = -1 if view.codec is not Codec.NONE else position
+        honor = int(view.honor_ship)
+        return [start, position + size, 0, view.base_offset, 0, TimestampType.CREATE_TIME, view.timestamp, 1, 0, honor]
+
+    def _payload(self, row: int, position: int, size: int) -> tuple[Codec, memoryview, Lz4Header]:
+        """Return codec, compressed bytes and the LZ4 header dialect of a wrapper or batch."""
+        table = self.table
+        entry = table.buffer[position : position + size]
+        number = int(table.attributes[row]) & CODEC_MASK
+        magic = int(table.magic[row])
+        if number > Codec.ZSTD or (number == Codec.ZSTD and magic < 2):
+            allowed = "0 to 4" if magic == 2 else "0 to 3 (zstd needs magic 2)"
+            raise CorruptRecordError("codec", expected=allowed, found=number)
+        if magic == 2:
+            return Codec(number), entry[RECORD_BATCH_OVERHEAD:], Lz4Header.CORRECT
+        if table.dialect is Dialect.ENRICHED:
+            view = self._enriched(row, position, size)
+            if view.value is None:
+                raise CorruptRecordError("value of a wrapper", expected="compressed messages", found="null")
+            return Codec(number), view.value, Lz4Header.CORRECT
+        at = (V0_OVERHEAD if magic == 0 else V1_OVERHEAD) - 8
+        key = int.from_bytes(entry[at : at + 4], "big", signed=True)
+        at += 4 + max(key, 0)
+        length = int.from_bytes(entry[at : at + 4], "big", signed=True)
+        if key < -1 or length < 0 or at + 4 + length != size:
+            raise CorruptRecordError("value of a wrapper", expected=f"{size - at - 4} bytes", found=f"length {length}")
+        return Codec(number), entry[at + 4 :], Lz4Header.ANY if magic == 0 else Lz4Header.CORRECT
+
+    def _room(self, wanted: int) -> int:
+        """Return how many bytes are free in the scratch, made larger if nothing refers to it yet."""
+        room = len(self.scratch) - self.filled - _PADDING
+        if room < wanted and not self.runs:
+            least = max(GROUP_BYTES if self.compiled else 0, wanted) + _PADDING
+            if self.compiled:
+                import numpy as np
+
+                self.scratch = np.empty(least, np.uint8)
+            else:
+                self.scratch = bytearray(least)
+            self.filled, room = 0, least - _PADDING
+        return max(room, 0)
+
+    def _decompress(self, row: int, run: list[int]) -> Iterator[RecordColumns]:
+        """Put a row's payload behind the others in `scratch`, and its place there into `run`."""
+        position, size, limit = int(self.table.position[row]), int(self.table.size[row]), self.options.limit
+        try:
+            codec, payload, header = self._payload(row, position, size)
+            wanted = min(max(4 * len(payload), 1024), limit)
+            while True:
+                room = min(self._room(wanted if not self.runs else 1), limit)
+                try:
+                    with memoryview(self.scratch)[self.filled : self.filled + room] as view:
+                        written = decompress_into(codec, payload, view, lz4_header=header)
+                    break
+                except OutputFull:
+                    if room >= limit:
+                        found = f"more than {limit}"
+                        raise BatchTooLargeError("decompressed size", expected=f"<= {limit}", found=found) from None
+                if self.runs:
+                    yield from self.finish()
+                else:
+                    wanted = min(2 * room, limit)
+        except CorruptRecordError as error:
+            error.position = position
+            raise self._at(row, error) from None
+        run[kernels.START], run[kernels.END] = self.filled, self.filled + written
+        if int(self.table.magic[row]) == 2:
+            self._check_count(row, run)
+        self.filled += written
+
+    def _append(self, run: list[int]) -> Iterator[RecordColumns]:
+        """Copy uncompressed records behind the decompressed ones, so that both go through one call."""
+        size = run[kernels.END] - run[kernels.START]
+        if self._room(size) < size:
+            yield from self.finish()
+            return
+        payload = self.table.buffer[run[kernels.START] : run[kernels.END]]
+        memoryview(self.scratch)[self.filled : self.filled + size] = payload
+        run[kernels.START], run[kernels.END] = self.filled, self.filled + size
+        self.filled += size
+
+    # ---- all collected rows: kernels, columns
+
+    def finish(self) -> Iterator[RecordColumns]:
+        """Decode what was collected, and forget it. Raises for the first damaged row, after what is before it."""
+        if not self.runs:
+            return
+        columns, status, failed, state = self._run_kernels()
+        rows, runs, from_scratch = self.rows, self.runs, self.from_scratch
+        self.rows, self.runs, self.size, self.from_scratch = [], [], 0, False
+        if self.options.packed and self.compiled:
+            self.filled = 0  # the columns have their own buffers
+        elif from_scratch:
+            self.scratch, self.filled = bytearray(), 0
+        if len(columns):
+            yield columns
+        if status == kernels.DONE:
+            return
+        error = complaint(status, state)
+        if runs[failed * kernels.RUN + kernels.TYPE] == kernels.OWN and not from_scratch:
+            error.position = place = int(state[kernels.AT])
+            offset = int.from_bytes(self.table.buffer[place : place + 8], "big", signed=True)
+            error.locate(offsets=(offset, offset))
+        raise self._at(rows[failed], error)
+
+    def _run_kernels(self) -> tuple[RecordColumns, int, int, Any]:
+        """Return the columns, the kernels' status, and for a bad one the index of the run and the kernel's state."""
+        options, make = self.options, _Arrays if self.compiled else _Lists
+        kept = kernels.PACK if options.packed and self.compiled else kernels.REFER
+        keys, values = kept if options.keys else kernels.LEAVE, kept if options.values else kernels.LEAVE
+        data = make.bytes_of(self.scratch if self.from_scratch else self.table.buffer)
+        runs, state, cut = make.int64(self.runs), make.int64([0] * kernels.STATE), None
+        if not self.batches and (status := make.form(kernels.measure_messages)(data, runs, state)) != kernels.DONE:
+            cut = status, int(state[kernels.RUN_INDEX]), state
+            runs, state = runs[: cut[1] * kernels.RUN], make.int64([0] * kernels.STATE)
+        count = make.sum(runs[kernels.COUNT :: kernels.RUN])
+        total = make.sum(runs[kernels.END :: kernels.RUN]) - make.sum(runs[kernels.START :: kernels.RUN])
+        times = make.empty(count, "q"), make.empty(count, "q"), make.empty(count, "b")
+        key_cells = make.empty(count + 1, "i"), make.empty(count, "i"), make.empty(total * (keys == kernels.PACK), "B")
+        value_cells = (
+            make.empty(count + 1, "i"),
+            make.empty(count, "i"),
+            make.empty(total * (values == kernels.PACK), "B"),
+        )
+        header_cells = make.empty(count, "i"), make.empty(count, "i")
+        outputs = *times, *key_cells, *value_cells
+        if self.batches:
+            status = make.form(kernels.decode_batches)(data, runs, keys, values, *outputs, *header_cells, state)
+        else:
+            enriched, verify = int(self.table.dialect is Dialect.ENRICHED), int(options.verify)
+            kernel = make.form(kernels.decode_messages)
+            status = kernel(data, runs, enriched, verify, make.crc_table(), keys, values, *outputs, state)
+        rows = int(state[kernels.ROWS])
+        columns = RecordColumns(
+            times[0][:rows],
+            times[1][:rows],
+            times[2][:rows],
+            self._cells(data, key_cells, keys, rows, int(state[kernels.KEY_BYTES])),
+            self._cells(data, value_cells, values, rows, int(state[kernels.VALUE_BYTES])),
+            self._headers(make, data, *header_cells, rows) if options.headers else None,
+        )
+        if status != kernels.DONE:
+            return columns, status, int(state[kernels.RUN_INDEX]), state
+        return (columns, *cut) if cut else (columns, status, -1, state)
+
+    @staticmethod
+    def _cells(data: Any, cells: tuple[Any, Any, Any], kept: int, rows: int, size: int) -> BytesColumn | None:
+        start, length, own = cells
+        if kept == kernels.LEAVE:
+            return None
+        if kept == kernels.REFER:
+            return BytesColumn(data, start[:rows], length[:rows])
+        start[rows] = size
+        return BytesColumn(own[:size], start[: rows + 1], length[:rows], packed=True)
+
+    def _headers(self, make: Any, data: Any, start: Any, count: Any, rows: int) -> HeaderColumns:
+        if not self.batches:
+            count = make.int64([0] * rows)
+        total = make.sum(count[:rows])
+        key_start, key_length, value_start, value_length = (make.empty(total, "i") for _ in range(4))
+        if total:
+            cells = key_start, key_length, value_start, value_length
+            make.form(kernels.read_headers)(data, start, count, 0, rows, 0, *cells)
+        keys, values = BytesColumn(data, key_start, key_length), BytesColumn(data, value_start, value_length)
+        if self.options.packed and self.compiled:
+            keys, values = keys.pack(), values.pack()  # the scratch is used again
+        return HeaderColumns(count[:rows], keys, values)
+
+
+class _Lists:
+    """Inputs and outputs of the plain twins."""
+
+    @staticmethod
+    def form(kernel: Kernel) -> Any:
+        return kernel.py_func
+
+    @staticmethod
+    def bytes_of(source: Any) -> Any:
+        return memoryview(source)
+
+    @staticmethod
+    def int64(values: list[int]) -> Any:
+        return values
+
+    @staticmethod
+    def sum(values: list[int]) -> int:
+        return sum(values)
+
+    @staticmethod
+    def empty(count: int, code: str) -> Any:
+        return bytearray(count) if code == "B" else [0] * count
+
+    @staticmethod
+    def crc_table() -> Any:
+        return ()
+
+
+class _Arrays:
+    """Inputs and outputs of the compiled kernels."""
+
+    @staticmethod
+    def form(kernel: Kernel) -> Any:
+        return kernel
+
+    @staticmethod
+    def bytes_of(source: Any) -> Any:
+        import numpy as np
+
+        return np.frombuffer(source, np.uint8)
+
+    @staticmethod
+    def int64(values: list[int]) -> Any:
+        import numpy as np
+
+        return np.array(values, np.int64)
+
+    @staticmethod
+    def sum(values: Any) -> int:
+        return int(values.sum(dtype="q"))
+
+    @staticmethod
+    def empty(count: int, code: str) -> Any:
+        import numpy as np
+
+        return np.empty(count, code)
+
+    @staticmethod
+    @cache
+    def crc_table() -> Any:
+        import numpy as np
+
+        return np.array(crc32_table(), np.int32)

@@ -1,0 +1,793 @@
+"""The loops that touch every record: walking a slice, decoding all formats into columns, encoding columns.
+
+All of them work on flat buffers and arrays, return a status of `Status`, and never raise. `runs` holds RUN integers for
+each stretch of bytes with records in it: a v2 batch's records, a wrapper's inner messages, a row of plain messages.
+`state` receives where and why a kernel stopped. Byte positions: records/layout.py; rules: docs/formats/.
+"""
+
+from __future__ import annotations
+
+from magicbyte.wire.kernel import Bytes, Int8s, Int32s, Int64s, MutableBytes, kernel
+from magicbyte.wire.primitives import (
+    as_int64,
+    copy_bytes,
+    crc32_of,
+    load_i8,
+    load_i16,
+    load_i32,
+    load_i64,
+    load_u32,
+    shift_right,
+    store_i8,
+    store_i32,
+    store_i64,
+    store_u32,
+    unzigzag32,
+    unzigzag64,
+    zigzag64,
+)
+
+# ---- statuses
+DONE = 0
+SHORT = 1  # the entry at the position goes on behind the buffer
+FULL = 2  # an output array is full: call again
+BAD_SIZE = 3
+BAD_MAGIC = 4
+BAD_CRC = 5
+BAD_KEY_LENGTH = 6
+BAD_VALUE_LENGTH = 7
+BAD_HEADER = 8
+BAD_VARINT = 9
+BAD_RECORD_LENGTH = 10
+TRAILING_BYTES = 11
+NESTED = 12
+BAD_TAGS = 13
+BAD_WRAPPER_OFFSET = 14
+NO_MESSAGES = 15
+CUT_MESSAGE = 16
+
+# ---- what `state` holds
+AT = 0  # position where the kernel stopped
+ROWS = 1  # rows filled so far
+NEED = 2  # scan: size of the entry that did not fit
+EXPECTED = 3
+FOUND = 4
+RUN_INDEX = 5
+KEY_BYTES = 6
+VALUE_BYTES = 7
+NULL_KEYS = 8
+NULL_VALUES = 9
+HEADERS = 10
+STATE = 11
+
+# ---- columns of the scan's table
+T_POSITION = 0
+T_SIZE = 1
+T_MAGIC = 2
+T_ATTRIBUTES = 3
+T_OFFSET = 4
+T_COUNT = 5  # plain messages merged into this row; v2: the header's record count; wrapper: -1
+TABLE = 6
+
+# ---- fields of a run
+START = 0
+END = 1
+COUNT = 2  # v2: records to find. Messages: set by `measure_messages`
+OFFSET = 3  # v2: base offset. Wrapper: its offset. Plain messages: unused
+BASE_TIMESTAMP = 4  # v2
+TYPE = 5  # timestamp type of the batch or wrapper; OWN for plain messages
+TIMESTAMP = 6  # the append time of the batch or wrapper; enriched: the wrapper's timestamp
+MAGIC = 7
+LAST = 8  # messages: offset field of the last one, set by `measure_messages`
+HONOR = 9  # enriched wrapper: whether relative offsets count
+RUN = 10
+
+OWN = 2
+NO_TAGS = -(1 << 63)  # as an enriched timestamp: neither header nor tag 0
+NO_TYPE = -1
+LOG_APPEND = 1
+
+# ---- what to do with keys and values
+LEAVE = 0  # their lengths only
+REFER = 1  # positions in the source
+PACK = 2  # copied, one after the other
+
+KAFKA = 0
+ENRICHED = 1
+
+
+@kernel
+def scan(data: Bytes, start: int, end: int, enriched: int, merge: int, table: Int64s, state: Int64s) -> int:
+    """Fill `table` with one row for each whole entry from `start` on; with `merge`, one for a row of plain messages.
+
+    Shapes: table (rows * TABLE,), state (STATE,). state[ROWS] rows are filled, state[AT] is where to go on.
+    Returns DONE (at `end`), SHORT, FULL, BAD_SIZE or BAD_MAGIC.
+    """
+    at, row, rows = start, 0, len(table) // TABLE
+    plain = -1  # magic of the row of plain messages that is being extended
+    status = DONE
+    while at < end:
+        if end - at < 17:
+            status, state[NEED] = SHORT, 17
+            break
+        size = load_i32(data, at + 8)
+        magic = load_i8(data, at + 16)
+        least = 14
+        if magic == 1:
+            least = 22
+        elif magic == 2:
+            least = 49
+        if size < least:
+            status, state[EXPECTED], state[FOUND] = BAD_SIZE, least, size
+            break
+        if magic < 0 or magic > 2 or (enriched and magic != 1):
+            status, state[FOUND] = BAD_MAGIC, magic
+            break
+        if size + 12 > end - at:
+            status, state[NEED] = SHORT, size + 12
+            break
+        count = -1
+        if magic == 2:
+            if end - at < 61:
+                status, state[NEED] = SHORT, 61
+                break
+            attributes = load_i16(data, at + 21)
+            count = load_i32(data, at + 57)
+        else:
+            attributes = load_i8(data, at + 17)
+            if (enriched and (attributes & 15) == 0) or (not enriched and (attributes & 7) == 0):
+                count = 1
+                if merge and plain == magic:
+                    table[row * TABLE - TABLE + T_SIZE] += size + 12
+                    table[row * TABLE - TABLE + T_COUNT] += 1
+                    at += size + 12
+                    continue
+        if row == rows:
+            status = FULL
+            break
+        into = row * TABLE
+        table[into + T_POSITION] = at
+        table[into + T_SIZE] = size + 12
+        table[into + T_MAGIC] = magic
+        table[into + T_ATTRIBUTES] = attributes
+        table[into + T_OFFSET] = load_i64(data, at)
+        table[into + T_COUNT] = count
+        plain = magic if count == 1 and magic < 2 else -1
+        row += 1
+        at += size + 12
+    state[AT] = at
+    state[ROWS] = row
+    return status
+
+
+@kernel
+def long_varint(data: Bytes, at: int, end: int) -> tuple[int, int]:
+    """Return the int32 varint at `at` and the position behind it, or -1 for that if it is cut or over 5 bytes."""
+    value, shift = 0, 0
+    while at < end:
+        byte = data[at]
+        at += 1
+        value |= (byte & 127) << shift
+        if byte < 128:
+            return unzigzag32(value), at
+        shift += 7
+        if shift > 28:
+            return 0, -1
+    return 0, -1
+
+
+@kernel
+def long_varlong(data: Bytes, at: int, end: int) -> tuple[int, int]:
+    """Return the int64 varint at `at` and the position behind it, or -1 for that if it is cut or over 10 bytes."""
+    value, shift = 0, 0
+    while at < end:
+        byte = data[at]
+        at += 1
+        value |= (byte & 127) << shift
+        if byte < 128:
+            return unzigzag64(value), at
+        shift += 7
+        if shift > 63:
+            return 0, -1
+    return 0, -1
+
+
+@kernel
+def skip_headers(data: Bytes, at: int, end: int, count: int) -> int:
+    """Return the position behind `count` headers, or -1 if they do not lie within `end` or a key is null."""
+    for _ in range(count):
+        size, at = long_varint(data, at, end)
+        if at < 0 or size < 0 or size > end - at:
+            return -1
+        at += size
+        size, at = long_varint(data, at, end)
+        if at < 0 or size < -1 or size > end - at:
+            return -1
+        if size > 0:
+            at += size
+    return at
+
+
+@kernel
+def decode_batches(
+    data: Bytes,
+    runs: Int64s,
+    keys: int,
+    values: int,
+    offset: Int64s,
+    timestamp: Int64s,
+    timestamp_type: Int8s,
+    key_start: Int32s,
+    key_length: Int32s,
+    key_data: MutableBytes,
+    value_start: Int32s,
+    value_length: Int32s,
+    value_data: MutableBytes,
+    header_start: Int32s,
+    header_count: Int32s,
+    state: Int64s,
+) -> int:
+    """Decode the records of v2 batches. `keys` and `values` are LEAVE, REFER or PACK.
+
+    Shapes: runs (k * RUN,); offset … header_count (n,), n at least state[ROWS] plus the sum of the runs' counts;
+    key_data and value_data hold at least the bytes of all runs when packed. Goes on at row state[ROWS] and at bytes
+    state[KEY_BYTES] and state[VALUE_BYTES] of the packed data.
+    """
+    row, key_at, value_at = state[ROWS], state[KEY_BYTES], state[VALUE_BYTES]
+    null_keys, null_values, headers = state[NULL_KEYS], state[NULL_VALUES], state[HEADERS]
+    status = DONE
+    at = 0
+    for run in range(0, len(runs), RUN):
+        at, end = runs[run + START], runs[run + END]
+        base_offset, base_timestamp = runs[run + OFFSET], runs[run + BASE_TIMESTAMP]
+        kind, append_time = runs[run + TYPE], runs[run + TIMESTAMP]
+        whole = (row, key_at, value_at)
+        begin = at
+        for _ in range(runs[run + COUNT]):
+            begin = at
+            if at >= end:
+                status = CUT_MESSAGE
+                break
+            byte = data[at]
+            if byte < 128:
+                size, at = (byte >> 1) ^ -(byte & 1), at + 1
+            else:
+                size, at = long_varint(data, at, end)
+            if at < 0:
+                status = BAD_VARINT
+                break
+            if size < 6 or size > end - at:
+                status, state[EXPECTED], state[FOUND] = BAD_RECORD_LENGTH, end - at, size
+                break
+            stop = at + size
+            at += 1  # attributes: unused
+            byte = data[at]
+            if byte < 128:
+                delta, at = (byte >> 1) ^ -(byte & 1), at + 1
+            else:
+                delta, at = long_varlong(data, at, stop)
+                if at < 0 or at >= stop:
+                    status = BAD_VARINT
+                    break
+            if kind == LOG_APPEND:
+                timestamp[row] = append_time
+            else:
+                timestamp[row] = as_int64(base_timestamp + delta)
+            timestamp_type[row] = kind
+            byte = data[at]
+            if byte < 128:
+                delta, at = (byte >> 1) ^ -(byte & 1), at + 1
+            else:
+                delta, at = long_varint(data, at, stop)
+                if at < 0:
+                    status = BAD_VARINT
+                    break
+            offset[row] = as_int64(base_offset + delta)
+            if at >= stop:
+                status = BAD_RECORD_LENGTH
+                state[EXPECTED], state[FOUND] = size, size
+                break
+            byte = data[at]
+            if byte < 128:
+                size, at = (byte >> 1) ^ -(byte & 1), at + 1
+            else:
+                size, at = long_varint(data, at, stop)
+                if at < 0:
+                    status = BAD_VARINT
+                    break
+            if size < -1 or size >= stop - at:
+                status, state[EXPECTED], state[FOUND] = BAD_KEY_LENGTH, stop - at - 1, size
+                break
+            key_length[row] = size
+            if size >= 0:
+                if keys == PACK:
+                    copy_bytes(key_data, key_at, data, at, size)
+                    key_start[row] = key_at
+                    key_at += size
+                elif keys == REFER:
+                    key_start[row] = at
+                at += size
+            else:
+                null_keys += 1
+                if keys == PACK:
+                    key_start[row] = key_at
+                elif keys == REFER:
+                    key_start[row] = at
+            byte = data[at]
+            if byte < 128:
+                size, at = (byte >> 1) ^ -(byte & 1), at + 1
+            else:
+                size, at = long_varint(data, at, stop)
+                if at < 0:
+                    status = BAD_VARINT
+                    break
+            if size < -1 or size >= stop - at:
+                status, state[EXPECTED], state[FOUND] = BAD_VALUE_LENGTH, stop - at - 1, size
+                break
+            value_length[row] = size
+            if size >= 0:
+                if values == PACK:
+                    copy_bytes(value_data, value_at, data, at, size)
+                    value_start[row] = value_at
+                    value_at += size
+                elif values == REFER:
+                    value_start[row] = at
+                at += size
+            else:
+                null_values += 1
+                if values == PACK:
+                    value_start[row] = value_at
+                elif values == REFER:
+                    value_start[row] = at
+            byte = data[at]
+            if byte < 128:
+                size, at = (byte >> 1) ^ -(byte & 1), at + 1
+            else:
+                size, at = long_varint(data, at, stop)
+                if at < 0:
+                    status = BAD_VARINT
+                    break
+            header_start[row] = at
+            header_count[row] = size
+            if size != 0:
+                if size < 0 or size > stop - at:
+                    status, state[EXPECTED], state[FOUND] = BAD_HEADER, stop - at, size
+                    break
+                headers += size
+                at = skip_headers(data, at, stop, size)
+                if at < 0:
+                    at = header_start[row]
+                    status, state[EXPECTED], state[FOUND] = BAD_HEADER, stop - at, size
+                    break
+            if at != stop:
+                status, state[EXPECTED], state[FOUND] = BAD_RECORD_LENGTH, at - begin, stop - begin
+                break
+            row += 1
+        if status == DONE and at != end:
+            status, state[EXPECTED], state[FOUND] = TRAILING_BYTES, 0, end - at
+        if status != DONE:
+            state[RUN_INDEX] = run // RUN
+            at = begin if at < 0 else at
+            row, key_at, value_at = whole  # of a damaged batch nothing is given
+            break
+    state[AT] = at
+    state[ROWS], state[KEY_BYTES], state[VALUE_BYTES] = row, key_at, value_at
+    state[NULL_KEYS], state[NULL_VALUES], state[HEADERS] = null_keys, null_values, headers
+    return status
+
+
+@kernel
+def read_headers(
+    data: Bytes,
+    start: Int32s,
+    count: Int32s,
+    first: int,
+    rows: int,
+    into: int,
+    key_start: Int32s,
+    key_length: Int32s,
+    value_start: Int32s,
+    value_length: Int32s,
+) -> int:
+    """Give positions and lengths of the headers of rows `first` to `rows`, which `decode_batches` has walked before.
+
+    Shapes: start, count (rows,); key_start … value_length (headers,), filled from `into` on. Returns where it ended.
+    """
+    for row in range(first, rows):
+        at = start[row]
+        for _ in range(count[row]):
+            size, at = long_varint(data, at, len(data))
+            key_start[into], key_length[into] = at, size
+            at += size
+            size, at = long_varint(data, at, len(data))
+            value_start[into], value_length[into] = at, size
+            at += max(size, 0)
+            into += 1
+    return into
+
+
+@kernel
+def measure_messages(data: Bytes, runs: Int64s, state: Int64s) -> int:
+    """Count the messages of each run (runs[COUNT]) and note the offset field of its last one (runs[LAST])."""
+    for run in range(0, len(runs), RUN):
+        at, end = runs[run + START], runs[run + END]
+        count, last = 0, -1
+        while at < end:
+            if end - at < 26 or load_i32(data, at + 8) > end - at - 12:
+                state[AT], state[RUN_INDEX] = at, run // RUN
+                state[EXPECTED], state[FOUND] = (load_i32(data, at + 8) + 12 if end - at >= 12 else 26), end - at
+                return CUT_MESSAGE
+            size = load_i32(data, at + 8)
+            if size < 14:
+                state[AT], state[RUN_INDEX], state[EXPECTED], state[FOUND] = at, run // RUN, 14, size
+                return BAD_SIZE
+            last = load_i64(data, at)
+            count += 1
+            at += size + 12
+        if count == 0:
+            state[AT], state[RUN_INDEX] = at, run // RUN
+            return NO_MESSAGES
+        runs[run + COUNT], runs[run + LAST] = count, last
+    return DONE
+
+
+@kernel
+def tagged_timestamp(data: Bytes, at: int, end: int) -> tuple[int, int]:
+    """Return (tag 0, 1) of an enriched message's tag area, (-1, 0) if it has none, (0, -1) if a known tag is cut."""
+    value, found = -1, 0
+    while at < end:
+        tag = load_i8(data, at)
+        if tag == 0:
+            size = 8
+        elif tag == 32:
+            size = 4
+        elif tag in (33, 34):
+            size = 1
+        else:
+            break  # of unknown size: it and what follows is ignored
+        if size > end - at - 1:
+            return 0, -1
+        if tag == 0 and found == 0:
+            value, found = load_i64(data, at + 1), 1
+        at += 1 + size
+    return value, found
+
+
+@kernel
+def decode_messages(
+    data: Bytes,
+    runs: Int64s,
+    enriched: int,
+    verify: int,
+    table: Int32s,
+    keys: int,
+    values: int,
+    offset: Int64s,
+    timestamp: Int64s,
+    timestamp_type: Int8s,
+    key_start: Int32s,
+    key_length: Int32s,
+    key_data: MutableBytes,
+    value_start: Int32s,
+    value_length: Int32s,
+    value_data: MutableBytes,
+    state: Int64s,
+) -> int:
+    """Decode messages of magic 0 or 1, or enriched ones: rows of plain messages and the insides of wrappers.
+
+    As `decode_batches`, after `measure_messages`. `table` is crc32_table(); with `verify` each CRC is checked.
+    """
+    row, key_at, value_at = state[ROWS], state[KEY_BYTES], state[VALUE_BYTES]
+    null_keys, null_values = state[NULL_KEYS], state[NULL_VALUES]
+    status = DONE
+    at = 0
+    for run in range(0, len(runs), RUN):
+        begin, end = runs[run + START], runs[run + END]
+        at = begin
+        kind, append_time, magic = runs[run + TYPE], runs[run + TIMESTAMP], runs[run + MAGIC]
+        least = 14 if magic == 0 else 22
+        add, first_row = 0, row
+        if kind != OWN:
+            if enriched:
+                add = runs[run + OFFSET]
+            elif magic == 1 and runs[run + OFFSET] != 0:
+                add = runs[run + OFFSET] - runs[run + LAST]
+                if add < 0:
+                    status, state[EXPECTED], state[FOUND] = BAD_WRAPPER_OFFSET, runs[run + LAST], runs[run + OFFSET]
+        whole = (row, key_at, value_at)
+        while status == DONE and at < end:
+            if kind == OWN:
+                whole = (row, key_at, value_at)
+            size = load_i32(data, at + 8)
+            stop = at + 12 + size
+            if size < least:
+                status, state[EXPECTED], state[FOUND] = BAD_SIZE, least, size
+                break
+            if load_i8(data, at + 16) != magic:
+                status, state[EXPECTED], state[FOUND] = BAD_MAGIC, magic, load_i8(data, at + 16)
+                break
+            if verify:
+                crc = crc32_of(data, at + 16, stop, table)
+                if crc != load_u32(data, at + 12):
+                    status, state[EXPECTED], state[FOUND] = BAD_CRC, load_u32(data, at + 12), crc
+                    break
+            attributes = load_i8(data, at + 17)
+            place = at + 18
+            if enriched:
+                if attributes & 15:
+                    status, state[FOUND] = NESTED, attributes & 15
+                    break
+                seconds = load_u32(data, at + 18)
+                area = load_i32(data, at + 22)
+                place = at + 26
+                if area < -1 or area > stop - place - 8:
+                    status, state[EXPECTED], state[FOUND] = BAD_TAGS, stop - place - 8, area
+                    break
+                if area > 0:
+                    tagged, found = tagged_timestamp(data, place, place + area)
+                    place += area
+                    if found < 0:
+                        status, state[EXPECTED], state[FOUND] = BAD_TAGS, area, area
+                        break
+                else:
+                    tagged, found = -1, 0
+                if not found:
+                    if kind != OWN:
+                        tagged = append_time
+                    elif seconds != 0xFFFFFFFF:
+                        tagged = seconds * 1000
+                timestamp[row] = tagged
+                timestamp_type[row] = 1 if tagged >= 0 else 0
+                if kind == OWN:
+                    offset[row] = load_i64(data, at)
+                elif runs[run + HONOR]:
+                    offset[row] = as_int64(add + load_i64(data, at))
+                else:
+                    offset[row] = as_int64(add + row - first_row)
+            else:
+                if kind != OWN and attributes & 7:
+                    status, state[FOUND] = NESTED, attributes & 7
+                    break
+                offset[row] = as_int64(add + load_i64(data, at))
+                if magic == 0:
+                    timestamp[row] = -1
+                    timestamp_type[row] = NO_TYPE
+                else:
+                    place = at + 26
+                    if kind == LOG_APPEND:
+                        timestamp[row] = append_time
+                    else:
+                        timestamp[row] = load_i64(data, at + 18)
+                    timestamp_type[row] = (attributes >> 3) & 1 if kind == OWN else kind
+            size = load_i32(data, place)
+            place += 4
+            if size < -1 or size > stop - place - 4:
+                status, state[EXPECTED], state[FOUND] = BAD_KEY_LENGTH, stop - place - 4, size
+                break
+            key_length[row] = size
+            if size >= 0:
+                if keys == PACK:
+                    copy_bytes(key_data, key_at, data, place, size)
+                    key_start[row] = key_at
+                    key_at += size
+                elif keys == REFER:
+                    key_start[row] = place
+                place += size
+            else:
+                null_keys += 1
+                if keys == PACK:
+                    key_start[row] = key_at
+                elif keys == REFER:
+                    key_start[row] = place
+            size = load_i32(data, place)
+            place += 4
+            if size < -1 or max(size, 0) != stop - place:
+                status, state[EXPECTED], state[FOUND] = BAD_VALUE_LENGTH, stop - place, size
+                break
+            value_length[row] = size
+            if size >= 0:
+                if values == PACK:
+                    copy_bytes(value_data, value_at, data, place, size)
+                    value_start[row] = value_at
+                    value_at += size
+                elif values == REFER:
+                    value_start[row] = place
+            else:
+                null_values += 1
+                if values == PACK:
+                    value_start[row] = value_at
+                elif values == REFER:
+                    value_start[row] = place
+            row += 1
+            at = stop
+        if status != DONE:
+            state[RUN_INDEX] = run // RUN
+            row, key_at, value_at = whole  # of a damaged wrapper nothing is given
+            break
+    state[AT] = at
+    state[ROWS], state[KEY_BYTES], state[VALUE_BYTES] = row, key_at, value_at
+    state[NULL_KEYS], state[NULL_VALUES] = null_keys, null_values
+    return status
+
+
+@kernel
+def pack(data: Bytes, start: Int32s, length: Int32s, out_start: Int32s, out: MutableBytes) -> int:
+    """Copy the cells that `start` and `length` (-1 null) give, one after the other, and note where each begins.
+
+    Shapes: start, length (n,); out_start (n + 1,). Returns the bytes written.
+    """
+    at = 0
+    for i in range(len(length)):
+        out_start[i] = at
+        size = length[i]
+        if size > 0:
+            copy_bytes(out, at, data, start[i], size)
+            at += size
+    out_start[len(length)] = at
+    return at
+
+
+@kernel
+def store_varint(out: MutableBytes, at: int, value: int) -> int:
+    """Write a zigzag varint, and return the position behind it. For int32 and int64 alike."""
+    code = zigzag64(value)
+    while shift_right(code, 7) != 0:
+        out[at] = (code & 127) | 128
+        code = shift_right(code, 7)
+        at += 1
+    out[at] = code
+    return at + 1
+
+
+@kernel
+def varint_size(value: int) -> int:
+    """Return the bytes of the zigzag varint of `value`."""
+    code, size = shift_right(zigzag64(value), 7), 1
+    while code != 0:
+        code = shift_right(code, 7)
+        size += 1
+    return size
+
+
+@kernel
+def encode_batches(
+    batches: Int64s,
+    offset: Int64s,
+    timestamp: Int64s,
+    key_data: Bytes,
+    key_start: Int32s,
+    key_length: Int32s,
+    value_data: Bytes,
+    value_start: Int32s,
+    value_length: Int32s,
+    header_count: Int32s,
+    header_key_data: Bytes,
+    header_key_start: Int32s,
+    header_key_length: Int32s,
+    header_value_data: Bytes,
+    header_value_start: Int32s,
+    header_value_length: Int32s,
+    gap: int,
+    out: MutableBytes,
+    state: Int64s,
+) -> int:
+    """Write the records sections of v2 batches into `out`, with `gap` bytes left in front of each for its header.
+
+    Shapes: batches (k * 6,): first row, row behind the last, base offset, base timestamp, and, set here, the section's
+    start and end in `out`; offset … header_count (n,), header_count may be empty: no headers then. state[AT] is where
+    in `out` to begin and, after, the position behind; state[HEADERS] counts the headers before the first row.
+    Returns DONE or FULL: `out` is too small.
+    """
+    at, header = state[AT], state[HEADERS]
+    for batch in range(0, len(batches), 6):
+        at += gap
+        if at > len(out):
+            return FULL
+        batches[batch + 4] = at
+        base_offset, base_timestamp = batches[batch + 2], batches[batch + 3]
+        for row in range(batches[batch], batches[batch + 1]):
+            time_delta = as_int64(timestamp[row] - base_timestamp)
+            offset_delta = as_int64(offset[row] - base_offset)
+            key_size, value_size = key_length[row], value_length[row]
+            size = 1 + varint_size(time_delta) + varint_size(offset_delta) + varint_size(key_size)
+            size += varint_size(value_size) + max(key_size, 0) + max(value_size, 0)
+            headers = header_count[row] if len(header_count) > 0 else 0
+            size += varint_size(headers)
+            for i in range(header, header + headers):
+                size += varint_size(header_key_length[i]) + header_key_length[i]
+                size += varint_size(header_value_length[i]) + max(header_value_length[i], 0)
+            if size + 5 > len(out) - at:
+                return FULL
+            at = store_varint(out, at, size)
+            out[at] = 0
+            at = store_varint(out, at + 1, time_delta)
+            at = store_varint(out, at, offset_delta)
+            at = store_varint(out, at, key_size)
+            if key_size > 0:
+                copy_bytes(out, at, key_data, key_start[row], key_size)
+                at += key_size
+            at = store_varint(out, at, value_size)
+            if value_size > 0:
+                copy_bytes(out, at, value_data, value_start[row], value_size)
+                at += value_size
+            at = store_varint(out, at, headers)
+            for i in range(header, header + headers):
+                size = header_key_length[i]
+                at = store_varint(out, at, size)
+                copy_bytes(out, at, header_key_data, header_key_start[i], size)
+                at = store_varint(out, at + size, header_value_length[i])
+                size = max(header_value_length[i], 0)
+                copy_bytes(out, at, header_value_data, header_value_start[i], size)
+                at += size
+            header += headers
+        batches[batch + 5] = at
+    state[AT], state[HEADERS] = at, header
+    return DONE
+
+
+@kernel
+def encode_messages(
+    magic: int,
+    enriched: int,
+    attributes: int,
+    offset: Int64s,
+    timestamp: Int64s,
+    key_data: Bytes,
+    key_start: Int32s,
+    key_length: Int32s,
+    value_data: Bytes,
+    value_start: Int32s,
+    value_length: Int32s,
+    first: int,
+    rows: int,
+    table: Int32s,
+    out: MutableBytes,
+    state: Int64s,
+) -> int:
+    """Write rows `first` to `rows` as messages of magic 0 or 1, or enriched ones, with the offsets as they are given.
+
+    Enriched: `timestamp` in ms; header and tag 0 as offline conversion writes them; NO_TAGS in it (the smallest int64)
+    stands for an inner message that inherits its wrapper's. state[AT] is where in `out` to begin and, after, the
+    position behind. Returns DONE or FULL.
+    """
+    at = state[AT]
+    for row in range(first, rows):
+        key_size, value_size = max(key_length[row], 0), max(value_length[row], 0)
+        time = timestamp[row]
+        seconds, tags = -1, 0
+        size = 14 + key_size + value_size
+        if enriched:
+            if time >= 0 and time // 1000 <= 4294967294:
+                seconds = time // 1000
+            if time != NO_TAGS and time != seconds * 1000 and time != -1:
+                tags = 9
+            size += 8 + tags
+        elif magic == 1:
+            size += 8
+        if size + 12 > len(out) - at:
+            return FULL
+        store_i64(out, at, offset[row])
+        store_i32(out, at + 8, size)
+        store_i8(out, at + 16, magic)
+        store_i8(out, at + 17, attributes)
+        place = at + 18
+        if enriched:
+            store_i32(out, place, seconds)
+            store_i32(out, place + 4, tags or -1)
+            place += 8
+            if tags:
+                store_i8(out, place, 0)
+                store_i64(out, place + 1, time)
+                place += 9
+        elif magic == 1:
+            store_i64(out, place, time)
+            place += 8
+        store_i32(out, place, key_length[row])
+        copy_bytes(out, place + 4, key_data, key_start[row], key_size)
+        place += 4 + key_size
+        store_i32(out, place, value_length[row])
+        copy_bytes(out, place + 4, value_data, value_start[row], value_size)
+        store_u32(out, at + 12, crc32_of(out, at + 16, at + 12 + size, table))
+        at += 12 + size
+    state[AT] = at
+    return DONE

@@ -1,0 +1,138 @@
+"""The shallow walk: where each message, wrapper and batch of a slice lies, without looking inside.
+
+A magic byte, a size and a few header fields are all that is read: no checksum, no decompression.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from magicbyte.errors import CorruptRecordError
+from magicbyte.records import kernels
+from magicbyte.records.layout import CODEC_MASK, LOG_OVERHEAD, Dialect, Field
+from magicbyte.wire.kernel import Ints, worth_compiling
+
+if TYPE_CHECKING:
+    import numpy as np
+
+_ROWS_AT_FIRST = 1024
+
+
+@dataclass(slots=True)
+class BatchTable:
+    """One row per entry of `buffer`: v0 or v1 message, wrapper, v2 batch, enriched message or wrapper.
+
+    Each column is a list (small slices) or an int64 array: `position` and `size` in bytes, size with the 12 bytes of
+    offset and size field; `magic`; `attributes`; `offset`, the header's first field; `count`: 1 for a plain message
+    (more where `scan` merged a row of them), the header's record count for a v2 batch, -1 for a wrapper.
+
+    `end` is where the walk ended. `damage` says why if it is not the end of the buffer: None means that the last
+    entry's bytes go on behind it, and then `need` is that entry's size (or 17, to learn it).
+    """
+
+    buffer: memoryview
+    dialect: Dialect
+    position: Ints
+    size: Ints
+    magic: Ints
+    attributes: Ints
+    offset: Ints
+    count: Ints
+    end: int
+    need: int
+    damage: CorruptRecordError | None
+
+    def __len__(self) -> int:
+        return len(self.position)
+
+    def gather(self, field: Field, rows: Any = slice(None)) -> np.ndarray[Any, Any]:
+        """Return a header field of the given rows (all of one format that has it) as an int64 array."""
+        import numpy as np
+
+        width = field.type.size
+        positions = np.asarray(self.position, np.int64)[rows]
+        if not len(positions):
+            return np.empty(0, np.int64)
+        data = np.frombuffer(self.buffer, np.uint8)
+        cells = data[positions[:, None] + np.arange(field.start, field.start + width)]
+        kind = "u" if field.type.format.isupper() else "i"
+        return np.ascontiguousarray(cells).view(f">{kind}{width}").ravel().astype(np.int64)
+
+    @property
+    def codec(self) -> np.ndarray[Any, Any]:
+        """The codec number of each row; for the enriched dialect's control messages 0."""
+        import numpy as np
+
+        attributes = np.asarray(self.attributes, np.int64)
+        if self.dialect is Dialect.ENRICHED:
+            return np.where(attributes & 8, 0, attributes & CODEC_MASK)
+        return attributes & CODEC_MASK
+
+
+def scan(buffer: memoryview, *, start: int = 0, dialect: Dialect = Dialect.KAFKA, merge: bool = False) -> BatchTable:
+    """Walk the entries of `buffer` from position `start`. Never raises: see BatchTable.damage.
+
+    `merge` makes one row of neighbouring plain messages of one magic, for decoding.
+    """
+    enriched = int(dialect is Dialect.ENRICHED)
+    plain = not worth_compiling(len(buffer) - start)
+    state: Any = [0] * kernels.STATE
+    walk: Any = kernels.scan.py_func
+    data: Any = buffer
+    if not plain:
+        import numpy as np
+
+        walk, state, data = kernels.scan, np.zeros(kernels.STATE, np.int64), np.frombuffer(buffer, np.uint8)
+    at, status, capacity = start, kernels.FULL, _ROWS_AT_FIRST
+    pieces = []
+    while status == kernels.FULL:
+        table: Any = [0] * (capacity * kernels.TABLE) if plain else np.empty(capacity * kernels.TABLE, np.int64)
+        status = walk(data, at, len(buffer), enriched, int(merge), table, state)
+        at = int(state[kernels.AT])
+        pieces.append(table[: int(state[kernels.ROWS]) * kernels.TABLE])
+        capacity *= 4
+    whole: Any = list(itertools.chain.from_iterable(pieces)) if plain else np.concatenate(pieces)
+    position, size, magic, attributes, offset, count = (whole[i :: kernels.TABLE] for i in range(kernels.TABLE))
+    damage = None
+    if status in (kernels.BAD_SIZE, kernels.BAD_MAGIC):
+        damage = complaint(status, state)
+        damage.position = at
+    need = int(state[kernels.NEED])
+    return BatchTable(buffer, dialect, position, size, magic, attributes, offset, count, at, need, damage)
+
+
+_COMPLAINTS = {
+    kernels.BAD_SIZE: ("entry size", "at least {expected}", "{found}"),
+    kernels.BAD_MAGIC: ("magic byte", "{expected}", "{found}"),
+    kernels.BAD_CRC: ("crc of a message", "{expected:#010x}", "{found:#010x}"),
+    kernels.BAD_KEY_LENGTH: ("key length", "-1 to {expected}", "{found}"),
+    kernels.BAD_VALUE_LENGTH: ("value length", "-1, or {expected} and nothing behind it", "{found}"),
+    kernels.BAD_HEADER: ("headers of a record", "names that are not null, within {expected} bytes", "{found} headers"),
+    kernels.BAD_VARINT: ("varint", "at most 5 bytes (timestamp: 10) within its record", "one that goes on"),
+    kernels.BAD_RECORD_LENGTH: ("record length", "6 to the end of the batch, all of it used", "{found}"),
+    kernels.TRAILING_BYTES: ("bytes behind the last record", "0", "{found}"),
+    kernels.NESTED: ("type of a message inside a wrapper", "0, plain", "{found}"),
+    kernels.BAD_TAGS: ("tags of an enriched message", "length -1 to {expected}, each tag whole", "{found}"),
+    kernels.BAD_WRAPPER_OFFSET: ("wrapper offset", "0, or not below the last message's {expected}", "{found}"),
+    kernels.NO_MESSAGES: ("messages in a wrapper", "at least 1", "none"),
+    kernels.CUT_MESSAGE: ("end of the records", "{expected} more bytes or records", "{found}"),
+}
+
+
+def complaint(status: int, state: Ints) -> CorruptRecordError:
+    """Return the error that a kernel's status and state stand for; its position is the caller's to set."""
+    what, expected, found = _COMPLAINTS[status]
+    values = {"expected": int(state[kernels.EXPECTED]), "found": int(state[kernels.FOUND])}
+    if status == kernels.BAD_MAGIC and not values["expected"]:
+        return CorruptRecordError(what, expected="0, 1 or 2", found=values["found"])
+    return CorruptRecordError(what, expected=expected.format(**values), found=found.format(**values))
+
+
+def entry_end(buffer: memoryview, position: int) -> int:
+    """Return where the entry at `position` ends, whatever is wrong inside; the buffer's end if it says nonsense."""
+    if len(buffer) - position < LOG_OVERHEAD:
+        return len(buffer)
+    size = int.from_bytes(buffer[position + 8 : position + LOG_OVERHEAD], "big", signed=True)
+    return min(position + LOG_OVERHEAD + size, len(buffer)) if size >= 0 else len(buffer)
