@@ -1,0 +1,5 @@
+"""`python -m magicbyte`: the command line."""
+
+from magicbyte.cli.main import main
+
+main(prog_name="magicbyte")

@@ -1,0 +1,33 @@
+#!/bin/sh
+# Makes requirements/*.txt anew from pyproject.toml: tools/lock.sh [--upgrade]. Needs uv.
+# One lock for Python 3.11 to 3.14 on Linux, macOS and Windows: versions and hashes, no addresses.
+set -eu
+cd "$(dirname "$0")/.."
+
+lock() {
+    uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+        --no-emit-index-url --no-emit-find-links --no-annotate --no-header "$@"
+}
+fits() { # PYTHON PLATFORM: every package of the locks has a wheel there
+    uv pip compile --quiet --no-deps --only-binary :all: --no-binary pyspark \
+        --python-version "$1" --python-platform "$2" -o /dev/null requirements/run.txt requirements/dev.txt >/dev/null
+}
+
+# The last numba with wheels for Macs with Intel processors (there: Python 3.11 to 3.13).
+intel_mac=$(mktemp)
+trap 'rm -f "$intel_mac"' EXIT
+cat >"$intel_mac" <<'END'
+numba==0.62.1; sys_platform == "darwin" and platform_machine == "x86_64"
+numba>0.62.1; sys_platform != "darwin" or platform_machine != "x86_64"
+END
+
+printf 'pip\nsetuptools\n' | lock "$@" -o requirements/build.txt -
+lock "$@" --extra spark -o requirements/run.txt pyproject.toml "$intel_mac"
+lock "$@" --extra spark --extra dev -c requirements/run.txt -o requirements/dev.txt pyproject.toml "$intel_mac"
+
+for python in 3.11 3.12 3.13 3.14; do
+    for platform in x86_64-manylinux_2_28 aarch64-manylinux_2_28 aarch64-apple-darwin x86_64-pc-windows-msvc; do
+        fits $python $platform
+    done
+    [ $python = 3.14 ] || fits $python x86_64-apple-darwin
+done

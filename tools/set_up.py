@@ -1,0 +1,129 @@
+"""Make .venv from the committed locks: `python tools/set_up.py run` to use magicbyte, `dev` to work on it as well.
+
+The standard library is enough. Packages come as wheels, so no compiler is needed; the one exception is pyspark, a
+source archive without anything to compile, which the pinned setuptools of requirements/build.txt unpacks.
+
+What a killed run leaves behind: .venv/magicbyte/unfinished is there from before the first change until after the last,
+and a .venv that has it is made anew. A .venv without the folder .venv/magicbyte was made by somebody else
+(`uv sync`, `python -m venv`): it is theirs, and used as it is.
+"""
+
+import fcntl
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+VENV = ROOT / ".venv"
+PYTHON = VENV / "bin" / "python"
+STATE = VENV / "magicbyte"  # a copy of each installed lock: ./magicbyte and ./test compare them, nothing more
+UNFINISHED = STATE / "unfinished"
+
+LOCKS = {
+    "run": "installing the packages of magicbyte and Spark, about 600 MB to download",
+    "dev": "installing the development tools, about 50 MB to download",
+}
+PIP = (str(PYTHON), "-I", "-m", "pip", "--disable-pip-version-check", "--no-input", "--quiet", "install")
+LOCKED = ("--no-user", "--no-compile", "--progress-bar=off", "--require-hashes", "--only-binary=:all:")
+
+
+def main(stage: str) -> None:
+    """Bring .venv to `stage`; nothing is done twice. Exits with a line on stderr when it cannot."""
+    try:
+        with Path(__file__).open("r+b") as lock:  # NFS locks only what is open for writing
+            hold(lock.fileno())
+            if not VENV.exists() or STATE.exists():
+                set_up([name for name in LOCKS if stage in (name, "dev")], lock.fileno())
+    except OSError as error:
+        raise SystemExit(f"magicbyte: cannot set up {VENV}: {error}") from error
+
+
+def hold(lock: int) -> None:
+    """Wait for the set-up of this clone to be ours alone. The system lets go of the lock when its holders end."""
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        say("waiting for another set-up of this clone")
+        fcntl.flock(lock, fcntl.LOCK_EX)
+
+
+def set_up(names: Sequence[str], lock: int) -> None:
+    """Install the locks `names` where .venv has another version of them or none."""
+    if VENV.exists() and (UNFINISHED.exists() or not os.access(PYTHON, os.X_OK)):
+        shutil.rmtree(VENV)
+    due = [name for name in names if read(STATE / f"{name}.txt") != read(lock_file(name))]
+    if not due:
+        return
+    STATE.mkdir(parents=True, exist_ok=True)
+    UNFINISHED.touch()  # from here on a crash means: start anew
+    if not PYTHON.exists():
+        run([sys.executable, "-I", "-m", "venv", str(VENV)], lock)
+    for name in due:
+        say(f"{LOCKS[name]} (once)")
+        if name == "run":
+            run([*PIP, *LOCKED, "-r", str(lock_file("build"))], lock)
+        run([*PIP, *LOCKED, "--no-binary=pyspark", "--no-build-isolation", "-r", str(lock_file(name))], lock)
+    for site_packages in VENV.glob("lib/python*/site-packages"):
+        # Relative to the folder it is in, so that a clone can be moved.
+        (site_packages / "magicbyte.pth").write_text(os.path.relpath(ROOT / "src", site_packages) + "\n")
+    compile_ahead(lock)
+    for name in due:
+        shutil.copyfile(lock_file(name), STATE / f"{name}.txt")
+    UNFINISHED.unlink()
+
+
+def compile_ahead(lock: int) -> None:
+    """Compile bytecode and kernels now, so that commands start fast. Failing here only costs time later."""
+    say("compiling")
+    # Some packages carry files that are no Python; compileall mentions them and goes on.
+    quiet([str(PYTHON), "-I", "-m", "compileall", "-q", "-j0", str(VENV / "lib"), str(ROOT / "src")], lock)
+    warmed = quiet([str(PYTHON), "-P", "-m", "magicbyte.wire.warm"], lock)
+    if warmed.returncode:
+        reason = warmed.stdout.strip().rpartition("\n")[2]
+        say(f"the kernels could not be compiled ahead, so their first use will take longer: {reason}")
+
+
+def run(command: Sequence[str], lock: int) -> None:
+    """Run `command` and show what it said only when it fails, which ends the set-up."""
+    done = quiet(command, lock)
+    if done.returncode:
+        sys.stderr.write(done.stdout)
+        raise SystemExit(
+            f"magicbyte: set-up failed (above is why); the next run starts it again. Command: {' '.join(command)}"
+        )
+
+
+def quiet(command: Sequence[str], lock: int) -> subprocess.CompletedProcess[str]:
+    """Run `command`. It holds the lock too: should we be killed, nobody interferes before it has ended."""
+    return subprocess.run(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        encoding="utf-8",
+        errors="replace",
+        pass_fds=[lock],
+        check=False,
+    )
+
+
+def lock_file(name: str) -> Path:
+    """The committed lock `name`, made by tools/lock.sh."""
+    return ROOT / "requirements" / f"{name}.txt"
+
+
+def read(path: Path) -> bytes | None:
+    """The content of `path`, or None where there is no such file."""
+    return path.read_bytes() if path.exists() else None
+
+
+def say(what: str) -> None:
+    """One line about what takes the time, apart from any command's output."""
+    sys.stderr.write(f"magicbyte: {what}\n")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
