@@ -1,0 +1,64 @@
+"""The same bytes through Kafka's Java classes and through ours, on random batches of every format and codec."""
+
+import random
+
+import pytest
+
+from interop import jvm, ours
+from interop.batches import FORMATS, batches, expected
+
+pytestmark = [pytest.mark.interop, pytest.mark.usefixtures("needs_java")]
+
+SEED = 20260101
+MARKERS = [
+    {"marker": kind, "offset": offset, "timestamp": 3000, "leaderEpoch": 2, "producerId": 9, "producerEpoch": 1}
+    | {"coordinatorEpoch": 4}
+    for offset, kind in ((2**45, "COMMIT"), (2**45 + 1, "ABORT"))
+]
+
+
+@pytest.fixture(scope="module")
+def written_by_java() -> dict[tuple[int, str], bytes]:
+    """The log bytes of `batches(SEED, ...)` by format and codec."""
+    return {(magic, codec): jvm.encode(batches(SEED, magic, codec)) for magic, codec in FORMATS}
+
+
+@pytest.mark.parametrize(("magic", "codec"), FORMATS)
+def test_we_read_what_java_wrote_as_java_reads_it(
+    magic: int, codec: str, written_by_java: dict[tuple[int, str], bytes]
+) -> None:
+    data = written_by_java[magic, codec]
+    found = ours.decode(data)
+    assert found == jvm.decode(data)
+    assert found == expected(batches(SEED, magic, codec))
+
+
+def test_all_formats_in_one_log_and_markers_between_read_as_java_reads_them(
+    written_by_java: dict[tuple[int, str], bytes],
+) -> None:
+    data = b"".join(written_by_java.values()) + jvm.encode(MARKERS) + written_by_java[2, "none"]
+    assert ours.decode(data) == jvm.decode(data)
+
+
+def test_a_log_large_enough_for_the_compiled_kernels_reads_as_java_reads_it(
+    written_by_java: dict[tuple[int, str], bytes],
+) -> None:
+    data = b"".join(written_by_java.values())
+    assert len(data) > 8 << 20
+    found = jvm.decode(data)
+    assert ours.decode(data, packed=True) == found
+    assert ours.decode(data) == found
+
+
+@pytest.mark.parametrize(("magic", "codec"), FORMATS)
+def test_damage_that_java_refuses_we_refuse_after_the_same_records(
+    magic: int, codec: str, written_by_java: dict[tuple[int, str], bytes]
+) -> None:
+    rng = random.Random(SEED)
+    data = bytearray(written_by_java[magic, codec])
+    data[rng.randrange(len(data) // 2, len(data) - 200)] ^= 0x40
+    found, refusal = ours.decode_to_damage(bytes(data))
+    *sound, damage = jvm.decode(bytes(data))
+    assert "error" in damage
+    assert refusal is not None
+    assert found == sound
