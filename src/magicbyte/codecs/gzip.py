@@ -1,0 +1,79 @@
+"""gzip, RFC 1952: read by ISA-L, written by libdeflate. Both release the GIL. Why these two: docs/decisions/0002."""
+
+import struct
+import zlib
+from collections.abc import Callable
+from typing import Any
+
+from magicbyte.codecs.output import OutputFull
+from magicbyte.errors import CorruptRecordError
+from magicbyte.wire.checksum import Buffer
+
+_Error: Any  # its stub is wrong
+_decompressobj: Callable[[int], Any]
+try:
+    from isal import isal_zlib
+
+    _Error, _decompressobj = isal_zlib.error, isal_zlib.decompressobj
+except ImportError:  # pragma: no cover  (no wheel for this machine)
+    _Error, _decompressobj = zlib.error, zlib.decompressobj
+
+DEFAULT_LEVEL = 6  # Kafka's and zlib's number
+_GZIP = 31  # zlib's wbits for a 32 KiB window with gzip's header and trailer
+_PIECE = 1 << 16  # input bytes given at once: what a member leaves over is copied, so it must stay small
+_CHUNK = 1 << 18  # output bytes taken at once, beside the caller's buffer
+_MAX_RATIO = 1032  # of deflate
+_ISIZE = struct.Struct("<I")
+
+
+def _zlib_compress(data: Buffer, level: int) -> bytes:
+    return zlib.compress(data, min(level, 9), _GZIP)
+
+
+try:
+    from deflate import gzip_compress as _imported_compress
+
+    _compress: Callable[[Buffer, int], Buffer] = _imported_compress
+except ImportError:  # pragma: no cover  (no wheel for this machine)
+    _compress = _zlib_compress
+
+
+def compress(data: Buffer, level: int | None) -> bytes:
+    """Return one gzip member without name or time. Levels 1 to 12; from 10 on only where libdeflate is at hand."""
+    return bytes(_compress(data, DEFAULT_LEVEL if level is None else level))
+
+
+def size_hint(data: memoryview) -> int:
+    """Return the size that the last member's trailer states: right for one member, and a claim only."""
+    claimed = _ISIZE.unpack_from(data, len(data) - 4)[0] if len(data) >= 18 else 0
+    return int(min(claimed, _MAX_RATIO * len(data)))
+
+
+def decompress_into(data: memoryview, out: memoryview) -> int:
+    """Write all members of `data` to `out`, return the bytes written; each CRC and size is verified.
+
+    Raises CorruptRecordError, also for anything after the last member, and OutputFull. Holds 256 KiB beside `out`.
+    """
+    at = written = 0
+    while True:  # each member
+        member = _decompressobj(_GZIP)
+        while not member.eof:
+            piece = data[at : at + _PIECE]
+            room = len(out) - written
+            try:
+                chunk = member.decompress(piece, min(room, _CHUNK) + 1)
+            except _Error as error:
+                raise CorruptRecordError("gzip data", expected="a sound member", found=error, position=at) from None
+            if len(chunk) > room:
+                raise OutputFull
+            out[written : written + len(chunk)] = chunk
+            written += len(chunk)
+            used = len(piece) - len(member.unused_data) - len(member.unconsumed_tail)
+            if not used and not chunk and not member.eof:
+                raise CorruptRecordError("gzip data", expected="the end of a member", found="cut data", position=at)
+            at += used
+        if at == len(data):
+            return written
+        if bytes(data[at : at + 2]) != b"\x1f\x8b":
+            found = f"{len(data) - at} other bytes"
+            raise CorruptRecordError("gzip data", expected="its end or another member", found=found, position=at)

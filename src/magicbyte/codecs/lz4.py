@@ -1,0 +1,185 @@
+"""LZ4 frames as Kafka writes and reads them, with either header checksum. The blocks are lz4's, which releases the GIL.
+
+The frame is parsed here: no library writes or accepts the broken checksum, and Kafka allows less than the format does.
+Source: KIP-57, org.apache.kafka.common.compress.Lz4BlockInputStream (formerly KafkaLZ4BlockInputStream).
+"""
+
+import enum
+import struct
+from typing import Final
+
+import lz4.block
+
+from magicbyte.codecs.output import OutputFull
+from magicbyte.errors import CorruptRecordError
+from magicbyte.wire.checksum import Buffer, xxh32
+
+
+class Lz4Header(enum.Enum):
+    """Which bytes the header checksum of a frame covers.
+
+    CORRECT: the frame descriptor. BROKEN: the frame's magic number too, as all Kafka versions write it in magic 0.
+    ANY: for reading only, the checksum is not looked at.
+    """
+
+    CORRECT = "correct"
+    BROKEN = "broken"
+    ANY = "any"
+
+
+MAGIC = b"\x04\x22\x4d\x18"
+BLOCK = 64 << 10
+_FLAGS_AND_BLOCK_MAX = b"\x60\x40"  # version 1, independent blocks; at most 64 KiB each
+HEADER: Final = {
+    Lz4Header.CORRECT: MAGIC + _FLAGS_AND_BLOCK_MAX + b"\x82",
+    Lz4Header.BROKEN: MAGIC + _FLAGS_AND_BLOCK_MAX + b"\x1a",
+}
+END_MARK = bytes(4)
+_INDEPENDENT, _BLOCK_CHECKSUM, _CONTENT_SIZE, _CONTENT_CHECKSUM, _RESERVED = 0x20, 0x10, 0x08, 0x04, 0x03
+_STORED = 1 << 31
+_UINT32, _UINT64 = struct.Struct("<I"), struct.Struct("<Q")
+_MAX_RATIO = 255
+
+_compress_block = lz4.block.compress
+_decompress_block = lz4.block.decompress
+_Error = lz4.block.LZ4BlockError
+
+
+def compress(data: Buffer, level: int | None, header: Lz4Header) -> bytes:
+    """Return one frame of independent blocks of 64 KiB; a block that does not shrink is stored.
+
+    Levels as in Kafka: None is the fast compressor, 1 to 12 the slow ones.
+    """
+    if header is Lz4Header.ANY:
+        raise ValueError("an LZ4 frame is written with the correct or with the broken header checksum")
+    options = {"mode": "default"} if level is None else {"mode": "high_compression", "compression": level}
+    parts: list[Buffer] = [HEADER[header]]
+    source = memoryview(data)
+    for start in range(0, len(source), BLOCK):
+        block = source[start : start + BLOCK]
+        shrunk = _compress_block(block, store_size=False, **options)
+        if len(shrunk) < len(block):
+            parts += _UINT32.pack(len(shrunk)), shrunk
+        else:
+            parts += _UINT32.pack(len(block) | _STORED), block
+    parts.append(END_MARK)
+    return b"".join(parts)
+
+
+def header_checksum(data: Buffer) -> Lz4Header | None:
+    """Tell whether the frame that `data` begins with has the CORRECT or the BROKEN header checksum, or neither: None.
+
+    Looks at the first 7 or 15 bytes only; None also when they are not there or are no LZ4 frame's.
+    """
+    start = bytes(data[:15])
+    for kind, common in HEADER.items():
+        if start.startswith(common):
+            return kind
+    if len(start) < 7 or start[:4] != MAGIC:
+        return None
+    at = 14 if start[4] & _CONTENT_SIZE else 6
+    if len(start) <= at:
+        return None
+    if start[at] == _checksum_byte(start[4:at]):
+        return Lz4Header.CORRECT
+    return Lz4Header.BROKEN if start[at] == _checksum_byte(start[:at]) else None
+
+
+def size_hint(data: memoryview) -> int:
+    """Return the content size that the frame states, or a guess."""
+    if len(data) >= 15 and data[:4] == MAGIC and data[4] & _CONTENT_SIZE:
+        return int(min(_UINT64.unpack_from(data, 6)[0], _MAX_RATIO * len(data)))
+    return 4 * len(data)
+
+
+def decompress_into(data: memoryview, out: memoryview, header: Lz4Header) -> int:
+    """Write the content of the frame `data` to `out`, return the bytes written.
+
+    Every checksum and size that the frame holds is verified. As in Kafka, nothing after the frame's end is read.
+    Raises CorruptRecordError, OutputFull. Holds at most one block (4 MiB) beside `out`.
+    """
+    if header in HEADER and data[:7] == HEADER[header]:
+        at, flags, block_max, content_size = 7, 0x60, BLOCK, None
+    else:
+        at, flags, block_max, content_size = _parse_header(data, header)
+    written = 0
+    tail = 4 if flags & _BLOCK_CHECKSUM else 0
+    end = len(data) - tail
+    while word := _word(data, at, "block size or end mark"):
+        at += 4
+        size = word & ~_STORED
+        if size > block_max:
+            raise CorruptRecordError("lz4 block size", expected=f"<= {block_max}", found=size, position=at - 4)
+        if size > end - at:
+            raise CorruptRecordError("lz4 block", expected=f"{size} bytes", found=f"{end - at} left", position=at)
+        block = data[at : at + size]
+        if tail:
+            _verify("lz4 block checksum", _word(data, at + size, "block checksum"), block, at + size)
+        content = block if word & _STORED else _decompress(block, block_max, len(out) - written, at)
+        if len(content) > len(out) - written:
+            raise OutputFull
+        out[written : written + len(content)] = content
+        written += len(content)
+        at += size + tail
+    at += 4
+    if content_size is not None and content_size != written:
+        raise CorruptRecordError("lz4 content size", expected=content_size, found=written)
+    if flags & _CONTENT_CHECKSUM:
+        _verify("lz4 content checksum", _word(data, at, "content checksum"), out[:written], at)
+    return written
+
+
+def _decompress(block: memoryview, block_max: int, room: int, at: int) -> bytes:
+    """Return the content of a block. It is at most `room` long, or else at most `block_max` and longer than `room`."""
+    bound = min(block_max, _MAX_RATIO * len(block))
+    try:
+        content: bytes = _decompress_block(block, uncompressed_size=min(bound, room))
+    except _Error as error:
+        if room >= bound:
+            raise CorruptRecordError("lz4 block", expected="sound data", found=error, position=at) from None
+        return _decompress(block, block_max, bound, at)  # damaged, or just too long? The library does not tell
+    return content
+
+
+def _parse_header(data: memoryview, header: Lz4Header) -> tuple[int, int, int, int | None]:
+    """Return the position of the first block, the flags, the largest block, the content size if it is stated."""
+    if len(data) < 7 or data[:4] != MAGIC:
+        raise CorruptRecordError("lz4 frame", expected=f"magic {MAGIC.hex()}", found=bytes(data[:7]).hex() or "nothing")
+    flags, block_max_code = data[4], data[5]
+    if flags >> 6 != 1:
+        raise CorruptRecordError("lz4 frame version", expected=1, found=flags >> 6, position=4)
+    if not flags & _INDEPENDENT:
+        raise CorruptRecordError("lz4 frame", expected="independent blocks", found="dependent blocks", position=4)
+    if flags & _RESERVED:
+        raise CorruptRecordError("lz4 reserved flags", expected=0, found=flags & _RESERVED, position=4)
+    if block_max_code & 0x8F or not 4 <= block_max_code >> 4 <= 7:
+        raise CorruptRecordError(
+            "lz4 block maximum", expected="40, 50, 60 or 70", found=f"{block_max_code:02x}", position=5
+        )
+    at, content_size = 6, None
+    if flags & _CONTENT_SIZE:
+        at = 14
+        if len(data) <= at:
+            raise CorruptRecordError("lz4 frame", expected="15 bytes of header", found=len(data))
+        (content_size,) = _UINT64.unpack_from(data, 6)
+    if header is not Lz4Header.ANY:
+        expected = _checksum_byte(data[4:at] if header is Lz4Header.CORRECT else data[:at])
+        if data[at] != expected:
+            what = f"lz4 header checksum ({header.value})"
+            raise CorruptRecordError(what, expected=f"{expected:02x}", found=f"{data[at]:02x}", position=at)
+    return at + 1, flags, 1 << 8 + 2 * (block_max_code >> 4), content_size
+
+
+def _checksum_byte(data: Buffer) -> int:
+    return xxh32(data) >> 8 & 0xFF
+
+
+def _word(data: memoryview, at: int, what: str) -> int:
+    if len(data) - at < 4:
+        raise CorruptRecordError(f"lz4 {what}", expected="4 bytes", found=f"{max(len(data) - at, 0)} left", position=at)
+    return int(_UINT32.unpack_from(data, at)[0])
+
+
+def _verify(what: str, stored: int, data: memoryview, at: int) -> None:
+    if (computed := xxh32(data)) != stored:
+        raise CorruptRecordError(what, expected=f"{stored:#010x}", found=f"{computed:#010x}", position=at)

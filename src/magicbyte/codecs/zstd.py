@@ -1,0 +1,129 @@
+"""Zstandard frames. The library releases the GIL.
+
+Kafka writes frames without their content size, from a stream. The frames are walked here first, block by block: the
+library's streams do not tell a cut frame from a whole one, and allocate whatever window a header asks for.
+Source: RFC 8878.
+"""
+
+import struct
+import threading
+
+import zstandard
+
+from magicbyte.codecs.output import OutputFull
+from magicbyte.errors import CorruptRecordError
+from magicbyte.wire.checksum import Buffer
+
+DEFAULT_LEVEL = 3
+MAGIC = 0xFD2FB528
+_SKIPPABLE, _SKIPPABLE_MASK = 0x184D2A50, 0xFFFFFFF0
+_UINT16, _UINT32, _UINT64 = struct.Struct("<H"), struct.Struct("<I"), struct.Struct("<Q")
+_MAX_WINDOW = 1 << 27  # as in Kafka and the zstd command: level 22 needs it
+_SMALL_WINDOW = 1 << 23  # up to here the window is the library's to allocate; level 19's
+_MAX_BLOCK = 128 << 10
+_RAW, _RLE, _RESERVED = 0, 1, 3
+
+
+class _Contexts(threading.local):
+    """The library's contexts, which cost more to make than a small batch to read, and serve one thread at a time."""
+
+    def __init__(self) -> None:
+        self.decompressor = zstandard.ZstdDecompressor()
+        self.compressors: dict[int, zstandard.ZstdCompressor] = {}
+
+
+_contexts = _Contexts()
+
+
+def compress(data: Buffer, level: int | None) -> bytes:
+    """Return one frame, without a checksum and, unlike Kafka's, with its content size: readers then allocate once."""
+    level = DEFAULT_LEVEL if level is None else level
+    compressor = _contexts.compressors.get(level)
+    if compressor is None:
+        compressor = _contexts.compressors[level] = zstandard.ZstdCompressor(level=level)
+    return compressor.compress(data)
+
+
+def size_hint(data: memoryview) -> int:
+    """Return the content size that the first frame states, if it does, or a guess."""
+    try:
+        size = zstandard.frame_content_size(data)
+    except zstandard.ZstdError:
+        size = -1
+    return 4 * len(data) if size < 0 else size
+
+
+def decompress_into(data: memoryview, out: memoryview) -> int:
+    """Write the content of all frames of `data` to `out`, return the bytes written; checksums are verified.
+
+    Raises CorruptRecordError, OutputFull. Beside `out` the library holds a window: at most 8 MiB, or the size of `out`.
+    """
+    decompressor = _contexts.decompressor
+    if large := _large_windows(data):
+        data = _with_windows_up_to(data, large, len(out) + 2 * _MAX_BLOCK)
+        decompressor = zstandard.ZstdDecompressor()  # not the thread's: it would keep the window
+    try:
+        reader = decompressor.stream_reader(data, read_across_frames=True)
+        written = reader.readinto(out)
+        if written == len(out) and reader.read(1):  # also reads the checksum, when the content just filled `out`
+            raise OutputFull
+    except zstandard.ZstdError as error:
+        raise CorruptRecordError("zstd data", expected="sound frames", found=error) from None
+    return written
+
+
+def _large_windows(data: memoryview) -> list[int]:
+    """Walk all frames; return the positions of window descriptors over 8 MiB. Raises CorruptRecordError."""
+    at, end = 0, len(data)
+    large = []
+    if not end:
+        raise CorruptRecordError("zstd data", expected="a frame", found="nothing")
+    try:
+        while at < end:
+            (magic,) = _UINT32.unpack_from(data, at)
+            if magic & _SKIPPABLE_MASK == _SKIPPABLE:
+                at += 8 + int(_UINT32.unpack_from(data, at + 4)[0])
+                continue
+            if magic != MAGIC:
+                raise CorruptRecordError("zstd frame magic", expected=f"{MAGIC:08x}", found=f"{magic:08x}", position=at)
+            descriptor = data[at + 4]
+            at += 5
+            if not descriptor & 0x20:  # not a single segment: a window descriptor follows
+                if (window := _window(data[at])) > _SMALL_WINDOW:
+                    if window > _MAX_WINDOW:
+                        raise CorruptRecordError("zstd window", expected=f"<= {_MAX_WINDOW}", found=window, position=at)
+                    large.append(at)
+                at += 1
+            at += (0, 1, 2, 4)[descriptor & 3]  # dictionary id
+            at += (descriptor >> 5 & 1, 2, 4, 8)[descriptor >> 6]  # content size
+            last = 0
+            while not last:
+                header = data[at] | data[at + 1] << 8 | data[at + 2] << 16
+                last, kind = header & 1, header >> 1 & 3
+                if kind == _RESERVED:
+                    raise CorruptRecordError("zstd block type", expected="0 to 2", found=kind, position=at)
+                at += 3 + (1 if kind == _RLE else header >> 3)
+            if descriptor & 4:
+                at += 4  # content checksum
+    except (IndexError, struct.error):
+        at = end + 1
+    if at > end:
+        raise CorruptRecordError("zstd data", expected="whole frames", found="cut data", position=end)
+    return large
+
+
+def _window(descriptor: int) -> int:
+    base = 1 << 10 + (descriptor >> 3)
+    return base + base // 8 * (descriptor & 7)
+
+
+def _with_windows_up_to(data: memoryview, positions: list[int], size: int) -> memoryview:
+    """Return a copy of `data` whose windows are as small as content of `size` bytes allows: no match reaches further.
+
+    So a frame of level 22, whose writer did not know how little would come, costs no 128 MiB.
+    """
+    descriptor = next(code for code in range(256) if _window(code) >= size)
+    copy = bytearray(data)
+    for position in positions:
+        copy[position] = min(copy[position], descriptor)
+    return memoryview(copy)
