@@ -10,7 +10,7 @@ import struct
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from magicbyte.codecs import Codec, Lz4Header, OutputFull, decompress_into
 from magicbyte.errors import BatchTooLargeError, CorruptRecordError
@@ -18,6 +18,9 @@ from magicbyte.records import kernels
 from magicbyte.records.columns import BytesColumn, HeaderColumns, RecordColumns
 from magicbyte.records.enriched import EnrichedMessage
 from magicbyte.records.layout import (
+    BASE_TIMESTAMP,
+    BATCH_CRC,
+    MAX_TIMESTAMP,
     CODEC_MASK,
     CONTROL_BIT,
     LOG_APPEND_TIME_BIT,
@@ -33,6 +36,9 @@ from magicbyte.records.scan import BatchTable, complaint, scan
 from magicbyte.wire.checksum import crc32, crc32c
 from magicbyte.wire.kernel import Kernel, worth_compiling
 from magicbyte.wire.primitives import crc32_table
+
+if TYPE_CHECKING:
+    import numpy as np
 
 DEFAULT_MAX_BATCH_BYTES = 64 << 20
 GROUP_BYTES = 2 << 20  # of records per RecordColumns: large enough for the kernels, small enough for the caches
@@ -79,9 +85,16 @@ def decode_rows(
 ) -> Iterator[RecordColumns]:
     """Yield the records of the given rows of `table`, as `decode`; about GROUP_BYTES of them at a time."""
     group = _Group(table, options)
+    rows = list(rows)
+    at = 0
     try:
-        for row in rows:
-            yield from group.add(row)
+        while at < len(rows):
+            if group.compiled and (plain := group.plain_batches(rows, at)) > 1:
+                yield from group.add_plain_batches(rows[at : at + plain])
+                at += plain
+            else:
+                yield from group.add(rows[at])
+                at += 1
     except CorruptRecordError:
         yield from group.finish()
         raise
@@ -104,6 +117,7 @@ class _Group:
         self.size = 0
         self.filled = 0
         self.scratch: Any = bytearray()
+        self.plain: list[bool] | None = None
 
     def add(self, row: int) -> Iterator[RecordColumns]:
         """Take one row in, and yield what is complete. Raises CorruptRecordError for a row that is damaged."""
@@ -141,6 +155,59 @@ class _Group:
         self.size += run[kernels.END] - run[kernels.START]
         if self.size >= GROUP_BYTES:
             yield from self.finish()
+
+    def plain_batches(self, rows: list[int], at: int) -> int:
+        """Return how many of the rows from `at` on are uncompressed v2 batches with records for the application."""
+        if self.plain is None:
+            import numpy as np
+
+            bits = np.asarray(self.table.attributes, np.int64) & (CODEC_MASK | CONTROL_BIT)
+            self.plain = ((np.asarray(self.table.magic, np.int64) == 2) & (bits == 0)).tolist()
+        end = at
+        while end < len(rows) and self.plain[rows[end]]:
+            end += 1
+        return end - at
+
+    def add_plain_batches(self, rows: list[int]) -> Iterator[RecordColumns]:
+        """Take many uncompressed batches in, as `add` would one after the other: their headers are read at once."""
+        import numpy as np
+
+        if self.runs and (not self.batches or self.from_scratch):
+            yield from self.finish()
+        self.batches = True
+        table, buffer, chosen = self.table, self.table.buffer, np.array(rows)
+        position, size = np.asarray(table.position, np.int64)[chosen], np.asarray(table.size, np.int64)[chosen]
+        count = np.asarray(table.count, np.int64)[chosen]
+        runs = np.zeros((len(rows), kernels.RUN), np.int64)
+        runs[:, kernels.START], runs[:, kernels.END] = position + RECORD_BATCH_OVERHEAD, position + size
+        runs[:, kernels.COUNT], runs[:, kernels.OFFSET] = count, np.asarray(table.offset, np.int64)[chosen]
+        runs[:, kernels.BASE_TIMESTAMP] = table.gather(BASE_TIMESTAMP, chosen)
+        runs[:, kernels.TYPE] = (np.asarray(table.attributes, np.int64)[chosen] & LOG_APPEND_TIME_BIT) >> 3
+        runs[:, kernels.TIMESTAMP], runs[:, kernels.MAGIC] = table.gather(MAX_TIMESTAMP, chosen), 2
+        crcs = table.gather(BATCH_CRC, chosen).tolist()
+        begins, ends, positions = (position + 21).tolist(), (position + size).tolist(), position.tolist()
+        impossible = (
+            (count < 0) | (count > (size - RECORD_BATCH_OVERHEAD) // RECORD_MINIMUM)
+        impossible |= size > self.options.limit
+        )
+        good = int(impossible.argmax()) if impossible.any() else len(rows)
+        verify, first = self.options.verify, 0
+        for i in range(good):
+            if verify and crc32c(buffer[begins[i] : ends[i]]) != crcs[i]:
+                good = i
+                break
+            self.size += ends[i] - positions[i]
+            if self.size >= GROUP_BYTES:
+                self._extend(runs[first : i + 1], rows[first : i + 1])
+                first = i + 1
+                yield from self.finish()
+        self._extend(runs[first:good], rows[first:good])
+        if good < len(rows):
+            yield from self.add(rows[good])  # raises, saying why
+
+    def _extend(self, runs: np.ndarray[Any, Any], rows: list[int]) -> None:
+        self.runs.extend(runs.ravel().tolist())
+        self.rows.extend(rows)
 
     # ---- one row: header, checksum, where its records are
 
@@ -319,29 +386,25 @@ class _Group:
             runs, state = runs[: cut[1] * kernels.RUN], make.int64([0] * kernels.STATE)
         count = make.sum(runs[kernels.COUNT :: kernels.RUN])
         total = make.sum(runs[kernels.END :: kernels.RUN]) - make.sum(runs[kernels.START :: kernels.RUN])
-        times = make.empty(count, "q"), make.empty(count, "q"), make.empty(count, "b")
-        key_cells = make.empty(count + 1, "i"), make.empty(count, "i"), make.empty(total * (keys == kernels.PACK), "B")
-        value_cells = (
-            make.empty(count + 1, "i"),
-            make.empty(count, "i"),
-            make.empty(total * (values == kernels.PACK), "B"),
-        )
-        header_cells = make.empty(count, "i"), make.empty(count, "i")
-        outputs = *times, *key_cells, *value_cells
+        keys_size, values_size = total * (keys == kernels.PACK), total * (values == kernels.PACK)
+        cells = [(count, "q"), (count, "q"), (count, "b")]
+        cells += [(count + 1, "i"), (count, "i"), (keys_size, "B"), (count + 1, "i"), (count, "i"), (values_size, "B")]
+        outputs = make.outputs([*cells, (count, "i"), (count, "i")])
+        *times, key_start, key_length, key_data, value_start, value_length, value_data, header_start, headers = outputs
         if self.batches:
-            status = make.form(kernels.decode_batches)(data, runs, keys, values, *outputs, *header_cells, state)
+            status = make.form(kernels.decode_batches)(data, runs, keys, values, *outputs, state)
         else:
             enriched, verify = int(self.table.dialect is Dialect.ENRICHED), int(options.verify)
             kernel = make.form(kernels.decode_messages)
-            status = kernel(data, runs, enriched, verify, make.crc_table(), keys, values, *outputs, state)
+            status = kernel(data, runs, enriched, verify, make.crc_table(), keys, values, *outputs[:-2], state)
         rows = int(state[kernels.ROWS])
         columns = RecordColumns(
             times[0][:rows],
             times[1][:rows],
             times[2][:rows],
-            self._cells(data, key_cells, keys, rows, int(state[kernels.KEY_BYTES])),
-            self._cells(data, value_cells, values, rows, int(state[kernels.VALUE_BYTES])),
-            self._headers(make, data, *header_cells, rows) if options.headers else None,
+            self._cells(data, (key_start, key_length, key_data), keys, rows, int(state[kernels.KEY_BYTES])),
+            self._cells(data, (value_start, value_length, value_data), values, rows, int(state[kernels.VALUE_BYTES])),
+            self._headers(make, data, header_start, headers, rows) if options.headers else None,
         )
         if status != kernels.DONE:
             return columns, status, int(state[kernels.RUN_INDEX]), state
@@ -361,7 +424,7 @@ class _Group:
         if not self.batches:
             count = make.int64([0] * rows)
         total = make.sum(count[:rows])
-        key_start, key_length, value_start, value_length = (make.empty(total, "i") for _ in range(4))
+        key_start, key_length, value_start, value_length = make.outputs([(total, "i")] * 4)
         if total:
             cells = key_start, key_length, value_start, value_length
             make.form(kernels.read_headers)(data, start, count, 0, rows, 0, *cells)
@@ -391,8 +454,9 @@ class _Lists:
         return sum(values)
 
     @staticmethod
-    def empty(count: int, code: str) -> Any:
-        return bytearray(count) if code == "B" else [0] * count
+    def outputs(wanted: list[tuple[int, str]]) -> list[Any]:
+        """Return zeros: lists, and a bytearray for code B."""
+        return [bytearray(count) if code == "B" else [0] * count for count, code in wanted]
 
     @staticmethod
     def crc_table() -> Any:
@@ -423,10 +487,16 @@ class _Arrays:
         return int(values.sum(dtype="q"))
 
     @staticmethod
-    def empty(count: int, code: str) -> Any:
+    def outputs(wanted: list[tuple[int, str]]) -> list[Any]:
+        """Return arrays of (count, type code), not cleared. One allocation: many large ones cost a page fault a page."""
         import numpy as np
 
-        return np.empty(count, code)
+        sizes = [-(-count * np.dtype(code).itemsize // 64) * 64 for count, code in wanted]
+        arena, at, arrays = np.empty(sum(sizes), np.uint8), 0, []
+        for (count, code), size in zip(wanted, sizes, strict=True):
+            arrays.append(arena[at : at + count * np.dtype(code).itemsize].view(code))
+            at += size
+        return arrays
 
     @staticmethod
     @cache
