@@ -20,11 +20,11 @@ from magicbyte.records.enriched import EnrichedMessage
 from magicbyte.records.layout import (
     BASE_TIMESTAMP,
     BATCH_CRC,
-    MAX_TIMESTAMP,
     CODEC_MASK,
     CONTROL_BIT,
     LOG_APPEND_TIME_BIT,
     LOG_OVERHEAD,
+    MAX_TIMESTAMP,
     RECORD_BATCH_OVERHEAD,
     RECORD_MINIMUM,
     V0_OVERHEAD,
@@ -186,10 +186,8 @@ class _Group:
         runs[:, kernels.TIMESTAMP], runs[:, kernels.MAGIC] = table.gather(MAX_TIMESTAMP, chosen), 2
         crcs = table.gather(BATCH_CRC, chosen).tolist()
         begins, ends, positions = (position + 21).tolist(), (position + size).tolist(), position.tolist()
-        impossible = (
-            (count < 0) | (count > (size - RECORD_BATCH_OVERHEAD) // RECORD_MINIMUM)
+        impossible = (count < 0) | (count > (size - RECORD_BATCH_OVERHEAD) // RECORD_MINIMUM)
         impossible |= size > self.options.limit
-        )
         good = int(impossible.argmax()) if impossible.any() else len(rows)
         verify, first = self.options.verify, 0
         for i in range(good):
@@ -488,7 +486,7 @@ class _Arrays:
 
     @staticmethod
     def outputs(wanted: list[tuple[int, str]]) -> list[Any]:
-        """Return arrays of (count, type code), not cleared. One allocation: many large ones cost a page fault a page."""
+        """Return arrays of (count, type code), not cleared. One allocation: several large ones are paged in anew."""
         import numpy as np
 
         sizes = [-(-count * np.dtype(code).itemsize // 64) * 64 for count, code in wanted]
