@@ -1,0 +1,1 @@
+"""Consumer groups: what the coordinator stores, and in time the coordinator."""

@@ -1,0 +1,263 @@
+"""The records of `__consumer_offsets`: committed offsets and what is known of each group.
+
+`decode_key` first: it says what the value is. Versions and types that are not known are given back as such, with their
+bytes: a log may come from a later broker. Sources: Kafka's OffsetCommitKey, OffsetCommitValue, GroupMetadataKey and
+GroupMetadataValue schemas.
+"""
+
+import base64
+import uuid
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from magicbyte.errors import CorruptRecordError
+from magicbyte.groups.consumer_protocol import Assignment, Subscription, base64_or_null
+from magicbyte.wire.reader import Reader
+
+OFFSET_KEYS = (0, 1)  # both mean a committed offset
+GROUP_KEY = 2
+FIRST_FLEXIBLE = 4  # of both values
+LAST_KNOWN = 4
+CONSUMER = "consumer"  # the protocol type whose subscriptions and assignments are known
+
+# Keys of the newer group protocols (KIP-848, KIP-932): the name of the record and of its second field, if any
+LATER_KEYS: dict[int, tuple[str, str | None]] = {
+    3: ("ConsumerGroupMetadata", None),
+    4: ("ConsumerGroupPartitionMetadata", None),
+    5: ("ConsumerGroupMemberMetadata", "memberId"),
+    6: ("ConsumerGroupTargetAssignmentMetadata", None),
+    7: ("ConsumerGroupTargetAssignmentMember", "memberId"),
+    8: ("ConsumerGroupCurrentMemberAssignment", "memberId"),
+    9: ("ShareGroupPartitionMetadata", None),
+    10: ("ShareGroupMemberMetadata", "memberId"),
+    11: ("ShareGroupMetadata", None),
+    12: ("ShareGroupTargetAssignmentMetadata", None),
+    13: ("ShareGroupTargetAssignmentMember", "memberId"),
+    14: ("ShareGroupCurrentMemberAssignment", "memberId"),
+    15: ("ShareGroupStatePartitionMetadata", None),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class UnknownKey:
+    """A key of a type that is not known; `data` is all of it."""
+
+    version: int
+    data: bytes
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as Kafka's tools print it."""
+        return {"type": str(self.version), "data": "unknown"}
+
+
+@dataclass(frozen=True, slots=True)
+class UnknownValue:
+    """A value of a version, or of a record type, that is not known; `data` is all of it."""
+
+    version: int
+    data: bytes
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as Kafka's tools print it."""
+        return {"version": str(self.version), "data": "unknown"}
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetCommitKey:
+    """The value is an offset that `group` committed."""
+
+    version: int  # 0 or 1
+    group: str
+    topic: str
+    partition: int
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as Kafka's tools print it."""
+        data = {"group": self.group, "topic": self.topic, "partition": self.partition}
+        return {"type": str(self.version), "data": data}
+
+
+@dataclass(frozen=True, slots=True)
+class GroupMetadataKey:
+    """The value is what the coordinator knows of `group`."""
+
+    group: str
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as Kafka's tools print it."""
+        return {"type": str(GROUP_KEY), "data": {"group": self.group}}
+
+
+@dataclass(frozen=True, slots=True)
+class LaterGroupKey:
+    """A key of LATER_KEYS. Its value is not decoded: `decode_value` gives UnknownValue."""
+
+    version: int
+    name: str
+    group: str
+    member: str | None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as Kafka's tools print it."""
+        data = {"groupId": self.group}
+        if self.member is not None:
+            data["memberId"] = self.member
+        return {"type": str(self.version), "data": data}
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetCommitValue:
+    """A committed offset. What its version does not hold is -1 or None."""
+
+    version: int
+    offset: int
+    leader_epoch: int  # version 3 on
+    metadata: str
+    commit_timestamp: int  # ms
+    expire_timestamp: int  # ms; version 1 only
+    topic_id: uuid.UUID | None  # version 4 on, where the broker knew it
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the fields of this version as Kafka's tools print them."""
+        data: dict[str, Any] = {"offset": self.offset}
+        if self.version >= 3:
+            data["leaderEpoch"] = self.leader_epoch
+        data |= {"metadata": self.metadata, "commitTimestamp": self.commit_timestamp}
+        if self.version == 1:
+            data["expireTimestamp"] = self.expire_timestamp
+        if self.topic_id is not None:
+            data["topicId"] = base64.urlsafe_b64encode(self.topic_id.bytes).decode().rstrip("=")
+        return {"version": str(self.version), "data": data}
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A member of a group. `subscription` and `assignment` are its protocol's own bytes."""
+
+    member_id: str
+    group_instance_id: str | None  # version 3 on
+    client_id: str
+    client_host: str
+    rebalance_timeout: int  # ms; version 1 on, else -1
+    session_timeout: int  # ms
+    subscription: bytes
+    assignment: bytes
+
+    def to_json(self, version: int, protocol_type: str) -> dict[str, Any]:
+        """Return the fields of `version`; what a consumer's bytes hold is shown where they can be read."""
+        fields: dict[str, Any] = {"memberId": self.member_id}
+        if version >= 3:
+            fields["groupInstanceId"] = self.group_instance_id
+        fields |= {"clientId": self.client_id, "clientHost": self.client_host}
+        if version >= 1:
+            fields["rebalanceTimeout"] = self.rebalance_timeout
+        fields["sessionTimeout"] = self.session_timeout
+        fields["subscription"] = _readable(Subscription, self.subscription, protocol_type)
+        fields["assignment"] = _readable(Assignment, self.assignment, protocol_type)
+        return fields
+
+
+@dataclass(frozen=True, slots=True)
+class GroupMetadataValue:
+    """A group at the end of a rebalance, or empty."""
+
+    version: int
+    protocol_type: str
+    generation: int
+    protocol: str | None
+    leader: str | None
+    current_state_timestamp: int  # ms; version 2 on, else -1
+    members: list[Member]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the fields of this version as Kafka's tools print them."""
+        data: dict[str, Any] = {
+            "protocolType": self.protocol_type,
+            "generation": self.generation,
+            "protocol": self.protocol,
+            "leader": self.leader,
+        }
+        if self.version >= 2:
+            data["currentStateTimestamp"] = self.current_state_timestamp
+        data["members"] = [member.to_json(self.version, self.protocol_type) for member in self.members]
+        return {"version": str(self.version), "data": data}
+
+
+GroupKey: TypeAlias = OffsetCommitKey | GroupMetadataKey | LaterGroupKey | UnknownKey
+GroupValue: TypeAlias = OffsetCommitValue | GroupMetadataValue | UnknownValue
+
+
+def decode_key(data: bytes) -> GroupKey:
+    """Return what the key of a record says. Raises CorruptRecordError."""
+    reader = Reader(data)
+    version = reader.int16()
+    if version in OFFSET_KEYS:
+        return OffsetCommitKey(version, reader.string(), reader.string(), reader.int32())
+    if version == GROUP_KEY:
+        return GroupMetadataKey(reader.string())
+    if version in LATER_KEYS:
+        name, second = LATER_KEYS[version]
+        return LaterGroupKey(version, name, reader.string(), reader.string() if second else None)
+    return UnknownKey(version, bytes(data))
+
+
+def decode_value(key: GroupKey, data: bytes | None) -> GroupValue | None:
+    """Return what the value under `key` says, None for a tombstone. Raises CorruptRecordError."""
+    if data is None:
+        return None
+    reader = Reader(data)
+    version = reader.int16()
+    if not 0 <= version <= LAST_KNOWN or isinstance(key, LaterGroupKey | UnknownKey):
+        return UnknownValue(version, bytes(data))
+    reader.flexible = version >= FIRST_FLEXIBLE
+    return _offset_commit(reader, version) if isinstance(key, OffsetCommitKey) else _group_metadata(reader, version)
+
+
+def _offset_commit(reader: Reader, version: int) -> OffsetCommitValue:
+    topic_ids: list[uuid.UUID] = []
+    offset = reader.int64()
+    leader_epoch = reader.int32() if version >= 3 else -1
+    metadata = reader.string()
+    commit_timestamp = reader.int64()
+    expire_timestamp = reader.int64() if version == 1 else -1
+    reader.tagged_fields({0: lambda: topic_ids.append(reader.uuid())})
+    topic_id = topic_ids[-1] if topic_ids and topic_ids[-1].int else None
+    return OffsetCommitValue(version, offset, leader_epoch, metadata, commit_timestamp, expire_timestamp, topic_id)
+
+
+def _group_metadata(reader: Reader, version: int) -> GroupMetadataValue:
+    def member() -> Member:
+        found = Member(
+            member_id=reader.string(),
+            group_instance_id=reader.nullable_string() if version >= 3 else None,
+            client_id=reader.string(),
+            client_host=reader.string(),
+            rebalance_timeout=reader.int32() if version >= 1 else -1,
+            session_timeout=reader.int32(),
+            subscription=reader.bytes(),
+            assignment=reader.bytes(),
+        )
+        reader.tagged_fields()
+        return found
+
+    value = GroupMetadataValue(
+        version=version,
+        protocol_type=reader.string(),
+        generation=reader.int32(),
+        protocol=reader.nullable_string(),
+        leader=reader.nullable_string(),
+        current_state_timestamp=reader.int64() if version >= 2 else -1,
+        members=reader.array(member),
+    )
+    reader.tagged_fields()
+    return value
+
+
+def _readable(kind: type[Subscription] | type[Assignment], data: bytes, protocol_type: str) -> Any:
+    """Return `data` as JSON if it is a consumer's and sound, else in base64: a client may have sent anything."""
+    if protocol_type == CONSUMER:
+        try:
+            return kind.parse(data).to_json()
+        except CorruptRecordError:
+            return base64_or_null(data)
+    return base64_or_null(data)

@@ -1,0 +1,1 @@
+"""Transactions: what the coordinator stores, and in time the coordinator."""

@@ -1,0 +1,165 @@
+"""The records of `__transaction_state`: where each transactional id stands.
+
+Versions that are not known are given back as such, with their bytes: a log may come from a later broker.
+Sources: Kafka's TransactionLogKey and TransactionLogValue schemas.
+"""
+
+import enum
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeAlias
+
+from magicbyte.groups.records import UnknownKey, UnknownValue
+from magicbyte.wire.reader import Reader
+
+KEY_VERSION = 0
+FIRST_FLEXIBLE = 1  # of the value
+LAST_KNOWN = 1
+
+
+class TransactionState(enum.IntEnum):
+    """Kafka's names and numbers."""
+
+    EMPTY = 0
+    ONGOING = 1
+    PREPARE_COMMIT = 2
+    PREPARE_ABORT = 3
+    COMPLETE_COMMIT = 4
+    COMPLETE_ABORT = 5
+    DEAD = 6
+    PREPARE_EPOCH_FENCE = 7
+
+    @property
+    def label(self) -> str:
+        """The name that Kafka's tools print."""
+        return self.name.title().replace("_", "")
+
+
+_STATES = {int(state): state for state in TransactionState}
+
+
+class TopicPartitions(NamedTuple):
+    """Partitions of one topic that a transaction wrote to."""
+
+    topic: str
+    partition_ids: list[int]
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionKey:
+    """The value is where this transactional id stands."""
+
+    transactional_id: str
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as Kafka's tools from 4.0 on print it."""
+        return {"type": str(KEY_VERSION), "data": {"transactionalId": self.transactional_id}}
+
+    def to_text(self) -> str:
+        """Return it as Kafka's tools up to 3.9 print it."""
+        return f"transaction_metadata::transactionalId={self.transactional_id}"
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionValue:
+    """The state of one transactional id. What version 0 does not hold is -1 or 0."""
+
+    version: int
+    producer_id: int
+    previous_producer_id: int  # version 1, else -1
+    next_producer_id: int  # version 1, else -1
+    producer_epoch: int
+    timeout_ms: int
+    status: int  # a TransactionState, or the number of one that is not known
+    partitions: list[TopicPartitions] | None  # None while Empty
+    last_update_timestamp: int  # ms
+    start_timestamp: int  # ms, -1: none
+    client_transaction_version: int  # version 1, else 0
+
+    @property
+    def state(self) -> TransactionState | None:
+        """The state, None when its number is not known."""
+        return _STATES.get(self.status)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as Kafka's tools from 4.0 on print it: tagged fields only where they say something."""
+        data: dict[str, Any] = {"producerId": self.producer_id}
+        if self.previous_producer_id != -1:
+            data["previousProducerId"] = self.previous_producer_id
+        if self.next_producer_id != -1:
+            data["nextProducerId"] = self.next_producer_id
+        data |= {
+            "producerEpoch": self.producer_epoch,
+            "transactionTimeoutMs": self.timeout_ms,
+            "transactionStatus": self.status,
+            "transactionPartitions": None
+            if self.partitions is None
+            else [{"topic": topic, "partitionIds": ids} for topic, ids in self.partitions],
+            "transactionLastUpdateTimestampMs": self.last_update_timestamp,
+            "transactionStartTimestampMs": self.start_timestamp,
+        }
+        if self.client_transaction_version:
+            data["clientTransactionVersion"] = self.client_transaction_version
+        return {"version": str(self.version), "data": data}
+
+    def to_text(self) -> str:
+        """Return it as Kafka's tools up to 3.9 print it."""
+        state = self.state
+        partitions = [f"{topic}-{each}" for topic, ids in self.partitions or [] for each in ids]
+        return (
+            f"producerId:{self.producer_id},producerEpoch:{self.producer_epoch},"
+            f"state={self.status if state is None else state.label},partitions=[{','.join(partitions)}],"
+            f"txnLastUpdateTimestamp={self.last_update_timestamp},txnTimeoutMs={self.timeout_ms}"
+        )
+
+
+Key: TypeAlias = TransactionKey | UnknownKey
+Value: TypeAlias = TransactionValue | UnknownValue
+
+
+def decode_key(data: bytes) -> Key:
+    """Return what the key of a record says. Raises CorruptRecordError."""
+    reader = Reader(data)
+    version = reader.int16()
+    return TransactionKey(reader.string()) if version == KEY_VERSION else UnknownKey(version, bytes(data))
+
+
+def decode_value(key: Key, data: bytes | None) -> Value | None:
+    """Return what the value under `key` says, None for a tombstone. Raises CorruptRecordError."""
+    if data is None:
+        return None
+    reader = Reader(data)
+    version = reader.int16()
+    if not 0 <= version <= LAST_KNOWN or isinstance(key, UnknownKey):
+        return UnknownValue(version, bytes(data))
+    reader.flexible = version >= FIRST_FLEXIBLE
+
+    def topic() -> TopicPartitions:
+        found = TopicPartitions(reader.string(), reader.array(reader.int32))
+        reader.tagged_fields()
+        return found
+
+    producer_id, producer_epoch, timeout_ms, status = reader.int64(), reader.int16(), reader.int32(), reader.int8()
+    partitions = reader.nullable_array(topic)
+    last_update, start = reader.int64(), reader.int64()
+    tagged = {"previous": -1, "next": -1, "version": 0}
+
+    def into(name: str, read: Callable[[], int]) -> Callable[[], None]:
+        return lambda: tagged.update({name: read()})
+
+    reader.tagged_fields(
+        {0: into("previous", reader.int64), 1: into("next", reader.int64), 2: into("version", reader.int16)}
+    )
+    return TransactionValue(
+        version=version,
+        producer_id=producer_id,
+        previous_producer_id=tagged["previous"],
+        next_producer_id=tagged["next"],
+        producer_epoch=producer_epoch,
+        timeout_ms=timeout_ms,
+        status=status,
+        partitions=partitions,
+        last_update_timestamp=last_update,
+        start_timestamp=start,
+        client_transaction_version=tagged["version"],
+    )
