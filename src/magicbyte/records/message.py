@@ -21,10 +21,8 @@ from magicbyte.records.layout import (
     NO_TIMESTAMP,
     OFFSET,
     SIZE,
-    V0_KEY_LENGTH,
     V0_MINIMUM,
     V0_OVERHEAD,
-    V1_KEY_LENGTH,
     V1_MINIMUM,
     V1_OVERHEAD,
     V1_TIMESTAMP,
@@ -35,6 +33,7 @@ from magicbyte.wire.checksum import Buffer, crc32
 V0_HEADER = struct.Struct(">qiIbbi")
 """Offset to key length, in one call; a test proves that it agrees with the layout."""
 V1_HEADER = struct.Struct(">qiIbbqi")
+_BEFORE_BODY, _V0_BODY, _V1_BODY = (struct.Struct(parts) for parts in (">qiI", ">bbi", ">bbqi"))
 
 
 class Message:
@@ -242,23 +241,11 @@ def build_wrapper(
 
 
 def _build(magic: int, offset: int, timestamp: int, key: Buffer | None, value: Buffer | None, attributes: int) -> bytes:
-    overhead = V0_OVERHEAD if magic == 0 else V1_OVERHEAD
     key_length, value_length = (-1 if part is None else len(part) for part in (key, value))
-    size = overhead + max(key_length, 0) + max(value_length, 0)
-    out = bytearray(size)
     if magic == 0:
-        V0_HEADER.pack_into(out, 0, offset, size - LOG_OVERHEAD, 0, 0, attributes & CODEC_MASK, key_length)
-        at = V0_KEY_LENGTH.start + 4
+        head = _V0_BODY.pack(0, attributes & CODEC_MASK, key_length)
     else:
         assert magic == 1
-        V1_HEADER.pack_into(out, 0, offset, size - LOG_OVERHEAD, 0, 1, attributes, timestamp, key_length)
-        at = V1_KEY_LENGTH.start + 4
-    if key:
-        out[at : at + key_length] = key
-        at += key_length
-    INT32.pack_into(out, at, value_length)
-    if value:
-        out[at + 4 :] = value
-    view = memoryview(out)
-    MESSAGE_CRC.write(view, crc32(view[MAGIC.start :]))
-    return bytes(out)
+        head = _V1_BODY.pack(1, attributes, timestamp, key_length)
+    body = b"".join((head, key or b"", INT32.pack(value_length), value or b""))
+    return _BEFORE_BODY.pack(offset, MESSAGE_CRC.type.size + len(body), crc32(body)) + body
