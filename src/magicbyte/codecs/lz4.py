@@ -96,7 +96,7 @@ def decompress_into(data: memoryview, out: memoryview, header: Lz4Header) -> int
     """Write the content of the frame `data` to `out`, return the bytes written.
 
     Every checksum and size that the frame holds is verified. As in Kafka, nothing after the frame's end is read.
-    Raises CorruptRecordError, OutputFull. Holds at most one block (4 MiB) beside `out`.
+    Raises CorruptRecordError, OutputFull. Holds a block (4 MiB) twice at most beside `out`.
     """
     if header in HEADER and data[:7] == HEADER[header]:
         at, flags, block_max, content_size = 7, 0x60, BLOCK, None

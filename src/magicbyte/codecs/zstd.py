@@ -64,7 +64,7 @@ def decompress_into(data: memoryview, out: memoryview) -> int:
         decompressor = zstandard.ZstdDecompressor()  # not the thread's: it would keep the window
     try:
         reader = decompressor.stream_reader(data, read_across_frames=True)
-        written = reader.readinto(out)
+        written = reader.readinto(out) if len(out) else 0  # the library fails without any room
         if written == len(out) and reader.read(1):  # also reads the checksum, when the content just filled `out`
             raise OutputFull
     except zstandard.ZstdError as error:
