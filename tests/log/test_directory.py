@@ -1,11 +1,16 @@
 """What is found at a path: a segment, a partition folder, a log directory, several; here and behind a URL."""
 
+import contextlib
 import struct
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import fsspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from golden_data import checkpoints, log_case
 from magicbyte.errors import CorruptRecordError, LogDirectoryError
@@ -283,6 +288,41 @@ def test_a_small_file_that_is_none_is_not_read(tmp_path: Path) -> None:
     (found,) = discover([str(folder)])
     with pytest.raises(CorruptRecordError, match="file size"):
         found.leader_epochs()
+
+
+def test_names_of_impossible_offsets_and_partitions_are_strangers(tmp_path: Path) -> None:
+    folder = partition(tmp_path / "orders-9999999999", "00000000000000000000.log", "99999999999999999999.log")
+    (found,) = discover([str(folder)])
+    assert found.topic is None
+    assert [segment.base_offset for segment in found.segments] == [0]
+    assert [entry.name for entry in found.others] == ["99999999999999999999.log"]
+
+
+def test_looking_at_a_log_directory_loads_no_heavy_library(log_dir: Path) -> None:
+    look = (
+        "import sys; from magicbyte.log.directory import discover, log_directories; "
+        "found = discover([sys.argv[1]]); found[1].snapshot(161); log_directories(found)[0].meta_properties(); "
+        "print(sorted({'numpy', 'numba', 'pyarrow', 'fsspec', 'pyspark'} & sys.modules.keys()))"
+    )
+    printed = subprocess.run([sys.executable, "-c", look, str(log_dir)], capture_output=True, text=True, check=True)
+    assert printed.stdout == "[]\n"
+
+
+NAMES = r"0[0-9]{19}(\.(log|index|timeindex|txnindex|emindex|snapshot|swap|deleted|x)){1,2}|[a-z.-]{1,9}"
+
+
+@given(names=st.lists(st.from_regex(NAMES, fullmatch=True), max_size=6, unique=True))
+def test_a_folder_of_any_names_is_a_partition_or_refused(
+    tmp_path_factory: pytest.TempPathFactory, names: list[str]
+) -> None:
+    folder = tmp_path_factory.mktemp("any")
+    for name in set(names) - {".", ".."}:
+        (folder / name).write_bytes(b"junk")
+    with contextlib.suppress(LogDirectoryError, CorruptRecordError):
+        (found,) = discover([str(folder)])
+        sorted_ = len(found.segments) + len(found.snapshots) + len(found.texts) + len(found.leftovers)
+        companions = sum(len(segment.companions) for segment in found.segments)
+        assert sorted_ + companions + len(found.orphans) + len(found.others) == len(set(names) - {".", ".."})
 
 
 def test_a_link_to_a_partition_folder_is_followed_and_a_dead_one_left_out(tmp_path: Path) -> None:

@@ -200,8 +200,8 @@ def _two_lines(content: bytes, name: bytes) -> tuple[int, bytes]:
 
 
 def _integer(text: bytes, position: int | None) -> int:
-    if not _INTEGER.fullmatch(text):
-        raise CorruptRecordError("number", expected="an integer", found=text[:80], position=position)
+    if not _INTEGER.fullmatch(text) or not -(2**63) <= int(text) < 2**63:
+        raise CorruptRecordError("number", expected="an int64", found=text[:80], position=position)
     return int(text)
 
 

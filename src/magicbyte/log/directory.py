@@ -34,6 +34,8 @@ SNAPSHOT = ".snapshot"
 INDEXES = (OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX, ENRICHED_INDEX)
 
 _OFFSET_FILE = re.compile(r"(?P<offset>[0-9]{20})(?P<kind>\.log|\.index|\.timeindex|\.txnindex|\.emindex|\.snapshot)")
+_LARGEST_OFFSET = 2**63 - 1
+_LARGEST_PARTITION = 2**31 - 1
 _LEFTOVER = re.compile(r".+\.(deleted|cleaned|swap)")
 _FOLDER = re.compile(
     r"(?P<topic>[a-zA-Z0-9._-]+)-(?P<partition>[0-9]{1,10})(?:\.[0-9a-f]{32}-(?P<state>delete|future|stray))?"
@@ -192,7 +194,7 @@ def parse_file(files: FileSystem, path: str, parse: Callable[[bytes], T]) -> T:
 
 def parse_topic_partition(text: str) -> TopicPartition:
     """Return the partition that `TOPIC-N` names: the number is after the last `-`. Raises LogDirectoryError."""
-    found = _FOLDER.fullmatch(text)
+    found = _folder_name(text)
     if found is None or found["state"]:
         raise LogDirectoryError(f"{text}: expected TOPIC-N, a topic and a partition number, such as orders-0")
     return TopicPartition(found["topic"], int(found["partition"]))
@@ -212,8 +214,7 @@ def discover(paths: Iterable[str], as_: TopicPartition | None = None) -> list[Pa
         try:
             below = _partitions(files, inside if "://" in inside else _with_names(inside))
         except (OSError, ValueError) as error:  # ValueError: a path with a NUL, a URL without a host
-            reason = getattr(error, "strerror", None) or error
-            raise LogDirectoryError(f"{path}: expected {EXPECTED}: {reason}") from error
+            raise LogDirectoryError(f"{path}: expected {EXPECTED}: {error}") from error
         if not below:
             raise LogDirectoryError(f"{path}: expected {EXPECTED}, found no log in it")
         found += sorted(below, key=lambda each: (each.topic or "", each.partition or 0, each.path))
@@ -232,7 +233,7 @@ def log_directories(partitions: Iterable[PartitionDirectory]) -> list[LogDirecto
         try:
             entries = files.list(path)
         except OSError as error:
-            raise LogDirectoryError(f"{path}: expected a log directory: {error.strerror or error}") from error
+            raise LogDirectoryError(f"{path}: expected a log directory: {error}") from error
         texts = {entry.name: entry for entry in entries if entry.name in _LOG_DIRECTORY_FILES}
         directories.append(LogDirectory(path, files, texts))
     return directories
@@ -243,7 +244,7 @@ def _partitions(files: FileSystem, path: str) -> list[PartitionDirectory]:
     if entry.is_directory:
         folder = entry.path.rstrip("/") or "/"
         return _below(files, folder, files.list(folder), _DEPTH)
-    name = _OFFSET_FILE.fullmatch(entry.name)
+    name = _offset_file(entry.name)
     if name is None or name["kind"] != LOG:
         raise LogDirectoryError(f"{path}: expected {EXPECTED}, found a file of another name")
     folder = entry.path.removesuffix(entry.name).rstrip("/") or "/"
@@ -287,7 +288,15 @@ def _with_names(path: str) -> str:
 
 
 def _folder_name(path: str) -> re.Match[str] | None:
-    return _FOLDER.fullmatch(path.rstrip("/").rpartition("/")[2])
+    """Return the parts of a partition folder's name, None when the last part of `path` is no such name."""
+    found = _FOLDER.fullmatch(path.rstrip("/").rpartition("/")[2])
+    return found if found is not None and int(found["partition"]) <= _LARGEST_PARTITION else None
+
+
+def _offset_file(name: str) -> re.Match[str] | None:
+    """Return offset and kind of a file, None when it is not named by an offset."""
+    found = _OFFSET_FILE.fullmatch(name)
+    return found if found is not None and int(found["offset"]) <= _LARGEST_OFFSET else None
 
 
 def _partition(files: FileSystem, path: str, entries: list[FileEntry], log_directory: str | None) -> PartitionDirectory:
@@ -296,7 +305,7 @@ def _partition(files: FileSystem, path: str, entries: list[FileEntry], log_direc
     texts: dict[str, FileEntry] = {}
     leftovers, others = [], []
     for entry in entries:
-        name = _OFFSET_FILE.fullmatch(entry.name)
+        name = _offset_file(entry.name)
         if entry.is_directory:
             others.append(entry)
         elif name is not None:

@@ -149,7 +149,10 @@ class RemoteFiles:
     def _entry(self, info: dict[str, Any]) -> FileEntry:
         is_directory = info["type"] == "directory"
         path = str(self._remote.unstrip_protocol(info["name"]))
-        return FileEntry(path, 0 if is_directory else int(info["size"] or 0), is_directory)
+        size = 0 if is_directory else info["size"]
+        if size is None:
+            raise LogDirectoryError(f"{path}: expected a store that tells the size of its files")
+        return FileEntry(path, int(size), is_directory)
 
 
 def file_system(path: str) -> tuple[FileSystem, str]:
