@@ -4,6 +4,7 @@ import base64
 import contextlib
 import json
 import struct
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from golden_data import Case, log_cases
 from magicbyte.errors import CorruptRecordError
 from magicbyte.groups.consumer_protocol import Assignment, Subscription, TopicPartitions
+from magicbyte.groups.later_records import RECORDS
 from magicbyte.groups.records import (
     GroupMetadataKey,
     GroupMetadataValue,
@@ -137,11 +139,76 @@ def test_a_consumer_whose_subscription_is_junk_is_shown_in_base64() -> None:
     assert (shown["subscription"], shown["assignment"]) == ("", "AA==")
 
 
-def test_keys_of_the_newer_group_protocols_are_named_and_their_values_kept() -> None:
+def test_keys_of_the_newer_group_protocols_are_named() -> None:
     key = decode_key(struct.pack(">h", 8) + string("g") + string("m"))
     assert key == LaterGroupKey(8, "ConsumerGroupCurrentMemberAssignment", "g", "m")
     assert key.to_json() == {"type": "8", "data": {"groupId": "g", "memberId": "m"}}
-    assert decode_value(key, b"\0\0rest") == UnknownValue(0, b"\0\0rest")
+    assert decode_key(struct.pack(">h", 3) + string("g")) == LaterGroupKey(3, "ConsumerGroupMetadata", "g", None)
+
+
+@pytest.mark.parametrize(
+    ("key", "data", "shown"),
+    [
+        (3, "0000 00000007 00", {"epoch": 7}),
+        (
+            4,
+            f"0000 02 {bytes(range(16)).hex()} 0274 00000002 02 00000001 02 0272 00 00 00",
+            {
+                "topics": [
+                    {
+                        "topicId": "AAECAwQFBgcICQoLDA0ODw",
+                        "topicName": "t",
+                        "numPartitions": 2,
+                        "partitionMetadata": [{"partition": 1, "racks": ["r"]}],
+                    }
+                ]
+            },
+        ),
+        (
+            5,
+            "0000 00 00 0263 022f 02 0274 00 0000ea60 00 01 00 0e 01 0000afc8 02 0272 0401ff02 00 00",
+            {
+                "instanceId": None,
+                "rackId": None,
+                "clientId": "c",
+                "clientHost": "/",
+                "subscribedTopicNames": ["t"],
+                "subscribedTopicRegex": None,
+                "rebalanceTimeoutMs": 60000,
+                "serverAssignor": None,
+                "classicMemberMetadata": {
+                    "sessionTimeoutMs": 45000,
+                    "supportedProtocols": [{"name": "r", "metadata": "Af8C"}],
+                },
+            },
+        ),
+        (6, "0000 00000007 01 00 08 0000000000000001", {"assignmentEpoch": 7}),
+        (
+            8,
+            f"0000 00000007 00000006 01 02 {bytes(16).hex()} 03 00000000 00000001 00 01 00",
+            {
+                "memberEpoch": 7,
+                "previousMemberEpoch": 6,
+                "state": 1,
+                "assignedPartitions": [{"topicId": "AAAAAAAAAAAAAAAAAAAAAA", "partitions": [0, 1]}],
+                "partitionsPendingRevocation": [],
+            },
+        ),
+    ],
+    ids=lambda value: f"type {value}" if isinstance(value, int) else "",
+)
+def test_values_of_the_newer_group_protocols(key: int, data: str, shown: dict[str, Any]) -> None:
+    raw = bytes.fromhex(data)
+    value = decode_value(LaterGroupKey(key, RECORDS[key].name, "g", None), raw)
+    assert value is not None
+    assert value.to_json() == {"version": "0", "data": shown}
+    for cut in range(len(raw)):
+        with pytest.raises(CorruptRecordError):
+            decode_value(LaterGroupKey(key, RECORDS[key].name, "g", None), raw[:cut])
+
+
+def test_a_later_version_of_the_newer_records_is_kept_as_it_is() -> None:
+    assert decode_value(LaterGroupKey(3, "ConsumerGroupMetadata", "g", None), b"\0\1x") == UnknownValue(1, b"\0\1x")
 
 
 def test_unknown_types_and_versions_say_so() -> None:
@@ -186,7 +253,8 @@ def test_junk_is_a_record_or_corrupt_and_nothing_else(junk: bytes, version: int)
     for content in (junk, struct.pack(">h", version) + junk):
         with contextlib.suppress(CorruptRecordError):
             decode_key(content)
-        for key in (OFFSET, GROUP):
+        later = [LaterGroupKey(kind, record.name, "g", None) for kind, record in RECORDS.items()]
+        for key in (OFFSET, GROUP, *later):
             with contextlib.suppress(CorruptRecordError):
                 value = decode_value(key, content)
                 assert value is not None

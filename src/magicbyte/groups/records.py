@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 
 from magicbyte.errors import CorruptRecordError
 from magicbyte.groups.consumer_protocol import Assignment, Subscription, base64_or_null
+from magicbyte.groups.later_records import RECORDS, read_fields
 from magicbyte.wire.reader import Reader
 
 OFFSET_KEYS = (0, 1)  # both mean a committed offset
@@ -19,23 +20,6 @@ GROUP_KEY = 2
 FIRST_FLEXIBLE = 4  # of both values
 LAST_KNOWN = 4
 CONSUMER = "consumer"  # the protocol type whose subscriptions and assignments are known
-
-# Keys of the newer group protocols (KIP-848, KIP-932): the name of the record and of its second field, if any
-LATER_KEYS: dict[int, tuple[str, str | None]] = {
-    3: ("ConsumerGroupMetadata", None),
-    4: ("ConsumerGroupPartitionMetadata", None),
-    5: ("ConsumerGroupMemberMetadata", "memberId"),
-    6: ("ConsumerGroupTargetAssignmentMetadata", None),
-    7: ("ConsumerGroupTargetAssignmentMember", "memberId"),
-    8: ("ConsumerGroupCurrentMemberAssignment", "memberId"),
-    9: ("ShareGroupPartitionMetadata", None),
-    10: ("ShareGroupMemberMetadata", "memberId"),
-    11: ("ShareGroupMetadata", None),
-    12: ("ShareGroupTargetAssignmentMetadata", None),
-    13: ("ShareGroupTargetAssignmentMember", "memberId"),
-    14: ("ShareGroupCurrentMemberAssignment", "memberId"),
-    15: ("ShareGroupStatePartitionMetadata", None),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +74,7 @@ class GroupMetadataKey:
 
 @dataclass(frozen=True, slots=True)
 class LaterGroupKey:
-    """A key of LATER_KEYS. Its value is not decoded: `decode_value` gives UnknownValue."""
+    """A key of the newer group protocols. `name` is Kafka's for the record."""
 
     version: int
     name: str
@@ -103,6 +87,18 @@ class LaterGroupKey:
         if self.member is not None:
             data["memberId"] = self.member
         return {"type": str(self.version), "data": data}
+
+
+@dataclass(frozen=True, slots=True)
+class LaterGroupValue:
+    """A value of the newer group protocols: its fields by Kafka's names, topic ids and bytes in base64."""
+
+    version: int
+    fields: dict[str, Any]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as Kafka's tools print it."""
+        return {"version": str(self.version), "data": self.fields}
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +180,7 @@ class GroupMetadataValue:
 
 
 GroupKey: TypeAlias = OffsetCommitKey | GroupMetadataKey | LaterGroupKey | UnknownKey
-GroupValue: TypeAlias = OffsetCommitValue | GroupMetadataValue | UnknownValue
+GroupValue: TypeAlias = OffsetCommitValue | GroupMetadataValue | LaterGroupValue | UnknownValue
 
 
 def decode_key(data: bytes) -> GroupKey:
@@ -195,9 +191,9 @@ def decode_key(data: bytes) -> GroupKey:
         return OffsetCommitKey(version, reader.string(), reader.string(), reader.int32())
     if version == GROUP_KEY:
         return GroupMetadataKey(reader.string())
-    if version in LATER_KEYS:
-        name, second = LATER_KEYS[version]
-        return LaterGroupKey(version, name, reader.string(), reader.string() if second else None)
+    if version in RECORDS:
+        record = RECORDS[version]
+        return LaterGroupKey(version, record.name, reader.string(), reader.string() if record.second_key else None)
     return UnknownKey(version, bytes(data))
 
 
@@ -207,8 +203,12 @@ def decode_value(key: GroupKey, data: bytes | None) -> GroupValue | None:
         return None
     reader = Reader(data)
     version = reader.int16()
-    if not 0 <= version <= LAST_KNOWN or isinstance(key, LaterGroupKey | UnknownKey):
+    last_known = 0 if isinstance(key, LaterGroupKey) else LAST_KNOWN
+    if not 0 <= version <= last_known or isinstance(key, UnknownKey):
         return UnknownValue(version, bytes(data))
+    if isinstance(key, LaterGroupKey):
+        reader.flexible = True
+        return LaterGroupValue(version, read_fields(RECORDS[key.version], reader))
     reader.flexible = version >= FIRST_FLEXIBLE
     return _offset_commit(reader, version) if isinstance(key, OffsetCommitKey) else _group_metadata(reader, version)
 
