@@ -21,7 +21,8 @@ _UINT16, _UINT32, _UINT64 = struct.Struct("<H"), struct.Struct("<I"), struct.Str
 _MAX_WINDOW = 1 << 27  # as in Kafka and the zstd command: level 22 needs it
 _SMALL_WINDOW = 1 << 23  # up to here the window is the library's to allocate; level 19's
 _MAX_BLOCK = 128 << 10
-_RAW, _RLE, _RESERVED = 0, 1, 3
+_RLE, _RESERVED = 1, 3
+_SINGLE_SEGMENT, _CHECKSUM = 0x20, 0x04
 
 
 class _Contexts(threading.local):
@@ -45,12 +46,12 @@ def compress(data: Buffer, level: int | None) -> bytes:
 
 
 def size_hint(data: memoryview) -> int:
-    """Return the content size that the first frame states, if it does, or a guess."""
+    """Return the content size that the first frame states, if it does and is credible, or a guess."""
     try:
         size = zstandard.frame_content_size(data)
     except zstandard.ZstdError:
         size = -1
-    return 4 * len(data) if size < 0 else size
+    return 4 * len(data) if size < 0 else min(size, 1024 * len(data))
 
 
 def decompress_into(data: memoryview, out: memoryview) -> int:
@@ -59,7 +60,7 @@ def decompress_into(data: memoryview, out: memoryview) -> int:
     Raises CorruptRecordError, OutputFull. Beside `out` the library holds a window: at most 8 MiB, or the size of `out`.
     """
     decompressor = _contexts.decompressor
-    if large := _large_windows(data):
+    if large := _large_windows(data, len(out)):
         data = _with_windows_up_to(data, large, len(out) + 2 * _MAX_BLOCK)
         decompressor = zstandard.ZstdDecompressor()  # not the thread's: it would keep the window
     try:
@@ -72,14 +73,18 @@ def decompress_into(data: memoryview, out: memoryview) -> int:
     return written
 
 
-def _large_windows(data: memoryview) -> list[int]:
-    """Walk all frames; return the positions of window descriptors over 8 MiB. Raises CorruptRecordError."""
+def _large_windows(data: memoryview, room: int) -> list[int]:
+    """Walk all frames; return the positions of window descriptors over 8 MiB.
+
+    Raises CorruptRecordError, and OutputFull if one frame alone states that it holds more than `room` bytes.
+    """
     at, end = 0, len(data)
     large = []
     if not end:
         raise CorruptRecordError("zstd data", expected="a frame", found="nothing")
     try:
         while at < end:
+            start = at
             (magic,) = _UINT32.unpack_from(data, at)
             if magic & _SKIPPABLE_MASK == _SKIPPABLE:
                 at += 8 + int(_UINT32.unpack_from(data, at + 4)[0])
@@ -88,28 +93,49 @@ def _large_windows(data: memoryview) -> list[int]:
                 raise CorruptRecordError("zstd frame magic", expected=f"{MAGIC:08x}", found=f"{magic:08x}", position=at)
             descriptor = data[at + 4]
             at += 5
-            if not descriptor & 0x20:  # not a single segment: a window descriptor follows
+            if not descriptor & _SINGLE_SEGMENT:  # a window descriptor follows
                 if (window := _window(data[at])) > _SMALL_WINDOW:
                     if window > _MAX_WINDOW:
                         raise CorruptRecordError("zstd window", expected=f"<= {_MAX_WINDOW}", found=window, position=at)
                     large.append(at)
                 at += 1
             at += (0, 1, 2, 4)[descriptor & 3]  # dictionary id
-            at += (descriptor >> 5 & 1, 2, 4, 8)[descriptor >> 6]  # content size
-            last = 0
+            stated = _stated_size(data, at, descriptor)
+            at += (descriptor >> 5 & 1, 2, 4, 8)[descriptor >> 6]
+            last = possible = 0
             while not last:
                 header = data[at] | data[at + 1] << 8 | data[at + 2] << 16
                 last, kind = header & 1, header >> 1 & 3
                 if kind == _RESERVED:
                     raise CorruptRecordError("zstd block type", expected="0 to 2", found=kind, position=at)
                 at += 3 + (1 if kind == _RLE else header >> 3)
-            if descriptor & 4:
-                at += 4  # content checksum
+                possible += _MAX_BLOCK
+            if descriptor & _CHECKSUM:
+                at += 4
+            if stated > possible:
+                raise CorruptRecordError(
+                    "zstd content size", expected=f"<= {possible}, for its blocks", found=stated, position=start
+                )
+            if stated > room and at <= end:
+                raise OutputFull(stated)
     except (IndexError, struct.error):
         at = end + 1
     if at > end:
         raise CorruptRecordError("zstd data", expected="whole frames", found="cut data", position=end)
     return large
+
+
+def _stated_size(data: memoryview, at: int, descriptor: int) -> int:
+    """Return the content size in a frame header, 0 if there is none."""
+    match descriptor >> 6:
+        case 0:
+            return data[at] if descriptor & _SINGLE_SEGMENT else 0
+        case 1:
+            return int(_UINT16.unpack_from(data, at)[0]) + 256
+        case 2:
+            return int(_UINT32.unpack_from(data, at)[0])
+        case _:
+            return int(_UINT64.unpack_from(data, at)[0])
 
 
 def _window(descriptor: int) -> int:
