@@ -138,6 +138,12 @@ def test_records_that_contradict_their_lengths_or_count_are_damage(records: byte
         control_records(control_batch(records, count))
 
 
+@pytest.mark.parametrize("records", [b"\x01", b"\x20", b"\x14" + bytes(9)])
+def test_a_record_length_that_is_negative_or_passes_the_end_is_named(records: bytes) -> None:
+    with pytest.raises(CorruptRecordError, match="record length"):
+        control_records(control_batch(records, 1))
+
+
 def test_a_compressed_control_batch_is_damage() -> None:
     with pytest.raises(CorruptRecordError, match="codec"):
         control_records(control_batch(b"", 1, Codec.GZIP))

@@ -111,6 +111,13 @@ def test_the_last_stable_offset_is_held_back_by_the_oldest_open_transaction() ->
     assert scan_transactions(history[:3]).last_stable_offset == 0
 
 
+def test_the_record_at_the_last_stable_offset_is_held_back_and_the_one_before_it_given() -> None:
+    history = [plain(0, 0), data(1, 1, 1), plain(2, 2)]
+    scan = scan_transactions(history)
+    assert scan.last_stable_offset == 1
+    assert delivered(history, scan.aborted, scan.last_stable_offset) == [0]
+
+
 # ---- logs of real brokers
 
 TXN_INDEX_ENTRY = struct.Struct(">hqqqq")  # version, then the fields of AbortedTransaction
