@@ -69,6 +69,10 @@ class BatchTooLargeError(CorruptRecordError):
     code = ErrorCode.MESSAGE_TOO_LARGE
 
 
+class TruncatedLogError(CorruptRecordError):
+    """A log ends inside an entry, or in zeros: a torn write, a crash or a file that is still being written."""
+
+
 class UnsupportedCompressionError(MagicbyteError):
     """The codec may not be used in this message format (zstd below magic 2)."""
 

@@ -66,8 +66,11 @@ class DecodeOptions:
     control: bool = False
 
 
+DEFAULT_OPTIONS = DecodeOptions()
+
+
 def decode(
-    buffer: memoryview, options: DecodeOptions = DecodeOptions(), *, dialect: Dialect = Dialect.KAFKA
+    buffer: memoryview, options: DecodeOptions = DEFAULT_OPTIONS, *, dialect: Dialect = Dialect.KAFKA
 ) -> Iterator[RecordColumns]:
     """Yield the records of all entries of `buffer`, in their order. A cut entry at the end is left out.
 
@@ -81,7 +84,7 @@ def decode(
 
 
 def decode_rows(
-    table: BatchTable, rows: Iterable[int], options: DecodeOptions = DecodeOptions()
+    table: BatchTable, rows: Iterable[int], options: DecodeOptions = DEFAULT_OPTIONS
 ) -> Iterator[RecordColumns]:
     """Yield the records of the given rows of `table`, as `decode`; about GROUP_BYTES of them at a time."""
     group = _Group(table, options)

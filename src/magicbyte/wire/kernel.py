@@ -50,6 +50,8 @@ Int8s: TypeAlias = Ints
 
 WORTH_LOADING = 8 << 20
 """Bytes of records above which loading Numba (about a second) costs less than the plain twin (about 50 ns a byte)."""
+WORTH_CALLING = 4096
+"""Bytes of records above which kernels that are loaded are faster than their plain twins."""
 
 _lock = threading.RLock()
 _all: list[Kernel] = []
@@ -105,7 +107,13 @@ def worth_compiling(size: int) -> bool:
     choice = os.environ.get("MAGICBYTE_KERNELS")
     if choice in ("plain", "compiled"):
         return choice == "compiled"
-    return _loaded or size >= WORTH_LOADING
+    return size >= (WORTH_CALLING if _loaded else WORTH_LOADING)
+
+
+def expect(size: int) -> None:
+    """Announce that about `size` bytes of records will come, in pieces: if they are many, load the kernels."""
+    global _loaded
+    _loaded = _loaded or size >= WORTH_LOADING
 
 
 def warm() -> int:

@@ -1,0 +1,352 @@
+"""Reading a partition's log: closed entries or records, by ranges, with damage told and never hidden.
+
+A log is read in chunks of a few MiB, so memory does not grow with it. Everything here is one thread's work unless
+`threads` asks for more.
+"""
+
+from __future__ import annotations
+
+import bisect
+import enum
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from magicbyte.errors import BatchTooLargeError, CorruptRecordError, TruncatedLogError
+from magicbyte.records.batch import RecordBatch
+from magicbyte.records.decode import DEFAULT_MAX_BATCH_BYTES, DEFAULT_OPTIONS, DecodeOptions, decode_rows
+from magicbyte.records.layout import (
+    CONTROL_BIT,
+    HEADER_TO_MAGIC,
+    LAST_OFFSET_DELTA,
+    MAX_TIMESTAMP,
+    TRANSACTIONAL_BIT,
+    Dialect,
+)
+from magicbyte.records.scan import BatchTable, entry_end, scan
+from magicbyte.records.transactions import BatchFacts, CommittedFilter, TransactionScan, batch_facts, scan_transactions
+from magicbyte.wire import kernel
+
+if TYPE_CHECKING:
+    from magicbyte.log.directory import PartitionDirectory, Segment
+    from magicbyte.ports import ReadableFile
+    from magicbyte.records.columns import RecordColumns
+
+CHUNK_BYTES = 4 << 20
+_SMALLEST_CHUNK = 64 << 10
+_MAX_OFFSET = (1 << 63) - 1
+
+
+class Isolation(enum.Enum):
+    """Which transactions a reader sees. The names are those of the consumer's `isolation.level`."""
+
+    READ_UNCOMMITTED = "read_uncommitted"
+    READ_COMMITTED = "read_committed"
+
+
+DamageHandler = Callable[[CorruptRecordError], None]
+"""Called for each damage, which names file and position: raise it to stop, return to go on behind it."""
+
+
+def stop_at_damage(error: CorruptRecordError) -> None:
+    """The DamageHandler that stops at the first damage."""
+    raise error
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Whole entries of one file. `position` is where in the file the table's buffer begins, in bytes."""
+
+    path: str
+    position: int
+    table: BatchTable
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which records are wanted: offsets from `first` to below `end`, timestamps (ms) from `since` to below `until`."""
+
+    first: int = 0
+    end: int = _MAX_OFFSET
+    since: int | None = None
+    until: int | None = None
+    isolation: Isolation = Isolation.READ_UNCOMMITTED
+
+
+EVERYTHING = Selection()
+
+
+def read_chunks(
+    file: ReadableFile,
+    *,
+    start: int = 0,
+    end: int | None = None,
+    dialect: Dialect = Dialect.KAFKA,
+    merge: bool = False,
+    limit: int = DEFAULT_MAX_BATCH_BYTES,
+    on_damage: DamageHandler = stop_at_damage,
+) -> Iterator[Chunk]:
+    """Yield the entries of one `.log` file that begin in [start, end), a chunk at a time.
+
+    `start` is the position of an entry. An entry larger than `limit` is damage, too. Behind an entry whose size or
+    magic byte is wrong, nothing of the file can be found again: the walk ends there, after `on_damage`.
+    """
+    stop = file.size if end is None else min(end, file.size)
+    position, wanted = start, CHUNK_BYTES
+    while position < stop:
+        buffer = bytearray(max(min(wanted, file.size - position), 0))
+        filled = file.read_into(position, memoryview(buffer))
+        view = memoryview(buffer)[:filled]
+        table = scan(view, dialect=dialect, merge=merge)
+        if position + table.end > stop and end is not None:
+            table = _begun_before(table, stop - position)
+        if len(table):
+            yield Chunk(file.path, position, table)
+        if table.damage is not None:
+            error = _tail_of_zeros(file, position + table.end, view[table.end :]) or table.damage
+            on_damage(error.locate(path=file.path, shift=0 if isinstance(error, TruncatedLogError) else position))
+            return
+        position += table.end
+        if position < stop and position + table.need > file.size:
+            on_damage(_truncated(file, position, table.need))
+            return
+        if table.need > limit:
+            error = BatchTooLargeError("batch size", expected=f"<= {limit}", found=table.need, position=position)
+            on_damage(error.locate(path=file.path))
+            position += table.need
+        wanted = max(CHUNK_BYTES, table.need if not table.end else 0)
+
+
+def _begun_before(table: BatchTable, stop: int) -> BatchTable:
+    """Return the rows of `table` that begin before position `stop`; a merged row is cut there."""
+    rows = bisect.bisect_left(table.position, stop)
+    if rows and table.count[rows - 1] > 1 and table.position[rows - 1] + table.size[rows - 1] > stop:
+        at = count = 0
+        at = int(table.position[rows - 1])
+        while at < stop:
+            at, count = entry_end(table.buffer, at), count + 1
+        table.size[rows - 1], table.count[rows - 1] = at - int(table.position[rows - 1]), count
+    columns = {
+        name: getattr(table, name)[:rows] for name in ("position", "size", "magic", "attributes", "offset", "count")
+    }
+    end = int(table.position[rows - 1] + table.size[rows - 1]) if rows else max(stop, 0)
+    return replace(table, **columns, end=max(end, stop), damage=None)
+
+
+def _tail_of_zeros(file: ReadableFile, position: int, view: memoryview) -> TruncatedLogError | None:
+    """Return the error for a file that holds nothing but zeros from `position` on, else None."""
+    at = position
+    while not any(view):
+        at += len(view)
+        if at >= file.size:
+            found = f"{file.size - position} zero bytes up to the end"
+            return TruncatedLogError("end of the log", expected="an entry", found=found, position=position)
+        view = memoryview(file.read_at(at, CHUNK_BYTES))
+    return None
+
+
+def _truncated(file: ReadableFile, position: int, need: int) -> TruncatedLogError:
+    left = file.size - position
+    expected = f"{need} bytes of an entry" if need > HEADER_TO_MAGIC else "an entry"
+    error = TruncatedLogError("end of the log", expected=expected, found=f"{left} bytes", position=position)
+    head = file.read_at(position, 8)
+    if len(head) == 8:
+        offset = int.from_bytes(head, "big", signed=True)
+        error.locate(offsets=(offset, offset))
+    return error.locate(path=file.path)  # type: ignore[return-value]
+
+
+def decode_chunk(
+    chunk: Chunk, rows: list[int], options: DecodeOptions, on_damage: DamageHandler
+) -> Iterator[RecordColumns]:
+    """Yield the records of some rows of a chunk; go on behind each damage that `on_damage` lets pass."""
+    table = chunk.table
+    while rows:
+        try:
+            yield from decode_rows(table, rows, options)
+            return
+        except CorruptRecordError as error:
+            position = error.position or 0
+            broken = bisect.bisect_right(table.position, position) - 1
+            on_damage(error.locate(path=chunk.path, shift=chunk.position))
+            rest = entry_end(table.buffer, position)
+            row_end = int(table.position[broken] + table.size[broken])
+            if rest < row_end:  # one of a row of plain messages: the others are sound or have damage of their own
+                inner = scan(table.buffer[:row_end], start=rest, dialect=table.dialect, merge=True)
+                yield from decode_chunk(replace(chunk, table=inner), list(range(len(inner))), options, on_damage)
+            rows = rows[bisect.bisect_right(rows, broken) :]
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentReader:
+    """Reads the segments of one partition folder. `dialect` overrules what the folder says."""
+
+    partition: PartitionDirectory
+    dialect: Dialect | None = None
+
+    def chunks(
+        self,
+        *,
+        first: int = 0,
+        merge: bool = False,
+        limit: int = DEFAULT_MAX_BATCH_BYTES,
+        on_damage: DamageHandler = stop_at_damage,
+    ) -> Iterator[Chunk]:
+        """Yield the entries of all segments, from the one that may hold offset `first` on."""
+        for segment in self.segments_from(first):
+            with self.partition.files.open(segment.log.path) as file:
+                start = self.start_position(segment, first)
+                yield from read_chunks(
+                    file,
+                    start=start,
+                    dialect=self.dialect or self.partition.dialect,
+                    merge=merge,
+                    limit=limit,
+                    on_damage=on_damage,
+                )
+
+    def segments_from(self, first: int) -> list[Segment]:
+        """Return the segments that may hold offset `first` or later ones."""
+        bases = [segment.base_offset for segment in self.partition.segments]
+        return list(self.partition.segments[max(bisect.bisect_right(bases, first) - 1, 0) :])
+
+    def start_position(self, segment: Segment, first: int) -> int:
+        """Return a position in the segment from which every entry with offsets >= `first` is found."""
+        if first <= segment.base_offset:
+            return 0
+        try:
+            index = self.partition.offset_index(segment)
+        except CorruptRecordError:
+            return 0  # the log itself is the truth; `inventory` reports damaged indexes
+        return index.floor(first)[1] if index is not None else 0
+
+    def transactions(self, *, limit: int = DEFAULT_MAX_BATCH_BYTES) -> TransactionScan:
+        """Find the partition's aborted and open transactions by a shallow walk; damage ends it."""
+        return scan_transactions(self._facts(limit))
+
+    def _facts(self, limit: int) -> Iterator[BatchFacts]:
+        damaged: list[CorruptRecordError] = []  # reading the records will report it
+        for chunk in self.chunks(limit=limit, on_damage=damaged.append):
+            table = chunk.table
+            bits = TRANSACTIONAL_BIT | CONTROL_BIT
+            for row in range(len(table)):
+                if table.magic[row] == 2 and (table.attributes[row] & bits or row == len(table) - 1):
+                    yield batch_facts(_batch(table, row))
+                elif table.magic[row] < 2 and row == len(table) - 1:
+                    offset = int(table.offset[row])
+                    yield BatchFacts(-1, offset, offset, False, False, None)
+
+    def records(
+        self,
+        selection: Selection = EVERYTHING,
+        options: DecodeOptions = DEFAULT_OPTIONS,
+        *,
+        threads: int = 1,
+        on_damage: DamageHandler = stop_at_damage,
+        progress: Callable[[int], None] = lambda _: None,
+    ) -> Iterator[RecordColumns]:
+        """Yield the selected records in offset order. `progress` is told the bytes of each chunk that was read."""
+        kernel.expect(sum(segment.log.size for segment in self.segments_from(selection.first)))
+        committed = None
+        if selection.isolation is Isolation.READ_COMMITTED:
+            found = self.transactions(limit=options.limit)
+            committed = CommittedFilter(found.aborted, found.last_stable_offset)
+            selection = replace(selection, end=min(selection.end, found.last_stable_offset))
+
+        def work() -> Iterator[tuple[Chunk, list[int]]]:
+            for chunk in self.chunks(first=selection.first, merge=True, limit=options.limit, on_damage=on_damage):
+                progress(chunk.table.end)
+                rows, more = select_rows(chunk.table, selection, committed)
+                if rows:
+                    yield chunk, rows
+                if not more:
+                    return
+
+        for columns in _in_order(work(), lambda item: decode_chunk(*item, options, on_damage), threads):
+            chosen = select_records(columns, selection)
+            if len(chosen):
+                yield chosen
+
+
+def _in_order(
+    work: Iterator[tuple[Chunk, list[int]]],
+    decode: Callable[[tuple[Chunk, list[int]]], Iterator[RecordColumns]],
+    threads: int,
+) -> Iterator[RecordColumns]:
+    """Yield what `decode` makes of each piece of work, in order, with `threads` of them under way at a time."""
+    if threads < 2:
+        for item in work:
+            yield from decode(item)
+        return
+    with ThreadPoolExecutor(threads, "magicbyte-decode") as pool:
+        pending: deque[Future[list[RecordColumns]]] = deque()
+        for item in work:
+            pending.append(pool.submit(_all_of, decode, item))
+            if len(pending) > threads:
+                yield from pending.popleft().result()
+        while pending:
+            yield from pending.popleft().result()
+
+
+def _all_of(
+    decode: Callable[[tuple[Chunk, list[int]]], Iterator[RecordColumns]], item: tuple[Chunk, list[int]]
+) -> list[RecordColumns]:
+    return list(decode(item))
+
+
+def _batch(table: BatchTable, row: int) -> RecordBatch:
+    batch = RecordBatch.parse(table.buffer[int(table.position[row]) :])
+    assert batch is not None, "the scan found it whole"
+    return batch
+
+
+def select_rows(table: BatchTable, selection: Selection, committed: CommittedFilter | None) -> tuple[list[int], bool]:
+    """Return the rows that may hold selected records, and whether later entries may, too.
+
+    By header fields only: v2 batches by offsets and largest timestamp, v0 and v1 entries by their offset.
+    """
+    everything = selection == EVERYTHING and committed is None
+    if everything or table.dialect is Dialect.ENRICHED:
+        return list(range(len(table))), True
+    rows: list[int] = []
+    for row in range(len(table)):
+        offset = int(table.offset[row])
+        if table.magic[row] == 2:
+            header = table.buffer[int(table.position[row]) :]
+            if offset >= selection.end:
+                return rows, False
+            if offset + LAST_OFFSET_DELTA.read(header) < selection.first:
+                continue
+            if selection.since is not None and MAX_TIMESTAMP.read(header) < selection.since:
+                continue
+            transactional = table.attributes[row] & (TRANSACTIONAL_BIT | CONTROL_BIT)
+            if committed is not None and transactional and not committed.delivers(batch_facts(_batch(table, row))):
+                continue
+        elif table.count[row] < 2:
+            if table.count[row] == 1 and offset >= selection.end:
+                return rows, False
+            if offset < selection.first:  # of the message, or of a wrapper's last
+                continue
+        rows.append(row)
+    return rows, True
+
+
+def select_records(columns: RecordColumns, selection: Selection) -> RecordColumns:
+    """Return the selected ones of `columns`."""
+    first, end, since, until = selection.first, selection.end, selection.since, selection.until
+    inside = (
+        first <= min(columns.offset[0], columns.offset[len(columns) - 1]) and columns.offset[len(columns) - 1] < end
+    )
+    if inside and since is None and until is None:
+        return columns
+    import numpy as np
+
+    offset, timestamp = np.asarray(columns.offset, np.int64), np.asarray(columns.timestamp, np.int64)
+    keep = (offset >= first) & (offset < end)
+    if since is not None:
+        keep &= timestamp >= since
+    if until is not None:
+        keep &= timestamp < until
+    return columns if keep.all() else columns.take(np.flatnonzero(keep))
