@@ -105,7 +105,7 @@ def decompress_into(data: memoryview, out: memoryview, header: Lz4Header) -> int
     written = 0
     tail = 4 if flags & _BLOCK_CHECKSUM else 0
     end = len(data) - tail
-    while word := _word(data, at, "block size or end mark"):
+    while at + 4 <= len(data) and (word := _UINT32.unpack_from(data, at)[0]):
         at += 4
         size = word & ~_STORED
         if size > block_max:
@@ -115,12 +115,14 @@ def decompress_into(data: memoryview, out: memoryview, header: Lz4Header) -> int
         block = data[at : at + size]
         if tail:
             _verify("lz4 block checksum", _word(data, at + size, "block checksum"), block, at + size)
-        content = block if word & _STORED else _decompress(block, block_max, len(out) - written, at)
-        if len(content) > len(out) - written:
+        room = len(out) - written
+        content = block if word & _STORED else _decompress(block, block_max, room, at)
+        if len(content) > room:
             raise OutputFull
         out[written : written + len(content)] = content
         written += len(content)
         at += size + tail
+    _word(data, at, "end mark")
     at += 4
     if content_size is not None and content_size != written:
         raise CorruptRecordError("lz4 content size", expected=content_size, found=written)

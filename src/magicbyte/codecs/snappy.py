@@ -83,10 +83,9 @@ def decompress_into(data: memoryview, out: memoryview) -> int:
 
 
 def _block_into(block: memoryview, out: memoryview) -> int:
-    size = _claimed_size(block)
-    if size > len(out):
-        raise OutputFull(size)
     try:
         return int(_decompress_raw_into(block, out))
     except _Error as error:
+        if (size := _claimed_size(block)) > len(out):
+            raise OutputFull(size) from None
         raise CorruptRecordError("snappy block", expected="sound data", found=error) from None
