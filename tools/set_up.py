@@ -37,6 +37,10 @@ def main(stage: str) -> None:
             hold(lock.fileno())
             if not VENV.exists() or STATE.exists():
                 set_up([name for name in LOCKS if stage in (name, "dev")], lock.fileno())
+            elif quiet([str(PYTHON), "-P", "-c", "import magicbyte"], lock.fileno()).returncode:
+                raise SystemExit(
+                    "magicbyte: .venv is not of our making: delete it, or .venv/bin/pip install -e '.[spark,dev]'"
+                )
     except OSError as error:
         raise SystemExit(f"magicbyte: cannot set up {VENV}: {error}") from error
 

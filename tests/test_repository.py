@@ -1,0 +1,212 @@
+"""Promises about the repository as a whole: its locks, its rooms, what an import costs, and the two root scripts."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+LOCKS = sorted((ROOT / "requirements").glob("*.txt"))
+HEAVY = ("numpy", "numba", "llvmlite", "pyarrow", "pyspark", "fsspec")
+
+
+def pinned(lock: Path) -> dict[str, list[str]]:
+    """The options (hashes) of each `name==version ; marker` of a lock."""
+    found: dict[str, list[str]] = {}
+    for requirement in lock.read_text().replace("\\\n", " ").splitlines():
+        specification, *options = re.split(r"\s+(?=--)", requirement.strip())
+        assert re.fullmatch(r"[a-z0-9-]+==[\w.]+( ; .+)?", specification), requirement[:80]
+        found[specification] = options
+    return found
+
+
+def names(requirements: list[str]) -> set[str]:
+    return {re.split(r"[^A-Za-z0-9-]", requirement)[0].lower() for requirement in requirements}
+
+
+# ---- locks
+
+
+def test_there_is_a_lock_to_build_one_to_run_and_one_to_develop() -> None:
+    assert [lock.stem for lock in LOCKS] == ["build", "dev", "run"]
+
+
+@pytest.mark.parametrize("lock", LOCKS, ids=lambda lock: lock.stem)
+def test_every_locked_package_has_hashes_and_nothing_else(lock: Path) -> None:
+    for specification, options in pinned(lock).items():
+        assert options, specification
+        assert all(re.fullmatch(r"--hash=sha256:[0-9a-f]{64}", option) for option in options), specification
+
+
+@pytest.mark.parametrize("lock", LOCKS, ids=lambda lock: lock.stem)
+def test_a_lock_names_no_address(lock: Path) -> None:
+    assert "://" not in lock.read_text()
+
+
+def test_the_development_lock_agrees_with_the_one_to_run() -> None:
+    run, dev = pinned(ROOT / "requirements/run.txt"), pinned(ROOT / "requirements/dev.txt")
+    assert run.items() <= dev.items()
+
+
+def test_the_locks_hold_what_the_project_asks_for() -> None:
+    project = PROJECT["project"]
+    extras = project["optional-dependencies"]
+    run = names(list(pinned(ROOT / "requirements/run.txt")))
+    assert names(project["dependencies"] + extras["spark"]) <= run
+    assert names([name for extra in extras.values() for name in extra]) <= names(
+        list(pinned(ROOT / "requirements/dev.txt"))
+    )
+
+
+# ---- rooms
+
+
+def test_every_folder_of_the_package_is_a_room_with_a_place_in_the_order() -> None:
+    contracts = PROJECT["tool"]["importlinter"]["contracts"]
+    rooms = {layer.strip("()") for layer in contracts[0]["layers"]}
+    folders = {path.name for path in (ROOT / "src/magicbyte").iterdir() if path.is_dir() and path.name != "__pycache__"}
+    assert folders <= rooms
+
+
+def test_every_room_below_the_line_is_kept_from_sockets_and_clocks() -> None:
+    contracts = PROJECT["tool"]["importlinter"]["contracts"]
+    layers = [layer.strip("()") for layer in contracts[0]["layers"]]
+    below = {
+        room
+        for room in layers[layers.index("replication") :]
+        if (ROOT / "src/magicbyte" / room / "__init__.py").exists()
+    }
+    assert {f"magicbyte.{room}" for room in below} <= set(contracts[-1]["source_modules"])
+
+
+# ---- what an import costs
+
+
+def loaded_by(*arguments: str) -> set[str]:
+    """Top-level modules that a Python with these arguments loads."""
+    command = [sys.executable, "-P", "-X", "importtime", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env={**os.environ, "COLUMNS": "120"})
+    return {line.rpartition("|")[2].strip().partition(".")[0] for line in done.stderr.splitlines()}
+
+
+def test_importing_the_package_loads_nothing_heavy() -> None:
+    loaded = loaded_by("-c", "import magicbyte")
+    assert "magicbyte" in loaded
+    assert not loaded & {*HEAVY, "click", "rich"}
+
+
+def test_help_loads_nothing_heavy() -> None:
+    loaded = loaded_by("-m", "magicbyte", "--help")
+    assert "click" in loaded
+    assert not loaded & set(HEAVY)
+
+
+# ---- files
+
+
+def test_no_committed_text_names_a_place_on_somebodys_machine() -> None:
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True)
+    texts = [ROOT / name for name in listed.stdout.split("\0") if name and not name.startswith("tests/golden/")]
+    somebodys = re.compile(rb"(?<![\w.~>-])/(?:root|home|Users)/\w+/|" + re.escape(os.fsencode(ROOT)) + rb"/")
+    assert texts
+    for path in texts:
+        if path.is_file():
+            assert not (found := somebodys.search(path.read_bytes())), f"{path}: {found}"
+
+
+@pytest.mark.parametrize("name", ["magicbyte", "test", ".ci/run", "tools/lock.sh", "tools/check_wheel.sh"])
+def test_a_script_is_executable_and_parses(name: str) -> None:
+    script = ROOT / name
+    assert os.access(script, os.X_OK)
+    shell = script.read_text().partition("\n")[0].split()[-1].rpartition("/")[2]
+    assert subprocess.run([shell, "-n", str(script)], check=False).returncode == 0
+
+
+# ---- set-up, on a clone with empty locks: no package is downloaded
+
+
+@pytest.fixture
+def clone(tmp_path: Path) -> Path:
+    """What the root scripts need, with a package that says hello."""
+    clone = tmp_path / "clone"
+    shutil.copytree(ROOT / "tools", clone / "tools")
+    shutil.copy(ROOT / "magicbyte", clone)
+    (clone / "requirements").mkdir()
+    for lock in LOCKS:
+        (clone / "requirements" / lock.name).touch()
+    package = clone / "src" / "magicbyte"
+    (package / "wire").mkdir(parents=True)
+    for module in ("__init__", "wire/__init__", "wire/warm"):
+        (package / f"{module}.py").touch()
+    (package / "__main__.py").write_text("import sys\nprint('hello', *sys.argv[1:])\n")
+    return clone
+
+
+def start(clone: Path, *arguments: str, path: str | None = None) -> subprocess.Popen[str]:
+    path = path or os.pathsep.join([str(Path(sys.executable).resolve().parent), os.defpath])
+    return subprocess.Popen(
+        [str(clone / "magicbyte"), *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={"PATH": path, "HOME": str(clone.parent)},
+    )
+
+
+def test_a_set_up_clone_is_left_as_it_is_even_when_moved_until_its_lock_changes(clone: Path) -> None:
+    said, complaints = start(clone, "there").communicate()
+    assert (said, len(complaints.splitlines())) == ("hello there\n", 2), complaints
+    moved = clone.rename(clone.parent / "moved")
+    assert start(moved, "again").communicate() == ("hello again\n", "")
+    (moved / "requirements/run.txt").write_text("# changed\n")
+    assert len(start(moved).communicate()[1].splitlines()) == 2
+    assert start(moved).communicate() == ("hello\n", "")
+
+
+def test_two_first_runs_at_once_after_one_that_was_killed_both_succeed(clone: Path) -> None:
+    state = clone / ".venv/magicbyte"
+    state.mkdir(parents=True)
+    (state / "unfinished").touch()
+    (clone / ".venv/bin").mkdir()
+    (clone / ".venv/bin/python").symlink_to("nowhere")
+    runs = [start(clone, "one"), start(clone, "two")]
+    assert [run.communicate()[0] for run in runs] == ["hello one\n", "hello two\n"]
+    assert sorted(path.name for path in state.iterdir()) == ["run.txt"]
+
+
+def test_a_virtual_environment_of_the_users_own_is_left_alone(clone: Path) -> None:
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(clone / ".venv")], check=True)
+    run = start(clone)
+    said, complaints = run.communicate()
+    assert (run.returncode, said, len(complaints.splitlines())) == (1, "", 1)
+    assert "not of our making" in complaints
+    assert not (clone / ".venv/magicbyte").exists()
+
+
+BROKEN = 'echo "shim: no such version" >&2; exit 127'
+WITHOUT_VENV = f'case "$*" in *ensurepip*) exit 1 ;; esac; exec {Path(sys.executable).resolve()} "$@"'
+
+
+@pytest.mark.parametrize(
+    ("python", "wanted"),
+    [(None, "python3 python3-venv"), (BROKEN, "python3 python3-venv"), (WITHOUT_VENV, "python3-venv")],
+    ids=["no Python", "a broken shim", "no venv module"],
+)
+def test_what_is_missing_on_a_bare_system_is_said_in_one_line(clone: Path, python: str | None, wanted: str) -> None:
+    programs = clone / "bin"
+    programs.mkdir()
+    for name in ("sh", "cmp", "env"):
+        (programs / name).symlink_to(shutil.which(name) or "")
+    if python is not None:
+        (programs / "python3").write_text(f"#!{shutil.which('sh')}\n{python}\n")
+        (programs / "python3").chmod(0o755)
+    run = start(clone, path=str(programs))
+    said, complaints = run.communicate()
+    assert (run.returncode, said, len(complaints.splitlines())) == (1, "", 1)
+    assert complaints.endswith(f"sudo apt install {wanted}\n")

@@ -1,0 +1,21 @@
+#!/bin/sh
+# Builds the wheel, installs it with Spark as a user would, and runs it from there: tools/check_wheel.sh
+set -eu
+cd "$(dirname "$0")/.."
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+
+.venv/bin/python -m venv "$folder/venv"
+pip() { "$folder/venv/bin/python" -m pip --disable-pip-version-check --quiet "$@"; }
+pip wheel --no-deps --wheel-dir "$folder" .
+pip install "$(echo "$folder"/magicbyte-*.whl)[spark]"
+cd "$folder" # away from the sources
+venv/bin/magicbyte --help >/dev/null
+venv/bin/python - <<'END'
+from importlib.metadata import distribution
+from importlib.resources import files
+
+assert files("magicbyte").joinpath("py.typed").is_file()
+assert any(path.name == "LICENSE" for path in distribution("magicbyte").files)
+END
+echo "the wheel installs and runs"
