@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE.parent / "tests" / "interop"))
+sys.path.append(str(HERE.parent / "tests" / "interop"))
 
 import kafka_oracle  # noqa: E402  (the launcher of the interop tests is no installed package)
 

@@ -64,14 +64,14 @@ def serve(work: Callable[[], int], ready: str) -> None:
 
 def compare(rivals: dict[str, list[str]]) -> dict[str, Figures]:
     """Run the rivals in turns and return, by name, nanoseconds per record (median, lowest, highest) and records/s."""
-    processes = {
-        name: subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, bufsize=1
-        )
-        for name, command in rivals.items()
-    }
+    processes: dict[str, subprocess.Popen[str]] = {}
+    ready = {}
     try:
-        ready = {name: answer(name, process) for name, process in processes.items()}
+        for name, command in rivals.items():  # one after the other: they share a core
+            processes[name] = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
+            )
+            ready[name] = answer(name, processes[name])
         rounds: dict[str, list[float]] = {name: [] for name in rivals}
         for _ in range(ROUNDS):
             for name, process in processes.items():
@@ -110,14 +110,13 @@ def figures(times: list[float]) -> Figures:
 
 
 def ratios(
-    results: dict[str, Figures], targets: dict[str, float], ours: str = "magicbyte"
+    results: dict[str, Figures], targets: dict[str, float], unit: str = "ns_per_record"
 ) -> dict[str, dict[str, float | bool]]:
-    """Return how many times faster `ours` was than each rival that has a target, and whether that reaches it."""
-    found = {}
+    """Return how many times faster magicbyte was than each rival that has a target, and whether that reaches it."""
+    found: dict[str, dict[str, float | bool]] = {}
     for rival, target in targets.items():
-        if rival in results and ours in results:
-            ratio = float(results[rival]["ns_per_record"]) / float(results[ours]["ns_per_record"])
-            found[rival] = {"ratio": round(ratio, 3), "target": target, "reached": ratio >= target}
+        ratio = float(results[rival][unit]) / float(results["magicbyte"][unit])
+        found[rival] = {"ratio": round(ratio, 3), "target": round(target, 3), "reached": ratio >= target}
     return found
 
 
@@ -151,12 +150,14 @@ def machine() -> dict[str, str]:
     }
 
 
-def save(name: str, what: str, cases: dict[str, object]) -> None:
-    """Write benchmarks/results/NAME.json and print it."""
+def save(name: str, what: str | None, cases: dict[str, object]) -> None:
+    """Write benchmarks/results/NAME.json and print it. Cases that were not run this time keep their earlier result."""
     path = HERE / "results" / f"{name}.json"
     path.parent.mkdir(exist_ok=True)
+    if path.exists():
+        cases = json.loads(path.read_text())["cases"] | cases
     content = {
-        "what": what,
+        "what": (what or "").splitlines(),
         "command": f"python benchmarks/{name}.py",
         "date": time.strftime("%Y-%m-%d"),
         "machine": machine(),

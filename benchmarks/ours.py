@@ -1,0 +1,36 @@
+"""magicbyte's side of the benchmarks. The only file here that calls it."""
+
+import numpy as np
+
+import data
+from magicbyte.records.columns import BytesColumn, RecordColumns
+from magicbyte.records.decode import DecodeOptions, decode
+
+PROGRAM = "from magicbyte.cli.main import main; main()"  # for python -c: the command line
+
+
+def decode_columns(log: memoryview, *, verify: bool = True) -> int:
+    """Decode a log into packed columns, keys and values copied, and return the number of records."""
+    return sum(map(len, decode(log, DecodeOptions(packed=True, verify=verify))))
+
+
+def decode_objects(log: memoryview) -> int:
+    """Decode a log into Record objects, as a reader of single batches does, and return their number."""
+    return sum(1 for columns in decode(log) for _ in columns)
+
+
+def columns_of(records: list[data.Record]) -> RecordColumns:
+    """Return records as columns, as decoding would have given them."""
+    offset = np.arange(len(records), dtype=np.int64)
+    timestamp = np.array([record.timestamp for record in records], np.int64)
+    kind = np.zeros(len(records), np.int8)
+    key, value = (packed([record[part] for record in records]) for part in (1, 2))
+    return RecordColumns(offset, timestamp, kind, key, value, None)
+
+
+def packed(cells: list[bytes]) -> BytesColumn:
+    """Return cells one behind the other."""
+    length = np.array([len(cell) for cell in cells], np.int32)
+    start = np.zeros(len(cells) + 1, np.int32)
+    np.cumsum(length, out=start[1:])
+    return BytesColumn(np.frombuffer(b"".join(cells), np.uint8), start, length, packed=True)
