@@ -9,7 +9,6 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from magicbyte.codecs import Codec, Lz4Header, OutputFull, decompress_into
@@ -17,6 +16,7 @@ from magicbyte.errors import BatchTooLargeError, CorruptRecordError
 from magicbyte.records import kernels
 from magicbyte.records.columns import BytesColumn, HeaderColumns, RecordColumns
 from magicbyte.records.enriched import EnrichedMessage
+from magicbyte.records.forms import form_for
 from magicbyte.records.layout import (
     BASE_TIMESTAMP,
     BATCH_CRC,
@@ -34,8 +34,7 @@ from magicbyte.records.layout import (
 )
 from magicbyte.records.scan import BatchTable, complaint, scan
 from magicbyte.wire.checksum import crc32, crc32c
-from magicbyte.wire.kernel import Kernel, worth_compiling
-from magicbyte.wire.primitives import crc32_table
+from magicbyte.wire.kernel import Ints, worth_compiling
 
 if TYPE_CHECKING:
     import numpy as np
@@ -87,21 +86,36 @@ def decode_rows(
     table: BatchTable, rows: Iterable[int], options: DecodeOptions = DEFAULT_OPTIONS
 ) -> Iterator[RecordColumns]:
     """Yield the records of the given rows of `table`, as `decode`; about GROUP_BYTES of them at a time."""
+    for _, _, columns in decode_entries(table, rows, options):
+        yield columns
+
+
+def decode_entries(
+    table: BatchTable, rows: Iterable[int], options: DecodeOptions = DEFAULT_OPTIONS
+) -> Iterator[tuple[list[int], Ints, RecordColumns]]:
+    """As `decode_rows`, and with the columns the rows of `table` that they are of, and how many records each row has.
+
+    If a row is damaged the columns before the error end in front of it, or of the damaged one of a row of messages.
+    """
     group = _Group(table, options)
     rows = list(rows)
     at = 0
     try:
         while at < len(rows):
             if group.compiled and (plain := group.plain_batches(rows, at)) > 1:
-                yield from group.add_plain_batches(rows[at : at + plain])
+                for columns in group.add_plain_batches(rows[at : at + plain]):
+                    yield *group.decoded, columns
                 at += plain
             else:
-                yield from group.add(rows[at])
+                for columns in group.add(rows[at]):
+                    yield *group.decoded, columns
                 at += 1
     except CorruptRecordError:
-        yield from group.finish()
+        for columns in group.finish():
+            yield *group.decoded, columns
         raise
-    yield from group.finish()
+    for columns in group.finish():
+        yield *group.decoded, columns
 
 
 class _Group:
@@ -121,6 +135,7 @@ class _Group:
         self.filled = 0
         self.scratch: Any = bytearray()
         self.plain: list[bool] | None = None
+        self.decoded: tuple[list[int], Ints] = [], []  # rows of the latest columns, and how many records each has
 
     def add(self, row: int) -> Iterator[RecordColumns]:
         """Take one row in, and yield what is complete. Raises CorruptRecordError for a row that is damaged."""
@@ -377,7 +392,7 @@ class _Group:
 
     def _run_kernels(self) -> tuple[RecordColumns, int, int, Any]:
         """Return the columns, the kernels' status, and for a bad one the index of the run and the kernel's state."""
-        options, make = self.options, _Arrays if self.compiled else _Lists
+        options, make = self.options, form_for(compiled=self.compiled)
         kept = kernels.PACK if options.packed and self.compiled else kernels.REFER
         keys, values = kept if options.keys else kernels.LEAVE, kept if options.values else kernels.LEAVE
         data = make.bytes_of(self.scratch if self.from_scratch else self.table.buffer)
@@ -399,6 +414,7 @@ class _Group:
             kernel = make.form(kernels.decode_messages)
             status = kernel(data, runs, enriched, verify, make.crc_table(), keys, values, *outputs[:-2], state)
         rows = int(state[kernels.ROWS])
+        self.decoded = self.rows, runs[kernels.COUNT :: kernels.RUN]
         columns = RecordColumns(
             times[0][:rows],
             times[1][:rows],
@@ -433,75 +449,3 @@ class _Group:
         if self.options.packed and self.compiled:
             keys, values = keys.pack(), values.pack()  # the scratch is used again
         return HeaderColumns(count[:rows], keys, values)
-
-
-class _Lists:
-    """Inputs and outputs of the plain twins."""
-
-    @staticmethod
-    def form(kernel: Kernel) -> Any:
-        return kernel.py_func
-
-    @staticmethod
-    def bytes_of(source: Any) -> Any:
-        return memoryview(source)
-
-    @staticmethod
-    def int64(values: list[int]) -> Any:
-        return values
-
-    @staticmethod
-    def sum(values: list[int]) -> int:
-        return sum(values)
-
-    @staticmethod
-    def outputs(wanted: list[tuple[int, str]]) -> list[Any]:
-        """Return zeros: lists, and a bytearray for code B."""
-        return [bytearray(count) if code == "B" else [0] * count for count, code in wanted]
-
-    @staticmethod
-    def crc_table() -> Any:
-        return ()
-
-
-class _Arrays:
-    """Inputs and outputs of the compiled kernels."""
-
-    @staticmethod
-    def form(kernel: Kernel) -> Any:
-        return kernel
-
-    @staticmethod
-    def bytes_of(source: Any) -> Any:
-        import numpy as np
-
-        return np.frombuffer(source, np.uint8)
-
-    @staticmethod
-    def int64(values: list[int]) -> Any:
-        import numpy as np
-
-        return np.array(values, np.int64)
-
-    @staticmethod
-    def sum(values: Any) -> int:
-        return int(values.sum(dtype="q"))
-
-    @staticmethod
-    def outputs(wanted: list[tuple[int, str]]) -> list[Any]:
-        """Return arrays of (count, type code), not cleared. One allocation: several large ones are paged in anew."""
-        import numpy as np
-
-        sizes = [-(-count * np.dtype(code).itemsize // 64) * 64 for count, code in wanted]
-        arena, at, arrays = np.empty(sum(sizes), np.uint8), 0, []
-        for (count, code), size in zip(wanted, sizes, strict=True):
-            arrays.append(arena[at : at + count * np.dtype(code).itemsize].view(code))
-            at += size
-        return arrays
-
-    @staticmethod
-    @cache
-    def crc_table() -> Any:
-        import numpy as np
-
-        return np.array(crc32_table(), np.int32)
