@@ -8,7 +8,7 @@ Candidates take turns, round after round; a figure is the CPU time of one call i
 rounds, with the lowest and the highest.
 
 Needs zlib-ng and python-snappy beside the project's own libraries.
-Run: python benchmarks/codec_libraries.py -o benchmarks/results/codecs.json (committed; docs/decisions/0002 is drawn from it).
+Run: python benchmarks/codec_libraries.py -o benchmarks/results/codecs.json (committed; docs/decisions/0002 has tables).
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""gzip, RFC 1952: read by ISA-L, written by libdeflate. Both release the GIL. Why these two: docs/decisions/0002."""
+"""gzip, RFC 1952: read by ISA-L, written by libdeflate, which both release the GIL (why these: docs/decisions/0002)."""
 
 import struct
 import zlib
