@@ -1,0 +1,293 @@
+"""`magicbyte cat`: the records of logs."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, BinaryIO
+
+import click
+
+from magicbyte.cli import options, render
+from magicbyte.cli.output import Damage, binary_output, complain
+from magicbyte.cli.progress import progress
+
+if TYPE_CHECKING:
+    from magicbyte.log.checkpoints import TopicPartition
+    from magicbyte.log.directory import PartitionDirectory
+    from magicbyte.records.columns import RecordColumns
+    from magicbyte.records.layout import Dialect
+
+BINARY = ("arrow", "parquet")
+
+
+def parse_time(_context: click.Context, _parameter: click.Parameter, value: str | None) -> int | None:
+    """Return the ms since 1970 of a time: a callback."""
+    try:
+        return None if value is None else render.parse_time(value)
+    except (ValueError, OverflowError) as error:
+        raise click.BadParameter(
+            f"{value!r}: expected a time such as 2024-01-31T12:00:00Z, or ms since 1970"
+        ) from error
+
+
+def parse_key(_context: click.Context, _parameter: click.Parameter, value: str | None) -> bytes | None:
+    """Return the bytes of a key that is given as text, or as base64: or hex: and its bytes: a callback."""
+    if value is None:
+        return None
+    prefix, _, rest = value.partition(":")
+    try:
+        if prefix == "base64":
+            return base64.b64decode(rest, validate=True)
+        if prefix == "hex":
+            return bytes.fromhex(rest)
+    except (binascii.Error, ValueError) as error:
+        raise click.BadParameter(f"{value!r}: expected the key's bytes in {prefix} behind {prefix}:") from error
+    return value.encode(errors="surrogateescape")
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is wanted of each partition."""
+
+    topics: tuple[str, ...]
+    partitions: tuple[int, ...]
+    first: int | None
+    end: int | None
+    since: int | None
+    until: int | None
+    key: bytes | None
+    isolation: str
+    dialect: Dialect | None
+    limit: int
+    threads: int
+    count: int | None
+
+
+@click.command()
+@options.paths_argument
+@click.option("--topic", "topics", multiple=True, help="Only this topic. Can be given several times.")
+@click.option("--partition", "partitions", type=click.IntRange(0), multiple=True, metavar="N",
+              help="Only this partition. Can be given several times.")  # fmt: skip
+@click.option("--from", "first", type=click.IntRange(0), metavar="OFFSET", help="Begin at this offset.")
+@click.option("--to", "end", type=click.IntRange(0), metavar="OFFSET", help="End before this offset.")
+@click.option("--since", callback=parse_time, metavar="TIME",
+              help="Only records of this time or later: ISO 8601 (UTC unless it says otherwise), or ms.")  # fmt: skip
+@click.option("--until", callback=parse_time, metavar="TIME", help="Only records of an earlier time.")
+@click.option(
+    "--key", callback=parse_key, metavar="KEY", help="Only records with exactly this key: text, base64:… or hex:…"
+)
+@click.option("-n", "--count", type=click.IntRange(0), metavar="N", help="End after this many records.")
+@click.option("--isolation", type=click.Choice(["read_uncommitted", "read_committed"]), default="read_uncommitted",
+              show_default=True, help="As a consumer's isolation.level.")  # fmt: skip
+@click.option("--format", "form", type=click.Choice(["text", "jsonl", "csv", "arrow", "parquet"]), default=None,
+              help="[default: text, and jsonl with --batches]")  # fmt: skip
+@click.option("--values", type=click.Choice(list(render.CELLS)), default=None,
+              help="How jsonl and csv show bytes; json puts JSON documents in as such.  [default: base64]")  # fmt: skip
+@click.option("--batches", is_flag=True, help="A line for each batch, not for each record.")
+@click.option("-o", "--output", metavar="FILE", help="Write to this file, not to stdout.")
+@options.dialect_option
+@options.as_option
+@options.on_damage_option
+@options.max_batch_bytes_option
+@options.threads_option
+def cat(
+    paths: tuple[str, ...],
+    as_: TopicPartition | None,
+    form: str | None,
+    values: str | None,
+    batches: bool,
+    output: str | None,
+    on_damage: str,
+    max_batch_bytes: int,
+    **wanted: object,
+) -> None:
+    """Print records, or write them as Arrow, Parquet, CSV.
+
+    The records come partition by partition, in offset order, as a consumer would see them: those of control batches
+    and what is below the log start offset are left out. With more than one partition each line says whose it is.
+
+    \b
+    text    offset, time (UTC), key, value and headers with tabs between them;
+            what is not printable UTF-8 is escaped
+    jsonl   one object per line: offset, timestamp (ms), timestampType, key,
+            value, headers
+    csv     the same in columns; a null is empty, an empty key or value is ""
+    arrow   an IPC stream with the columns of Spark's Kafka source
+    parquet the same columns; needs -o FILE
+    """
+    form = form or ("jsonl" if batches else "text")
+    request = Wanted(limit=max_batch_bytes, **wanted)  # type: ignore[arg-type]
+    _check(form, values, output, request, batches=batches)
+    partitions = _partitions(paths, as_, request)
+    damage = Damage(on_damage)
+    total = sum(each.size for each in partitions)
+    with binary_output(output) as stream, progress(total, shares_terminal=output is None) as advance:
+        if batches:
+            _write_batches(stream, partitions, request, damage, advance)
+        elif form in BINARY:
+            _write_columnar(form, stream, _records(partitions, request, damage, advance, packed=True))
+        else:
+            _write_lines(form, values or "base64", stream, partitions, request, damage, advance)
+    damage.exit()
+
+
+def _check(form: str, values: str | None, output: str | None, wanted: Wanted, *, batches: bool) -> None:
+    """Refuse options that contradict each other. Raises UsageError."""
+    if values is not None and form not in ("jsonl", "csv"):
+        raise click.UsageError(f"--values is for --format jsonl and csv: {form} has its own way")
+    if values is not None and batches:
+        raise click.UsageError("--values is for records, not for --batches")
+    if form == "parquet" and output in (None, "-"):
+        raise click.UsageError("--format parquet: expected -o FILE to write to")
+    if form == "arrow" and output in (None, "-") and sys.stdout.isatty():
+        raise click.UsageError("--format arrow is binary: expected -o FILE, or a pipe behind it")
+    if batches and form != "jsonl":
+        raise click.UsageError("--batches: expected --format jsonl")
+    filters = {"--since": wanted.since, "--until": wanted.until, "--key": wanted.key}
+    given = [name for name, value in filters.items() if value is not None]
+    if batches and (given or wanted.isolation != "read_uncommitted"):
+        raise click.UsageError(f"{(given or ['--isolation'])[0]} is for records, not for --batches")
+    if wanted.first is not None and wanted.end is not None and wanted.end < wanted.first:
+        raise click.UsageError(f"--to {wanted.end}: expected an offset from {wanted.first} (--from) on")
+
+
+def _partitions(paths: tuple[str, ...], as_: TopicPartition | None, wanted: Wanted) -> list[PartitionDirectory]:
+    from magicbyte.log.directory import discover
+    from magicbyte.log.partitions import choose, in_use
+    from magicbyte.wire import kernel
+
+    found = discover(paths, as_)
+    used = in_use(found)
+    for each in found:
+        if each not in used:
+            complain(f"left out: {each.path} ({each.state.value})")
+    chosen = choose(used, wanted.topics, wanted.partitions)
+    kernel.expect(sum(each.size for each in chosen))
+    return chosen
+
+
+def _records(
+    partitions: list[PartitionDirectory],
+    wanted: Wanted,
+    damage: Damage,
+    advance: Callable[[int], None],
+    *,
+    packed: bool,
+) -> Iterator[tuple[PartitionDirectory, RecordColumns]]:
+    """Yield the wanted records with the partition that they are of."""
+    from magicbyte.log.partitions import dialect_doubts
+    from magicbyte.log.reader import Isolation, SegmentReader, Selection
+    from magicbyte.records.decode import DecodeOptions
+
+    decoding = DecodeOptions(packed=packed, limit=wanted.limit)
+    left = sys.maxsize if wanted.count is None else wanted.count
+    for partition in partitions:
+        if not left:
+            return
+        reader = SegmentReader(partition, wanted.dialect)
+        for doubt in dialect_doubts(partition, wanted.dialect or partition.dialect):
+            complain(f"warning: {doubt}")
+        end = {} if wanted.end is None else {"end": wanted.end}
+        selection = Selection(
+            max(wanted.first or 0, _start(partition, damage)),
+            since=wanted.since,
+            until=wanted.until,
+            isolation=Isolation(wanted.isolation),
+            **end,
+        )
+        records = reader.records(selection, decoding, threads=wanted.threads, on_damage=damage, progress=advance)
+        for columns in records:
+            chosen = columns if wanted.key is None else _with_key(columns, wanted.key)
+            chosen = chosen.slice(0, left)
+            left -= len(chosen)
+            if len(chosen):
+                yield partition, chosen
+            if not left:
+                break
+
+
+def _with_key(columns: RecordColumns, key: bytes) -> RecordColumns:
+    """Return the records with this key."""
+    import numpy as np
+
+    assert columns.key is not None, "keys were decoded"
+    candidates = np.flatnonzero(np.asarray(columns.key.length) == len(key))
+    if not len(candidates):
+        return columns.slice(0, 0)
+    same = [cell == key for cell in columns.key.take(candidates).cells()]
+    return columns.take(candidates[np.array(same)])
+
+
+def _start(partition: PartitionDirectory, damage: Damage) -> int:
+    from magicbyte.errors import CorruptRecordError
+    from magicbyte.log.partitions import log_start_offset
+
+    try:
+        return log_start_offset(partition)
+    except CorruptRecordError as error:
+        damage(error)
+        return 0
+
+
+def _write_lines(
+    form: str,
+    values: str,
+    stream: BinaryIO,
+    partitions: list[PartitionDirectory],
+    wanted: Wanted,
+    damage: Damage,
+    advance: Callable[[int], None],
+) -> None:
+    named = len(partitions) > 1
+    if form == "csv":
+        stream.write(render.csv_head(named=named).encode())
+    of: PartitionDirectory | None = None
+    lines: render.Renderer | None = None
+    for partition, columns in _records(partitions, wanted, damage, advance, packed=False):
+        if lines is None or partition is not of:
+            of, name = partition, (partition.topic, partition.partition)
+            if form == "text":
+                lines = render.text(*name, named=named)
+            else:
+                lines = (render.jsonl if form == "jsonl" else render.csv)(values, *name, named=named)
+        stream.write(lines(columns).encode())
+
+
+def _write_columnar(form: str, stream: BinaryIO, records: Iterator[tuple[PartitionDirectory, RecordColumns]]) -> None:
+    from magicbyte.cli.columnar import ArrowWriter, ParquetWriter
+
+    writer = (ArrowWriter if form == "arrow" else ParquetWriter)(stream)
+    try:
+        for partition, columns in records:
+            writer.write(columns, partition.topic, partition.partition)
+    finally:  # what came before damage can be read
+        writer.close()
+
+
+def _write_batches(
+    stream: BinaryIO,
+    partitions: list[PartitionDirectory],
+    wanted: Wanted,
+    damage: Damage,
+    advance: Callable[[int], None],
+) -> None:
+    from magicbyte.log.batch_list import list_batches
+    from magicbyte.log.reader import SegmentReader
+
+    left = sys.maxsize if wanted.count is None else wanted.count
+    for partition in partitions:
+        name = {"topic": partition.topic, "partition": partition.partition} if len(partitions) > 1 else {}
+        reader = SegmentReader(partition, wanted.dialect)
+        lines = list_batches(
+            reader, first=wanted.first or 0, end=wanted.end, limit=wanted.limit, on_damage=damage, progress=advance
+        )
+        for line in lines:
+            if not left:
+                return
+            stream.write(f"{json.dumps(name | line)}\n".encode())
+            left -= 1

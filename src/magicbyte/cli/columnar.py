@@ -1,0 +1,63 @@
+"""Records as Arrow IPC streams and Parquet files, with the columns of Spark's Kafka source."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from magicbyte.records.columns import RecordColumns, arrow_schema
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+ROW_GROUP_BYTES = 64 << 20
+ROW_GROUP_ROWS = 1 << 20
+
+
+class ArrowWriter:
+    """Writes a stream of Arrow batches; what is in it can be read while it grows."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        import pyarrow as pa
+
+        self._schema = arrow_schema(headers=True)
+        self._writer: Any = pa.ipc.new_stream(stream, self._schema)
+
+    def write(self, columns: RecordColumns, topic: str | None, partition: int | None) -> None:
+        """Add the records of one partition."""
+        self._writer.write_batch(columns.to_arrow(self._schema, topic=topic, partition=partition))
+
+    def close(self) -> None:
+        """Finish the stream."""
+        self._writer.close()
+
+
+class ParquetWriter:
+    """Writes a Parquet file in row groups of up to ROW_GROUP_BYTES; it is whole only after `close`."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        import pyarrow.parquet as pq
+
+        self._schema = arrow_schema(headers=True)
+        self._writer: Any = pq.ParquetWriter(stream, self._schema, compression="zstd")
+        self._waiting: list[pa.RecordBatch] = []
+        self._bytes = self._rows = 0
+
+    def write(self, columns: RecordColumns, topic: str | None, partition: int | None) -> None:
+        """Add the records of one partition."""
+        batch = columns.to_arrow(self._schema, topic=topic, partition=partition)
+        self._waiting.append(batch)
+        self._bytes, self._rows = self._bytes + batch.nbytes, self._rows + batch.num_rows
+        if self._bytes >= ROW_GROUP_BYTES or self._rows >= ROW_GROUP_ROWS:
+            self._write_group()
+
+    def _write_group(self) -> None:
+        import pyarrow as pa
+
+        if self._waiting:
+            self._writer.write_table(pa.Table.from_batches(self._waiting), row_group_size=self._rows)
+        self._waiting, self._bytes, self._rows = [], 0, 0
+
+    def close(self) -> None:
+        """Write the last row group and the footer."""
+        self._write_group()
+        self._writer.close()

@@ -1,0 +1,121 @@
+"""The command line's frame: finds the command that was asked for, and ends as a well-behaved program does.
+
+Exit status: 0 sound, 1 damage found, 2 wrong use, 130 after Ctrl-C, 141 when the reader of our output went away.
+Nothing of a command is imported before it is called for.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import os
+import sys
+from typing import Any
+
+import click
+
+from magicbyte import __version__
+from magicbyte.cli.output import complain
+from magicbyte.errors import CorruptRecordError, MagicbyteError
+
+COMMANDS = {
+    "tour": "See it all on real logs of every Kafka version.",
+    "inventory": "Say what is in logs: formats, codecs, offsets, times.",
+    "cat": "Print records, or write them as Arrow, Parquet, CSV.",
+    "dump": "Print batches, indexes and snapshots, byte by byte.",
+    "warm": "Compile the fast paths now, not at their first use.",
+}
+"""Each name is also that of the module here and of the command in it. A test compares the lines with the commands'."""
+
+DAMAGE, WRONG_USE, INTERRUPTED, PIPE_CLOSED = 1, 2, 130, 141
+
+
+class Commands(click.Group):
+    """The group of all commands, each imported when it is asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 (click's signature)
+        """Return the names, in the order of the help."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        """Import and return a command, None for an unknown name."""
+        if cmd_name not in COMMANDS:
+            return None
+        module = importlib.import_module(f"magicbyte.cli.{cmd_name}")
+        command: click.Command = getattr(module, cmd_name)
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command that `args` begin with; say which one may have been meant when there is none."""
+        name = args[0]
+        if name not in COMMANDS and not name.startswith("-"):
+            close = difflib.get_close_matches(name, COMMANDS, 1)
+            meant = f"did you mean {close[0]!r}?" if close else f"expected one of {', '.join(COMMANDS)}"
+            raise click.UsageError(f"no command {name!r}: {meant}", ctx)
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        """Write the list of commands, without importing any."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+    def main(self, *args: Any, **extra: Any) -> Any:
+        """Run a command line (default: the process's) and exit; the arguments are click's."""
+        extra["standalone_mode"] = False
+        try:
+            status = super().main(*args, **extra)
+        except click.Abort:
+            status = INTERRUPTED
+        except click.UsageError as error:
+            command = error.ctx.command_path if error.ctx else "magicbyte"
+            complain(f"{error.format_message()} ({command} --help explains)")
+            status = WRONG_USE
+        except click.ClickException as error:
+            complain(error.format_message())
+            status = error.exit_code
+        sys.exit(status or 0)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; turn what may go wrong into one line and an exit status."""
+        try:
+            result = super().invoke(ctx)
+            sys.stdout.flush()
+        except CorruptRecordError as error:
+            complain(error)
+            ctx.exit(DAMAGE)
+        except MagicbyteError as error:
+            complain(error)
+            ctx.exit(WRONG_USE)
+        except KeyboardInterrupt:
+            ctx.exit(INTERRUPTED)
+        except BrokenPipeError:
+            _silence_stdout()
+            ctx.exit(PIPE_CLOSED)
+        except OSError as error:
+            complain(error)
+            ctx.exit(WRONG_USE)
+        return result
+
+
+def _silence_stdout() -> None:
+    """Let what is still buffered go nowhere: the interpreter flushes at its end, and would complain."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
+
+
+@click.group(
+    cls=Commands,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    no_args_is_help=True,
+    epilog="Exit status: 0 sound, 1 damage found, 2 wrong use. Data goes to stdout, all else to stderr.",
+)
+@click.version_option(__version__, "-V", "--version", message="%(prog)s %(version)s")
+def main() -> None:
+    """Every Kafka message format, read from real logs.
+
+    A PATH is a .log file, a partition folder, a log directory (Kafka's log.dir) or a folder of log directories, on
+    this machine or as a URL that fsspec knows (s3://, hdfs://, memory:// and others).
+    """

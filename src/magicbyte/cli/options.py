@@ -1,0 +1,106 @@
+"""The options that several commands share, said once, and the types of their values."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from magicbyte.errors import LogDirectoryError
+from magicbyte.log.checkpoints import TopicPartition
+from magicbyte.records.layout import Dialect
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_SIZE = re.compile(r"([0-9]+)\s*(|k|m|g|kb|mb|gb|kib|mib|gib|b)", re.IGNORECASE)
+_SHIFTS = {"": 0, "b": 0, "k": 10, "m": 20, "g": 30}
+_MOST = 2**31 - 1
+
+
+def size(_context: click.Context, _parameter: click.Parameter, value: str) -> int:
+    """Return the bytes of 1048576, 64MiB or 1g, say: a callback. All units are powers of 1024."""
+    found = _SIZE.fullmatch(value.strip())
+    number = int(found[1]) << _SHIFTS[found[2][:1].lower()] if found else 0
+    if not 0 < number <= _MOST:
+        raise click.BadParameter(f"{value!r}: expected 1 to {_MOST} bytes, such as 1048576 or 64MiB")
+    return number
+
+
+def partition_name(_context: click.Context, _parameter: click.Parameter, value: str | None) -> TopicPartition | None:
+    """Return what TOPIC-N names: a callback."""
+    from magicbyte.log.directory import parse_topic_partition
+
+    try:
+        return None if value is None else parse_topic_partition(value)
+    except LogDirectoryError as error:
+        raise click.BadParameter(str(error)) from error
+
+
+def dialect_name(_context: click.Context, _parameter: click.Parameter, value: str | None) -> Dialect | None:
+    """Return the dialect of that name: a callback."""
+    return None if value is None else Dialect(value)
+
+
+def paths_argument(command: F) -> F:
+    """Add PATH…, one or more."""
+    return click.argument("paths", nargs=-1, required=True, metavar="PATH...")(command)
+
+
+def as_option(command: F) -> F:
+    """Add --as: `as_`, a TopicPartition or None."""
+    return click.option(
+        "--as",
+        "as_",
+        callback=partition_name,
+        metavar="TOPIC-N",
+        help="Topic and partition of the one partition at PATH, when its folder is not named TOPIC-N.",
+    )(command)
+
+
+def dialect_option(command: F) -> F:
+    """Add --dialect: a Dialect, or None for what the folder says."""
+    return click.option(
+        "--dialect",
+        type=click.Choice([each.value for each in Dialect]),
+        callback=dialect_name,
+        help="How to read magic byte 1: Kafka's own format, or the enriched one. "
+        "[default: what a message.dialect file in the folder says, else kafka]",
+    )(command)
+
+
+def on_damage_option(command: F) -> F:
+    """Add --on-damage: stop or skip."""
+    return click.option(
+        "--on-damage",
+        type=click.Choice(["stop", "skip"]),
+        default="stop",
+        show_default=True,
+        help="At damaged bytes: stop, or report them and go on behind them. The exit status is 1 either way.",
+    )(command)
+
+
+def max_batch_bytes_option(command: F) -> F:
+    """Add --max-batch-bytes: an int."""
+    return click.option(
+        "--max-batch-bytes",
+        callback=size,
+        default="64MiB",
+        show_default=True,
+        metavar="SIZE",
+        help="Bytes that one batch may have, or decompress to.",
+    )(command)
+
+
+def threads_option(command: F) -> F:
+    """Add --threads: an int, at least 1."""
+    return click.option(
+        "--threads",
+        type=click.IntRange(1, 256),
+        default=lambda: min(os.cpu_count() or 1, 4),
+        show_default="one per core, 4 at most",
+        metavar="N",
+        help="Threads that decompress and decode.",
+    )(command)

@@ -1,0 +1,226 @@
+"""Records as lines: jsonl, text and csv. Each renderer takes columns and returns the lines of all their records.
+
+A renderer is made once for each partition; it avoids all work per record that it can, since it is what `cat` waits for.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import re
+from binascii import b2a_base64
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime, timedelta
+from json.encoder import encode_basestring_ascii as quote
+from typing import Any
+
+from magicbyte.records.columns import RecordColumns
+
+Renderer = Callable[[RecordColumns], str]
+Cells = Callable[[list[bytes | None]], list[str]]
+Headers = tuple[tuple[str, bytes | None], ...]
+
+_TYPES = {-1: "NoTimestampType", 0: "CreateTime", 1: "LogAppendTime"}
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_LAST_SECOND = 253_402_300_799  # of the year 9999
+
+
+# ---- cells of the machine formats, as JSON
+
+
+def _base64(cells: list[bytes | None]) -> list[str]:
+    return ["null" if cell is None else f'"{b2a_base64(cell, newline=False).decode()}"' for cell in cells]
+
+
+def _hex(cells: list[bytes | None]) -> list[str]:
+    return ["null" if cell is None else f'"{cell.hex()}"' for cell in cells]
+
+
+def _utf8(cells: list[bytes | None]) -> list[str]:
+    return ["null" if cell is None else quote(cell.decode(errors="backslashreplace")) for cell in cells]
+
+
+def _json(cells: list[bytes | None]) -> list[str]:
+    return ["null" if cell is None else _as_json(cell) for cell in cells]
+
+
+def _as_json(cell: bytes) -> str:
+    """Return the cell as it stands when it is a JSON document, on one line, else as a string."""
+    text = cell.decode(errors="backslashreplace")
+    try:
+        json.loads(text, parse_constant=_refuse)
+    except (ValueError, RecursionError):
+        return quote(text)
+    # Line ends stand between tokens only: inside strings JSON wants them escaped.
+    return text.replace("\n", " ").replace("\r", " ")
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is no JSON")
+
+
+CELLS: dict[str, Cells] = {"base64": _base64, "utf8": _utf8, "json": _json, "hex": _hex}
+"""By the value of --values."""
+
+
+# ---- jsonl
+
+
+def jsonl(values: str, topic: str | None = None, partition: int | None = None, *, named: bool = False) -> Renderer:
+    """Return a renderer of one JSON object per record; with `named`, topic and partition come first."""
+    cells = CELLS[values]
+    start = f'{{"topic": {json.dumps(topic)}, "partition": {json.dumps(partition)}, ' if named else "{"
+
+    def render(columns: RecordColumns) -> str:
+        keys, lines_of_values = _cells_of(columns, cells)
+        headers = _json_headers(columns, cells)
+        rows = zip(*_times(columns), keys, lines_of_values, headers, strict=True)
+        return "".join(
+            [
+                f'{start}"offset": {offset}, "timestamp": {timestamp}, "timestampType": "{_TYPES[kind]}", '
+                f'"key": {key}, "value": {value}, "headers": {found}}}\n'
+                for offset, timestamp, kind, key, value, found in rows
+            ]
+        )
+
+    return render
+
+
+def _json_headers(columns: RecordColumns, cells: Cells) -> list[str]:
+    if columns.headers is None or not len(columns.headers.key):
+        return ["[]"] * len(columns)
+    return [_one_json_header(headers, cells) for headers in columns.headers.rows()]
+
+
+def _one_json_header(headers: Headers, cells: Cells) -> str:
+    if not headers:
+        return "[]"
+    values = cells([value for _, value in headers])
+    return f"[{', '.join([f'[{quote(name)}, {value}]' for (name, _), value in zip(headers, values, strict=True)])}]"
+
+
+# ---- csv
+
+
+def csv_head(*, named: bool) -> str:
+    """Return the line of column names."""
+    return f"{'topic,partition,' if named else ''}offset,timestamp,timestampType,key,value,headers\n"
+
+
+def csv(values: str, topic: str | None = None, partition: int | None = None, *, named: bool = False) -> Renderer:
+    """Return a renderer of csv rows: a null is an empty field, an empty key or value is `""`; headers are JSON."""
+    cells = CELLS[values]
+    start = f"{'' if topic is None else topic},{'' if partition is None else partition}," if named else ""
+
+    def render(columns: RecordColumns) -> str:
+        keys, lines_of_values = _cells_of(columns, _csv_cells(values))
+        headers = ['"' + line.replace('"', '""') + '"' for line in _json_headers(columns, cells)]
+        rows = zip(*_times(columns), keys, lines_of_values, headers, strict=True)
+        return "".join(
+            [
+                f"{start}{offset},{timestamp},{_TYPES[kind]},{key},{value},{found}\n"
+                for offset, timestamp, kind, key, value, found in rows
+            ]
+        )
+
+    return render
+
+
+def _csv_cells(values: str) -> Cells:
+    def texts(cells: Iterable[bytes | None]) -> list[str]:
+        decoded = (None if cell is None else cell.decode(errors="backslashreplace") for cell in cells)
+        return ["" if text is None else '"' + text.replace('"', '""') + '"' for text in decoded]
+
+    def bare(cells: list[bytes | None]) -> list[str]:
+        return ["" if line == "null" else line for line in CELLS[values](cells)]
+
+    return bare if values in ("base64", "hex") else texts
+
+
+# ---- text
+
+
+def text(topic: str | None = None, partition: int | None = None, *, named: bool = False) -> Renderer:
+    """Return a renderer of readable lines: offset, time, key, value, headers, with tabs between them."""
+    start = f"{'-' if topic is None else topic}-{'' if partition is None else partition}\t" if named else ""
+
+    def render(columns: RecordColumns) -> str:
+        keys, values = _cells_of(columns, _readable_cells)
+        offsets, timestamps, _ = _times(columns)
+        times = [time_text(timestamp) for timestamp in timestamps]
+        headers: Iterable[str] = [""] * len(columns)
+        if columns.headers is not None and len(columns.headers.key):
+            headers = map(_readable_headers, columns.headers.rows())
+        rows = zip(offsets, times, keys, values, headers, strict=True)
+        return "".join([f"{start}{offset}\t{at}\t{key}\t{value}{found}\n" for offset, at, key, value, found in rows])
+
+    return render
+
+
+def _readable_cells(cells: list[bytes | None]) -> list[str]:
+    return [_readable(cell) for cell in cells]
+
+
+def _readable(cell: bytes | None) -> str:
+    """Return text on one line that is safe to show: what is not UTF-8 or not printable comes as escapes."""
+    if not cell:
+        return "<null>" if cell is None else '""'
+    line = cell.decode(errors="backslashreplace")
+    return line if line.isprintable() else _escape(line)
+
+
+def _escape(line: str) -> str:
+    return "".join([char if char.isprintable() else char.encode("unicode_escape").decode() for char in line])
+
+
+def _readable_headers(headers: Headers) -> str:
+    if not headers:
+        return ""
+    return "\t" + ", ".join(f"{_readable(name.encode())}={_readable(value)}" for name, value in headers)
+
+
+def time_text(timestamp: int) -> str:
+    """Return ms since 1970 as ISO 8601 in UTC; `-` for -1, and the number where no calendar reaches."""
+    if timestamp == -1:
+        return "-"
+    second = _second_text(timestamp // 1000)
+    return f"{second}.{timestamp % 1000:03}Z" if second else f"{timestamp}ms"
+
+
+@functools.lru_cache(4096)
+def _second_text(second: int) -> str:
+    if not 0 <= second <= _LAST_SECOND:
+        return ""
+    return (_EPOCH + timedelta(seconds=second)).isoformat()[:19]
+
+
+_MILLISECONDS = re.compile(r"-?[0-9]{1,18}")
+
+
+def parse_time(value: str) -> int:
+    """Return the ms since 1970 of an integer (ms), or a date or time in ISO 8601, UTC unless it says otherwise.
+
+    Raises ValueError.
+    """
+    if _MILLISECONDS.fullmatch(value):
+        return int(value)
+    at = datetime.fromisoformat(value)
+    at = at if at.tzinfo else at.replace(tzinfo=UTC)
+    return (at - _EPOCH) // timedelta(milliseconds=1)
+
+
+# ---- columns
+
+
+def _times(columns: RecordColumns) -> tuple[list[int], list[int], list[int]]:
+    return _list(columns.offset), _list(columns.timestamp), _list(columns.timestamp_type)
+
+
+def _list(column: Any) -> list[int]:
+    return column if isinstance(column, list) else column.tolist()
+
+
+def _cells_of(columns: RecordColumns, cells: Cells) -> tuple[list[str], list[str]]:
+    assert columns.key is not None, "keys were decoded"
+    assert columns.value is not None, "values were decoded"
+    return cells(columns.key.cells()), cells(columns.value.cells())
