@@ -5,12 +5,14 @@ import numpy as np
 import data
 from magicbyte.records.columns import BytesColumn, RecordColumns
 from magicbyte.records.decode import DecodeOptions, decode
+from magicbyte.wire.kernel import expect
 
 PROGRAM = "from magicbyte.cli.main import main; main()"  # for python -c: the command line
 
 
 def decode_columns(log: memoryview, *, verify: bool = True) -> int:
     """Decode a log into packed columns, keys and values copied, and return the number of records."""
+    expect(len(log))
     return sum(map(len, decode(log, DecodeOptions(packed=True, verify=verify))))
 
 
