@@ -281,19 +281,43 @@ def _in_order(
             yield from decode(item)
         return
     with ThreadPoolExecutor(threads, "magicbyte-decode") as pool:
-        pending: deque[Future[list[RecordColumns]]] = deque()
-        for item in work:
-            pending.append(pool.submit(_all_of, decode, item))
-            if len(pending) > threads:
-                yield from pending.popleft().result()
+        pending: deque[Future[_Decoded]] = deque()
+        damage: CorruptRecordError | None = None
+        try:
+            for item in work:
+                pending.append(pool.submit(_all_of, decode, item))
+                if len(pending) > threads:
+                    yield from _delivered(pending)
+        except CorruptRecordError as error:  # in the walk, which is ahead: what lies before it is to be given first
+            damage = error
         while pending:
-            yield from pending.popleft().result()
+            yield from _delivered(pending)
+        if damage is not None:
+            raise damage
+
+
+_Decoded = tuple[list["RecordColumns"], CorruptRecordError | None]
 
 
 def _all_of(
     decode: Callable[[tuple[Chunk, list[int]]], Iterator[RecordColumns]], item: tuple[Chunk, list[int]]
-) -> list[RecordColumns]:
-    return list(decode(item))
+) -> _Decoded:
+    """Return all that `decode` yields, and the damage that ended it."""
+    found: list[RecordColumns] = []
+    try:
+        found.extend(decode(item))
+    except CorruptRecordError as error:
+        return found, error
+    return found, None
+
+
+def _delivered(pending: deque[Future[_Decoded]]) -> Iterator[RecordColumns]:
+    """Yield the columns of the first of `pending`; raise the damage behind them."""
+    columns, damage = pending.popleft().result()
+    yield from columns
+    if damage is not None:
+        pending.clear()
+        raise damage
 
 
 def _batch(table: BatchTable, row: int) -> RecordBatch:
