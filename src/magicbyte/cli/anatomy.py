@@ -1,0 +1,169 @@
+"""`magicbyte dump --anatomy`: the bytes of one entry in hex, each field named."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+import click
+
+from magicbyte.cli.output import complain
+from magicbyte.errors import CorruptRecordError
+from magicbyte.log.reader import read_chunks
+from magicbyte.records.anatomy import UNREADABLE, Part, anatomy, inside
+from magicbyte.records.layout import LOG_OVERHEAD, SIZE, V0_MINIMUM, Dialect
+
+if TYPE_CHECKING:
+    from magicbyte.ports import ReadableFile
+
+ROW = 16  # bytes on a line
+ROWS = 4  # lines of one field, unless all are wanted
+_ANY_SIZE = (1 << 31) + LOG_OVERHEAD
+_SAMPLE = 4096  # bytes shown of an entry whose size makes no sense
+
+
+class Place(NamedTuple):
+    """Where the entry that holds a position lies. `damage`: why the walk to the position ended before it."""
+
+    position: int
+    size: int
+    damage: CorruptRecordError | None
+
+
+def find(file: ReadableFile, at: int, dialect: Dialect) -> Place:
+    """Return the entry that holds the byte at position `at` of a `.log` file.
+
+    Behind damage no entry can be found: then `at` is taken for the beginning of one, and so it is in a cut tail.
+    """
+    found: list[CorruptRecordError] = []
+    for chunk in read_chunks(file, dialect=dialect, limit=_ANY_SIZE, on_damage=found.append):
+        table = chunk.table
+        if at < chunk.position + table.end:
+            row = max(i for i in range(len(table)) if chunk.position + int(table.position[i]) <= at)
+            return Place(chunk.position + int(table.position[row]), int(table.size[row]), None)
+    damage = found[0]
+    begin = damage.position if damage.position is not None and at < damage.position + LOG_OVERHEAD else at
+    head = memoryview(file.read_at(begin, LOG_OVERHEAD))
+    size = LOG_OVERHEAD + SIZE.read(head) if len(head) == LOG_OVERHEAD else 0
+    left = file.size - begin
+    if size < LOG_OVERHEAD + V0_MINIMUM:
+        size = _SAMPLE
+    return Place(begin, min(size, left), damage)
+
+
+def show(
+    file: ReadableFile, at: int, dialect: Dialect, *, deep: bool, whole: bool, form: str, color: bool | None, limit: int
+) -> bool:
+    """Print the entry that holds position `at`; return whether it is sound. Raises UsageError for one beyond the end.
+
+    `whole`: all bytes of long fields; `deep`: also what is compressed inside, `limit` bytes at most.
+    """
+    if at >= file.size:
+        raise click.UsageError(f"--at {at}: expected a position in {file.path}, which has {file.size} bytes")
+    place = find(file, at, dialect)
+    if place.damage is not None:
+        complain(place.damage.locate(path=file.path))
+    if at != place.position:
+        inner = at - place.position
+        complain(f"position {at} is {inner} bytes into the entry at position {place.position} ({place.size} bytes)")
+    entry = memoryview(file.read_at(place.position, place.size))
+    parts = anatomy(entry, dialect)
+    sound = place.damage is None and _sound(parts)
+    _print(entry, parts, place.position, at, title=f"{file.path}, position {place.position}: {place.size} bytes",
+           whole=whole, form=form, color=color)  # fmt: skip
+    if deep:
+        try:
+            content = inside(entry, dialect, limit=limit)
+        except CorruptRecordError as error:
+            complain(error.locate(path=file.path, shift=place.position))
+            return False
+        if content is not None:
+            _print(content.data, content.parts, 0, None, title=f"inside, decompressed: {len(content.data)} bytes",
+                   whole=whole, form=form, color=color)  # fmt: skip
+            sound = sound and _sound(content.parts)
+    return sound
+
+
+def _sound(parts: list[Part]) -> bool:
+    return not any(part.type == UNREADABLE or part.note.startswith("wrong") for part in parts)
+
+
+def _print(
+    data: memoryview,
+    parts: list[Part],
+    position: int,
+    at: int | None,
+    *,
+    title: str,
+    whole: bool,
+    form: str,
+    color: bool | None,
+) -> None:
+    if form == "jsonl":
+        for part in parts:
+            raw = data[part.start : part.start + part.size]
+            place = {"position": position + part.start, "size": part.size, "inside": at is None}
+            said = {"field": part.field, "type": part.type, "value": part.value, "note": part.note, "hex": raw.hex()}
+            click.echo(json.dumps(place | said))
+        return
+    click.echo(click.style(title, bold=True), color=color)
+    width = max((len(part.field) for part in parts), default=0)
+    places = max(len(str(position + len(data))), 8)
+    for part in parts:
+        marked = at is not None and part.start <= at - position < part.start + part.size and at != position
+        for line in _lines(data, part, position, places, width, whole=whole, marked=marked):
+            click.echo(line, color=color)
+
+
+def _lines(
+    data: memoryview, part: Part, position: int, places: int, width: int, *, whole: bool, marked: bool
+) -> Iterator[str]:
+    """Yield the lines of one part: position, bytes, and on the first its name and meaning."""
+    raw = data[part.start : part.start + part.size]
+    color = _color(part)
+    rows = range(0, len(raw), ROW)
+    shown = rows if whole or len(rows) <= ROWS + 1 else rows[:ROWS]
+    for row in shown:
+        piece = bytes(raw[row : row + ROW])
+        place = f"{position + part.start + row:>{places}}"
+        line = f"{place}  {click.style(f'{piece.hex(chr(32)):<{3 * ROW - 1}}', fg=color)}  "
+        if row == 0:
+            line += f"{click.style(f'{part.field:<{width}}', fg=color)}  {_meaning(part, piece)}"
+            line += "  <- here" if marked else ""
+        else:
+            line += f"{'':<{width}}  {_text(piece)}"
+        yield line.rstrip()
+    if len(shown) < len(rows):
+        yield f"{'':>{places}}  … {len(raw) - len(shown) * ROW} more bytes"
+
+
+def _meaning(part: Part, first: bytes) -> str:
+    if part.type == UNREADABLE:
+        return click.style(f"unreadable: {part.note}", fg="red")
+    value = _text(first) if part.value is None else f"{part.value:#010x}" if part.field.endswith("crc") else part.value
+    size = f"{part.size} bytes" if part.value is None else ""
+    words = [str(value), *(f"({text})" for text in (size, part.note) if text)]
+    wrong = part.note.startswith("wrong") or part.note.startswith("unknown codec")
+    return click.style(" ".join(words), fg="red" if wrong else None)
+
+
+def _text(piece: bytes) -> str:
+    """Return the bytes as ASCII, a dot for what cannot be shown."""
+    return "".join(chr(byte) if 32 <= byte < 127 else "." for byte in piece)
+
+
+def _color(part: Part) -> str:
+    """Return the color of a field: by what kind of thing it is."""
+    name = part.field.rpartition(".")[2]
+    if part.type == UNREADABLE or part.note.startswith("wrong"):
+        return "red"
+    if part.type == "bytes":
+        return "green" if "key" in name else "yellow"
+    if "length" in name or "size" in name or "count" in name:
+        return "bright_black"
+    if "timestamp" in name or name == "seconds":
+        return "magenta"
+    if "offset" in name:
+        return "cyan"
+    return "blue"

@@ -1,0 +1,255 @@
+"""`magicbyte dump`: what is in each file of a partition folder or log directory, entry by entry."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from magicbyte.cli import options
+from magicbyte.cli.output import Damage, binary_output, complain
+from magicbyte.cli.progress import progress
+from magicbyte.errors import LogDirectoryError
+from magicbyte.log.checkpoints import MESSAGE_DIALECT, parse_message_dialect
+from magicbyte.log.directory import INDEXES, LOG, SNAPSHOT, parse_file
+from magicbyte.log.files import file_system
+from magicbyte.records.layout import Dialect
+
+if TYPE_CHECKING:
+    from magicbyte.ports import FileSystem
+
+KRAFT_SNAPSHOT = ".checkpoint"  # records of __cluster_metadata, in batches
+BOOTSTRAP = "bootstrap.checkpoint"
+_LEFTOVER = re.compile(r"\.(deleted|cleaned|swap)$")
+_KRAFT_NAME = re.compile(r"([0-9]{20})-([0-9]{10})\.checkpoint")
+_NO_JAVA = "Java classes cannot run here: use --deep, or --format jsonl for the bytes"
+_EXPECTED = (
+    ".log, .index, .timeindex, .txnindex, .emindex, .snapshot, .checkpoint, or one of the text files of a log directory"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A file to dump. `kind` is its suffix, or the whole name of a text file; `leftover` what follows the suffix."""
+
+    files: FileSystem
+    path: str
+    name: str
+    kind: str
+    leftover: str
+    size: int
+
+
+def _refuse(instead: str) -> Any:
+    def callback(context: click.Context, parameter: click.Parameter, value: object) -> None:  # noqa: ARG001
+        if value:
+            raise click.BadParameter(instead)
+
+    return callback
+
+
+@click.command()
+@click.argument("segments", nargs=-1, metavar="SEGMENT...")
+@click.option("--deep", is_flag=True, help="Also the records, keys and values readable; inside of compressed sets.")
+@click.option("--format", "form", type=click.Choice(["text", "jsonl"]), default="text", show_default=True)
+@click.option("--anatomy", "as_anatomy", is_flag=True, help="One entry's bytes in hex, each field named.")
+@click.option("--at", type=click.IntRange(0), default=0, metavar="POSITION",
+              help="With --anatomy: a position in the entry, in bytes.  [default: 0]")  # fmt: skip
+@click.option("--all-bytes", is_flag=True, help="With --anatomy: long fields whole.")
+@click.option("--color/--no-color", default=None, help="With --anatomy.  [default: on a terminal]")
+@options.dialect_option
+@options.on_damage_option
+@options.max_batch_bytes_option
+@click.option("--files", metavar="FILE,...", help="SEGMENTs, as Kafka's dump tool takes them.")
+@click.option("--print-data-log", is_flag=True, help="Also the records, as Kafka's dump tool prints them.")
+@click.option("--deep-iteration", is_flag=True, help="The same without keys and values.")
+@click.option("--skip-record-metadata", is_flag=True, help="Of records only keys and values.")
+@click.option("--offsets-decoder", "decoder", flag_value="offsets", help="Records as those of __consumer_offsets.")
+@click.option("--transaction-log-decoder", "decoder", flag_value="transactions",
+              help="Records as those of __transaction_state.")  # fmt: skip
+@click.option("--cluster-metadata-decoder", "decoder", flag_value="metadata",
+              help="Records as those of __cluster_metadata: their types by name.")  # fmt: skip
+@click.option("--index-sanity-check", is_flag=True, help="Only say whether each index is sound.")
+@click.option("--verify-index-only", is_flag=True, help="Check each index, also against its log; print no entries.")
+@click.option("--max-bytes", type=click.IntRange(0), metavar="BYTES", help="Dump only so much of each log.")
+@click.option("--max-message-size", type=click.IntRange(1), expose_value=False, hidden=True)
+@click.option("--key-decoder-class", hidden=True, expose_value=False,
+              callback=_refuse(_NO_JAVA))  # fmt: skip
+@click.option("--value-decoder-class", hidden=True, expose_value=False,
+              callback=_refuse(_NO_JAVA))  # fmt: skip
+@click.option("--remote-log-metadata-decoder", is_flag=True, hidden=True, expose_value=False,
+              callback=_refuse("not known here: use --deep, or --format jsonl for the bytes"))  # fmt: skip
+def dump(segments: tuple[str, ...], files: str | None, as_anatomy: bool, **given: Any) -> None:
+    """Print what is in SEGMENTs, batch by batch: .log files, their indexes and snapshots, checkpoints.
+
+    The lines are those of Kafka's dump tool (kafka-dump-log), and its options are taken. Unlike it, dump names the
+    place of damage, goes on behind it with --on-damage skip, and exits with 1.
+
+    \b
+    magicbyte dump 00000000000000000000.log --deep
+    magicbyte dump 00000000000000000000.log --anatomy --at 4096
+    magicbyte dump --files a.index,a.timeindex --verify-index-only
+    """
+    paths = [*segments, *(path for path in (files or "").split(",") if path)]
+    if not paths:
+        raise click.UsageError("expected at least one SEGMENT")
+    request = Request(**given)
+    targets = [_target(path) for path in paths]
+    if as_anatomy:
+        request.show_anatomy(targets)
+        return
+    damage = Damage(request.on_damage)
+    total = sum(target.size for target in targets)
+    with binary_output(None) as stream, progress(total, shares_terminal=True) as advance:
+        for target in targets:
+            for line in request.lines(target, damage, advance):
+                stream.write(f"{line}\n".encode(errors="backslashreplace"))
+    damage.exit()
+
+
+def _target(path: str) -> Target:
+    """Return what `path` is, by its name. Raises LogDirectoryError, which says what was expected."""
+    from magicbyte.cli.dump_files import TEXTS
+
+    files, inside = file_system(path)
+    try:
+        entry = files.entry(inside)
+    except OSError as error:
+        raise LogDirectoryError(f"{path}: expected a file: {error.strerror or error}") from error
+    if entry.is_directory:
+        raise LogDirectoryError(f"{path}: expected a file, found a folder (inventory and cat take those)")
+    found = _LEFTOVER.search(entry.name)
+    leftover = found[0] if found else ""
+    name = entry.name.removesuffix(leftover)
+    suffixes = (LOG, *INDEXES, SNAPSHOT, KRAFT_SNAPSHOT)
+    kind = name if name in TEXTS else f".{name.rpartition('.')[2]}"
+    if kind not in TEXTS and kind not in suffixes:
+        raise LogDirectoryError(f"{path}: expected {_EXPECTED}")
+    return Target(files, inside, name, kind, leftover, entry.size)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What is wanted of each file: the options, with their names."""
+
+    deep: bool
+    form: str
+    at: int
+    all_bytes: bool
+    color: bool | None
+    dialect: Dialect | None
+    on_damage: str
+    max_batch_bytes: int
+    print_data_log: bool
+    deep_iteration: bool
+    skip_record_metadata: bool
+    decoder: str | None
+    index_sanity_check: bool
+    verify_index_only: bool
+    max_bytes: int | None
+
+    def show_anatomy(self, targets: list[Target]) -> None:
+        """Print one entry of the one log that was given; exit with 1 unless it is sound."""
+        from magicbyte.cli import anatomy
+
+        if len(targets) != 1 or targets[0].kind not in (LOG, KRAFT_SNAPSHOT):
+            raise click.UsageError("--anatomy: expected one .log file")
+        target = targets[0]
+        color = False if self.color is None and os.environ.get("NO_COLOR") else self.color
+        with target.files.open(target.path) as file:
+            sound = anatomy.show(
+                file,
+                self.at,
+                self._dialect(target),
+                deep=self.deep,
+                whole=self.all_bytes,
+                form=self.form,
+                color=color,
+                limit=self.max_batch_bytes,
+            )
+        if not sound:
+            raise click.exceptions.Exit(1)
+
+    def lines(self, target: Target, damage: Damage, advance: Any) -> Iterator[str]:
+        """Yield the lines of one file."""
+        from magicbyte.cli import dump_text
+
+        show = None
+        if self.print_data_log or self.decoder is not None:
+            show = dump_text.readably if sys.stdout.isatty() else dump_text.plainly
+        elif self.deep:
+            show = dump_text.readably
+        text = self.form == "text"
+        if text:
+            yield from _heading(target)
+        for fields in self._fields(target, damage, advance):
+            if text:
+                yield dump_text.line_of(fields, contents=show, metadata=not self.skip_record_metadata)
+            else:
+                yield json.dumps({"file": target.path} | dump_text.jsonable(fields))
+
+    def _fields(self, target: Target, damage: Damage, advance: Any) -> Iterator[dict[str, Any]]:
+        if target.kind in (LOG, KRAFT_SNAPSHOT):
+            yield from self._log(target, damage, advance)
+            return
+        from magicbyte.cli.dump_files import SmallFile, lines_of
+
+        file = SmallFile(target.files, target.path, target.leftover, damage)
+        only_checks = target.kind in INDEXES and (self.index_sanity_check or self.verify_index_only)
+        before = damage.found
+        yield from lines_of(file, target.kind, show=not only_checks, deep_check=not self.index_sanity_check)
+        if only_checks and self.index_sanity_check and damage.found == before:
+            yield {"kind": "sanity check", "passed": True, "file": target.path}
+
+    def _log(self, target: Target, damage: Damage, advance: Any) -> Iterator[dict[str, Any]]:
+        from magicbyte.cli import dump_decoders
+        from magicbyte.cli.dump_log import LogDump
+        from magicbyte.wire import kernel
+
+        decoders = {
+            "offsets": dump_decoders.decode_group_record,
+            "transactions": dump_decoders.decode_transaction_record,
+            "metadata": dump_decoders.decode_metadata_record,
+        }
+        kernel.expect(target.size)
+        dump = LogDump(
+            dialect=self._dialect(target),
+            deep=self.deep or self.print_data_log or self.deep_iteration or self.decoder is not None,
+            decode=decoders[self.decoder] if self.decoder else None,
+            limit=self.max_batch_bytes,
+            max_bytes=self.max_bytes,
+            on_damage=damage,
+            warn=complain,
+            progress=advance,
+        )
+        with target.files.open(target.path) as file:
+            yield from dump.lines(file)
+
+    def _dialect(self, target: Target) -> Dialect:
+        """Return the dialect that was given, or what a file beside the log says."""
+        if self.dialect is not None:
+            return self.dialect
+        folder = target.path.rpartition("/")[0] or "."
+        try:
+            return parse_file(target.files, f"{folder}/{MESSAGE_DIALECT}", parse_message_dialect)
+        except OSError:
+            return Dialect.KAFKA
+
+
+def _heading(target: Target) -> Iterator[str]:
+    """Yield what Kafka's tool says first."""
+    yield f"Dumping {target.path}"
+    stem = target.name.partition(".")[0]
+    snapshot = _KRAFT_NAME.fullmatch(target.name)
+    if target.kind == LOG and stem.isdigit():
+        yield f"Log starting offset: {int(stem)}"
+    elif target.name == BOOTSTRAP:
+        yield "KRaft bootstrap snapshot"
+    elif snapshot is not None:
+        yield f"Snapshot end offset: {int(snapshot[1])}, epoch: {int(snapshot[2])}"

@@ -1,0 +1,254 @@
+"""What `dump` says of a log: a dict for each batch, wrapper or message, and one for each record inside if wanted.
+
+The names are those that Kafka's dump tool prints; dump_text.py makes its lines of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from magicbyte.codecs import Codec, Lz4Header, decompress
+from magicbyte.errors import BatchTooLargeError, CorruptRecordError
+from magicbyte.log.reader import read_chunks
+from magicbyte.records.batch import RecordBatch
+from magicbyte.records.control import ControlType, parse_control_record
+from magicbyte.records.decode import DecodeOptions, decode_rows
+from magicbyte.records.enriched import EnrichedMessage, Tag
+from magicbyte.records.entry import Entry, dialect_doubt, entries, parse_entry
+from magicbyte.records.layout import CODEC_MASK, Dialect, TimestampType
+from magicbyte.records.message import Message
+from magicbyte.wire.reader import Reader
+
+if TYPE_CHECKING:
+    from magicbyte.cli.dump_decoders import Decoder
+    from magicbyte.log.reader import Chunk, DamageHandler
+    from magicbyte.ports import ReadableFile
+    from magicbyte.records.columns import Record
+
+Fields = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class LogDump:
+    """How to dump logs. `limit` and `max_bytes` are in bytes; `decode` makes key and payload readable, if given."""
+
+    dialect: Dialect
+    deep: bool
+    decode: Decoder | None
+    limit: int
+    max_bytes: int | None
+    on_damage: DamageHandler
+    warn: Callable[[str], None]
+    progress: Callable[[int], None]
+
+    def lines(self, file: ReadableFile) -> Iterator[Fields]:
+        """Yield what `file` holds, and give its damage to `on_damage`; what can be read behind it follows."""
+        found: list[CorruptRecordError] = []
+        end = file.size if self.max_bytes is None else min(self.max_bytes, file.size)
+        doubt = None
+        for chunk in read_chunks(file, end=end, dialect=self.dialect, limit=self.limit, on_damage=found.append):
+            yield from self._damage(found, file)
+            table = chunk.table
+            for row in range(len(table)):
+                at, size = int(table.position[row]), int(table.size[row])
+                if chunk.position + at + size > end:
+                    return
+                doubt = doubt or self._doubt(file, table.buffer[at : at + size], chunk.position + at)
+                yield from self._entry(chunk, row)
+            self.progress(table.end)
+        yield from self._damage(found, file)
+
+    def _damage(self, found: list[CorruptRecordError], file: ReadableFile) -> Iterator[Fields]:
+        """Report what the walk over the file found; say how much is lost where it could not go on."""
+        while found:
+            error = found.pop(0)
+            if not isinstance(error, BatchTooLargeError):
+                yield {
+                    "kind": "invalid bytes",
+                    "segment": file.path.rpartition("/")[2],
+                    "position": error.position,
+                    "size": file.size - (error.position or 0),
+                }
+            self.on_damage(error)
+
+    def _doubt(self, file: ReadableFile, entry: memoryview, position: int) -> str | None:
+        doubt = dialect_doubt(entry, self.dialect)
+        if doubt is not None:
+            self.warn(f"warning: {file.path}, position {position}: {doubt}")
+        return doubt
+
+    def _entry(self, chunk: Chunk, row: int) -> Iterator[Fields]:
+        table = chunk.table
+        at, size = int(table.position[row]), int(table.size[row])
+        position = chunk.position + at
+        try:
+            entry = parse_entry(table.buffer[at : at + size], table.dialect)
+        except CorruptRecordError as error:
+            self.on_damage(error.locate(path=chunk.path, shift=position))
+            return
+        assert entry is not None, "the scan found it whole"
+        damage = _checksum_error(entry)
+        try:
+            yield _entry_fields(entry, position, valid=damage is None)
+        except CorruptRecordError as error:
+            damage = damage or error
+        if damage is not None:
+            self.on_damage(damage.locate(path=chunk.path, shift=position))
+        if self.deep:
+            try:
+                yield from self._records(chunk, row, entry)
+            except CorruptRecordError as error:
+                if damage is None:  # else it is known
+                    error.position = position
+                    self.on_damage(error.locate(path=chunk.path))
+
+    def _records(self, chunk: Chunk, row: int, entry: Entry) -> Iterator[Fields]:
+        """Yield the records of one entry. Raises CorruptRecordError after those in front of the damage."""
+        table = chunk.table
+        names = ("position", "size", "magic", "attributes", "offset", "count")
+        alone = replace(table, **{name: getattr(table, name)[row : row + 1] for name in names})
+        options = DecodeOptions(verify=False, control=True, limit=self.limit)
+        records = (record for columns in decode_rows(alone, [0], options) for record in columns)
+        if isinstance(entry, RecordBatch):
+            for record in records:
+                yield self._batch_record(entry, record)
+            return
+        inner = _messages(entry, self.dialect, self.limit)
+        for record, message in zip(records, inner, strict=True):
+            damage = _checksum_error(message)
+            yield self._message_record(message, record, valid=damage is None)
+            if damage is not None and entry.is_wrapper:
+                raise damage.locate(offsets=(record.offset, record.offset))
+
+    def _batch_record(self, batch: RecordBatch, record: Record) -> Fields:
+        fields = _record_fields(record)
+        has_sequence = batch.base_sequence >= 0
+        sequence = (batch.base_sequence + record.offset - batch.base_offset) & 0x7FFFFFFF
+        fields["sequence"] = sequence if has_sequence else -1
+        if batch.is_control:
+            return fields | {"control": _control(record)} | _contents(record)
+        return fields | _contents(record) | self._decoded(record)
+
+    def _message_record(self, message: Entry, record: Record, *, valid: bool) -> Fields:
+        fields = _record_fields(record) | {"isValid": valid, "crc": message.crc}
+        if isinstance(message, EnrichedMessage):
+            fields |= _tags(message)
+            if message.control_type is not None:
+                payload = message.control
+                said = {} if payload is None else {_camel(name): value for name, value in payload._asdict().items()}
+                return fields | {"control": {"type": message.control_type.name, **said}} | _contents(record)
+        return fields | _contents(record) | self._decoded(record)
+
+    def _decoded(self, record: Record) -> Fields:
+        if self.decode is None:
+            return {}
+        try:
+            key, payload = self.decode(record.key, record.value)
+        except CorruptRecordError as error:
+            error.position = None
+            raise error.locate(offsets=(record.offset, record.offset)) from None
+        return {"decodedKey": key, "decodedPayload": payload}
+
+
+def _checksum_error(entry: Entry) -> CorruptRecordError | None:
+    try:
+        entry.verify()
+    except CorruptRecordError as error:
+        return error
+    return None
+
+
+def _entry_fields(entry: Entry, position: int, *, valid: bool) -> Fields:
+    fields: Fields = {"kind": "batch"}
+    if isinstance(entry, RecordBatch):
+        fields |= {
+            "baseOffset": entry.base_offset,
+            "lastOffset": entry.last_offset,
+            "count": entry.record_count,
+            "baseSequence": entry.base_sequence,
+            "lastSequence": entry.last_sequence,
+            "producerId": entry.producer_id,
+            "producerEpoch": entry.producer_epoch,
+            "partitionLeaderEpoch": entry.partition_leader_epoch,
+            "isTransactional": entry.is_transactional,
+            "isControl": entry.is_control,
+            "deleteHorizonMs": entry.delete_horizon_ms,
+        }
+    elif isinstance(entry, EnrichedMessage):
+        fields |= {"baseOffset": entry.base_offset, "lastOffset": entry.last_offset}
+    else:
+        fields["lastOffset"] = entry.last_offset
+    number = entry.attributes & CODEC_MASK
+    if isinstance(entry, EnrichedMessage) and entry.is_control:
+        number = 0
+    fields |= {
+        "position": position,
+        "size": entry.size,
+        "magic": entry.magic,
+        "crc": entry.crc,
+        "isvalid": valid,
+        "timestampType": entry.timestamp_type.label,
+        "maxTimestamp": entry.max_timestamp,
+        "codec": Codec(number).name.lower() if number <= Codec.ZSTD else f"unknown({number})",
+    }
+    return fields | _tags(entry) if isinstance(entry, EnrichedMessage) else fields
+
+
+def _tags(message: EnrichedMessage) -> Fields:
+    return {"tags": {Tag(tag).name.lower(): value for tag, value in message.tags.items()}}
+
+
+def _record_fields(record: Record) -> Fields:
+    return {
+        "kind": "record",
+        "offset": record.offset,
+        "timestampType": TimestampType(record.timestamp_type).label,
+        "timestamp": record.timestamp,
+        "keySize": -1 if record.key is None else len(record.key),
+        "valueSize": -1 if record.value is None else len(record.value),
+    }
+
+
+def _contents(record: Record) -> Fields:
+    return {"key": record.key, "value": record.value, "headers": record.headers}
+
+
+def _messages(entry: Message | EnrichedMessage, dialect: Dialect, limit: int) -> Iterator[Entry]:
+    """Yield the messages in a wrapper, or the message itself."""
+    if entry.codec is Codec.NONE:
+        yield entry
+        return
+    header = Lz4Header.ANY if entry.magic == 0 else Lz4Header.CORRECT
+    section = entry.value
+    assert section is not None, "it was decompressed before"
+    for _, message in entries(decompress(entry.codec, section, limit=limit, lz4_header=header), dialect):
+        yield message
+
+
+def _control(record: Record) -> Fields:
+    """Return what a control record says, with the names of Kafka's JSON."""
+    found = parse_control_record(record.offset, record.key, record.value)
+    if found.ends_transaction:
+        return {"type": found.type.name, "coordinatorEpoch": found.coordinator_epoch}
+    fields: Fields = {"type": found.type.name, "typeId": found.type_id}
+    if found.value is not None and found.type in _SMALL_MESSAGES:
+        reader = Reader(found.value)
+        fields["data"] = {
+            name: reader.int16() if size == 2 else reader.int64() for name, size in _SMALL_MESSAGES[found.type]
+        }
+    return fields
+
+
+_SMALL_MESSAGES = {
+    ControlType.SNAPSHOT_HEADER: (("version", 2), ("lastContainedLogTimestamp", 8)),
+    ControlType.SNAPSHOT_FOOTER: (("version", 2),),
+    ControlType.KRAFT_VERSION: (("version", 2), ("kRaftVersion", 2)),
+}
+"""Fields of KRaft's control records with their sizes in bytes; tagged fields follow. Source: Kafka's schemas."""
+
+
+def _camel(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(map(str.capitalize, rest))

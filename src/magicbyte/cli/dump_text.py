@@ -1,0 +1,131 @@
+"""The lines of `dump`: JSON, or text comparable with those of Kafka's dump tool."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable
+from typing import Any
+
+Fields = dict[str, Any]
+Show = Callable[[bytes], str]
+"""How bytes of keys and values become text."""
+
+_OPTIONAL = {"deleteHorizonMs", "currentTxnFirstOffset"}
+
+
+def plainly(data: bytes) -> str:
+    """Return bytes as Kafka's tool prints them, whatever they do to the lines: a Show."""
+    return data.decode(errors="replace")
+
+
+def readably(data: bytes) -> str:
+    """Return bytes as text on one line that is safe to show; what is not UTF-8 or not printable is escaped: a Show."""
+    return _printable(data.decode(errors="backslashreplace"))
+
+
+def _printable(text: str) -> str:
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+
+
+def line_of(fields: Fields, *, contents: Show | None, metadata: bool) -> str:
+    """Return the line for what dump_log and dump_files yield.
+
+    `contents`: how to show keys and values, None to leave them out; `metadata`: whether to print the rest of a record.
+    """
+    match fields["kind"]:
+        case "batch":
+            return _batch(fields)
+        case "record":
+            return _record(fields, contents, metadata=metadata)
+        case "sanity check":
+            return f"{fields['file']} passed sanity check."
+        case "invalid bytes":
+            return f"Found {fields['size']} invalid bytes at the end of {fields['segment']}"
+        case "meta properties":
+            return _pairs(fields["properties"])
+        case _:
+            return _pairs({name: value for name, value in fields.items() if name != "kind"})
+
+
+def _batch(fields: Fields) -> str:
+    if fields["magic"] == 2:
+        names = list(fields)
+        start = _pairs({name: fields[name] for name in names[1 : names.index("position")]})
+    else:
+        first = fields.get("baseOffset")
+        start = f"offset: {fields['lastOffset'] if first is None else first}"
+    line = (
+        f"{start} position: {fields['position']} {fields['timestampType']}: {fields['maxTimestamp']} "
+        f"size: {fields['size']} magic: {fields['magic']} compresscodec: {fields['codec']} crc: {fields['crc']} "
+        f"isvalid: {_value('', fields['isvalid'])}"
+    )
+    return f"{line} tags: {_list(fields['tags'])}" if "tags" in fields else line
+
+
+def _record(fields: Fields, contents: Show | None, *, metadata: bool) -> str:
+    parts = ["|"]
+    if metadata:
+        parts.append(f"offset: {fields['offset']} {fields['timestampType']}: {fields['timestamp']}")
+        parts.append(f"keySize: {fields['keySize']} valueSize: {fields['valueSize']}")
+        if "sequence" in fields:
+            names = [(contents or plainly)(name.encode()) for name, _ in fields["headers"]]
+            parts.append(f"sequence: {fields['sequence']} headerKeys: [{','.join(names)}]")
+        else:
+            parts.append(f"isValid: {_value('', fields['isValid'])} crc: {fields['crc']}}}")  # Kafka's own stray brace
+        if "tags" in fields:
+            parts.append(f"tags: {_list(fields['tags'])}")
+        if "control" in fields:
+            parts.append(_control(fields["control"]))
+    if contents is not None and "control" not in fields:
+        parts.extend(_contents(fields, contents))
+    return " ".join(parts)
+
+
+def _contents(fields: Fields, contents: Show) -> list[str]:
+    if "decodedKey" in fields:
+        named = {"key": fields["decodedKey"], "payload": fields["decodedPayload"]}
+        return [f"{name}: {contents(text.encode())}" for name, text in named.items() if text is not None]
+    cells = {"key": fields["key"], "payload": fields["value"]}
+    return [f"{name}: {contents(cell)}" for name, cell in cells.items() if cell is not None]
+
+
+def _control(said: Fields) -> str:
+    names = {"SNAPSHOT_HEADER": "SnapshotHeader", "SNAPSHOT_FOOTER": "SnapshotFooter", "KRAFT_VERSION": "KRaftVersion"}
+    if "data" in said:
+        return f"{names[said['type']]} {json.dumps(said['data'], separators=(',', ':'))}"
+    if "typeId" in said:
+        return f"controlType: {said['type']}({said['typeId']})"
+    if said["type"] in ("ABORT", "COMMIT"):
+        return f"endTxnMarker: {said['type']} coordinatorEpoch: {said['coordinatorEpoch']}"
+    return _pairs({"controlType": said["type"]} | {name: value for name, value in said.items() if name != "type"})
+
+
+def _pairs(fields: Fields) -> str:
+    return " ".join(f"{name}: {_value(name, value)}" for name, value in fields.items())
+
+
+def _list(tags: Fields) -> str:
+    return f"[{','.join(f'{name}={value}' for name, value in tags.items())}]"
+
+
+def _value(name: str, value: Any) -> str:
+    """Return a value as Java prints it."""
+    if name in _OPTIONAL:
+        return "OptionalLong.empty" if value is None else f"OptionalLong[{value}]"
+    return str(value).lower() if isinstance(value, bool) else _printable(str(value))
+
+
+def jsonable(fields: Fields) -> Fields:
+    """Return the fields with bytes in base64."""
+
+    def shown(value: Any) -> Any:
+        if isinstance(value, bytes | memoryview):
+            return base64.b64encode(value).decode()
+        if isinstance(value, tuple):
+            return [shown(each) for each in value]
+        return value
+
+    return {name: shown(value) for name, value in fields.items()}
