@@ -1,0 +1,287 @@
+"""`magicbyte inventory`: what logs hold."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from magicbyte.cli import options
+from magicbyte.cli.output import Damage, complain
+from magicbyte.cli.progress import progress
+from magicbyte.cli.render import time_text
+
+if TYPE_CHECKING:
+    from magicbyte.errors import CorruptRecordError
+    from magicbyte.log.checkpoints import TopicPartition
+    from magicbyte.log.inventory import FormatCount, PartitionInventory, Tally
+    from magicbyte.records.layout import Dialect
+
+Json = dict[str, Any]
+
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+
+
+@click.command()
+@options.paths_argument
+@click.option("--topic", "topics", multiple=True, help="Only this topic. Can be given several times.")
+@click.option("--deep", is_flag=True, help="Decode every record and verify every checksum, too.")
+@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@options.dialect_option
+@options.as_option
+@click.option(
+    "--on-damage",
+    type=click.Choice(["stop", "skip"]),
+    default="skip",
+    show_default=True,
+    help="At damaged bytes: report them and go on behind them, or stop. The exit status is 1 either way.",
+)
+@options.max_batch_bytes_option
+@options.threads_option
+def inventory(
+    paths: tuple[str, ...],
+    topics: tuple[str, ...],
+    as_: TopicPartition | None,
+    deep: bool,
+    form: str,
+    dialect: Dialect | None,
+    on_damage: str,
+    max_batch_bytes: int,
+    threads: int,
+) -> None:
+    """Say what is in logs: formats, codecs, offsets, times.
+
+    Also holes between batches, transactions, the two LZ4 header checksums, files that a broker left behind, and damage
+    to headers and index files. Without --deep nothing is decompressed: what cannot be known then is "?" in the table
+    and null in JSON.
+    """
+    from magicbyte.log.directory import discover
+    from magicbyte.log.inventory import add_up, take_inventory
+    from magicbyte.log.partitions import choose, dialect_doubts
+
+    partitions = choose(discover(paths, as_), topics)
+    total = sum(each.size for each in partitions)
+    damage = Damage(on_damage)
+    found = []
+    with progress(total) as advance:
+        for partition in partitions:
+            for doubt in dialect_doubts(partition, dialect or partition.dialect):
+                complain(f"warning: {doubt}")
+            found.append(
+                take_inventory(
+                    partition,
+                    dialect=dialect,
+                    deep=deep,
+                    limit=max_batch_bytes,
+                    threads=threads,
+                    expected_bytes=total,
+                    on_damage=damage,
+                    progress=advance,
+                )
+            )
+    whole = add_up(each.tally for each in found)
+    if form == "json":
+        report = {"partitions": [_partition_json(each) for each in found], "total": _total_json(found, whole)}
+        click.echo(json.dumps(report, indent=2))
+    else:
+        click.echo(_text(found, whole))
+    damage.exit()
+
+
+# ---- JSON
+
+
+def _partition_json(found: PartitionInventory) -> Json:
+    partition, tally = found.partition, found.tally
+    return {
+        "topic": partition.topic,
+        "partition": partition.partition,
+        "path": partition.path,
+        "state": partition.state.value,
+        "dialect": found.dialect.value,
+        "segments": len(partition.segments),
+        "bytes": partition.size,
+        "logStartOffset": found.log_start_offset,
+        "firstOffset": tally.first_offset,
+        "lastOffset": tally.last_offset,
+        **_tally_json(tally),
+        "openTransactions": [
+            {"producerId": each.producer_id, "firstOffset": each.first_offset} for each in tally.open_transactions
+        ],
+        "leftovers": [entry.name for entry in partition.leftovers],
+        "orphans": [entry.name for entry in partition.orphans],
+        "damagedIndexes": [_damage_json(error) for error in found.index_damage],
+        "damage": [_damage_json(error) for error in found.damage],
+    }
+
+
+def _total_json(found: list[PartitionInventory], whole: Tally) -> Json:
+    return {
+        "partitions": len(found),
+        "segments": sum(len(each.partition.segments) for each in found),
+        "bytes": sum(each.partition.size for each in found),
+        **_tally_json(whole),
+        "leftovers": sum(len(each.partition.leftovers) for each in found),
+        "orphans": sum(len(each.partition.orphans) for each in found),
+        "damagedIndexes": sum(len(each.index_damage) for each in found),
+        "damage": sum(len(each.damage) for each in found),
+    }
+
+
+def _tally_json(tally: Tally) -> Json:
+    deep = tally.deep
+    return {
+        "batches": tally.batches,
+        "records": tally.records,
+        "minTimestamp": tally.min_timestamp,
+        "maxTimestamp": tally.max_timestamp,
+        "minBatchTimestamp": tally.min_batch_timestamp,
+        "formats": [
+            {"magic": magic, "codec": codec, "batches": each.batches, "bytes": each.bytes, "records": each.records}
+            for (magic, codec), each in sorted(tally.formats.items())
+        ],
+        "lz4Headers": {
+            "correct": tally.lz4_headers.correct,
+            "broken": tally.lz4_headers.broken,
+            "other": tally.lz4_headers.other,
+        },
+        "holes": None if tally.holes is None else {"count": tally.holes.count, "offsets": tally.holes.offsets},
+        "controlBatches": tally.control_batches,
+        "transactions": {
+            "committed": tally.committed,
+            "aborted": tally.aborted,
+            "open": len(tally.open_transactions),
+        },
+        "deep": None
+        if deep is None
+        else {
+            "records": deep.records,
+            "tombstones": deep.tombstones,
+            "withKey": deep.with_key,
+            "withoutKey": deep.without_key,
+            "withHeaders": deep.with_headers,
+            "headers": deep.headers,
+        },
+    }
+
+
+def _damage_json(error: CorruptRecordError) -> Json:
+    return {
+        "path": error.path,
+        "position": error.position,
+        "offsets": None if error.offsets is None else list(error.offsets),
+        "what": error.what,
+        "expected": str(error.expected),
+        "found": str(error.found),
+    }
+
+
+# ---- text
+
+
+def _text(found: list[PartitionInventory], whole: Tally) -> str:
+    """Return a table of the partitions with notes on what is not ordinary, and one of the formats; <= 100 columns."""
+    width = min(max(len("partition"), *(len(each.partition.name) for each in found)), 34)
+    lines = [f"{'partition':<{width}} segments {'bytes':>10} {'records':>11}  {'offsets':<19} newest"]
+    for each in found:
+        tally, partition = each.tally, each.partition
+        offsets = f"{_known(tally.first_offset)}..{_known(tally.last_offset)}" if tally.batches else "-"
+        name = partition.name if len(partition.name) <= width else "…" + partition.name[1 - width :]
+        newest = "-" if tally.max_timestamp is None else time_text(tally.max_timestamp)[:16]
+        lines.append(
+            f"{name:<{width}} {len(partition.segments):>8} {_bytes(partition.size):>10} {_known(tally.records):>11}"
+            f"  {offsets:<19} {newest}"
+        )
+        lines += [f"    {note}" for note in _notes(each)]
+    size = sum(each.partition.size for each in found)
+    segments = sum(len(each.partition.segments) for each in found)
+    lines += [
+        "",
+        f"total: {_many(len(found), 'partition')}, {_many(segments, 'segment')}, {_bytes(size)}, "
+        f"{_known(whole.records)} records{_span(whole)}",
+    ]
+    lines += [f"    {note}" for note in _tally_notes(whole)]
+    lines += ["", f"format     codec      {'batches':>11} {'records':>11} {'bytes':>10}  share"]
+    for (magic, codec), count in sorted(whole.formats.items()):
+        share = 100 * count.bytes / max(whole.bytes, 1)
+        lines.append(
+            f"magic {magic}    {codec:<10} {count.batches:>11} {_known(count.records):>11} {_bytes(count.bytes):>10} "
+            f"{share:>5.1f}%"
+        )
+    return "\n".join(lines)
+
+
+def _notes(found: PartitionInventory) -> list[str]:
+    """Return what there is to say about one partition beside its row."""
+    partition, tally = found.partition, found.tally
+    notes = [", ".join(_share(*each, tally) for each in sorted(tally.formats.items()))] if tally.formats else []
+    notes += _tally_notes(tally)
+    notes += [f"open transaction of producer {each[0]} from offset {each[1]}" for each in tally.open_transactions]
+    if found.log_start_offset > (tally.first_offset or 0):
+        notes.append(f"starts at offset {found.log_start_offset}: what is before it is deleted")
+    if partition.state.value != "current":
+        notes.append(f"the folder's name says: {partition.state.value}")
+    if partition.leftovers:
+        notes.append(f"left behind by a broker: {_names([entry.name for entry in partition.leftovers])}")
+    if partition.orphans:
+        notes.append(f"without a .log: {_names([entry.name for entry in partition.orphans])}")
+    notes += [f"damaged: {(error.path or '').rpartition('/')[2]}: {error.what}" for error in found.index_damage]
+    notes += [f"damaged: {(error.path or '').rpartition('/')[2]}, position {error.position}" for error in found.damage]
+    return notes
+
+
+def _tally_notes(tally: Tally) -> list[str]:
+    notes = []
+    if tally.deep is not None:
+        deep = tally.deep
+        notes.append(
+            f"{deep.with_key} with a key, {deep.without_key} without, {_many(deep.tombstones, 'tombstone')}, "
+            f"{deep.with_headers} with headers"
+        )
+    lz4 = tally.lz4_headers
+    if lz4.broken or lz4.other:
+        others = f", {lz4.other} neither" if lz4.other else ""
+        notes.append(f"LZ4 header checksums: {lz4.correct} correct, {lz4.broken} broken{others}")
+    if tally.holes is not None and tally.holes.count:
+        notes.append(f"{_many(tally.holes.count, 'hole')} between batches, {_many(tally.holes.offsets, 'offset')}")
+    if tally.committed or tally.aborted or tally.open_transactions:
+        ends = f"{tally.committed} committed, {tally.aborted} aborted, {len(tally.open_transactions)} open"
+        notes.append(f"transactions: {ends}")
+    return notes
+
+
+def _share(name: tuple[int, str], count: FormatCount, tally: Tally) -> str:
+    magic, codec = name
+    return f"magic {magic} {codec} {100 * count.bytes / max(tally.bytes, 1):.0f}%"
+
+
+def _span(whole: Tally) -> str:
+    if whole.max_timestamp is None:
+        return ""
+    if whole.min_timestamp is not None:
+        first = time_text(whole.min_timestamp)
+    else:
+        assert whole.min_batch_timestamp is not None, "there is one wherever there is a largest"
+        first = f"about {time_text(whole.min_batch_timestamp)}"
+    return f"\n    from {first} to {time_text(whole.max_timestamp)}"
+
+
+def _names(names: list[str]) -> str:
+    return ", ".join(names[:2]) + (f" and {len(names) - 2} more" if len(names) > 2 else "")
+
+
+def _many(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"
+
+
+def _known(number: int | None) -> str:
+    return "?" if number is None else str(number)
+
+
+def _bytes(size: float) -> str:
+    """Return a size with its unit, three digits or so."""
+    unit = 0
+    while size >= 1024 and unit < len(_UNITS) - 1:
+        size, unit = size / 1024, unit + 1
+    return f"{size:.0f} {_UNITS[unit]}" if unit == 0 or size >= 100 else f"{size:.1f} {_UNITS[unit]}"
