@@ -18,6 +18,7 @@ from magicbyte.records.columns import BytesColumn, HeaderColumns, RecordColumns
 from magicbyte.records.enriched import EnrichedMessage
 from magicbyte.records.forms import form_for
 from magicbyte.records.layout import (
+    ATTRIBUTES,
     BASE_TIMESTAMP,
     BATCH_CRC,
     CODEC_MASK,
@@ -37,12 +38,13 @@ from magicbyte.wire.checksum import crc32, crc32c
 from magicbyte.wire.kernel import Ints, worth_compiling
 
 if TYPE_CHECKING:
-    import numpy as np
+    pass
 
 DEFAULT_MAX_BATCH_BYTES = 64 << 20
 GROUP_BYTES = 2 << 20  # of records per RecordColumns: large enough for the kernels, small enough for the caches
 _BATCH_HEADER = struct.Struct(">IhiqqqhiI").unpack_from  # from the CRC field on
 _WRAPPER_HEADER = struct.Struct(">Ibbqi").unpack_from
+_STRETCH = 8  # uncompressed batches in a row that are worth reading their headers at once
 _PADDING = 32  # behind what is decompressed, so that short copies may read on
 
 
@@ -98,18 +100,15 @@ def decode_entries(
     If a row is damaged the columns before the error end in front of it, or of the damaged one of a row of messages.
     """
     group = _Group(table, options)
-    rows = list(rows)
-    at = 0
     try:
-        while at < len(rows):
-            if group.compiled and (plain := group.plain_batches(rows, at)) > 1:
-                for columns in group.add_plain_batches(rows[at : at + plain]):
+        for stretch, plain in group.stretches(list(rows)):
+            if plain:
+                for columns in group.add_plain_batches(stretch):
                     yield *group.decoded, columns
-                at += plain
             else:
-                for columns in group.add(rows[at]):
-                    yield *group.decoded, columns
-                at += 1
+                for row in stretch:
+                    for columns in group.add(row):
+                        yield *group.decoded, columns
     except CorruptRecordError:
         for columns in group.finish():
             yield *group.decoded, columns
@@ -134,7 +133,6 @@ class _Group:
         self.size = 0
         self.filled = 0
         self.scratch: Any = bytearray()
-        self.plain: list[bool] | None = None
         self.decoded: tuple[list[int], Ints] = [], []  # rows of the latest columns, and how many records each has
 
     def add(self, row: int) -> Iterator[RecordColumns]:
@@ -174,25 +172,30 @@ class _Group:
         if self.size >= GROUP_BYTES:
             yield from self.finish()
 
-    def plain_batches(self, rows: list[int], at: int) -> int:
-        """Return how many of the rows from `at` on are uncompressed v2 batches with records for the application."""
-        if self.plain is None:
-            import numpy as np
+    def stretches(self, rows: list[int]) -> Iterator[tuple[list[int], bool]]:
+        """Part `rows` where uncompressed v2 batches with records for the application begin or end; say which are those.
 
-            bits = np.asarray(self.table.attributes, np.int64) & (CODEC_MASK | CONTROL_BIT)
-            self.plain = ((np.asarray(self.table.magic, np.int64) == 2) & (bits == 0)).tolist()
-        end = at
-        while end < len(rows) and self.plain[rows[end]]:
-            end += 1
-        return end - at
+        A few such batches between others are not told apart: they are better decoded together with them.
+        """
+        if not self.compiled or len(rows) < _STRETCH:
+            yield rows, False
+            return
+        import numpy as np
+
+        chosen = np.array(rows)
+        bits = np.asarray(self.table.attributes, np.int64)[chosen] & (CODEC_MASK | CONTROL_BIT)
+        plain = (np.asarray(self.table.magic, np.int64)[chosen] == 2) & (bits == 0)
+        ends = [*(np.flatnonzero(plain[1:] != plain[:-1]) + 1).tolist(), len(rows)]
+        begin = 0
+        for end in ends:
+            yield rows[begin:end], bool(plain[begin]) and end - begin >= _STRETCH
+            begin = end
 
     def add_plain_batches(self, rows: list[int]) -> Iterator[RecordColumns]:
         """Take many uncompressed batches in, as `add` would one after the other: their headers are read at once."""
         import numpy as np
 
-        if self.runs and (not self.batches or self.from_scratch):
-            yield from self.finish()
-        self.batches = True
+        yield from self.finish()
         table, buffer, chosen = self.table, self.table.buffer, np.array(rows)
         position, size = np.asarray(table.position, np.int64)[chosen], np.asarray(table.size, np.int64)[chosen]
         count = np.asarray(table.count, np.int64)[chosen]
@@ -202,28 +205,27 @@ class _Group:
         runs[:, kernels.BASE_TIMESTAMP] = table.gather(BASE_TIMESTAMP, chosen)
         runs[:, kernels.TYPE] = (np.asarray(table.attributes, np.int64)[chosen] & LOG_APPEND_TIME_BIT) >> 3
         runs[:, kernels.TIMESTAMP], runs[:, kernels.MAGIC] = table.gather(MAX_TIMESTAMP, chosen), 2
-        crcs = table.gather(BATCH_CRC, chosen).tolist()
-        begins, ends, positions = (position + 21).tolist(), (position + size).tolist(), position.tolist()
+        crcs, begins, ends = table.gather(BATCH_CRC, chosen), position + ATTRIBUTES.start, position + size
         impossible = (count < 0) | (count > (size - RECORD_BATCH_OVERHEAD) // RECORD_MINIMUM)
         impossible |= size > self.options.limit
         good = int(impossible.argmax()) if impossible.any() else len(rows)
-        verify, first = self.options.verify, 0
-        for i in range(good):
-            if verify and crc32c(buffer[begins[i] : ends[i]]) != crcs[i]:
-                good = i
+        groups = np.flatnonzero(np.diff(np.cumsum(size) // GROUP_BYTES)) + 1
+        first = 0
+        for end in [*groups[groups < good].tolist(), good]:
+            sound = end
+            if self.options.verify:
+                spans = zip(begins[first:end].tolist(), ends[first:end].tolist(), crcs[first:end].tolist(), strict=True)
+                for i, (begin, stop, crc) in enumerate(spans, first):
+                    if crc32c(buffer[begin:stop]) != crc:
+                        sound = i
+                        break
+            if sound > first:
+                yield from self._decode(runs[first:sound].ravel(), rows[first:sound], batches=True, from_scratch=False)
+            if sound < end:
                 break
-            self.size += ends[i] - positions[i]
-            if self.size >= GROUP_BYTES:
-                self._extend(runs[first : i + 1], rows[first : i + 1])
-                first = i + 1
-                yield from self.finish()
-        self._extend(runs[first:good], rows[first:good])
-        if good < len(rows):
-            yield from self.add(rows[good])  # raises, saying why
-
-    def _extend(self, runs: np.ndarray[Any, Any], rows: list[int]) -> None:
-        self.runs.extend(runs.ravel().tolist())
-        self.rows.extend(rows)
+            first = end
+        if sound < len(rows):
+            yield from self.add(rows[sound])  # raises, saying why
 
     # ---- one row: header, checksum, where its records are
 
@@ -370,11 +372,15 @@ class _Group:
 
     def finish(self) -> Iterator[RecordColumns]:
         """Decode what was collected, and forget it. Raises for the first damaged row, after what is before it."""
-        if not self.runs:
-            return
-        columns, status, failed, state = self._run_kernels()
-        rows, runs, from_scratch = self.rows, self.runs, self.from_scratch
-        self.rows, self.runs, self.size, self.from_scratch = [], [], 0, False
+        if self.runs:
+            runs, rows, batches, from_scratch = self.runs, self.rows, self.batches, self.from_scratch
+            self.rows, self.runs, self.size, self.from_scratch = [], [], 0, False
+            yield from self._decode(runs, rows, batches=batches, from_scratch=from_scratch)
+
+    def _decode(self, runs: Any, rows: list[int], *, batches: bool, from_scratch: bool) -> Iterator[RecordColumns]:
+        source = self.scratch if from_scratch else self.table.buffer
+        columns, status, failed, state = self._run_kernels(source, runs, batches=batches)
+        self.decoded = rows, runs[kernels.COUNT :: kernels.RUN]
         if self.options.packed and self.compiled:
             self.filled = 0  # the columns have their own buffers
         elif from_scratch:
@@ -390,14 +396,14 @@ class _Group:
             error.locate(offsets=(offset, offset))
         raise self._at(rows[failed], error)
 
-    def _run_kernels(self) -> tuple[RecordColumns, int, int, Any]:
+    def _run_kernels(self, source: Any, runs: Any, *, batches: bool) -> tuple[RecordColumns, int, int, Any]:
         """Return the columns, the kernels' status, and for a bad one the index of the run and the kernel's state."""
         options, make = self.options, form_for(compiled=self.compiled)
         kept = kernels.PACK if options.packed and self.compiled else kernels.REFER
         keys, values = kept if options.keys else kernels.LEAVE, kept if options.values else kernels.LEAVE
-        data = make.bytes_of(self.scratch if self.from_scratch else self.table.buffer)
-        runs, state, cut = make.int64(self.runs), make.int64([0] * kernels.STATE), None
-        if not self.batches and (status := make.form(kernels.measure_messages)(data, runs, state)) != kernels.DONE:
+        data = make.bytes_of(source)
+        runs, state, cut = make.int64(runs), make.int64([0] * kernels.STATE), None
+        if not batches and (status := make.form(kernels.measure_messages)(data, runs, state)) != kernels.DONE:
             cut = status, int(state[kernels.RUN_INDEX]), state
             runs, state = runs[: cut[1] * kernels.RUN], make.int64([0] * kernels.STATE)
         count = make.sum(runs[kernels.COUNT :: kernels.RUN])
@@ -407,21 +413,20 @@ class _Group:
         cells += [(count + 1, "i"), (count, "i"), (keys_size, "B"), (count + 1, "i"), (count, "i"), (values_size, "B")]
         outputs = make.outputs([*cells, (count, "i"), (count, "i")])
         *times, key_start, key_length, key_data, value_start, value_length, value_data, header_start, headers = outputs
-        if self.batches:
+        if batches:
             status = make.form(kernels.decode_batches)(data, runs, keys, values, *outputs, state)
         else:
             enriched, verify = int(self.table.dialect is Dialect.ENRICHED), int(options.verify)
             kernel = make.form(kernels.decode_messages)
             status = kernel(data, runs, enriched, verify, make.crc_table(), keys, values, *outputs[:-2], state)
         rows = int(state[kernels.ROWS])
-        self.decoded = self.rows, runs[kernels.COUNT :: kernels.RUN]
         columns = RecordColumns(
             times[0][:rows],
             times[1][:rows],
             times[2][:rows],
             self._cells(data, (key_start, key_length, key_data), keys, rows, int(state[kernels.KEY_BYTES])),
             self._cells(data, (value_start, value_length, value_data), values, rows, int(state[kernels.VALUE_BYTES])),
-            self._headers(make, data, header_start, headers, rows) if options.headers else None,
+            self._headers(make, data, header_start, headers if batches else None, rows) if options.headers else None,
         )
         if status != kernels.DONE:
             return columns, status, int(state[kernels.RUN_INDEX]), state
@@ -438,8 +443,7 @@ class _Group:
         return BytesColumn(own[:size], start[: rows + 1], length[:rows], packed=True)
 
     def _headers(self, make: Any, data: Any, start: Any, count: Any, rows: int) -> HeaderColumns:
-        if not self.batches:
-            count = make.int64([0] * rows)
+        count = make.int64([0] * rows) if count is None else count
         total = make.sum(count[:rows])
         key_start, key_length, value_start, value_length = make.outputs([(total, "i")] * 4)
         if total:

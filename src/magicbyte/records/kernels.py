@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from magicbyte.wire.kernel import Bytes, Int8s, Int32s, Int64s, MutableBytes, kernel
 from magicbyte.wire.primitives import (
+    as_index,
     as_int64,
     copy_bytes,
     crc32_of,
@@ -244,13 +245,16 @@ def decode_batches(
         whole = (row, key_at, value_at)
         begin = at
         for _ in range(runs[run + COUNT]):
-            begin = at
+            begin, cell = at, as_index(row)
             if at >= end:
                 status = CUT_MESSAGE
                 break
             byte = data[at]
             if byte < 128:
                 size, at = (byte >> 1) ^ -(byte & 1), at + 1
+            elif at + 1 < end and data[at + 1] < 128:
+                byte = (byte & 127) | (data[at + 1] << 7)
+                size, at = (byte >> 1) ^ -(byte & 1), at + 2
             else:
                 size, at = long_varint(data, at, end)
             if at < 0:
@@ -264,25 +268,31 @@ def decode_batches(
             byte = data[at]
             if byte < 128:
                 delta, at = (byte >> 1) ^ -(byte & 1), at + 1
+            elif at + 1 < stop and data[at + 1] < 128:
+                byte = (byte & 127) | (data[at + 1] << 7)
+                delta, at = (byte >> 1) ^ -(byte & 1), at + 2
             else:
                 delta, at = long_varlong(data, at, stop)
                 if at < 0 or at >= stop:
                     status = BAD_VARINT
                     break
             if kind == LOG_APPEND:
-                timestamp[row] = append_time
+                timestamp[cell] = append_time
             else:
-                timestamp[row] = as_int64(base_timestamp + delta)
-            timestamp_type[row] = kind
+                timestamp[cell] = as_int64(base_timestamp + delta)
+            timestamp_type[cell] = kind
             byte = data[at]
             if byte < 128:
                 delta, at = (byte >> 1) ^ -(byte & 1), at + 1
+            elif at + 1 < stop and data[at + 1] < 128:
+                byte = (byte & 127) | (data[at + 1] << 7)
+                delta, at = (byte >> 1) ^ -(byte & 1), at + 2
             else:
                 delta, at = long_varint(data, at, stop)
                 if at < 0:
                     status = BAD_VARINT
                     break
-            offset[row] = as_int64(base_offset + delta)
+            offset[cell] = as_int64(base_offset + delta)
             if at >= stop:
                 status = BAD_RECORD_LENGTH
                 state[EXPECTED], state[FOUND] = size, size
@@ -290,6 +300,9 @@ def decode_batches(
             byte = data[at]
             if byte < 128:
                 size, at = (byte >> 1) ^ -(byte & 1), at + 1
+            elif at + 1 < stop and data[at + 1] < 128:
+                byte = (byte & 127) | (data[at + 1] << 7)
+                size, at = (byte >> 1) ^ -(byte & 1), at + 2
             else:
                 size, at = long_varint(data, at, stop)
                 if at < 0:
@@ -298,24 +311,27 @@ def decode_batches(
             if size < -1 or size >= stop - at:
                 status, state[EXPECTED], state[FOUND] = BAD_KEY_LENGTH, stop - at - 1, size
                 break
-            key_length[row] = size
+            key_length[cell] = size
             if size >= 0:
                 if keys == PACK:
                     copy_bytes(key_data, key_at, data, at, size)
-                    key_start[row] = key_at
+                    key_start[cell] = key_at
                     key_at += size
                 elif keys == REFER:
-                    key_start[row] = at
+                    key_start[cell] = at
                 at += size
             else:
                 null_keys += 1
                 if keys == PACK:
-                    key_start[row] = key_at
+                    key_start[cell] = key_at
                 elif keys == REFER:
-                    key_start[row] = at
+                    key_start[cell] = at
             byte = data[at]
             if byte < 128:
                 size, at = (byte >> 1) ^ -(byte & 1), at + 1
+            elif at + 1 < stop and data[at + 1] < 128:
+                byte = (byte & 127) | (data[at + 1] << 7)
+                size, at = (byte >> 1) ^ -(byte & 1), at + 2
             else:
                 size, at = long_varint(data, at, stop)
                 if at < 0:
@@ -324,31 +340,34 @@ def decode_batches(
             if size < -1 or size >= stop - at:
                 status, state[EXPECTED], state[FOUND] = BAD_VALUE_LENGTH, stop - at - 1, size
                 break
-            value_length[row] = size
+            value_length[cell] = size
             if size >= 0:
                 if values == PACK:
                     copy_bytes(value_data, value_at, data, at, size)
-                    value_start[row] = value_at
+                    value_start[cell] = value_at
                     value_at += size
                 elif values == REFER:
-                    value_start[row] = at
+                    value_start[cell] = at
                 at += size
             else:
                 null_values += 1
                 if values == PACK:
-                    value_start[row] = value_at
+                    value_start[cell] = value_at
                 elif values == REFER:
-                    value_start[row] = at
+                    value_start[cell] = at
             byte = data[at]
             if byte < 128:
                 size, at = (byte >> 1) ^ -(byte & 1), at + 1
+            elif at + 1 < stop and data[at + 1] < 128:
+                byte = (byte & 127) | (data[at + 1] << 7)
+                size, at = (byte >> 1) ^ -(byte & 1), at + 2
             else:
                 size, at = long_varint(data, at, stop)
                 if at < 0:
                     status = BAD_VARINT
                     break
-            header_start[row] = at
-            header_count[row] = size
+            header_start[cell] = at
+            header_count[cell] = size
             if size != 0:
                 if size < 0 or size > stop - at:
                     status, state[EXPECTED], state[FOUND] = BAD_HEADER, stop - at, size
@@ -356,7 +375,7 @@ def decode_batches(
                 headers += size
                 at = skip_headers(data, at, stop, size)
                 if at < 0:
-                    at = header_start[row]
+                    at = header_start[cell]
                     status, state[EXPECTED], state[FOUND] = BAD_HEADER, stop - at, size
                     break
             if at != stop:
@@ -498,6 +517,7 @@ def decode_messages(
         while status == DONE and at < end:
             if kind == OWN:
                 whole = (row, key_at, value_at)
+            cell = as_index(row)
             size = load_i32(data, at + 8)
             stop = at + 12 + size
             if size < least:
@@ -536,68 +556,68 @@ def decode_messages(
                         tagged = append_time
                     elif seconds != 0xFFFFFFFF:
                         tagged = seconds * 1000
-                timestamp[row] = tagged
-                timestamp_type[row] = 1 if tagged >= 0 else 0
+                timestamp[cell] = tagged
+                timestamp_type[cell] = 1 if tagged >= 0 else 0
                 if kind == OWN:
-                    offset[row] = load_i64(data, at)
+                    offset[cell] = load_i64(data, at)
                 elif runs[run + HONOR]:
-                    offset[row] = as_int64(add + load_i64(data, at))
+                    offset[cell] = as_int64(add + load_i64(data, at))
                 else:
-                    offset[row] = as_int64(add + row - first_row)
+                    offset[cell] = as_int64(add + row - first_row)
             else:
                 if kind != OWN and attributes & 7:
                     status, state[FOUND] = NESTED, attributes & 7
                     break
-                offset[row] = as_int64(add + load_i64(data, at))
+                offset[cell] = as_int64(add + load_i64(data, at))
                 if magic == 0:
-                    timestamp[row] = -1
-                    timestamp_type[row] = NO_TYPE
+                    timestamp[cell] = -1
+                    timestamp_type[cell] = NO_TYPE
                 else:
                     place = at + 26
                     if kind == LOG_APPEND:
-                        timestamp[row] = append_time
+                        timestamp[cell] = append_time
                     else:
-                        timestamp[row] = load_i64(data, at + 18)
-                    timestamp_type[row] = (attributes >> 3) & 1 if kind == OWN else kind
+                        timestamp[cell] = load_i64(data, at + 18)
+                    timestamp_type[cell] = (attributes >> 3) & 1 if kind == OWN else kind
             size = load_i32(data, place)
             place += 4
             if size < -1 or size > stop - place - 4:
                 status, state[EXPECTED], state[FOUND] = BAD_KEY_LENGTH, stop - place - 4, size
                 break
-            key_length[row] = size
+            key_length[cell] = size
             if size >= 0:
                 if keys == PACK:
                     copy_bytes(key_data, key_at, data, place, size)
-                    key_start[row] = key_at
+                    key_start[cell] = key_at
                     key_at += size
                 elif keys == REFER:
-                    key_start[row] = place
+                    key_start[cell] = place
                 place += size
             else:
                 null_keys += 1
                 if keys == PACK:
-                    key_start[row] = key_at
+                    key_start[cell] = key_at
                 elif keys == REFER:
-                    key_start[row] = place
+                    key_start[cell] = place
             size = load_i32(data, place)
             place += 4
             if size < -1 or max(size, 0) != stop - place:
                 status, state[EXPECTED], state[FOUND] = BAD_VALUE_LENGTH, stop - place, size
                 break
-            value_length[row] = size
+            value_length[cell] = size
             if size >= 0:
                 if values == PACK:
                     copy_bytes(value_data, value_at, data, place, size)
-                    value_start[row] = value_at
+                    value_start[cell] = value_at
                     value_at += size
                 elif values == REFER:
-                    value_start[row] = place
+                    value_start[cell] = place
             else:
                 null_values += 1
                 if values == PACK:
-                    value_start[row] = value_at
+                    value_start[cell] = value_at
                 elif values == REFER:
-                    value_start[row] = place
+                    value_start[cell] = place
             row += 1
             at = stop
         if status != DONE:

@@ -75,6 +75,11 @@ def as_int64(value: int) -> int:
     return ((value + (1 << 63)) & ((1 << 64) - 1)) - (1 << 63)
 
 
+def as_index(value: int) -> int:
+    """Return `value`, which is not negative, as an index: compiled code then need not count from the array's end."""
+    return value
+
+
 def unzigzag32(value: int) -> int:
     """Return the int32 that the low 32 bits of `value` encode: 0, 1, 2, 3 stand for 0, -1, 1, -2."""
     value &= 0xFFFFFFFF
@@ -258,6 +263,13 @@ def _in_python(function: Any) -> Any:
 @machine_body(as_int64)
 def _as_int64() -> Any:
     return _in_python(lambda value: value)
+
+
+@machine_body(as_index)
+def _as_index() -> Any:
+    import numpy as np
+
+    return _in_python(lambda value: np.uint64(value))
 
 
 @machine_body(unzigzag32)
