@@ -84,7 +84,7 @@ def compile_ahead(lock: int) -> None:
     say("compiling")
     # Some packages carry files that are no Python; compileall mentions them and goes on.
     quiet([str(PYTHON), "-I", "-m", "compileall", "-q", "-j0", str(VENV / "lib"), str(ROOT / "src")], lock)
-    warmed = quiet([str(PYTHON), "-P", "-m", "magicbyte.wire.warm"], lock)
+    warmed = quiet([str(PYTHON), "-P", "-m", "magicbyte", "warm"], lock)
     if warmed.returncode:
         reason = warmed.stdout.strip().rpartition("\n")[2]
         say(f"the kernels could not be compiled ahead, so their first use will take longer: {reason}")

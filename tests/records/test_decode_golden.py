@@ -1,11 +1,11 @@
-"""Every record of every golden log, as Kafka's own consumers and dump tool saw them, through both forms of the kernels."""
+"""Every record of every golden log, as Kafka's consumers and dump tool saw them, through both forms of the kernels."""
 
 import base64
 from collections.abc import Iterator
 
-import golden_data
 import pytest
 
+import golden_data
 from magicbyte.errors import CorruptRecordError
 from magicbyte.records.columns import Record
 from magicbyte.records.decode import DecodeOptions, decode
@@ -60,15 +60,12 @@ def test_a_crashed_log_decodes_up_to_the_damage(
     monkeypatch.setenv("MAGICBYTE_KERNELS", form)
     sound = [row for row in case.batches() if row["isvalid"]]
     expected = [
-        offset
-        for row in sound
-        for offset in row.get("offsets", range(row["baseOffset"], row["lastOffset"] + 1))
+        offset for row in sound for offset in row.get("offsets", range(row["baseOffset"], row["lastOffset"] + 1))
     ]
     found, damage = [], []
     for content in case.segments().values():
         try:
-            for record in records(content, DecodeOptions()):
-                found.append(record.offset)
+            found.extend(record.offset for record in records(content, DecodeOptions()))
         except CorruptRecordError as error:
             damage.append(error)
     assert found == expected

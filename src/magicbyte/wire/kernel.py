@@ -64,7 +64,7 @@ class Kernel:
 
     def __init__(self, py_func: Callable[..., Any]) -> None:
         self._origin = py_func
-        self.py_func = _linked(py_func, {name: k.py_func for name, k in _kernels_named_by(py_func).items()})
+        self.py_func: Any = _linked(py_func, {name: k.py_func for name, k in _kernels_named_by(py_func).items()})
         self.__doc__ = py_func.__doc__
         self.__name__ = py_func.__name__
         self._compiled: Any = None
