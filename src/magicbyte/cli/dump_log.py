@@ -13,6 +13,7 @@ from magicbyte.codecs import Codec, Lz4Header, decompress
 from magicbyte.errors import BatchTooLargeError, CorruptRecordError
 from magicbyte.log.reader import read_chunks
 from magicbyte.records.batch import RecordBatch
+from magicbyte.records.columns import Record
 from magicbyte.records.control import ControlType, parse_control_record
 from magicbyte.records.decode import DecodeOptions, decode_rows
 from magicbyte.records.enriched import EnrichedMessage, Tag
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from magicbyte.cli.dump_decoders import Decoder
     from magicbyte.log.reader import Chunk, DamageHandler
     from magicbyte.ports import ReadableFile
-    from magicbyte.records.columns import Record
 
 Fields = dict[str, Any]
 
@@ -110,17 +110,21 @@ class LogDump:
         names = ("position", "size", "magic", "attributes", "offset", "count")
         alone = replace(table, **{name: getattr(table, name)[row : row + 1] for name in names})
         options = DecodeOptions(verify=False, control=True, limit=self.limit)
-        records = (record for columns in decode_rows(alone, [0], options) for record in columns)
+        records: Iterator[Record] = (record for columns in decode_rows(alone, [0], options) for record in columns)
         if isinstance(entry, RecordBatch):
             for record in records:
                 yield self._batch_record(entry, record)
             return
+        if isinstance(entry, EnrichedMessage) and entry.is_control:
+            key, value = (None if cell is None else bytes(cell) for cell in (entry.key, entry.value))
+            records = iter([Record(entry.offset, entry.timestamp, entry.timestamp_type, key, value)])
         inner = _messages(entry, self.dialect, self.limit)
         for record, message in zip(records, inner, strict=True):
             damage = _checksum_error(message)
             yield self._message_record(message, record, valid=damage is None)
             if damage is not None and entry.is_wrapper:
-                raise damage.locate(offsets=(record.offset, record.offset))
+                damage.offsets = (record.offset, record.offset)  # it has the relative one
+                raise damage
 
     def _batch_record(self, batch: RecordBatch, record: Record) -> Fields:
         fields = _record_fields(record)
