@@ -43,8 +43,15 @@ class BytesColumn:
 
     def cells(self) -> list[bytes | None]:
         """Return every cell as bytes, or None where it is null."""
-        data, start, length = bytes(self.data), _as_list(self.start), _as_list(self.length)
-        return [data[at : at + size] if size >= 0 else None for at, size in zip(start, length, strict=False)]
+        start, length = _as_list(self.start), _as_list(self.length)
+        if not length:
+            return []
+        low = min(start)  # the data may be a whole segment, and the cells a small part of it
+        high = max(at + size for at, size in zip(start, length, strict=False))
+        data = bytes(memoryview(self.data)[low:high])
+        return [
+            data[at - low : at - low + size] if size >= 0 else None for at, size in zip(start, length, strict=False)
+        ]
 
     def slice(self, first: int, end: int) -> BytesColumn:
         """Return cells `first` to `end` over the same data."""
