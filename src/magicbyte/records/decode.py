@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     pass
 
 DEFAULT_MAX_BATCH_BYTES = 64 << 20
-GROUP_BYTES = 2 << 20  # of records per RecordColumns: large enough for the kernels, small enough for the caches
+GROUP_BYTES = 1 << 20  # of records per RecordColumns: large enough for the kernels, small enough for the caches
 _BATCH_HEADER = struct.Struct(">IhiqqqhiI").unpack_from  # from the CRC field on
 _WRAPPER_HEADER = struct.Struct(">Ibbqi").unpack_from
 _STRETCH = 8  # uncompressed batches in a row that are worth reading their headers at once
@@ -115,6 +115,9 @@ def decode_entries(
         raise
     for columns in group.finish():
         yield *group.decoded, columns
+
+
+_NO_CELLS = BytesColumn(b"", [0], [], packed=True)
 
 
 class _Group:
@@ -379,6 +382,7 @@ class _Group:
 
     def _decode(self, runs: Any, rows: list[int], *, batches: bool, from_scratch: bool) -> Iterator[RecordColumns]:
         source = self.scratch if from_scratch else self.table.buffer
+        runs = form_for(compiled=self.compiled).int64(runs)  # in which `measure_messages` sets the counts
         columns, status, failed, state = self._run_kernels(source, runs, batches=batches)
         self.decoded = rows, runs[kernels.COUNT :: kernels.RUN]
         if self.options.packed and self.compiled:
@@ -445,10 +449,10 @@ class _Group:
     def _headers(self, make: Any, data: Any, start: Any, count: Any, rows: int) -> HeaderColumns:
         count = make.int64([0] * rows) if count is None else count
         total = make.sum(count[:rows])
-        key_start, key_length, value_start, value_length = make.outputs([(total, "i")] * 4)
-        if total:
-            cells = key_start, key_length, value_start, value_length
-            make.form(kernels.read_headers)(data, start, count, 0, rows, 0, *cells)
+        if not total:
+            return HeaderColumns(count[:rows], _NO_CELLS, _NO_CELLS)
+        key_start, key_length, value_start, value_length = cells = make.outputs([(total, "i")] * 4)
+        make.form(kernels.read_headers)(data, start, count, 0, rows, 0, *cells)
         keys, values = BytesColumn(data, key_start, key_length), BytesColumn(data, value_start, value_length)
         if self.options.packed and self.compiled:
             keys, values = keys.pack(), values.pack()  # the scratch is used again

@@ -1,0 +1,396 @@
+"""Conversion between all formats: a slice of a log in, the same records in another format out, batch by batch.
+
+What brokers do for a fetch by an old consumer, and what nobody does for them: whole logs, up as well as down, to other
+codecs, and to and from the enriched dialect. A pure generator: bytes in, bytes out, a batch or about GROUP_BYTES of
+them in memory at a time. Source: Kafka's RecordsUtil.downConvert; docs/formats/; for the enriched dialect its proposal.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any, NamedTuple
+
+from magicbyte.codecs import Codec, Lz4Header, compress, decompress, lz4_header_checksum
+from magicbyte.errors import BatchTooLargeError, CorruptRecordError
+from magicbyte.records import encode_kernels as kernels
+from magicbyte.records.batch import RecordBatch, build_batch
+from magicbyte.records.columns import RecordColumns
+from magicbyte.records.control import marker_of
+from magicbyte.records.decode import DEFAULT_MAX_BATCH_BYTES, DecodeOptions, decode_entries, decode_rows
+from magicbyte.records.encode import DEFAULT_HEADER, Format, Writer
+from magicbyte.records.enriched import EnrichedControl, EnrichedMessage
+from magicbyte.records.entry import entries, parse_entry
+from magicbyte.records.layout import (
+    CODEC_MASK,
+    CONTROL_BIT,
+    ENRICHED_CONTROL_BIT,
+    NO_PRODUCER_ID,
+    NO_TIMESTAMP,
+    Dialect,
+)
+from magicbyte.records.message import Message
+from magicbyte.records.scan import BatchTable, scan
+from magicbyte.wire.checksum import Buffer
+
+DEFAULT_BATCH_BYTES = 64 << 10
+
+
+@dataclass(slots=True)
+class ConversionReport:
+    """What a conversion did, and what its target could not hold. Counts; sizes in bytes.
+
+    An entry is a batch, a wrapper or a plain message row as it stands in the log. `records` were converted, those in
+    entries that were passed through are not counted.
+    """
+
+    bytes_in: int = 0
+    bytes_out: int = 0
+    bytes_passed_through: int = 0
+    bytes_cut: int = 0
+    """At the end of the slice, of an entry that is not whole there; left out."""
+    batches: int = 0
+    """Wrappers and batches that were converted; a row of plain messages counts as one."""
+    records: int = 0
+    records_below_fetch_offset: int = 0
+    """Left out, as consumers expect it of plain messages."""
+    timestamps: int = 0
+    """Lost, of as many records."""
+    headers: int = 0
+    """Lost, of as many records."""
+    transaction_markers: int = 0
+    """Left out: their offsets become holes, and records of aborted transactions look like any others."""
+    control_records: int = 0
+    """Left out: other entries that a log writes for itself."""
+    transactional_batches: int = 0
+    """Batches that lost the sign of belonging to a transaction."""
+    producer_states: int = 0
+    """Batches that lost producer id, epoch and sequence."""
+    leader_epochs: int = 0
+    """Batches that lost the epoch of their leader."""
+    delete_horizons: int = 0
+    """Batches that lost the time at which their tombstones may go."""
+    tags: int = 0
+    """Enriched messages and wrappers that lost tags which we do not know."""
+    wrapper_keys: int = 0
+    """Wrappers that lost a key, which means nothing there."""
+
+    def lost(self) -> dict[str, int]:
+        """Return what the target could not hold, by name; empty for a conversion that lost nothing."""
+        names = ("timestamps", "headers", "transaction_markers", "control_records", "transactional_batches",
+                 "producer_states", "leader_epochs", "delete_horizons", "tags", "wrapper_keys")  # fmt: skip
+        return {name: count for name in names if (count := getattr(self, name))}
+
+
+class _Action(enum.Enum):
+    PASS = enum.auto()
+    DROP = enum.auto()
+    RECODE = enum.auto()  # a v2 batch: only the compression of its records section changes
+    REBUILD = enum.auto()
+
+
+class _Kind(NamedTuple):
+    """What neighbouring rows have in common that are converted together."""
+
+    action: _Action
+    magic: int
+    codec: int
+    """Number of the source's codec."""
+    is_control: bool
+
+
+def convert(
+    buffer: Buffer,
+    target: Format,
+    *,
+    dialect: Dialect = Dialect.KAFKA,
+    codec: Codec | None = None,
+    level: int | None = None,
+    fetch_offset: int | None = None,
+    fix_lz4: bool = False,
+    batch_bytes: int = DEFAULT_BATCH_BYTES,
+    verify: bool = True,
+    limit: int = DEFAULT_MAX_BATCH_BYTES,
+    report: ConversionReport | None = None,
+) -> Iterator[memoryview]:
+    """Yield the entries of `buffer`, a slice of a log in `dialect`, in the format `target`: chunks of whole entries.
+
+    Each wrapper or batch becomes one, with the same codec unless another is given; rows of plain messages become
+    batches of up to `batch_bytes`, or stay plain messages where the target has those and no codec is asked for. So do
+    the records of uncompressed v2 batches. Offsets never change; v2 batches and enriched wrappers keep the start of
+    theirs. Entries that are in the target format already are passed through byte for byte, as views of `buffer`.
+    What the target cannot hold is left out and counted in `report`; a cut entry at the end is left out.
+
+    With `fetch_offset` the conversion is the one that brokers do for a fetch: nothing is converted up, and plain
+    records below that offset are skipped where they are converted. `fix_lz4` rewrites wrappers of magic 0 whose LZ4
+    header checksum is not the one that old consumers expect. With `verify` every checksum is checked, but of what is
+    passed through only the outer ones. `limit`: bytes that one batch may have or decompress to.
+
+    An enriched wrapper has one timestamp and becomes LogAppendTime; where messages inside have their own, CreateTime,
+    so that none is lost. Raises, after everything in front of it was given, CorruptRecordError for damage,
+    UnsupportedCompressionError for zstd that the target cannot hold, UnsupportedForMessageFormatError for a wrapper
+    whose offsets span more than an int32.
+    """
+    view = memoryview(buffer)
+    table = scan(view, dialect=dialect, merge=True)
+    report = ConversionReport() if report is None else report
+    report.bytes_in += len(view)
+    conversion = _Conversion(
+        table,
+        target,
+        codec,
+        level,
+        fetch_offset,
+        fix_lz4,
+        batch_bytes,
+        DecodeOptions(verify=verify, limit=limit),
+        report,
+    )
+    for kind, rows in groupby(range(len(table)), conversion.kind_of):
+        for chunk in conversion.steps(kind, list(rows)):
+            if len(chunk):
+                report.bytes_out += len(chunk)
+                yield chunk
+    if table.damage is not None:
+        raise table.damage
+    report.bytes_cut += len(view) - table.end
+
+
+@dataclass(slots=True)
+class _Conversion:
+    table: BatchTable
+    target: Format
+    codec: Codec | None
+    level: int | None
+    fetch_offset: int | None
+    fix_lz4: bool
+    batch_bytes: int
+    options: DecodeOptions
+    report: ConversionReport
+
+    def kind_of(self, row: int) -> _Kind:
+        """Decide what happens to a row of the table."""
+        table, target = self.table, self.target
+        magic, attributes = int(table.magic[row]), int(table.attributes[row])
+        enriched = table.dialect is Dialect.ENRICHED
+        is_control = attributes & (ENRICHED_CONTROL_BIT if enriched else CONTROL_BIT if magic == 2 else 0) != 0
+        codec = 0 if is_control else attributes & CODEC_MASK
+        action = _Action.REBUILD
+        if table.dialect is target.dialect and magic == target.magic:
+            if is_control or self.codec in (None, codec) or (magic == 2 and not int(table.count[row])):
+                action = _Action.PASS
+            elif magic == 2:
+                action = _Action.RECODE
+        elif is_control:
+            action = _Action.DROP
+        elif self.fetch_offset is not None and table.dialect is target.dialect and magic < target.magic:
+            action = _Action.PASS
+        if action is _Action.PASS and self.fix_lz4 and magic == 0 and codec == Codec.LZ4 and self._has_other_lz4(row):
+            action = _Action.REBUILD
+        return _Kind(action, magic, codec, is_control)
+
+    def _has_other_lz4(self, row: int) -> bool:
+        entry = parse_entry(self._entry(row))
+        assert isinstance(entry, Message)
+        return entry.value is not None and lz4_header_checksum(entry.value) is not Lz4Header.BROKEN
+
+    def _entry(self, row: int) -> memoryview:
+        position = int(self.table.position[row])
+        return self.table.buffer[position : position + int(self.table.size[row])]
+
+    def steps(self, kind: _Kind, rows: list[int]) -> Iterator[memoryview]:
+        """Yield what becomes of neighbouring rows of one kind."""
+        match kind.action:
+            case _Action.PASS:
+                yield from self._pass_through(rows)
+            case _Action.DROP:
+                for row in rows:
+                    self._drop(row)
+            case _Action.RECODE:
+                for row in rows:
+                    yield self._recode(row)
+            case _Action.REBUILD:
+                codec = self.codec
+                if codec is None and kind.codec <= Codec.ZSTD:
+                    codec = Codec(kind.codec)
+                self.target.check_codec(codec or Codec.NONE)
+                yield from self._rebuild(kind, rows, codec or Codec.NONE)
+
+    # ---- entries that stay as they are, or go
+
+    def _pass_through(self, rows: list[int]) -> Iterator[memoryview]:
+        table = self.table
+        start = int(table.position[rows[0]])
+        end = int(table.position[rows[-1]]) + int(table.size[rows[-1]])
+        damage = None
+        if self.options.verify:
+            try:
+                for row in rows:
+                    self._verify(row)
+            except CorruptRecordError as error:
+                damage, end = error, error.position or 0
+        self.report.bytes_passed_through += end - start
+        yield table.buffer[start:end]
+        if damage is not None:
+            raise damage
+
+    def _verify(self, row: int) -> None:
+        """Check the outer checksums of one row of the table."""
+        table = self.table
+        if int(table.magic[row]) < 2 and int(table.count[row]) > 0:
+            shallow = DecodeOptions(keys=False, values=False, headers=False, limit=self.options.limit)
+            for _ in decode_rows(table, [row], shallow):
+                pass
+            return
+        position, size = int(table.position[row]), int(table.size[row])
+        if size > self.options.limit:
+            raise BatchTooLargeError("batch size", expected=f"<= {self.options.limit}", found=size, position=position)
+        try:
+            entry = parse_entry(self._entry(row), table.dialect)
+            assert entry is not None, "the scan found it whole"
+            entry.verify()
+        except CorruptRecordError as error:
+            error.position = position
+            raise
+
+    def _drop(self, row: int) -> None:
+        """Count a control batch or message that the target cannot hold."""
+        if self.options.verify:
+            self._verify(row)
+        entry = parse_entry(self._entry(row), self.table.dialect)
+        if isinstance(entry, EnrichedMessage):
+            is_marker = entry.control_type in (EnrichedControl.COMMIT_TRANSACTION, EnrichedControl.ABORT_TRANSACTION)
+        else:
+            assert isinstance(entry, RecordBatch)
+            marker = marker_of(entry)
+            is_marker = marker is not None and marker.ends_transaction
+        if is_marker:
+            self.report.transaction_markers += 1
+        else:
+            self.report.control_records += 1
+
+    # ---- v2 to v2
+
+    def _recode(self, row: int) -> memoryview:
+        """Return a v2 batch with its records section, unchanged, in another compression."""
+        self._verify(row)
+        batch = RecordBatch(self._entry(row))
+        assert self.codec is not None
+        try:
+            section = decompress(batch.codec, batch.records_section, limit=self.options.limit)
+        except CorruptRecordError as error:
+            error.position = int(self.table.position[row])
+            raise error.locate(offsets=(batch.base_offset, batch.last_offset)) from None
+        self.report.batches += 1
+        self.report.records += batch.record_count
+        return memoryview(
+            build_batch(
+                compress(self.codec, section, level=self.level),
+                base_offset=batch.base_offset,
+                last_offset_delta=batch.last_offset_delta,
+                base_timestamp=batch.base_timestamp,
+                max_timestamp=batch.max_timestamp,
+                record_count=batch.record_count,
+                attributes=batch.attributes & ~CODEC_MASK | self.codec,
+                partition_leader_epoch=batch.partition_leader_epoch,
+                producer_id=batch.producer_id,
+                producer_epoch=batch.producer_epoch,
+                base_sequence=batch.base_sequence,
+            )
+        )
+
+    # ---- through columns
+
+    def _rebuild(self, kind: _Kind, rows: list[int], codec: Codec) -> Iterator[memoryview]:
+        """Decode rows and write their records in the target format."""
+        plain_rows = kind.magic < 2 and kind.codec == 0
+        to_plain = codec is Codec.NONE and self.target is not Format.V2
+        for from_rows, counts, columns in decode_entries(self.table, rows, self.options):
+            spans = _spans(from_rows, counts, len(columns))
+            for row, _, _ in spans:
+                self._count_losses(kind, row)
+            if to_plain and kind.codec == 0 and self.fetch_offset is not None:
+                columns = self._from_fetch_offset(columns)
+            self._count_records(columns)
+            writer = Writer(columns, self.target, self.level)
+            if to_plain:
+                yield from _cut(writer, 0, len(columns), codec, self.batch_bytes)
+            elif plain_rows:
+                for _, first, end in spans:
+                    yield from _cut(writer, first, end, codec, self.batch_bytes)
+            else:
+                batches = [number for row, first, end in spans for number in self._fields(writer, row, first, end)]
+                yield writer.write(writer.form.int64(batches), codec, [DEFAULT_HEADER] * len(spans))
+
+    def _fields(self, writer: Writer, row: int, first: int, end: int) -> list[int]:
+        """Return the batch that a source wrapper or batch becomes."""
+        fields = writer.batch_fields(first, end)
+        if self.table.dialect is Dialect.ENRICHED:
+            if self.target in (Format.V2, Format.ENRICHED):
+                fields[kernels.OFFSET] = int(self.table.offset[row])
+            times = writer.timestamp[first:end]
+            if min(times) != max(times):
+                fields[kernels.KIND] = 0
+        return fields
+
+    def _from_fetch_offset(self, columns: RecordColumns) -> RecordColumns:
+        assert self.fetch_offset is not None
+        if not len(columns) or min(columns.offset) >= self.fetch_offset:  # type: ignore[call-overload]
+            return columns
+        import numpy as np
+
+        kept = columns.take(np.flatnonzero(np.asarray(columns.offset) >= self.fetch_offset))
+        self.report.records_below_fetch_offset += len(columns) - len(kept)
+        return kept
+
+    # ---- the report
+
+    def _count_records(self, columns: RecordColumns) -> None:
+        report = self.report
+        report.records += len(columns)
+        timestamps: Any = columns.timestamp
+        if self.target is Format.V0 and len(columns):
+            if isinstance(timestamps, list):
+                report.timestamps += sum(timestamp != NO_TIMESTAMP for timestamp in timestamps)
+            else:
+                report.timestamps += int((timestamps != NO_TIMESTAMP).sum())
+        if self.target is not Format.V2 and columns.headers is not None and len(columns.headers.key):
+            counts: Any = columns.headers.count
+            report.headers += sum(count > 0 for count in counts)
+
+    def _count_losses(self, kind: _Kind, row: int) -> None:
+        """Count what the header of a source entry says and the target does not."""
+        report = self.report
+        report.batches += 1
+        if kind.magic == 2:
+            batch = RecordBatch(self._entry(row))
+            report.transactional_batches += batch.is_transactional
+            report.producer_states += batch.producer_id != NO_PRODUCER_ID
+            report.leader_epochs += batch.partition_leader_epoch >= 0
+            report.delete_horizons += batch.delete_horizon_ms is not None
+        elif self.table.dialect is Dialect.ENRICHED:
+            for _, entry in entries(self._entry(row), Dialect.ENRICHED):
+                assert isinstance(entry, EnrichedMessage)
+                report.tags += len(entry.unknown_tags) > 0
+        elif kind.codec:
+            report.wrapper_keys += Message(self._entry(row)).key_length >= 0
+
+
+def _cut(writer: Writer, first: int, end: int, codec: Codec, batch_bytes: int) -> Iterator[memoryview]:
+    """Yield rows as batches of up to `batch_bytes`, or as plain messages."""
+    if first < end:
+        for batches in writer.cuts(first, end, codec, batch_bytes):
+            yield writer.write(batches, codec, [DEFAULT_HEADER] * (len(batches) // kernels.BATCH))
+
+
+def _spans(rows: list[int], counts: Any, total: int) -> list[tuple[int, int, int]]:
+    """Return row of the table, first record, record behind the last, for each row that has records."""
+    spans, at = [], 0
+    for row, count in zip(rows, counts if isinstance(counts, list) else counts.tolist(), strict=False):
+        end = min(at + count, total)  # of a damaged row of messages the sound ones are there
+        if end > at:
+            spans.append((row, at, end))
+        at = end
+    return spans

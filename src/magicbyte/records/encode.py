@@ -1,0 +1,433 @@
+"""Encoding: records, as columns or as objects, to bytes of any format, in batches or wrappers or message by message.
+
+Uncompressed output is what Kafka's own builders write, byte for byte. Small input takes the plain twins of the kernels,
+large input the compiled ones. Bytes: docs/formats/. Source: Kafka's MemoryRecordsBuilder, DefaultRecord, LegacyRecord.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate
+from typing import Any
+
+from magicbyte.codecs import Codec, compress
+from magicbyte.errors import (
+    BatchTooLargeError,
+    CorruptRecordError,
+    MagicbyteError,
+    UnsupportedCompressionError,
+    UnsupportedForMessageFormatError,
+)
+from magicbyte.records import encode_kernels as kernels
+from magicbyte.records.batch import batch_attributes, build_batch, write_batch_header
+from magicbyte.records.columns import BytesColumn, HeaderColumns, Record, RecordColumns
+from magicbyte.records.enriched import MAX_SECONDS, build_enriched_wrapper
+from magicbyte.records.forms import form_for
+from magicbyte.records.layout import (
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    NO_TIMESTAMP,
+    RECORD_BATCH_OVERHEAD,
+    V0_OVERHEAD,
+    V1_OVERHEAD,
+    Dialect,
+    TimestampType,
+)
+from magicbyte.records.message import build_wrapper
+from magicbyte.wire.kernel import worth_compiling
+
+DEFAULT_BATCH_BYTES = 16384
+GROUP_BYTES = 1 << 20  # of records per chunk: the kernels are worth their call, the buffer stays in the caches
+_MOST_ROWS = 0x7FFFFFFF
+_RECORD_OVERHEAD = 36  # upper bound of what a v2 record has beside key, value and headers
+_HEADER_OVERHEAD = 10
+_TAG_BYTES = 9
+
+
+class Format(enum.Enum):
+    """A message format to write: Kafka's three, and the enriched dialect."""
+
+    V0 = "0"
+    V1 = "1"
+    V2 = "2"
+    ENRICHED = "enriched"
+
+    @property
+    def magic(self) -> int:
+        """The magic byte."""
+        return 1 if self is Format.ENRICHED else int(self.value)
+
+    @property
+    def dialect(self) -> Dialect:
+        """The dialect that a reader must be told."""
+        return Dialect.ENRICHED if self is Format.ENRICHED else Dialect.KAFKA
+
+    def check_codec(self, codec: Codec) -> None:
+        """Raise UnsupportedCompressionError for zstd in any format but V2."""
+        if codec is Codec.ZSTD and self is not Format.V2:
+            raise UnsupportedCompressionError(f"zstd needs magic 2: format {self.value} cannot hold it")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchHeader:
+    """What the header of a batch or wrapper says and its records alone do not. None: what follows from the records.
+
+    Times in ms. `max_timestamp` with a `timestamp_type` of LogAppendTime is the time of the append, which then holds
+    for all records: v2 keeps the records' own as deltas, the other formats write it into every message. From
+    `base_timestamp` on v2 counts the deltas; with `has_delete_horizon` it is the horizon. All but the timestamps is
+    for v2, but `base_offset` is also the starting offset of an enriched wrapper.
+    """
+
+    base_offset: int | None = None
+    last_offset: int | None = None
+    base_timestamp: int | None = None
+    timestamp_type: TimestampType | None = None
+    max_timestamp: int | None = None
+    is_transactional: bool = False
+    is_control: bool = False
+    has_delete_horizon: bool = False
+    partition_leader_epoch: int = -1
+    producer_id: int = NO_PRODUCER_ID
+    producer_epoch: int = -1
+    base_sequence: int = NO_SEQUENCE
+
+
+DEFAULT_HEADER = BatchHeader()
+
+
+def encode(
+    columns: RecordColumns,
+    target: Format,
+    codec: Codec = Codec.NONE,
+    *,
+    level: int | None = None,
+    batch_bytes: int = DEFAULT_BATCH_BYTES,
+    batch_rows: int | None = None,
+    header: BatchHeader = DEFAULT_HEADER,
+    batches: Sequence[tuple[int, BatchHeader]] | None = None,
+) -> memoryview:
+    """Return the records as one buffer of whole entries: `encode_chunks`, joined."""
+    options: dict[str, Any] = {"level": level, "batch_bytes": batch_bytes, "batch_rows": batch_rows}
+    chunks = list(encode_chunks(columns, target, codec, header=header, batches=batches, **options))
+    return chunks[0] if len(chunks) == 1 else memoryview(b"".join(chunks))
+
+
+def encode_chunks(
+    columns: RecordColumns,
+    target: Format,
+    codec: Codec = Codec.NONE,
+    *,
+    level: int | None = None,
+    batch_bytes: int = DEFAULT_BATCH_BYTES,
+    batch_rows: int | None = None,
+    header: BatchHeader = DEFAULT_HEADER,
+    batches: Sequence[tuple[int, BatchHeader]] | None = None,
+) -> Iterator[memoryview]:
+    """Yield the records in `target`, compressed with `codec`, in chunks of whole entries of about GROUP_BYTES.
+
+    V2 gives batches, another format wrappers, or messages if `codec` is NONE. A batch ends before it would have more
+    than `batch_bytes` (uncompressed) or `batch_rows`, and where the timestamp type or the time of the append changes;
+    all get `header`, whose base_sequence is that of the first record. `batches` gives the numbers of records and the
+    headers instead. The columns must hold keys and values; headers are written where the target has them.
+
+    Raises UnsupportedCompressionError for zstd before magic 2; CorruptRecordError for columns that contradict
+    themselves and for offsets that descend in a batch; UnsupportedForMessageFormatError for offsets that span more
+    than an int32 holds; BatchTooLargeError for more bytes than that.
+    """
+    target.check_codec(codec)
+    writer = Writer(columns, target, level)
+    if batches is not None:
+        ends = list(accumulate((count for count, _ in batches), initial=0))
+        if ends[-1] != len(columns):
+            raise CorruptRecordError("records of the batches", expected=len(columns), found=ends[-1])
+        for first, (count, each) in zip(ends, batches, strict=False):
+            yield writer.write(writer.batch(first, first + count), codec, [each])
+    elif len(columns):
+        first_offset = int(writer.offset[0])
+        for cut in writer.cuts(0, len(columns), codec, batch_bytes, batch_rows):
+            yield writer.write(cut, codec, writer.headers_of(cut, header, first_offset))
+
+
+def encode_records(
+    records: Iterable[Record],
+    target: Format,
+    codec: Codec = Codec.NONE,
+    *,
+    level: int | None = None,
+    header: BatchHeader = DEFAULT_HEADER,
+) -> bytes:
+    """Return the records as one batch or wrapper, or as messages: the light way for a few. Errors: `encode_chunks`."""
+    target.check_codec(codec)
+    columns = columns_of(records)
+    if not len(columns):
+        return b""
+    writer = Writer(columns, target, level)
+    return bytes(writer.write(writer.batch(0, len(columns)), codec, [header]))
+
+
+def columns_of(records: Iterable[Record]) -> RecordColumns:
+    """Return records as columns."""
+    rows = list(records)
+    headers = [header for row in rows for header in row.headers]
+    return RecordColumns(
+        [row.offset for row in rows],
+        [row.timestamp for row in rows],
+        [row.timestamp_type for row in rows],
+        _column([row.key for row in rows]),
+        _column([row.value for row in rows]),
+        HeaderColumns(
+            [len(row.headers) for row in rows],
+            _column([name.encode() for name, _ in headers]),
+            _column([value for _, value in headers]),
+        ),
+    )
+
+
+def _column(cells: list[bytes | None]) -> BytesColumn:
+    lengths = [-1 if cell is None else len(cell) for cell in cells]
+    starts = list(accumulate((max(length, 0) for length in lengths), initial=0))
+    return BytesColumn(b"".join(cell for cell in cells if cell), starts, lengths, packed=True)
+
+
+class Writer:
+    """Writes the rows of some columns, from the first on, in groups of batches, wrappers or plain messages.
+
+    Batches are given as the kernels take them: an array or list with kernels.BATCH integers for each.
+    """
+
+    def __init__(self, columns: RecordColumns, target: Format, level: int | None = None) -> None:
+        assert columns.key is not None
+        assert columns.value is not None
+        self.target = target
+        self.level = level
+        least = V0_OVERHEAD if target is Format.V0 else V1_OVERHEAD
+        self._least = 1 if target is Format.V2 else least
+        self._overhead = _RECORD_OVERHEAD if target is Format.V2 else least + _TAG_BYTES
+        self.form = form = form_for(compiled=worth_compiling(len(columns.key.data) + len(columns.value.data)))
+        self.offset, self.timestamp = form.int64(columns.offset), form.int64(columns.timestamp)
+        self.timestamp_type = form.int8(columns.timestamp_type)
+        self.key, self.value = self._cells(columns.key), self._cells(columns.value)
+        self.header_count = form.int32([])
+        self.header_key = self.header_value = form.bytes_of(b""), form.int32([]), form.int32([])
+        if target is Format.V2 and columns.headers is not None and len(columns.headers.key):
+            self.header_count = form.int32(columns.headers.count)
+            self.header_key = self._cells(columns.headers.key)
+            self.header_value = self._cells(columns.headers.value)
+        self._row = self._headers_before = 0
+        of_rows = [self.offset, self.timestamp, self.timestamp_type, *self.key[1:], *self.value[1:]]
+        shortest = min(map(len, of_rows if not len(self.header_count) else [*of_rows, self.header_count]))
+        names = len(self.header_key[2])
+        if shortest < len(columns) or min(map(len, (self.header_key[1], *self.header_value[1:]))) < names:
+            raise CorruptRecordError("length of a column", expected=len(columns), found=shortest)
+
+    def _cells(self, column: BytesColumn) -> tuple[Any, Any, Any]:
+        form = self.form
+        return form.bytes_of(column.data), form.int32(column.start), form.int32(column.length)
+
+    def batch(self, first: int, end: int) -> Any:
+        """Return one batch of the rows `first` to `end`, as they are: the caller knows that they belong together."""
+        return self.form.int64(self.batch_fields(first, end))
+
+    def batch_fields(self, first: int, end: int) -> list[int]:
+        """Return the integers of one batch."""
+        if first == end:
+            return [first, end, 0, NO_TIMESTAMP, 0, 0, 0, 0, 0]
+        base, kind = int(self.offset[first]), int(self.timestamp_type[first])
+        return [first, end, base, int(self.timestamp[first]), kind, 0, 0, 0, 0]
+
+    def cuts(
+        self, first: int, end: int, codec: Codec, batch_bytes: int, batch_rows: int | None = None
+    ) -> Iterator[Any]:
+        """Yield the rows `first` to `end` as batches, about GROUP_BYTES of them at a time; plain messages as one."""
+        form, plain = self.form, codec is Codec.NONE and self.target is not Format.V2
+        most = batch_bytes - (RECORD_BATCH_OVERHEAD if self.target is Format.V2 else 0)
+        room = 1 if plain else max(GROUP_BYTES // max(batch_bytes, 1), 1)
+        state, status = form.int64([0] * kernels.STATE), kernels.FULL
+        state[kernels.AT], state[kernels.HEADERS] = first, self._headers_in_front(first)
+        while status == kernels.FULL:
+            batches = form.int64([0] * (room * kernels.BATCH))
+            status = form.form(kernels.cut_batches)(
+                int(state[kernels.AT]), end, self.target.magic, int(plain), self._least,
+                GROUP_BYTES if plain else most, _MOST_ROWS if plain else batch_rows or _MOST_ROWS,
+                self.offset, self.timestamp, self.timestamp_type, self.key[2], self.value[2],
+                self.header_count, self.header_key[2], self.header_value[2], batches, state,
+            )  # fmt: skip
+            yield batches[: int(state[kernels.COUNT]) * kernels.BATCH]
+
+    def headers_of(self, batches: Any, header: BatchHeader, first_offset: int) -> list[BatchHeader]:
+        """Return the headers of `batches`: `header`, whose base_sequence is that of the record at `first_offset`."""
+        count = len(batches) // kernels.BATCH
+        if header.base_sequence == NO_SEQUENCE:
+            return [header] * count
+        offsets = batches[kernels.OFFSET :: kernels.BATCH]
+        sequences = [header.base_sequence + int(offset) - first_offset & 0x7FFFFFFF for offset in offsets]
+        return [replace(header, base_sequence=sequence) for sequence in sequences]
+
+    def write(self, batches: Any, codec: Codec, headers: Sequence[BatchHeader]) -> memoryview:
+        """Return the entries of `batches`, one header for each. Raises as `encode_chunks` does."""
+        if self.target is Format.V2:
+            return self._write_batches(batches, codec, headers)
+        if codec is Codec.NONE:
+            batches[kernels.OFFSET :: kernels.BATCH] = self.form.int64([0] * len(headers))
+            batches[kernels.KIND :: kernels.BATCH] = self.form.int64([kernels.OWN] * len(headers))
+            return self._run(kernels.encode_messages, batches)
+        return self._write_wrappers(batches, codec, headers)
+
+    def _write_batches(self, batches: Any, codec: Codec, headers: Sequence[BatchHeader]) -> memoryview:
+        for at, header in enumerate(headers):
+            if header is not DEFAULT_HEADER:
+                if header.base_offset is not None:
+                    batches[at * kernels.BATCH + kernels.OFFSET] = header.base_offset
+                if header.base_timestamp is not None:
+                    batches[at * kernels.BATCH + kernels.TIMESTAMP] = header.base_timestamp
+        gap = RECORD_BATCH_OVERHEAD if codec is Codec.NONE else 0
+        out = self._run(kernels.encode_batches, batches, gap)
+        flat, pieces = _flat(batches), []
+        for at, header in enumerate(headers):
+            first, end, base, base_timestamp, kind, start, stop, latest, last = flat[at * kernels.BATCH :][
+                : kernels.BATCH
+            ]
+            append_time = kind == kernels.LOG_APPEND if header.timestamp_type is None else header.timestamp_type
+            if header.last_offset is not None:
+                last = header.last_offset
+            if not 0 <= last - base <= kernels.MAX_INT32 and end > first:
+                raise _offsets_error(base, last)
+            fields: dict[str, int] = {
+                "base_offset": base,
+                "last_offset_delta": last - base,
+                "base_timestamp": base_timestamp,
+                "max_timestamp": latest if header.max_timestamp is None else header.max_timestamp,
+                "record_count": end - first,
+                "attributes": batch_attributes(
+                    codec,
+                    TimestampType.LOG_APPEND_TIME if append_time == 1 else TimestampType.CREATE_TIME,
+                    is_transactional=header.is_transactional,
+                    is_control=header.is_control,
+                    has_delete_horizon=header.has_delete_horizon,
+                ),
+                "partition_leader_epoch": header.partition_leader_epoch,
+                "producer_id": header.producer_id,
+                "producer_epoch": header.producer_epoch,
+                "base_sequence": header.base_sequence,
+            }
+            if gap:
+                write_batch_header(out[start - gap : stop], **fields)
+            else:
+                pieces.append(build_batch(compress(codec, out[start:stop], level=self.level), **fields))
+        return out if gap else _joined(pieces)
+
+    def _write_wrappers(self, batches: Any, codec: Codec, headers: Sequence[BatchHeader]) -> memoryview:
+        target, enriched = self.target, self.target is Format.ENRICHED
+        for at, header in enumerate(headers):
+            at *= kernels.BATCH
+            first, end, base = int(batches[at]), int(batches[at + 1]), int(batches[at + kernels.OFFSET])
+            if target is Format.V0:
+                batches[at + kernels.OFFSET] = 0
+            elif enriched:
+                times = _flat(self.timestamp[first:end])
+                batches[at + kernels.TIMESTAMP] = max(times) if header.max_timestamp is None else header.max_timestamp
+                if header.base_offset is not None:
+                    batches[at + kernels.OFFSET] = header.base_offset
+            elif base < 0:
+                raise CorruptRecordError("first offset of a wrapper", expected=">= 0", found=base)
+            if header.timestamp_type is not None:
+                batches[at + kernels.KIND] = header.timestamp_type
+        out = self._run(kernels.encode_messages, batches)
+        flat, pieces = _flat(batches), []
+        for at, header in enumerate(headers):
+            first, end, base, own, kind, start, stop, latest, last = flat[at * kernels.BATCH :][: kernels.BATCH]
+            inner = out[start:stop]
+            if enriched:
+                seconds, tag = header_time(own)
+                if not 0 <= last - base <= kernels.MAX_INT32:
+                    raise _offsets_error(base, last)
+                pieces.append(
+                    build_enriched_wrapper(
+                        codec,
+                        inner,
+                        num_messages=end - first,
+                        non_keyed=max(_flat(self.key[2][first:end])) < 0,
+                        start_offset=base,
+                        seconds=seconds,
+                        timestamp_ms=tag,
+                        level=self.level,
+                    )
+                )
+            else:
+                timestamp = latest if header.max_timestamp is None else header.max_timestamp
+                of_type = TimestampType.LOG_APPEND_TIME if kind == kernels.LOG_APPEND else TimestampType.CREATE_TIME
+                pieces.append(build_wrapper(target.magic, codec, inner, last, timestamp, of_type, level=self.level))
+        return _joined(pieces)
+
+    def _headers_in_front(self, row: int) -> int:
+        """Return how many headers belong to rows before `row`; rows come in order, so they are counted once."""
+        if len(self.header_count) and row > self._row:
+            self._headers_before += self.form.sum(self.header_count[self._row : row])
+            self._row = row
+        return self._headers_before
+
+    def _run(self, kernel: Any, batches: Any, gap: int = 0) -> memoryview:
+        """Run one of the two kernels over `batches` and return its output. Raises for what the status says."""
+        form = self.form
+        first, end = int(batches[kernels.FIRST]), int(batches[len(batches) - kernels.BATCH + kernels.END])
+        state = form.int64([0] * kernels.STATE)
+        most = (end - first) * (self._overhead + 2) + len(batches) // kernels.BATCH * gap + 5
+        most += form.sum(self.key[2][first:end]) + form.sum(self.value[2][first:end])
+        cells = (*self.key, *self.value)
+        if kernel is kernels.encode_batches:
+            state[kernels.HEADERS] = begin = self._headers_in_front(first)
+            if len(self.header_count):
+                stop = begin + form.sum(self.header_count[first:end])
+                most += form.sum(self.header_key[2][begin:stop]) + form.sum(self.header_value[2][begin:stop])
+                most += (stop - begin) * (_HEADER_OVERHEAD + 1)
+            (out,) = form.outputs([(max(most, 0), "B")])
+            headers = (self.header_count, *self.header_key, *self.header_value)
+            status = form.form(kernel)(batches, gap, self.offset, self.timestamp, *cells, *headers, out, state)
+        else:
+            (out,) = form.outputs([(max(most, 0), "B")])
+            enriched, times = int(self.target is Format.ENRICHED), (self.offset, self.timestamp, self.timestamp_type)
+            status = form.form(kernel)(
+                batches, self.target.magic, enriched, *times, *cells, form.crc_table(), out, state
+            )
+        if status != kernels.DONE:
+            raise self._error(status, batches, int(state[kernels.ROW]))
+        return memoryview(out)[: int(state[kernels.AT])]
+
+    def _error(self, status: int, batches: Any, row: int) -> MagicbyteError:
+        offset = int(self.offset[row])
+        if status == kernels.TOO_LARGE:
+            found = f"more, at offset {offset}"
+            return BatchTooLargeError("size of a batch", expected=f"<= {kernels.MAX_INT32} bytes", found=found)
+        if status == kernels.BAD_OFFSETS:
+            firsts = [int(first) for first in batches[kernels.FIRST :: kernels.BATCH]]
+            at = max(i for i, first in enumerate(firsts) if first <= row)
+            return _offsets_error(int(batches[at * kernels.BATCH + kernels.OFFSET]), offset)
+        return CorruptRecordError(
+            "cells of a record", expected="within their data", found=f"others, at offset {offset}"
+        )
+
+
+def header_time(timestamp: int) -> tuple[int, int | None]:
+    """Return seconds (-1: not set) and tag 0 (None: left out) of an enriched message for `timestamp`, in ms."""
+    seconds = timestamp // 1000 if 0 <= timestamp // 1000 <= MAX_SECONDS else -1
+    exact = timestamp == seconds * 1000 if seconds >= 0 else timestamp == NO_TIMESTAMP
+    return seconds, None if exact else timestamp
+
+
+def _offsets_error(base: int, found: int) -> MagicbyteError:
+    if found - base > kernels.MAX_INT32:
+        return UnsupportedForMessageFormatError(
+            f"offsets {base} to {found}: those of one batch lie within {kernels.MAX_INT32} of the first"
+        )
+    return CorruptRecordError("offset in a batch", expected=f"ascending from {base}", found=found)
+
+
+def _flat(values: Any) -> list[int]:
+    flat: list[int] = values if isinstance(values, list) else values.tolist()
+    return flat
+
+
+def _joined(pieces: list[bytes]) -> memoryview:
+    return memoryview(pieces[0] if len(pieces) == 1 else b"".join(pieces))
