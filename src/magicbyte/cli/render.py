@@ -29,15 +29,7 @@ _LAST_SECOND = 253_402_300_799  # of the year 9999
 
 
 def _base64(cells: list[bytes | None]) -> list[str]:
-    """Encode all cells into one text and cut that: half the time of doing it cell by cell."""
-    if not cells:
-        return []
-    nulls = [at for at, cell in enumerate(cells) if cell is None] if None in cells else []
-    encoded = b"".join(map(b2a_base64, [cell or b"" for cell in cells])).decode()
-    lines = f'"{encoded[:-1]}"'.replace("\n", '"\n"').split("\n")
-    for at in nulls:
-        lines[at] = "null"
-    return lines
+    return ["null" if cell is None else f'"{b2a_base64(cell, newline=False).decode()}"' for cell in cells]
 
 
 def _hex(cells: list[bytes | None]) -> list[str]:
