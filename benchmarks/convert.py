@@ -21,7 +21,7 @@ DIRECTIONS = {"up": (1, 2), "down": (2, 0)}  # magic of the source, of the targe
 def worker(path: Path, magic: int) -> None:
     """Be magicbyte on the log at `path`."""
     log = memoryview(path.read_bytes())
-    harness.serve(lambda: ours.convert(log, magic), "magicbyte")
+    harness.serve(lambda: ours.convert_log(log, magic), "magicbyte")
 
 
 def lz4(direction: str, size: int) -> dict[str, object]:

@@ -4,7 +4,9 @@ import numpy as np
 
 import data
 from magicbyte.records.columns import BytesColumn, RecordColumns
+from magicbyte.records.convert import ConversionReport, convert
 from magicbyte.records.decode import DecodeOptions, decode
+from magicbyte.records.encode import Format, encode_chunks
 from magicbyte.wire.kernel import expect
 
 PROGRAM = "from magicbyte.cli.main import main; main()"  # for python -c: the command line
@@ -36,3 +38,19 @@ def packed(cells: list[bytes]) -> BytesColumn:
     start = np.zeros(len(cells) + 1, np.int32)
     np.cumsum(length, out=start[1:])
     return BytesColumn(np.frombuffer(b"".join(cells), np.uint8), start, length, packed=True)
+
+
+def encode_columns(columns: RecordColumns, batch_bytes: int) -> int:
+    """Encode columns as uncompressed v2 batches, and return the number of records."""
+    for _ in encode_chunks(columns, Format.V2, batch_bytes=batch_bytes):
+        pass
+    return len(columns)
+
+
+def convert_log(log: memoryview, magic: int) -> int:
+    """Convert a log to another format, codecs kept, and return the number of records."""
+    expect(len(log))
+    report = ConversionReport()
+    for _ in convert(log, Format(str(magic)), report=report):
+        pass
+    return report.records

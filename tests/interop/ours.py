@@ -1,9 +1,13 @@
 """magicbyte's side of the comparisons: the same shapes as `batches` and `jvm` use. The only file here that calls it."""
 
-from interop.batches import Json, b64
+from interop.batches import CODECS, Json, b64, unb64
+from magicbyte.codecs import Codec
 from magicbyte.errors import CorruptRecordError
 from magicbyte.records import decode as records_decode
 from magicbyte.records.columns import Record
+from magicbyte.records.convert import convert as convert_chunks
+from magicbyte.records.encode import BatchHeader, Format, columns_of
+from magicbyte.records.encode import encode as encode_columns
 from magicbyte.records.layout import TimestampType
 
 
@@ -35,3 +39,43 @@ def decode(data: bytes, *, packed: bool = False) -> list[Json]:
     lines, damage = decode_to_damage(data, packed=packed)
     assert damage is None, damage
     return lines
+
+
+def encode(specs: list[Json]) -> bytes:
+    """Return the log bytes of batches described as java/Encode.java says."""
+    return b"".join(map(encode_one, specs))
+
+
+def encode_one(spec: Json) -> bytes:
+    """Return the bytes of one batch, wrapper, or row of plain messages."""
+    appended = spec["timestampType"] == "LogAppendTime"
+    kind = TimestampType.LOG_APPEND_TIME if appended else TimestampType.CREATE_TIME
+    records = [
+        Record(
+            record["offset"],
+            spec["logAppendTime"] if appended and spec["magic"] < 2 else record["timestamp"],
+            kind,
+            unb64(record["key"]),
+            unb64(record["value"]),
+            tuple((name, unb64(value)) for name, value in record["headers"]),
+        )
+        for record in spec["records"]
+    ]
+    header = BatchHeader(
+        base_offset=spec["baseOffset"],
+        timestamp_type=kind,
+        max_timestamp=spec["logAppendTime"] if appended else None,
+        is_transactional=spec["transactional"],
+        partition_leader_epoch=spec["leaderEpoch"],
+        producer_id=spec["producerId"],
+        producer_epoch=spec["producerEpoch"],
+        base_sequence=spec["baseSequence"],
+    )
+    codec = Codec(CODECS[2].index(spec["codec"]))
+    batches = [(len(records), header)]
+    return bytes(encode_columns(columns_of(records), Format(str(spec["magic"])), codec, batches=batches))
+
+
+def convert(data: bytes, magic: int) -> bytes:
+    """Return log bytes in another format, the codecs kept."""
+    return b"".join(convert_chunks(memoryview(data), Format(str(magic))))

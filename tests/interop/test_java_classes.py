@@ -5,7 +5,7 @@ import random
 import pytest
 
 from interop import jvm, ours
-from interop.batches import FORMATS, batches, expected
+from interop.batches import FORMATS, Json, batches, expected
 
 pytestmark = [pytest.mark.interop, pytest.mark.usefixtures("needs_java")]
 
@@ -62,3 +62,50 @@ def test_damage_that_java_refuses_we_refuse_after_the_same_records(
     assert "error" in damage
     assert refusal is not None
     assert found == sound
+
+
+@pytest.mark.parametrize(("magic", "codec"), FORMATS)
+def test_java_reads_what_we_wrote_as_it_was_given(magic: int, codec: str) -> None:
+    specs = batches(SEED, magic, codec)
+    assert jvm.decode(ours.encode(specs)) == expected(specs)
+
+
+@pytest.mark.parametrize("magic", [0, 1, 2])
+def test_we_write_uncompressed_batches_byte_for_byte_as_java_does(
+    magic: int, written_by_java: dict[tuple[int, str], bytes]
+) -> None:
+    assert ours.encode(batches(SEED, magic, "none")) == written_by_java[magic, "none"]
+
+
+@pytest.mark.parametrize(
+    ("magic", "codec", "target"),
+    [(*format_, target) for format_ in FORMATS for target in range(format_[0]) if format_[1] != "zstd"],
+)
+def test_we_convert_down_as_java_does_for_an_old_consumer(
+    magic: int, codec: str, target: int, written_by_java: dict[tuple[int, str], bytes]
+) -> None:
+    data = written_by_java[magic, codec]
+    found = ours.convert(data, target)
+    assert jvm.decode(found) == ours.decode(found) == jvm.decode(jvm.convert("down", target, data))
+
+
+def as_produced(specs: list[Json]) -> list[Json]:
+    """Return batches as an old producer sends them: the timestamps its own, offsets without holes."""
+    offset = specs[0]["baseOffset"]
+    for spec in specs:
+        spec["baseOffset"] = offset
+        if spec["magic"]:
+            spec["timestampType"], spec["logAppendTime"] = "CreateTime", -1
+        for record in spec["records"]:
+            record["offset"] = offset
+            offset += 1
+    return specs
+
+
+@pytest.mark.parametrize(
+    ("magic", "codec", "target"), [(*format_, target) for format_ in FORMATS for target in range(format_[0] + 1, 3)]
+)
+def test_we_convert_up_as_java_does_for_an_old_producer(magic: int, codec: str, target: int) -> None:
+    data = jvm.encode(as_produced(batches(SEED, magic, codec)))
+    found = ours.convert(data, target)
+    assert jvm.decode(found) == ours.decode(found) == jvm.decode(jvm.convert("up", target, data))

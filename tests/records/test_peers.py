@@ -97,3 +97,9 @@ def test_we_read_what_a_peer_wrote_as_it_was_given_and_as_the_peer_reads_it(magi
         found = ours.decode(data)
         assert found == expected([spec])
         assert found == read(peer, data)
+
+
+@pytest.mark.parametrize(("magic", "codec", "peer"), CASES)
+def test_a_peer_reads_what_we_wrote_as_it_was_given(magic: int, codec: str, peer: str) -> None:
+    for spec in specs(magic, codec):
+        assert read(peer, ours.encode([spec])) == expected([spec])
