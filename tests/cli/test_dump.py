@@ -115,7 +115,8 @@ def test_the_indexes_and_snapshots_of_every_golden_log_are_printed_as_by_kafkas_
         if (case.id, name) == BEYOND:
             entries = ["offset: 59 position: 4726"]
         assert printed.pop(name) == entries
-    assert all(lines == [] for lines in printed.values())
+    for name, rest in printed.items():
+        assert rest == ([f"{folder / name} is empty."] if name.endswith(".index") else []), name
     if case.id != BEYOND[0]:
         assert result.exit_code == 0, result.stderr
 
@@ -233,6 +234,14 @@ def test_print_data_log_prints_the_bytes_as_kafkas_tool_does(tmp_path: Path) -> 
         f"{objects(path)[0]['crc']}}} key:  payload: a",
         "b\N{REPLACEMENT CHARACTER}",
     ]
+
+
+@pytest.mark.parametrize(
+    ("value", "marks"), [(b"\xed\xa0\x80", 1), (b"\xed\xbfx", 1), (b"\xed\xa0", 1), (b"\xf0\x80x", 2)]
+)
+def test_marks_of_undecodable_bytes_are_as_many_as_javas(tmp_path: Path, value: bytes, marks: int) -> None:
+    printed = lines(message(tmp_path, None, value), "--print-data-log")[-1]
+    assert printed.count("\N{REPLACEMENT CHARACTER}") == marks
 
 
 def test_without_metadata_only_key_and_payload_are_printed(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from magicbyte.cli.output import Damage, binary_output, complain
 from magicbyte.cli.progress import progress
 from magicbyte.errors import LogDirectoryError
 from magicbyte.log.checkpoints import MESSAGE_DIALECT, parse_message_dialect
-from magicbyte.log.directory import INDEXES, LOG, SNAPSHOT, parse_file
+from magicbyte.log.directory import INDEXES, LOG, OFFSET_INDEX, SNAPSHOT, parse_file
 from magicbyte.log.files import file_system
 from magicbyte.records.layout import Dialect
 
@@ -200,6 +200,9 @@ class Request:
             return
         from magicbyte.cli.dump_files import SmallFile, lines_of
 
+        if target.kind == OFFSET_INDEX and not target.size:
+            yield {"kind": "empty", "file": target.path}
+            return
         file = SmallFile(target.files, target.path, target.leftover, damage)
         only_checks = target.kind in INDEXES and (self.index_sanity_check or self.verify_index_only)
         before = damage.found

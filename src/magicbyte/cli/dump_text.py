@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import codecs
 import json
 from collections.abc import Callable
 from typing import Any
@@ -11,12 +12,25 @@ Fields = dict[str, Any]
 Show = Callable[[bytes], str]
 """How bytes of keys and values become text."""
 
+_AS_JAVA = "magicbyte-as-java"
 _OPTIONAL = {"deleteHorizonMs", "currentTxnFirstOffset"}
 
 
 def plainly(data: bytes) -> str:
     """Return bytes as Kafka's tool prints them, whatever they do to the lines: a Show."""
-    return data.decode(errors="replace")
+    return data.decode(errors=_AS_JAVA)
+
+
+def _replace_as_java(error: UnicodeError) -> tuple[str, int]:
+    """Put one mark in place of a surrogate, of two or three bytes, as Java does; Python would put one for each byte."""
+    assert isinstance(error, UnicodeDecodeError)
+    cut = error.object[error.start : error.start + 3]
+    if cut[:1] == b"\xed" and b"\xa0" <= cut[1:2] <= b"\xbf":
+        return "\N{REPLACEMENT CHARACTER}", error.start + (3 if b"\x80" <= cut[2:3] <= b"\xbf" else 2)
+    return "\N{REPLACEMENT CHARACTER}", error.end
+
+
+codecs.register_error(_AS_JAVA, _replace_as_java)
 
 
 def readably(data: bytes) -> str:
@@ -40,6 +54,8 @@ def line_of(fields: Fields, *, contents: Show | None, metadata: bool) -> str:
             return _batch(fields)
         case "record":
             return _record(fields, contents, metadata=metadata)
+        case "empty":
+            return f"{fields['file']} is empty."
         case "sanity check":
             return f"{fields['file']} passed sanity check."
         case "invalid bytes":
@@ -81,7 +97,7 @@ def _record(fields: Fields, contents: Show | None, *, metadata: bool) -> str:
             parts.append(_control(fields["control"]))
     if contents is not None and "control" not in fields:
         parts.extend(_contents(fields, contents))
-    return " ".join(parts)
+    return " ".join(parts) if len(parts) > 1 else ""  # null key and value, and no metadata
 
 
 def _contents(fields: Fields, contents: Show) -> list[str]:
