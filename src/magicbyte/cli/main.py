@@ -109,13 +109,16 @@ def _silence_stdout() -> None:
 @click.group(
     cls=Commands,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    no_args_is_help=True,
+    invoke_without_command=True,
     epilog="Exit status: 0 sound, 1 damage found, 2 wrong use. Data goes to stdout, all else to stderr.",
 )
 @click.version_option(__version__, "-V", "--version", message="%(prog)s %(version)s")
-def main() -> None:
+@click.pass_context
+def main(ctx: click.Context) -> None:
     """Every Kafka message format, read from real logs.
 
     A PATH is a .log file, a partition folder, a log directory (Kafka's log.dir) or a folder of log directories, on
     this machine or as a URL that fsspec knows (s3://, hdfs://, memory:// and others).
     """
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())

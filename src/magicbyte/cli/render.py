@@ -165,7 +165,10 @@ def _readable(cell: bytes | None) -> str:
     """Return text on one line that is safe to show: what is not UTF-8 or not printable comes as escapes."""
     if not cell:
         return "<null>" if cell is None else '""'
-    line = cell.decode(errors="backslashreplace")
+    try:
+        line = cell.decode()
+    except UnicodeDecodeError:
+        line = cell.decode("ascii", errors="backslashreplace")
     return line if line.isprintable() else _escape(line)
 
 

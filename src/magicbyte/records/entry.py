@@ -8,6 +8,7 @@ from magicbyte.records.batch import RecordBatch
 from magicbyte.records.enriched import EnrichedMessage
 from magicbyte.records.header import check_size
 from magicbyte.records.layout import (
+    ENRICHED_MINIMUM,
     ENRICHED_TAGS_LENGTH,
     HEADER_TO_MAGIC,
     LOG_OVERHEAD,
@@ -103,6 +104,6 @@ def dialect_doubt(entry: memoryview, dialect: Dialect) -> str | None:
         timestamp = V1_TIMESTAMP.read(entry)
         if timestamp >= YEAR_2200_MS:
             return f"timestamp {timestamp} ms is beyond the year 2200: is this log in the enriched dialect?"
-    elif ENRICHED_TAGS_LENGTH.read(entry) < -1:
+    elif not -1 <= ENRICHED_TAGS_LENGTH.read(entry) <= SIZE.read(entry) - ENRICHED_MINIMUM:
         return f"tags of {ENRICHED_TAGS_LENGTH.read(entry)} bytes: is this log in Kafka's own dialect?"
     return None

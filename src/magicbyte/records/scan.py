@@ -99,6 +99,8 @@ def scan(buffer: memoryview, *, start: int = 0, dialect: Dialect = Dialect.KAFKA
     if status in (kernels.BAD_SIZE, kernels.BAD_MAGIC):
         damage = complaint(status, state)
         damage.position = at
+        if enriched and status == kernels.BAD_MAGIC:
+            damage.expected = "1, the only one in the enriched dialect"
     need = int(state[kernels.NEED])
     return BatchTable(buffer, dialect, position, size, magic, attributes, offset, count, at, need, damage)
 
