@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
-from golden_data import Case, Stage, checkpoints, log_case, log_cases, unpack
+from golden_data import Case, Stage, checkpoints, log_case, log_cases, scratch, unpack
 from magicbyte.cli.main import main
 from magicbyte.codecs import Codec
 from magicbyte.records.control import ControlType, build_marker
@@ -22,6 +24,7 @@ from magicbyte.records.enriched import (
     build_enriched_wrapper,
     encode_tags,
 )
+from magicbyte.records.message import build_message, build_wrapper
 
 LOG = "00000000000000000000.log"
 CASES = log_cases()
@@ -168,8 +171,6 @@ def test_markers_are_named_with_their_coordinators_epoch() -> None:
 
 def test_records_of_kraft_are_named() -> None:
     stage = next(stage for stage in checkpoints() if stage.id == "4.3.1/clean-shutdown")
-    from golden_data import scratch
-
     path = unpack({"bootstrap.checkpoint": stage.files["bootstrap.checkpoint"]}, scratch() / "kraft")
     printed = lines(path / "bootstrap.checkpoint", "--cluster-metadata-decoder")
     assert printed[1] == "KRaft bootstrap snapshot"
@@ -216,8 +217,6 @@ def log_of(tmp_path: Path, *entries: bytes, name: str = LOG) -> Path:
 
 
 def message(tmp_path: Path, key: bytes | None, value: bytes | None) -> Path:
-    from magicbyte.records.message import build_message
-
     return log_of(tmp_path, build_message(1, 5, 1000, key, value))
 
 
@@ -357,8 +356,6 @@ def test_a_wrong_magic_byte_ends_a_file_but_not_the_dump(tmp_path: Path) -> None
 
 
 def test_a_damaged_message_in_a_wrapper_is_marked_and_named(tmp_path: Path) -> None:
-    from magicbyte.records.message import build_message, build_wrapper
-
     inner = bytearray(build_message(1, 0, 1000, b"k", b"v") + build_message(1, 1, 1000, b"k", b"w"))
     inner[-1] ^= 1
     path = log_of(tmp_path, build_wrapper(1, Codec.GZIP, inner, 6, 1000))
@@ -369,8 +366,6 @@ def test_a_damaged_message_in_a_wrapper_is_marked_and_named(tmp_path: Path) -> N
 
 
 def test_a_bomb_stops_at_the_limit(tmp_path: Path) -> None:
-    from magicbyte.records.message import build_message, build_wrapper
-
     inner = build_message(1, 0, 1000, None, bytes(1 << 20))
     path = log_of(tmp_path, build_wrapper(1, Codec.GZIP, inner, 0, 1000))
     result = dump(path, "--deep", "--max-batch-bytes", "64k")
@@ -476,3 +471,80 @@ def test_kafkas_message_size_is_taken(tmp_path: Path) -> None:
 def test_bytes_of_jsonl_are_base64(tmp_path: Path) -> None:
     record = objects(message(tmp_path, b"\xff", None), "--deep")[1]
     assert (base64.b64decode(record["key"]), record["value"]) == (b"\xff", None)
+
+
+# ---- any bytes at all
+
+NAMES = [
+    LOG,
+    "bootstrap.checkpoint",
+    *(f"00000000000000000007{suffix}" for suffix in (".index", ".timeindex", ".txnindex", ".emindex", ".snapshot")),
+    "leader-epoch-checkpoint",
+    "replication-offset-checkpoint",
+    "partition.metadata",
+    "meta.properties",
+    ".kafka_cleanshutdown",
+]
+FLAGS = [
+    [],
+    ["--print-data-log"],
+    ["--offsets-decoder"],
+    ["--transaction-log-decoder"],
+    ["--cluster-metadata-decoder"],
+    ["--anatomy", "--deep"],
+]
+SEEDS = [
+    b"",
+    *(log_case(case).read(f"partition/{LOG}")[:700] for case in ("0.8.2.2/basic-none", "3.9.1/txn-none")),
+    *(log_case(f"{version}/consumer-offsets").read(f"partition/{LOG}")[:700] for version in ("0.9.0.1", "4.3.1")),
+]
+
+
+def refused(result: Result) -> bool:
+    """Whether the command ended well or with one of our complaints, not with a traceback."""
+    return result.exit_code in (0, 1, 2) and (result.exception is None or isinstance(result.exception, SystemExit))
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    seed=st.sampled_from(SEEDS),
+    changes=st.lists(st.tuples(st.integers(0, 699), st.integers(0, 255)), max_size=4),
+    junk=st.binary(max_size=60),
+    name=st.sampled_from(NAMES),
+    flags=st.sampled_from(FLAGS),
+    enriched=st.booleans(),
+    form=st.sampled_from(["text", "jsonl"]),
+)
+def test_any_bytes_are_dumped_or_refused(
+    tmp_path: Path,
+    seed: bytes,
+    changes: list[tuple[int, int]],
+    junk: bytes,
+    name: str,
+    flags: list[str],
+    enriched: bool,
+    form: str,
+) -> None:
+    content = bytearray(seed + junk)
+    for at, value in changes:
+        if at < len(content):
+            content[at] = value
+    path = log_of(tmp_path, content, name=name)
+    dialect = "enriched" if enriched else "kafka"
+    for policy in ("stop", "skip"):
+        result = dump(path, *flags, "--dialect", dialect, "--on-damage", policy, "--format", form)
+        assert refused(result), result.exception
+
+
+@given(inner=st.binary(max_size=80), cut=st.integers(0, 60), flip=st.tuples(st.integers(0, 59), st.integers(0, 255)))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_any_bytes_in_a_wrapper_are_dumped_or_refused(
+    tmp_path: Path, inner: bytes, cut: int, flip: tuple[int, int]
+) -> None:
+    whole = bytearray(build_message(1, 0, 1000, b"k", b"v") + build_message(1, 1, 1000, None, b"w"))
+    whole[flip[0] % len(whole)] = flip[1]
+    for content in (inner, whole[:cut], whole + inner):
+        path = log_of(tmp_path, build_wrapper(1, Codec.GZIP, content, 6, 1000))
+        for flags in (["--deep"], ["--anatomy", "--deep"]):
+            result = dump(path, *flags, "--on-damage", "skip")
+            assert refused(result), result.exception
