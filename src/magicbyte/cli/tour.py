@@ -1,0 +1,398 @@
+"""`magicbyte tour`: the commands on real logs, live."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import io
+import itertools
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+import zipfile
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+from magicbyte.cli.tour_stage import COUNT_LINES, ONLY_RECORDS, Stage
+
+if TYPE_CHECKING:
+    from magicbyte.log.inventory import PartitionInventory
+
+BUNDLED = "logs"
+JAVA = "The Spark query needs Java 17 or later; on Debian or Ubuntu: sudo apt install default-jre-headless"
+PYSPARK = "The Spark query needs PySpark: pip install 'magicbyte[spark]'"
+
+_ENOUGH = 400  # records, or batches, that are looked at to find good examples
+_LARGE = 1 << 20  # bytes of a segment that is not dumped whole
+
+COUNT = """\
+import pyarrow.parquet as pq
+
+records = pq.read_table("records.parquet")
+counts = records.group_by("topic").aggregate([([], "count_all"), ("headers", "count")]).sort_by("topic")
+print(records.schema.remove_metadata())
+print()
+for count in counts.to_pylist():
+    print(f"{count['topic']:<26} {count['count_all']:>6} records, {count['headers_count']:>6} with headers")
+"""
+QUERY = """\
+import magicbyte.spark
+from pyspark.sql import SparkSession, functions as F
+
+spark = SparkSession.builder.master("local[*]").getOrCreate()
+magicbyte.spark.register(spark)
+logs = spark.read.format("magicbyte"){options}
+
+batches = logs.option("mode", "shallow").load()  # a row per batch, nothing is decompressed
+batches.groupBy("topic", "magic").agg(F.count("*").alias("batches"), F.sum("size").alias("bytes")).orderBy(
+    "topic", "magic"
+).show(50, truncate=False)
+
+records = logs.option("mode", "deep").load()  # a row per record, as Spark's Kafka source has it
+records.agg(F.count("*").alias("records"), F.sum(F.length("value")).alias("bytes of values")).show()
+"""
+
+
+@click.command()
+@click.argument("paths", nargs=-1, metavar="[PATH...]")
+@click.option("--keep", metavar="DIR", help="Work in this new folder and leave it: the commands work there as printed.")
+@click.option("--unpack", metavar="DIR", help="Only put the bundled logs into this new folder.")
+@click.option("--spark/--no-spark", default=True, help="End with a Spark query.  [default: yes]")
+def tour(paths: tuple[str, ...], keep: str | None, unpack: str | None, spark: bool) -> None:
+    """See it all on real logs of every Kafka version.
+
+    The logs come with magicbyte: partitions as brokers of 0.8.2 to 4.3 left them, one of them damaged. With PATHs the
+    tour goes through those instead, and shows what there is. It takes under a minute and changes no log.
+    """
+    if unpack is not None:
+        _unpack(_new_folder(unpack))
+        return
+    with contextlib.ExitStack() as stack:
+        if keep is None:
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="magicbyte-tour-")))
+        else:
+            folder = _new_folder(keep)
+        # As what they are from anywhere: the tour goes elsewhere.
+        given = [path if "://" in path else os.path.abspath(path) for path in paths]  # noqa: PTH100 (keeps links)
+        if not given:
+            _unpack(folder)
+        stack.enter_context(contextlib.chdir(folder))
+        Tour(given or [BUNDLED], folder, bundled=not given, kept=keep is not None).walk(spark=spark)
+
+
+def _new_folder(name: str) -> Path:
+    """Make a folder. Raises UsageError if there is something in it."""
+    folder = Path(name).absolute()
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise click.UsageError(f"{name}: expected a folder that is new or empty")
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def _unpack(folder: Path) -> None:
+    archive = files("magicbyte").joinpath("cli/tour_logs.zip").read_bytes()
+    with zipfile.ZipFile(io.BytesIO(archive)) as logs:
+        logs.extractall(folder)
+
+
+class Example(NamedTuple):
+    """A batch, or a message of its own, that is small enough to be shown."""
+
+    segment: str
+    position: int
+
+
+class Tour:
+    """The walk through the logs at `paths`. What is shown is chosen by what an inventory found in them."""
+
+    def __init__(self, paths: list[str], folder: Path, *, bundled: bool, kept: bool) -> None:
+        self.paths = paths
+        self.folder = folder
+        self.bundled = bundled
+        self.kept = kept
+        self.stage = Stage()
+        self.found: list[PartitionInventory] = []
+
+    def walk(self, *, spark: bool) -> None:
+        """Go through all steps. Raises LogDirectoryError when there are no logs."""
+        started = time.monotonic()
+        self._look()
+        self._introduce()
+        for step in (
+            self.inventory,
+            self.records,
+            self.batches,
+            self.anatomy,
+            self.transactions,
+            self.internal_topics,
+            self.enriched,
+            self.damage,
+            self.parquet,
+        ):
+            step()
+        if spark:
+            self.spark()
+        seconds = time.monotonic() - started
+        click.echo()
+        self.stage.say(
+            f"That was the tour, in {seconds:.0f} s. On logs of your own: magicbyte tour PATH, or begin with magicbyte "
+            "inventory PATH. Each command explains itself: magicbyte cat --help."
+        )
+        if self.kept:
+            self.stage.say(f"All of it is still in {self.folder}")
+
+    def _look(self) -> None:
+        from magicbyte.log.directory import discover
+        from magicbyte.log.inventory import take_inventory
+        from magicbyte.log.partitions import in_use
+
+        partitions = [each for each in in_use(discover(self.paths)) if each.segments]
+        total = sum(each.size for each in partitions)
+        self.found = [take_inventory(each, deep=True, threads=2, expected_bytes=total) for each in partitions]
+
+    def _introduce(self) -> None:
+        whose = "Log directories as real brokers left them" if self.bundled else "Your logs"
+        where = (
+            f"The folder is {self.folder}, and there all commands work as printed."
+            if self.kept
+            else "To repeat a command, leave the logs in a folder: magicbyte tour --keep DIR."
+        )
+        self.stage.say(
+            f"{whose}, {len(self.found)} partitions. Everything below is read from them now, by the commands as "
+            f"printed; long lines are cut at {self.stage.width} columns, and nothing is written to a log. {where}"
+        )
+
+    # ---- the steps
+
+    def inventory(self) -> None:
+        """Say what there is."""
+        self.stage.heading("What is in these logs?")
+        self.stage.say(
+            "From the headers alone, so at the speed of the disk. What only decompression tells is a question mark."
+        )
+        self.stage.run("inventory", *self.paths, rows=60)
+
+    def records(self) -> None:
+        """Print records of a log, for people and for programs."""
+        chosen = max(
+            self._sound(), key=lambda each: (_deep(each).with_headers, max(each.tally.formats)[0]), default=None
+        )
+        if chosen is None:
+            return
+        offset = self._readable_offset(chosen)
+        where = (_shown(chosen.partition.path), "--from", str(offset))
+        self.stage.heading("Records, for people and for programs")
+        self.stage.run("cat", *where, "-n", "5")
+        self.stage.run("cat", *where, "-n", "2", "--format", "jsonl", "--values", "utf8", wrap=True)
+
+    def batches(self) -> None:
+        """Show the log with the most formats, batch by batch."""
+        chosen = max(self._sound(), key=lambda each: len({magic for magic, _ in each.tally.formats}), default=None)
+        if chosen is None:
+            return
+        magics = sorted({magic for magic, _ in chosen.tally.formats})
+        self.stage.heading("Batches")
+        self.stage.say(
+            f"{chosen.partition.name} holds magic {', '.join(map(str, magics))}"
+            + (": its format was changed while it grew." if len(magics) > 1 else ".")
+            + " The lines are those of Kafka's own dump tool; cat --batches gives the same as JSON."
+        )
+        segment = chosen.partition.segments[0]
+        bound = ("--max-bytes", str(_LARGE)) if segment.log.size > _LARGE else ()
+        self.stage.run("dump", _shown(segment.log.path), *bound, rows=18, wrap=True)
+
+    def anatomy(self) -> None:
+        """Show the bytes of the oldest and of the newest format."""
+        examples = {magic: self._example(magic) for magic in (0, 1, 2)}
+        present = [magic for magic, example in examples.items() if example is not None]
+        if not present:
+            return
+        self.stage.heading("Byte by byte")
+        names = {
+            0: "a message of Kafka 0.8 and 0.9",
+            1: "a message of Kafka 0.10",
+            2: "a batch of Kafka 0.11 and later",
+        }
+        magics = sorted({present[0], present[-1]})
+        self.stage.say(
+            f"Byte 16 is the magic byte: {'; '.join(f'{magic}, {names[magic]}' for magic in magics)}. docs/formats has "
+            "a page for each."
+        )
+        for magic in magics:
+            example = examples[magic]
+            assert example is not None, "only those that are present"
+            self.stage.run("dump", example.segment, "--anatomy", "--at", str(example.position), rows=32)
+
+    def transactions(self) -> None:
+        """Count what a consumer sees with and without aborted transactions."""
+        chosen = max(
+            (each for each in self._sound() if each.tally.aborted or each.tally.open_transactions),
+            key=lambda each: (len(each.tally.open_transactions), each.tally.aborted),
+            default=None,
+        )
+        if chosen is None:
+            return
+        tally = chosen.tally
+        self.stage.heading("Transactions")
+        self.stage.say(
+            f"{chosen.partition.name}: {tally.committed} committed, {tally.aborted} aborted, "
+            f"{len(tally.open_transactions)} open. How many records does a consumer see, with each isolation level?"
+        )
+        for isolation in ("read_uncommitted", "read_committed"):
+            path = _shown(chosen.partition.path)
+            self.stage.run("cat", path, "--isolation", isolation, "--format", "jsonl", pipe=COUNT_LINES)
+
+    def internal_topics(self) -> None:
+        """Decode a topic of Kafka's own."""
+        decoders = {"__consumer_offsets": "--offsets-decoder", "__transaction_state": "--transaction-log-decoder"}
+        chosen = next((each for each in self._sound() if each.partition.topic in decoders and each.tally.batches), None)
+        if chosen is None:
+            return
+        topic = chosen.partition.topic
+        segment = next(each for each in chosen.partition.segments if each.log.size)
+        assert topic is not None, "it was chosen by its name"
+        self.stage.heading("Kafka's own topics")
+        self.stage.say("Who had read how far, when the broker went down:")
+        bound = ("--max-bytes", "65536") if segment.log.size > _LARGE else ()
+        decoding = (decoders[topic], "--skip-record-metadata")
+        self.stage.run("dump", _shown(segment.log.path), *decoding, *bound, rows=14, wrap=True, pipe=ONLY_RECORDS)
+
+    def enriched(self) -> None:
+        """Show the other format with magic 1."""
+        from magicbyte.records.layout import Dialect
+
+        chosen = next((each for each in self.found if each.dialect is Dialect.ENRICHED and not each.damage), None)
+        if chosen is None:
+            return
+        self.stage.heading("The enriched dialect")
+        self.stage.say(
+            "A proposal for magic 1 that Kafka did not take: tags in each message. Bytes cannot tell the two apart, so "
+            "a file in the folder says which it is, or --dialect does."
+        )
+        self.stage.run("cat", _shown(chosen.partition.path), "-n", "4")
+
+    def damage(self) -> None:
+        """Find the damage that there is."""
+        damaged = [each for each in self.found if each.damage]
+        self.stage.heading("Damage")
+        if not damaged:
+            self.stage.say(f"Every checksum is verified in {len(self.found)} partitions, and none is wrong.")
+            self.stage.run("inventory", "--deep", *self.paths, rows=14)
+            return
+        self.stage.say(
+            "No header shows it; decoding does. Each damage has a file, a position, and what was expected and found. "
+            "Everything else in the log is read."
+        )
+        chosen = damaged[0]
+        self.stage.run("inventory", "--deep", _shown(chosen.partition.path), rows=12, wrap=True)
+        error = next((each for each in chosen.damage if each.position is not None and each.path), None)
+        if error is not None:
+            self.stage.run("dump", _shown(str(error.path)), "--anatomy", "--at", str(error.position), rows=16)
+
+    def parquet(self) -> None:
+        """Write all records to a Parquet file, and count them with pyarrow."""
+        self.stage.heading("To Arrow and Parquet")
+        skip = ("--on-damage", "skip") if any(each.damage for each in self.found) else ()
+        self.stage.run("cat", *self.paths, *skip, "--format", "parquet", "-o", "records.parquet", wrap=True)
+        self.stage.run_script(self.folder / "count_records.py", COUNT)
+
+    def spark(self) -> None:
+        """Query the logs with Spark."""
+        self.stage.heading("Spark")
+        sound = self._sound()
+        if importlib.util.find_spec("pyspark") is None:
+            self.stage.say(PYSPARK)
+        elif not _runs_java():
+            self.stage.say(JAVA)
+        elif not sound:
+            self.stage.say("There is no sound partition with a topic's name to query.")
+        else:
+            self.stage.say("The same files as a DataFrame, without a broker. Starting Spark takes some seconds.")
+            options = f'.option("path", {",".join(self.paths)!r})'
+            if len(sound) < len(self.found):
+                topics = ",".join(sorted({str(each.partition.topic) for each in sound}))
+                options += f'.option(\n    "subscribe", {topics!r}\n)'
+            done = self.stage.run_script(self.folder / "query.py", QUERY.replace("{options}", options))
+            if done.status:
+                raise click.ClickException("the Spark query failed: above is why")
+
+    # ---- choosing
+
+    def _sound(self) -> list[PartitionInventory]:
+        """Return the partitions of topics without any damage, in Kafka's own formats, with records."""
+        from magicbyte.records.layout import Dialect
+
+        bad = {each.partition.topic for each in self.found if each.damage or each.dialect is not Dialect.KAFKA}
+        return [each for each in self.found if each.partition.topic not in bad and _deep(each).records]
+
+    def _readable_offset(self, chosen: PartitionInventory) -> int:
+        """Return an offset from which on some records are short text, if there is one."""
+        from magicbyte.log.reader import SegmentReader, Selection
+
+        records: list[Any] = []
+        for columns in SegmentReader(chosen.partition).records(Selection(chosen.log_start_offset)):
+            records += itertools.islice(columns, _ENOUGH)
+            if len(records) >= _ENOUGH:
+                break
+        good = [_is_readable(record) for record in records]
+        best = max(range(len(records)), key=lambda i: (sum(good[i : i + 5]), -i))
+        return int(records[best].offset)
+
+    def _example(self, magic: int) -> Example | None:
+        """Return the smallest uncompressed batch of a magic with a readable key and value, or one like it."""
+        from magicbyte.log.batch_list import list_batches
+        from magicbyte.log.reader import SegmentReader
+
+        candidates: list[tuple[bool, int, Example]] = []
+        for each in self._sound():
+            if (magic, "none") not in each.tally.formats:
+                continue
+            reader = SegmentReader(each.partition)
+            readable = {
+                record.offset
+                for columns in itertools.islice(reader.records(), 20)
+                for record in columns
+                if _is_readable(record) and record.key
+            }
+            folder = _shown(each.partition.path)
+            for line in itertools.islice(list_batches(reader), _ENOUGH):
+                if line["magic"] == magic and line["codec"] == "none" and line["recordCount"] and "marker" not in line:
+                    example = Example(f"{folder}/{line['segment']}", line["position"])
+                    candidates.append((line["baseOffset"] not in readable, line["size"], example))
+        return min(candidates)[2] if candidates else None
+
+
+def _deep(found: PartitionInventory) -> Any:
+    assert found.tally.deep is not None, "the inventory was a deep one"
+    return found.tally.deep
+
+
+def _is_readable(record: Any) -> bool:
+    """Say whether a record is worth showing: some text that fits on a line."""
+    try:
+        key, value = ((part or b"").decode() for part in (record.key, record.value))
+    except UnicodeDecodeError:
+        return False
+    return bool(value) and len(key) + len(value) < 60 and f"{key}{value}".isascii() and f"{key}{value}".isprintable()
+
+
+def _shown(path: str) -> str:
+    """Return a path as short as it can be typed here."""
+    if "://" in path:
+        return path
+    relative = os.path.relpath(path)
+    return path if relative.startswith("..") else relative
+
+
+def _runs_java() -> bool:
+    """Say whether there is a Java that runs: the `java` of a fresh Mac only says where to buy one."""
+    home = os.environ.get("JAVA_HOME")
+    java = shutil.which("java", path=f"{home}/bin") if home else shutil.which("java")
+    if java is None:
+        return False
+    return subprocess.run([java, "-version"], capture_output=True, check=False).returncode == 0
