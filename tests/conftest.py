@@ -15,8 +15,8 @@ settings.register_profile("fixed", derandomize=True, deadline=None)
 settings.register_profile("explore", deadline=None)
 settings.load_profile("fixed")
 
-NEEDS = {"spark": ("java",), "interop": ("java", "mvn")}
-PACKAGES = {"java": "default-jre-headless", "mvn": "maven"}
+NEEDS = {"spark": ("java",), "interop": ("javac", "mvn")}
+PACKAGES = {"java": "default-jre-headless", "javac": "default-jdk-headless", "mvn": "maven"}
 NOTHING_MAY_BE_SKIPPED = os.environ.get("CI") == "true"
 
 
