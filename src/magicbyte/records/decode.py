@@ -36,6 +36,7 @@ from magicbyte.records.layout import (
 from magicbyte.records.scan import BatchTable, complaint, scan
 from magicbyte.wire.checksum import crc32, crc32c
 from magicbyte.wire.kernel import Ints, worth_compiling
+from magicbyte.wire.primitives import CASTAGNOLI, IEEE
 
 if TYPE_CHECKING:
     pass
@@ -199,7 +200,7 @@ class _Group:
         import numpy as np
 
         yield from self.finish()
-        table, buffer, chosen = self.table, self.table.buffer, np.array(rows)
+        table, chosen = self.table, np.array(rows)
         position, size = np.asarray(table.position, np.int64)[chosen], np.asarray(table.size, np.int64)[chosen]
         count = np.asarray(table.count, np.int64)[chosen]
         runs = np.zeros((len(rows), kernels.RUN), np.int64)
@@ -208,27 +209,18 @@ class _Group:
         runs[:, kernels.BASE_TIMESTAMP] = table.gather(BASE_TIMESTAMP, chosen)
         runs[:, kernels.TYPE] = (np.asarray(table.attributes, np.int64)[chosen] & LOG_APPEND_TIME_BIT) >> 3
         runs[:, kernels.TIMESTAMP], runs[:, kernels.MAGIC] = table.gather(MAX_TIMESTAMP, chosen), 2
-        crcs, begins, ends = table.gather(BATCH_CRC, chosen), position + ATTRIBUTES.start, position + size
+        runs[:, kernels.CHECK] = table.gather(BATCH_CRC, chosen) if self.options.verify else -1
         impossible = (count < 0) | (count > (size - RECORD_BATCH_OVERHEAD) // RECORD_MINIMUM)
         impossible |= size > self.options.limit
         good = int(impossible.argmax()) if impossible.any() else len(rows)
         groups = np.flatnonzero(np.diff(np.cumsum(size) // GROUP_BYTES)) + 1
         first = 0
         for end in [*groups[groups < good].tolist(), good]:
-            sound = end
-            if self.options.verify:
-                spans = zip(begins[first:end].tolist(), ends[first:end].tolist(), crcs[first:end].tolist(), strict=True)
-                for i, (begin, stop, crc) in enumerate(spans, first):
-                    if crc32c(buffer[begin:stop]) != crc:
-                        sound = i
-                        break
-            if sound > first:
-                yield from self._decode(runs[first:sound].ravel(), rows[first:sound], batches=True, from_scratch=False)
-            if sound < end:
-                break
+            if end > first:
+                yield from self._decode(runs[first:end].ravel(), rows[first:end], batches=True, from_scratch=False)
             first = end
-        if sound < len(rows):
-            yield from self.add(rows[sound])  # raises, saying why
+        if good < len(rows):
+            yield from self.add(rows[good])  # raises, saying why
 
     # ---- one row: header, checksum, where its records are
 
@@ -245,11 +237,11 @@ class _Group:
     def _batch_run(self, row: int, position: int, size: int) -> list[int]:
         buffer = self.table.buffer
         stored, attributes, _, base_timestamp, max_timestamp, _, _, _, count = _BATCH_HEADER(buffer, position + 17)
-        if self.options.verify and (found := crc32c(buffer[position + 21 : position + size])) != stored:
+        if self.options.verify and (found := crc32c(buffer[position + ATTRIBUTES.start : position + size])) != stored:
             raise self._at(row, CorruptRecordError("crc", expected=f"{stored:#010x}", found=f"{found:#010x}"))
         kind = (attributes & LOG_APPEND_TIME_BIT) >> 3
         run = [position + RECORD_BATCH_OVERHEAD, position + size, count, int(self.table.offset[row])]
-        run += [base_timestamp, kind, max_timestamp, 2, 0, 0]
+        run += [base_timestamp, kind, max_timestamp, 2, -1, 0]
         if attributes & CODEC_MASK:
             run[kernels.START] = -1
         else:
@@ -418,11 +410,13 @@ class _Group:
         outputs = make.outputs([*cells, (count, "i"), (count, "i")])
         *times, key_start, key_length, key_data, value_start, value_length, value_data, header_start, headers = outputs
         if batches:
-            status = make.form(kernels.decode_batches)(data, runs, keys, values, *outputs, state)
+            status = make.form(kernels.decode_batches)(
+                data, runs, make.crc_table(CASTAGNOLI), keys, values, *outputs, state
+            )
         else:
             enriched, verify = int(self.table.dialect is Dialect.ENRICHED), int(options.verify)
             kernel = make.form(kernels.decode_messages)
-            status = kernel(data, runs, enriched, verify, make.crc_table(), keys, values, *outputs[:-2], state)
+            status = kernel(data, runs, enriched, verify, make.crc_table(IEEE), keys, values, *outputs[:-2], state)
         rows = int(state[kernels.ROWS])
         columns = RecordColumns(
             times[0][:rows],

@@ -37,6 +37,7 @@ from magicbyte.records.layout import (
 )
 from magicbyte.records.message import build_wrapper
 from magicbyte.wire.kernel import worth_compiling
+from magicbyte.wire.primitives import IEEE
 
 DEFAULT_BATCH_BYTES = 16384
 GROUP_BYTES = 1 << 20  # of records per chunk: the kernels are worth their call, the buffer stays in the caches
@@ -389,7 +390,7 @@ class Writer:
             (out,) = form.outputs([(max(most, 0), "B")])
             enriched, times = int(self.target is Format.ENRICHED), (self.offset, self.timestamp, self.timestamp_type)
             status = form.form(kernel)(
-                batches, self.target.magic, enriched, *times, *cells, form.crc_table(), out, state
+                batches, self.target.magic, enriched, *times, *cells, form.crc_table(IEEE), out, state
             )
         if status != kernels.DONE:
             raise self._error(status, batches, int(state[kernels.ROW]))

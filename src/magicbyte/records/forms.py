@@ -9,7 +9,9 @@ from functools import cache
 from typing import Any
 
 from magicbyte.wire.kernel import Kernel
-from magicbyte.wire.primitives import crc32_table
+from magicbyte.wire.primitives import crc_table
+
+_ITEM_SIZE = {"q": 8, "i": 4, "b": 1, "B": 1}
 
 
 class Lists:
@@ -43,8 +45,8 @@ class Lists:
         return [bytearray(count) if code == "B" else [0] * count for count, code in wanted]
 
     @staticmethod
-    def crc_table() -> Any:
-        """Return what the kernels that compute a CRC-32 want as `table`."""
+    def crc_table(_polynomial: int) -> Any:
+        """Return what the kernels that compute a CRC want as `table`."""
         return ()
 
 
@@ -91,23 +93,31 @@ class Arrays:
 
     @staticmethod
     def outputs(wanted: list[tuple[int, str]]) -> list[Any]:
-        """Return arrays of (count, type code), not cleared. One allocation: several large ones are paged in anew."""
-        import numpy as np
+        """Return arrays of (count, type code), not cleared.
 
-        sizes = [-(-count * np.dtype(code).itemsize // 64) * 64 for count, code in wanted]
-        arena, at, arrays = np.empty(sum(sizes), np.uint8), 0, []
-        for (count, code), size in zip(wanted, sizes, strict=True):
-            arrays.append(arena[at : at + count * np.dtype(code).itemsize].view(code))
-            at += size
-        return arrays
+        One allocation, and from Arrow's pool: it keeps its pages, where the C library gives large ones back to the
+        system, which costs more to page in again than the kernels take to fill them.
+        """
+        import numpy as np
+        import pyarrow as pa
+
+        places, size = [], 0
+        for count, code in wanted:
+            places.append(size)
+            size += -(-count * _ITEM_SIZE[code] // 64) * 64
+        arena = pa.allocate_buffer(size)
+        return [
+            np.ndarray(count, code, arena, at) if count else np.empty(0, code)
+            for (count, code), at in zip(wanted, places, strict=True)
+        ]
 
     @staticmethod
     @cache
-    def crc_table() -> Any:
-        """Return what the kernels that compute a CRC-32 want as `table`."""
+    def crc_table(polynomial: int) -> Any:
+        """Return what the kernels that compute a CRC want as `table`."""
         import numpy as np
 
-        return np.array(crc32_table(), np.int32)
+        return np.array(crc_table(polynomial), np.int32)
 
 
 Form = type[Lists] | type[Arrays]

@@ -13,6 +13,7 @@ from magicbyte.wire.primitives import (
     as_int64,
     copy_bytes,
     crc32_of,
+    crc32c_of,
     load_i8,
     load_i16,
     load_i32,
@@ -40,6 +41,7 @@ BAD_TAGS = 13
 BAD_WRAPPER_OFFSET = 14
 NO_MESSAGES = 15
 CUT_MESSAGE = 16
+BAD_BATCH_CRC = 17
 
 # ---- what `state` holds
 AT = 0  # position where the kernel stopped
@@ -74,9 +76,11 @@ TYPE = 5  # timestamp type of the batch or wrapper; OWN for plain messages
 TIMESTAMP = 6  # the append time of the batch or wrapper; enriched: the wrapper's timestamp
 MAGIC = 7
 LAST = 8  # messages: offset field of the last one, set by `measure_messages`
+CHECK = 8  # v2: the CRC-32C that the 40 bytes of header before the records and the records must have, -1: not verified
 HONOR = 9  # enriched wrapper: whether relative offsets count
 RUN = 10
 
+CHECKED_HEADER = 40  # bytes of a v2 header that its CRC covers
 OWN = 2
 NO_TAGS = -(1 << 63)  # as an enriched timestamp: neither header nor tag 0
 NO_TYPE = -1
@@ -207,6 +211,7 @@ def skip_headers(data: Bytes, at: int, end: int, count: int) -> int:
 def decode_batches(
     data: Bytes,
     runs: Int64s,
+    table: Int32s,
     keys: int,
     values: int,
     offset: Int64s,
@@ -222,7 +227,7 @@ def decode_batches(
     header_count: Int32s,
     state: Int64s,
 ) -> int:
-    """Decode the records of v2 batches. `keys` and `values` are LEAVE, REFER or PACK.
+    """Decode the records of v2 batches. `keys` and `values` are LEAVE, REFER or PACK; `table` is that of CRC-32C.
 
     Shapes: runs (k * RUN,); offset … header_count (n,), n at least state[ROWS] plus the sum of the runs' counts;
     key_data and value_data hold at least the bytes of all runs when packed. Goes on at row state[ROWS] and at bytes
@@ -238,7 +243,11 @@ def decode_batches(
         kind, append_time = runs[run + TYPE], runs[run + TIMESTAMP]
         whole = (row, key_at, value_at)
         begin = at
-        for _ in range(runs[run + COUNT]):
+        if runs[run + CHECK] >= 0:
+            crc = crc32c_of(data, at - CHECKED_HEADER, end, table)
+            if crc != runs[run + CHECK]:
+                status, state[EXPECTED], state[FOUND] = BAD_BATCH_CRC, runs[run + CHECK], crc
+        for _ in range(runs[run + COUNT] if status == DONE else 0):
             begin, cell = at, as_index(row)
             if at >= end:
                 status = CUT_MESSAGE
@@ -488,7 +497,7 @@ def decode_messages(
 ) -> int:
     """Decode messages of magic 0 or 1, or enriched ones: rows of plain messages and the insides of wrappers.
 
-    As `decode_batches`, after `measure_messages`. `table` is crc32_table(); with `verify` each CRC is checked.
+    As `decode_batches`, after `measure_messages`. `table` is that of CRC-32; with `verify` each message's is checked.
     """
     row, key_at, value_at = state[ROWS], state[KEY_BYTES], state[VALUE_BYTES]
     null_keys, null_values = state[NULL_KEYS], state[NULL_VALUES]

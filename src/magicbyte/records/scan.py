@@ -108,6 +108,7 @@ def scan(buffer: memoryview, *, start: int = 0, dialect: Dialect = Dialect.KAFKA
 _COMPLAINTS = {
     kernels.BAD_SIZE: ("entry size", "at least {expected}", "{found}"),
     kernels.BAD_MAGIC: ("magic byte", "{expected}", "{found}"),
+    kernels.BAD_BATCH_CRC: ("crc", "{expected:#010x}", "{found:#010x}"),
     kernels.BAD_CRC: ("crc of a message", "{expected:#010x}", "{found:#010x}"),
     kernels.BAD_KEY_LENGTH: ("key length", "-1 to {expected}", "{found}"),
     kernels.BAD_VALUE_LENGTH: ("value length", "-1, or {expected} and nothing behind it", "{found}"),

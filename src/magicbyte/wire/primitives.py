@@ -7,7 +7,10 @@ bodies check it again and raise IndexError.
 from __future__ import annotations
 
 import struct
+import zlib
 from typing import Any
+
+import crc32c
 
 from magicbyte.wire import checksum
 from magicbyte.wire.kernel import Bytes, Int32s, MutableBytes, bounds_checked, kernel, machine_body
@@ -15,6 +18,7 @@ from magicbyte.wire.kernel import Bytes, Int32s, MutableBytes, bounds_checked, k
 _I16, _I32, _I64, _U32 = (struct.Struct(">" + code).unpack_from for code in "hiqI")
 _PACK_I32, _PACK_I64, _PACK_U32 = (struct.Struct(">" + code).pack_into for code in "iqI")
 _CRC_TABLES = 16
+IEEE, CASTAGNOLI = 0x04C11DB7, 0x1EDC6F41  # the polynomials of CRC-32 and CRC-32C, without their highest term
 
 
 def load_i16(data: Bytes, at: int) -> int:
@@ -103,22 +107,31 @@ def shift_right(value: int, bits: int) -> int:
 
 
 def crc32_of(data: Bytes, start: int, end: int, table: Int32s) -> int:
-    """Return the CRC-32 (IEEE) of the bytes from `start` to `end`. `table` is `crc32_table()`."""
+    """Return the CRC-32 (IEEE) of the bytes from `start` to `end`. `table` is `crc_table(IEEE)`."""
     return checksum.crc32(data[start:end])
 
 
-def crc32_table() -> list[int]:
-    """Return the 16 tables of 256 int32 (bit patterns) that the compiled CRC-32 needs, one after the other."""
-    table = []
+def crc32c_of(data: Bytes, start: int, end: int, table: Int32s) -> int:
+    """Return the CRC-32C of the bytes from `start` to `end`. `table` is `crc_table(CASTAGNOLI)`."""
+    return checksum.crc32c(data[start:end])
+
+
+def crc_table(polynomial: int) -> list[int]:
+    """Return the 16 tables of 256 int32 (bit patterns) that a compiled CRC needs, one after the other."""
+    table, reflected = [], _reflected(polynomial, 32)
     for byte in range(256):
         value = byte
         for _ in range(8):
-            value = (value >> 1) ^ (0xEDB88320 if value & 1 else 0)
+            value = (value >> 1) ^ (reflected if value & 1 else 0)
         table.append(value)
     for at in range(256 * (_CRC_TABLES - 1)):
         previous = table[at]
         table.append((previous >> 8) ^ table[previous & 0xFF])
     return [value - (1 << 32) if value >> 31 else value for value in table]
+
+
+def _reflected(value: int, bits: int) -> int:
+    return int(f"{value:0{bits}b}"[::-1], 2)
 
 
 def _load(bits: int, *, signed: bool) -> Any:
@@ -296,13 +309,16 @@ def _zigzag64() -> Any:
     return _in_python(lambda value: (value << 1) ^ (value >> 63))
 
 
+def _first_half(crc: int) -> int:
+    """Return the 32 bits of `crc`, bytes reversed, as the upper half of 64, where the first bytes are loaded to."""
+    return ((crc & 0xFF) << 56) | ((crc & 0xFF00) << 40) | ((crc & 0xFF0000) << 24) | (((crc >> 24) & 0xFF) << 32)
+
+
 @kernel
-def _crc32_by_16(data: Bytes, start: int, end: int, table: Int32s) -> int:
-    """Return the CRC-32 of the bytes from `start` to `end`, sixteen at a time, each through its own table."""
-    crc, at = 0xFFFFFFFF, start
+def _crc_by_table(data: Bytes, at: int, end: int, crc: int, table: Int32s) -> int:
+    """Go on with the inverted CRC `crc` over the bytes from `at` to `end`: 16, 8, 4 and then 1 at a time."""
     while end - at >= 16:
-        a, b = load_i64(data, at), load_i64(data, at + 8)
-        a ^= ((crc & 0xFF) << 56) | ((crc & 0xFF00) << 40) | ((crc & 0xFF0000) << 24) | (((crc >> 24) & 0xFF) << 32)
+        a, b = load_i64(data, at) ^ _first_half(crc), load_i64(data, at + 8)
         crc = (
             table[15 * 256 + ((a >> 56) & 0xFF)]
             ^ table[14 * 256 + ((a >> 48) & 0xFF)]
@@ -322,10 +338,185 @@ def _crc32_by_16(data: Bytes, start: int, end: int, table: Int32s) -> int:
             ^ table[b & 0xFF]
         )
         at += 16
+    if end - at >= 8:
+        a = load_i64(data, at) ^ _first_half(crc)
+        crc = (
+            table[7 * 256 + ((a >> 56) & 0xFF)]
+            ^ table[6 * 256 + ((a >> 48) & 0xFF)]
+            ^ table[5 * 256 + ((a >> 40) & 0xFF)]
+            ^ table[4 * 256 + ((a >> 32) & 0xFF)]
+            ^ table[3 * 256 + ((a >> 24) & 0xFF)]
+            ^ table[2 * 256 + ((a >> 16) & 0xFF)]
+            ^ table[1 * 256 + ((a >> 8) & 0xFF)]
+            ^ table[a & 0xFF]
+        )
+        at += 8
+    if end - at >= 4:
+        a = load_u32(data, at) ^ ((_first_half(crc) >> 32) & 0xFFFFFFFF)
+        crc = (
+            table[3 * 256 + ((a >> 24) & 0xFF)]
+            ^ table[2 * 256 + ((a >> 16) & 0xFF)]
+            ^ table[1 * 256 + ((a >> 8) & 0xFF)]
+            ^ table[a & 0xFF]
+        )
+        at += 4
     while at < end:
         crc = ((crc >> 8) & 0xFFFFFF) ^ table[(crc ^ data[at]) & 0xFF]
         at += 1
-    return (crc ^ 0xFFFFFFFF) & 0xFFFFFFFF
+    return crc & 0xFFFFFFFF
 
 
-machine_body(crc32_of)(lambda: _crc32_by_16)
+@machine_body(_first_half)
+def _first_half_compiled() -> Any:
+    return _in_python(_first_half)
+
+
+@kernel
+def _crc_tables_only(data: Bytes, start: int, end: int, table: Int32s) -> int:
+    """Return the CRC of the bytes from `start` to `end`: of the polynomial that the table is of."""
+    return _crc_by_table(data, start, end, 0xFFFFFFFF, table) ^ 0xFFFFFFFF
+
+
+def _fold(data: Bytes, at: int, blocks: int, crc: int) -> int:
+    """Go on with the inverted CRC-32 `crc` over `blocks` (4 or more) times 16 bytes from `at` on."""
+    return int(zlib.crc32(data[at : at + 16 * blocks], crc ^ 0xFFFFFFFF)) ^ 0xFFFFFFFF
+
+
+def _fold_c(data: Bytes, at: int, blocks: int, crc: int) -> int:
+    """As `_fold`, for CRC-32C."""
+    return int(crc32c.crc32c(data[at : at + 16 * blocks], crc ^ 0xFFFFFFFF)) ^ 0xFFFFFFFF
+
+
+@kernel
+def _crc32_folded(data: Bytes, start: int, end: int, table: Int32s) -> int:
+    """Return the CRC-32 of the bytes from `start` to `end`, most of them by carry-less multiplication."""
+    crc, at = 0xFFFFFFFF, start
+    if end - at >= 64:
+        blocks = (end - at) // 16
+        crc = _fold(data, at, blocks, crc)
+        at += 16 * blocks
+    return _crc_by_table(data, at, end, crc, table) ^ 0xFFFFFFFF
+
+
+@kernel
+def _crc32c_folded(data: Bytes, start: int, end: int, table: Int32s) -> int:
+    """As `_crc32_folded`, for CRC-32C."""
+    crc, at = 0xFFFFFFFF, start
+    if end - at >= 64:
+        blocks = (end - at) // 16
+        crc = _fold_c(data, at, blocks, crc)
+        at += 16 * blocks
+    return _crc_by_table(data, at, end, crc, table) ^ 0xFFFFFFFF
+
+
+def _folding_constants(polynomial: int) -> tuple[int, ...]:
+    """Return x**n modulo the polynomial, reflected, for n = 544, 480, 160, 96 and 64, then the polynomial and x**64
+    divided by it, both reflected in 33 bits: what folding by 64 and 16 bytes and the Barrett reduction multiply with.
+    """
+    whole = (1 << 32) | polynomial
+    powers = []
+    for exponent in (544, 480, 160, 96, 64):
+        value = 1
+        for _ in range(exponent):
+            value <<= 1
+            value ^= whole if value >> 32 else 0
+        powers.append(_reflected(value, 32) << 1)
+    rest, quotient = 1 << 64, 0
+    for bit in range(32, -1, -1):
+        if rest >> (bit + 32) & 1:
+            quotient |= 1 << bit
+            rest ^= whole << bit
+    return *powers, _reflected(whole, 33), _reflected(quotient, 33)
+
+
+def _fold_body(polynomial: int) -> Any:
+    """Return the LLVM body of a fold for x86 with PCLMULQDQ.
+
+    Source: Gopal, Ozturk, Guilford and others, Fast CRC Computation for Generic Polynomials Using PCLMULQDQ
+    (Intel, 2009).
+    """
+    from llvmlite import ir
+    from numba.core import cgutils as untyped
+    from numba.extending import intrinsic
+    from numba.np import arrayobj
+
+    array_struct: Any = arrayobj.make_array
+    cgutils: Any = untyped
+    check = bounds_checked()
+    byte, word = ir.IntType(8), ir.IntType(64)
+    wide = ir.VectorType(word, 2)
+    k1, k2, k3, k4, k5, reflected, quotient = _folding_constants(polynomial)
+    by_64, by_16 = wide([k1, k2]), wide([k3, k4])
+    to_64, barrett = wide([k5, 0]), wide([reflected, quotient])
+    low_words = wide([0xFFFFFFFF, 0xFFFFFFFF])
+
+    def fold(_typing: Any, data: Any, at: Any, blocks: Any, crc: Any) -> Any:
+        from numba import types as nb
+
+        def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            array = array_struct(signature.args[0])(context, builder, arguments[0])
+            _, at, blocks, crc = arguments
+            if check:
+                _check_range(context, builder, array, at, builder.mul(blocks, word(16)))
+            clmul = cgutils.get_or_insert_function(
+                builder.module, ir.FunctionType(wide, [wide, wide, byte]), "llvm.x86.pclmulqdq"
+            )
+            source = builder.gep(builder.bitcast(array.data, byte.as_pointer()), [at])
+
+            def load(position: Any) -> Any:
+                return builder.load(builder.bitcast(builder.gep(source, [position]), wide.as_pointer()), align=1)
+
+            def multiply(value: Any, by: Any, halves: int) -> Any:
+                return builder.call(clmul, [value, by, byte(halves)])
+
+            def step(value: Any, by: Any, more: Any) -> Any:
+                both = builder.xor(multiply(value, by, 0x00), multiply(value, by, 0x11))
+                return builder.xor(both, more)
+
+            def shifted(value: Any, count: int) -> Any:
+                whole = builder.bitcast(value, ir.IntType(128))
+                return builder.bitcast(builder.lshr(whole, ir.IntType(128)(count * 8)), wide)
+
+            lanes = [cgutils.alloca_once_value(builder, load(word(16 * lane))) for lane in range(4)]
+            start = builder.insert_element(wide([0, 0]), builder.and_(crc, word(0xFFFFFFFF)), ir.IntType(32)(0))
+            builder.store(builder.xor(builder.load(lanes[0]), start), lanes[0])
+            fours = builder.udiv(blocks, word(4))
+            with cgutils.for_range(builder, builder.sub(fours, word(1))) as loop:
+                base = builder.mul(builder.add(loop.index, word(1)), word(64))
+                for lane, place in enumerate(lanes):
+                    more = load(builder.add(base, word(16 * lane)))
+                    builder.store(step(builder.load(place), by_64, more), place)
+            total = builder.load(lanes[0])
+            for place in lanes[1:]:
+                total = step(total, by_16, builder.load(place))
+            result = cgutils.alloca_once_value(builder, total)
+            with cgutils.for_range(builder, builder.urem(blocks, word(4))) as loop:
+                more = load(builder.mul(builder.add(builder.mul(fours, word(4)), loop.index), word(16)))
+                builder.store(step(builder.load(result), by_16, more), result)
+            value = builder.load(result)
+            value = builder.xor(shifted(value, 8), multiply(value, by_16, 0x10))
+            value = builder.xor(shifted(value, 4), multiply(builder.and_(value, low_words), to_64, 0x00))
+            least = multiply(builder.and_(value, low_words), barrett, 0x10)
+            least = multiply(builder.and_(least, low_words), barrett, 0x00)
+            value = builder.xor(value, least)
+            return builder.lshr(builder.extract_element(value, ir.IntType(32)(0)), word(32))
+
+        return nb.int64(data, nb.int64, nb.int64, nb.int64), codegen
+
+    return intrinsic(fold)
+
+
+def _can_fold() -> bool:
+    """Say whether this machine multiplies without carry."""
+    import platform
+
+    from llvmlite import binding
+
+    x86 = platform.machine().lower() in ("x86_64", "amd64")
+    return x86 and bool(binding.get_host_cpu_features().get("pclmul"))
+
+
+machine_body(_fold)(lambda: _fold_body(IEEE))
+machine_body(_fold_c)(lambda: _fold_body(CASTAGNOLI))
+machine_body(crc32_of)(lambda: _crc32_folded if _can_fold() else _crc_tables_only)
+machine_body(crc32c_of)(lambda: _crc32c_folded if _can_fold() else _crc_tables_only)

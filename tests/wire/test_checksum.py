@@ -1,0 +1,45 @@
+"""The compiled checksums against the libraries', in each of their forms."""
+
+import zlib
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from magicbyte.wire import primitives
+from magicbyte.wire.checksum import crc32c
+from magicbyte.wire.kernel import Kernel
+
+DATA = np.random.default_rng(7).integers(0, 256, 70_000, dtype=np.uint8)
+CASES = [
+    (primitives._crc_tables_only, primitives.IEEE, zlib.crc32),
+    (primitives._crc_tables_only, primitives.CASTAGNOLI, crc32c),
+    (primitives._crc32_folded, primitives.IEEE, zlib.crc32),
+    (primitives._crc32c_folded, primitives.CASTAGNOLI, crc32c),
+]
+pclmul = pytest.mark.skipif(not primitives._can_fold(), reason="this machine has no carry-less multiplication")
+FORMS = [
+    pytest.param(*case, id=f"{case[0].__name__}-{case[1]:x}", marks=[pclmul] * (i > 1)) for i, case in enumerate(CASES)
+]
+
+
+@pytest.mark.parametrize(("form", "polynomial", "reference"), FORMS)
+def test_every_length_and_alignment_gives_the_librarys_crc(
+    form: Kernel, polynomial: int, reference: Callable[[bytes], int]
+) -> None:
+    content, table = DATA.tobytes(), np.array(primitives.crc_table(polynomial), np.int32)
+    for size in [*range(300), 1000, 4096, 65_537]:
+        start = size % 17
+        assert form(DATA, start, start + size, table) == reference(content[start : start + size]), size
+
+
+@pytest.mark.parametrize(("form", "polynomial", "reference"), FORMS)
+def test_the_plain_twin_gives_the_same(form: Kernel, polynomial: int, reference: Callable[[bytes], int]) -> None:
+    content, table = DATA.tobytes(), primitives.crc_table(polynomial)
+    for size in (0, 1, 15, 64, 79, 200):
+        assert form.py_func(content, 3, 3 + size, table) == reference(content[3 : 3 + size])
+
+
+def test_the_folding_constants_are_those_that_the_paper_prints() -> None:
+    expected = (0x154442BD4, 0x1C6E41596, 0x1751997D0, 0x0CCAA009E, 0x163CD6124, 0x1DB710641, 0x1F7011641)
+    assert primitives._folding_constants(primitives.IEEE) == expected
