@@ -16,9 +16,8 @@ from collections.abc import Callable, Iterable
 from importlib.metadata import version
 from pathlib import Path
 
-import kafka_oracle
-
 import data
+from data import kafka_oracle
 
 HERE = Path(__file__).parent
 CORE = "1" if (os.cpu_count() or 1) > 1 else "0"

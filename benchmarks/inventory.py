@@ -13,11 +13,10 @@ import subprocess
 import sys
 import time
 
-import kafka_oracle
-
 import data
 import harness
 import ours
+from data import kafka_oracle
 
 TARGETS = {"java": 5.0}
 
