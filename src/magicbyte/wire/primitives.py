@@ -374,7 +374,8 @@ def _first_half_compiled() -> Any:
 @kernel
 def _crc_tables_only(data: Bytes, start: int, end: int, table: Int32s) -> int:
     """Return the CRC of the bytes from `start` to `end`: of the polynomial that the table is of."""
-    return _crc_by_table(data, start, end, 0xFFFFFFFF, table) ^ 0xFFFFFFFF
+    rest: int = _crc_by_table(data, start, end, 0xFFFFFFFF, table)
+    return rest ^ 0xFFFFFFFF
 
 
 def _fold(data: Bytes, at: int, blocks: int, crc: int) -> int:
@@ -395,7 +396,8 @@ def _crc32_folded(data: Bytes, start: int, end: int, table: Int32s) -> int:
         blocks = (end - at) // 16
         crc = _fold(data, at, blocks, crc)
         at += 16 * blocks
-    return _crc_by_table(data, at, end, crc, table) ^ 0xFFFFFFFF
+    rest: int = _crc_by_table(data, at, end, crc, table)
+    return rest ^ 0xFFFFFFFF
 
 
 @kernel
@@ -406,7 +408,8 @@ def _crc32c_folded(data: Bytes, start: int, end: int, table: Int32s) -> int:
         blocks = (end - at) // 16
         crc = _fold_c(data, at, blocks, crc)
         at += 16 * blocks
-    return _crc_by_table(data, at, end, crc, table) ^ 0xFFFFFFFF
+    rest: int = _crc_by_table(data, at, end, crc, table)
+    return rest ^ 0xFFFFFFFF
 
 
 def _folding_constants(polynomial: int) -> tuple[int, ...]:
