@@ -164,7 +164,7 @@ def _partitions(paths: tuple[str, ...], as_: TopicPartition | None, wanted: Want
     found = discover(paths, as_)
     used = in_use(found)
     for each in found:
-        if each not in used:
+        if each not in used and (not wanted.topics or each.topic in wanted.topics):
             complain(f"left out: {each.path} ({each.state.value})")
     chosen = choose(used, wanted.topics, wanted.partitions)
     kernel.expect(sum(each.size for each in chosen))

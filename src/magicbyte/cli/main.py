@@ -25,7 +25,7 @@ COMMANDS = {
     "dump": "Print batches, indexes and snapshots, byte by byte.",
     "warm": "Compile the fast paths now, not at their first use.",
 }
-"""Each name is also that of the module here and of the command in it. A test compares the lines with the commands'."""
+"""Each name is also that of the module here and of the command in it."""
 
 DAMAGE, WRONG_USE, INTERRUPTED, PIPE_CLOSED = 1, 2, 130, 141
 
