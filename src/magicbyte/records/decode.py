@@ -9,12 +9,13 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 from magicbyte.codecs import Codec, Lz4Header, OutputFull, decompress_into
 from magicbyte.errors import BatchTooLargeError, CorruptRecordError
 from magicbyte.records import kernels
-from magicbyte.records.columns import BytesColumn, HeaderColumns, RecordColumns
+from magicbyte.records.columns import BytesColumn, HeaderColumns, Record, RecordColumns
 from magicbyte.records.enriched import EnrichedMessage
 from magicbyte.records.forms import form_for
 from magicbyte.records.layout import (
@@ -35,7 +36,7 @@ from magicbyte.records.layout import (
 )
 from magicbyte.records.scan import BatchTable, complaint, scan
 from magicbyte.wire.checksum import crc32, crc32c
-from magicbyte.wire.kernel import Ints, worth_compiling
+from magicbyte.wire.kernel import WORTH_CALLING, Ints, worth_compiling
 from magicbyte.wire.primitives import CASTAGNOLI, IEEE
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
 
 DEFAULT_MAX_BATCH_BYTES = 64 << 20
 GROUP_BYTES = 1 << 20  # of records per RecordColumns: large enough for the kernels, small enough for the caches
-_BATCH_HEADER = struct.Struct(">IhiqqqhiI").unpack_from  # from the CRC field on
+_BATCH_HEADER = struct.Struct(">qiibIhiqqqhii").unpack_from
 _WRAPPER_HEADER = struct.Struct(">Ibbqi").unpack_from
 _STRETCH = 8  # uncompressed batches in a row that are worth reading their headers at once
 _PADDING = 32  # behind what is decompressed, so that short copies may read on
@@ -83,6 +84,51 @@ def decode(
     yield from decode_rows(table, range(len(table)), options)
     if table.damage is not None:
         raise table.damage
+
+
+def decode_batch(buffer: memoryview) -> list[Record]:
+    """Return the records of one v2 batch, checksum verified: for batches of few records, where columns do not pay.
+
+    `buffer` is the batch and nothing else. Gives and raises what `decode` does, as objects.
+    """
+    size = len(buffer)
+    if not RECORD_BATCH_OVERHEAD < size < WORTH_CALLING:
+        return [record for columns in decode(buffer) for record in columns]
+    base, length, _, magic, crc, attributes, _, first, last, _, _, _, count = _BATCH_HEADER(buffer, 0)
+    plain = magic == 2 and length + LOG_OVERHEAD == size and not attributes & (CODEC_MASK | CONTROL_BIT)
+    if plain and 0 < count <= size // RECORD_MINIMUM and crc32c(buffer[ATTRIBUTES.start :]) == crc:
+        kind = (attributes & LOG_APPEND_TIME_BIT) >> 3
+        run = [RECORD_BATCH_OVERHEAD, size, count, base, first, kind, last, 2, -1, 0]
+        zeros, state, data = [0] * count, [0] * kernels.STATE, bytes(buffer)
+        times = zeros, zeros.copy(), zeros.copy()
+        keys, values, headers = zeros.copy(), zeros.copy(), zeros.copy()
+        key_sizes, value_sizes, header_counts = zeros.copy(), zeros.copy(), zeros.copy()
+        cells = *times, keys, key_sizes, b"", values, value_sizes, b"", headers, header_counts
+        if kernels.decode_batches.py_func(data, run, (), kernels.REFER, kernels.REFER, *cells, state) == kernels.DONE:
+            names = _few_headers(data, headers, header_counts) if state[kernels.HEADERS] else repeat(())
+            return [
+                Record(
+                    offset,
+                    timestamp,
+                    timestamp_type,
+                    data[key : key + key_size] if key_size >= 0 else None,
+                    data[value : value + value_size] if value_size >= 0 else None,
+                    pairs,
+                )
+                for offset, timestamp, timestamp_type, key, key_size, value, value_size, pairs in zip(
+                    *times, keys, key_sizes, values, value_sizes, names, strict=False
+                )
+            ]
+    return [record for columns in decode(buffer) for record in columns]
+
+
+def _few_headers(data: bytes, start: list[int], count: list[int]) -> Iterator[Any]:
+    cells = [[0] * sum(count) for _ in range(4)]
+    kernels.read_headers.py_func(data, start, count, 0, len(start), 0, *cells)
+    key_start, key_length, value_start, value_length = cells
+    return HeaderColumns(
+        count, BytesColumn(data, key_start, key_length), BytesColumn(data, value_start, value_length)
+    ).rows()
 
 
 def decode_rows(
@@ -143,7 +189,7 @@ class _Group:
         """Take one row in, and yield what is complete. Raises CorruptRecordError for a row that is damaged."""
         table, options = self.table, self.options
         position, size, magic = int(table.position[row]), int(table.size[row]), int(table.magic[row])
-        if size > options.limit and int(table.count[row]) < 2:
+        if size > options.limit and (magic == 2 or int(table.count[row]) < 2):
             raise self._at(row, BatchTooLargeError("batch size", expected=f"<= {options.limit}", found=size))
         if magic == 2:
             if int(table.attributes[row]) & CONTROL_BIT and not options.control:
@@ -236,7 +282,7 @@ class _Group:
 
     def _batch_run(self, row: int, position: int, size: int) -> list[int]:
         buffer = self.table.buffer
-        stored, attributes, _, base_timestamp, max_timestamp, _, _, _, count = _BATCH_HEADER(buffer, position + 17)
+        *_, stored, attributes, _, base_timestamp, max_timestamp, _, _, _, count = _BATCH_HEADER(buffer, position)
         if self.options.verify and (found := crc32c(buffer[position + ATTRIBUTES.start : position + size])) != stored:
             raise self._at(row, CorruptRecordError("crc", expected=f"{stored:#010x}", found=f"{found:#010x}"))
         kind = (attributes & LOG_APPEND_TIME_BIT) >> 3
