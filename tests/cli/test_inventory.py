@@ -10,6 +10,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import fsspec
 import pytest
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from aiokafka.record.legacy_records import LegacyRecordBatchBuilder
@@ -434,3 +435,21 @@ def test_a_log_is_never_held_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(LocalFile, "read_at", counting)
     assert only_partition(folder)["records"] == 20
     assert sum(read) < 300_000
+
+
+def test_every_member_of_the_json_is_documented() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "inventory.md").read_text()
+    found = inventory(PLAIN.partition_dir(), "--deep")
+    for part in (found["partitions"][0], found["total"], found["total"]["deep"], found["total"]["lz4Headers"]):
+        assert all(f"`{key}`" in page for key in part)
+
+
+def test_logs_in_a_remote_store_are_read_as_local_ones_are() -> None:
+    """An address of fsspec; its store in memory stands for S3 and its like."""
+    files = fsspec.filesystem("memory")
+    for name, content in PLAIN.partition_files().items():
+        files.pipe(f"/remote/{PLAIN.topic}-{PLAIN.partition}/{name}", content)
+    local, remote = only_partition(PLAIN.partition_dir(named=True)), only_partition("memory://remote")
+    assert {**remote, "path": local["path"]} == local
+    lines = run("cat", "memory://remote", "--format", "jsonl").stdout.splitlines()
+    assert lines == PLAIN.record_lines()

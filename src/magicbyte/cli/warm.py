@@ -1,5 +1,8 @@
 """`magicbyte warm`: compile the kernels ahead of their first use."""
 
+import importlib
+import pkgutil
+
 import click
 
 
@@ -9,8 +12,11 @@ def warm() -> None:
 
     Takes some seconds, once per machine and version: for set-up scripts, images and Spark workers.
     """
-    import magicbyte.records.kernels  # noqa: F401 (compiled because it is imported)
+    from magicbyte import records
     from magicbyte.wire import kernel
 
+    for module in pkgutil.iter_modules(records.__path__):
+        if module.name.endswith("kernels"):
+            importlib.import_module(f"{records.__name__}.{module.name}")
     count = kernel.warm()
     click.echo(f"{count} kernels are ready in {kernel.cache_directory() or 'memory only: no folder can be written'}")
