@@ -106,11 +106,17 @@ class LogDump:
 
     def _records(self, chunk: Chunk, row: int, entry: Entry) -> Iterator[Fields]:
         """Yield the records of one entry. Raises CorruptRecordError after those in front of the damage."""
-        table = chunk.table
-        names = ("position", "size", "magic", "attributes", "offset", "count")
-        alone = replace(table, **{name: getattr(table, name)[row : row + 1] for name in names})
+        table = replace(
+            chunk.table,
+            buffer=entry.buffer,
+            position=[0],
+            **{
+                name: getattr(chunk.table, name)[row : row + 1]
+                for name in ("size", "magic", "attributes", "offset", "count")
+            },
+        )
         options = DecodeOptions(verify=False, control=True, limit=self.limit)
-        records: Iterator[Record] = (record for columns in decode_rows(alone, [0], options) for record in columns)
+        records: Iterator[Record] = (record for columns in decode_rows(table, [0], options) for record in columns)
         if isinstance(entry, RecordBatch):
             for record in records:
                 yield self._batch_record(entry, record)

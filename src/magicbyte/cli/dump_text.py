@@ -38,10 +38,20 @@ def readably(data: bytes) -> str:
     return _printable(data.decode(errors="backslashreplace"))
 
 
+class _Escapes(dict[int, str]):
+    """What each character is shown as, by its code; filled as characters come along."""
+
+    def __missing__(self, code: int) -> str:
+        char = chr(code)
+        self[code] = char if char.isprintable() else char.encode("unicode_escape").decode()
+        return self[code]
+
+
+_ESCAPES = _Escapes()
+
+
 def _printable(text: str) -> str:
-    if text.isprintable():
-        return text
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+    return text if text.isprintable() else text.translate(_ESCAPES)
 
 
 def line_of(fields: Fields, *, contents: Show | None, metadata: bool) -> str:
