@@ -107,6 +107,8 @@ def control_records(batch: RecordBatch) -> list[ControlRecord]:
     assert batch.is_control
     if batch.codec is not Codec.NONE:
         raise CorruptRecordError("codec of a control batch", expected=Codec.NONE.name, found=batch.codec.name)
+    if batch.record_count < 0:
+        raise CorruptRecordError("record count", expected=">= 0", found=batch.record_count)
     section = batch.records_section
     at = 0
     found = []
@@ -120,9 +122,8 @@ def control_records(batch: RecordBatch) -> list[ControlRecord]:
 
 def marker_of(batch: RecordBatch) -> ControlRecord | None:
     """Return the first control record of a batch, None when it has none: what a transaction's end is told by."""
-    if not batch.is_control or batch.record_count == 0:
-        return None
-    return control_records(batch)[0]
+    records = control_records(batch) if batch.is_control else []
+    return records[0] if records else None
 
 
 def _read_record(section: memoryview, at: int) -> tuple[int, memoryview | None, memoryview | None, int]:

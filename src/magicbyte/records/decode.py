@@ -27,10 +27,12 @@ from magicbyte.records.layout import (
     LOG_APPEND_TIME_BIT,
     LOG_OVERHEAD,
     MAX_TIMESTAMP,
+    NO_TIMESTAMP,
     RECORD_BATCH_OVERHEAD,
     RECORD_MINIMUM,
     V0_OVERHEAD,
     V1_OVERHEAD,
+    V1_TIMESTAMP,
     Dialect,
     TimestampType,
 )
@@ -45,7 +47,7 @@ if TYPE_CHECKING:
 DEFAULT_MAX_BATCH_BYTES = 64 << 20
 GROUP_BYTES = 1 << 20  # of records per RecordColumns: large enough for the kernels, small enough for the caches
 _BATCH_HEADER = struct.Struct(">qiibIhiqqqhii").unpack_from
-_WRAPPER_HEADER = struct.Struct(">Ibbqi").unpack_from
+_WRAPPER_HEADER = struct.Struct(">Ibb").unpack_from
 _STRETCH = 8  # uncompressed batches in a row that are worth reading their headers at once
 _PADDING = 32  # behind what is decompressed, so that short copies may read on
 
@@ -303,34 +305,31 @@ class _Group:
 
     def _wrapper_run(self, row: int, position: int, size: int, magic: int) -> list[int]:
         buffer = self.table.buffer
-        stored, _, attributes, timestamp, _ = _WRAPPER_HEADER(buffer, position + LOG_OVERHEAD)
+        stored, _, attributes = _WRAPPER_HEADER(buffer, position + LOG_OVERHEAD)
         if self.options.verify and (found := crc32(buffer[position + 16 : position + size])) != stored:
             raise self._at(row, CorruptRecordError("crc", expected=f"{stored:#010x}", found=f"{found:#010x}"))
         kind = TimestampType.NO_TIMESTAMP_TYPE if magic == 0 else (attributes & LOG_APPEND_TIME_BIT) >> 3
-        return [-1, 0, 0, int(self.table.offset[row]), 0, kind, timestamp if magic else -1, magic, 0, 1]
+        timestamp = V1_TIMESTAMP.type.unpack_from(buffer, position + V1_TIMESTAMP.start)[0] if magic else NO_TIMESTAMP
+        return [-1, 0, 0, int(self.table.offset[row]), 0, kind, timestamp, magic, 0, 1]
 
-    def _enriched(self, row: int, position: int, size: int) -> EnrichedMessage:
-        try:
-            view = EnrichedMessage.parse(self.table.buffer[position : position + size])
-        except CorruptRecordError as error:
-            error.position = position
-            raise self._at(row, error) from None
+    def _enriched(self, position: int, size: int) -> EnrichedMessage:
+        view = EnrichedMessage.parse(self.table.buffer[position : position + size])
         assert view is not None, "the scan found it whole"
         return view
 
     def _enriched_run(self, row: int, position: int, size: int) -> list[int]:
         if int(self.table.attributes[row]) & 15 == 0:
             return [position, position + size, 0, 0, 0, kernels.OWN, 0, 1, 0, 0]
-        view = self._enriched(row, position, size)
-        if self.options.verify:
-            try:
+        try:
+            view = self._enriched(position, size)
+            if self.options.verify:
                 view.verify()
-            except CorruptRecordError as error:
-                error.position = position
-                raise self._at(row, error) from None
-        start = -1 if view.codec is not Codec.NONE else position
-        honor = int(view.honor_ship)
-        return [start, position + size, 0, view.base_offset, 0, TimestampType.CREATE_TIME, view.timestamp, 1, 0, honor]
+            start = -1 if view.codec is not Codec.NONE else position
+            base_offset, timestamp, honor = view.base_offset, view.timestamp, int(view.honor_ship)
+        except CorruptRecordError as error:
+            error.position = position  # the view counts from its own beginning
+            raise self._at(row, error) from None
+        return [start, position + size, 0, base_offset, 0, TimestampType.CREATE_TIME, timestamp, 1, 0, honor]
 
     def _payload(self, row: int, position: int, size: int) -> tuple[Codec, memoryview, Lz4Header]:
         """Return codec, compressed bytes and the LZ4 header dialect of a wrapper or batch."""
@@ -344,7 +343,7 @@ class _Group:
         if magic == 2:
             return Codec(number), entry[RECORD_BATCH_OVERHEAD:], Lz4Header.CORRECT
         if table.dialect is Dialect.ENRICHED:
-            view = self._enriched(row, position, size)
+            view = self._enriched(position, size)
             if view.value is None:
                 raise CorruptRecordError("value of a wrapper", expected="compressed messages", found="null")
             return Codec(number), view.value, Lz4Header.CORRECT
