@@ -50,7 +50,7 @@ _WINDOW = 64 << 10  # read at once to find the headers of small entries
 _LARGE_ENTRY = 8 << 10  # from here on, reading its header alone takes less time
 
 _SIZE_AND_MAGIC = struct.Struct(">8xi4xb")
-_MINIMA = (layout.V0_MINIMUM, layout.V1_MINIMUM, layout.RECORD_BATCH_MINIMUM)
+_MINIMA = {0: layout.V0_MINIMUM, 1: layout.V1_MINIMUM, 2: layout.RECORD_BATCH_MINIMUM}
 _FIELDS = {
     "attributes": layout.ATTRIBUTES,
     "offset": layout.OFFSET,
@@ -324,41 +324,56 @@ def _walk_headers(file: LocalFile, dialect: Dialect, limit: int, total: int) -> 
     That is the end of the file less an entry or so; anything odd, so that one place tells what is wrong; or where it
     turns out that in `total` bytes there will be so many entries that the compiled walk is faster.
     """
-    window, base, span = b"", 0, _WINDOW
-    positions: list[int] = []
-    heads = bytearray()
     at: int = 0
-    rows = 0
-    last = file.size - HEAD
-    while at <= last:
-        inside = at - base
-        if inside + HEAD > len(window):
-            window, base, inside = file.read_at(at, span), at, 0
-        size, magic = _SIZE_AND_MAGIC.unpack_from(window, inside)
-        if not 0 <= magic <= 2 or size < _MINIMA[magic] or (dialect is Dialect.ENRICHED and magic != 1):
+    seen = 0
+    while True:
+        start, wanted = at, _ROWS_PER_BLOCK if seen else _ROWS_TO_JUDGE_BY
+        positions, heads, at = _read_heads(file, dialect, limit, at, wanted)
+        if positions and at > file.size:  # the last one is cut off
+            at = positions.pop()
+            heads.pop()
+            wanted = 0
+        if positions:
+            position = np.array(positions, np.int64)
+            head = np.frombuffer(b"".join(heads), np.uint8).reshape(-1, HEAD)
+            yield _Block(file, position, np.diff(position, append=at), head, at)
+        seen += len(positions)
+        if len(positions) < wanted or at == start:
+            return at
+        if total * seen > _MANY_ROWS * at:
+            kernel.expect(total)
+            return at
+
+
+def _read_heads(
+    file: LocalFile, dialect: Dialect, limit: int, at: int, wanted: int
+) -> tuple[list[int], list[bytes], int]:
+    """Return positions and heads of up to `wanted` entries from `at` on, and where the last one says to end.
+
+    Large entries cost one short read each, of small ones many are read at once.
+    """
+    minima = {1: layout.V1_MINIMUM} if dialect is Dialect.ENRICHED else _MINIMA
+    minimum_of, read, unpack = minima.get, file.read_at, _SIZE_AND_MAGIC.unpack_from
+    most, last = limit - layout.LOG_OVERHEAD, file.size - HEAD
+    positions: list[int] = []
+    heads: list[bytes] = []
+    window, base, size = b"", at, 0
+    for _ in range(wanted):
+        if at > last:
             break
-        size += layout.LOG_OVERHEAD
-        if size > limit or at + size > file.size:
+        if size < _LARGE_ENTRY:
+            if at - base + HEAD > len(window):
+                window, base = read(at, _WINDOW), at
+            head = window[at - base : at - base + HEAD]
+        else:
+            head = read(at, HEAD)
+        size, magic = unpack(head)
+        if not minimum_of(magic, most + 1) <= size <= most:
             break
         positions.append(at)
-        heads += window[inside : inside + HEAD]
-        at += size
-        span = HEAD if size >= _LARGE_ENTRY else _WINDOW
-        if len(positions) == _ROWS_PER_BLOCK or rows + len(positions) == _ROWS_TO_JUDGE_BY:
-            rows += len(positions)
-            yield _headers_block(file, positions, heads, at)
-            positions, heads = [], bytearray()
-            if total * rows > _MANY_ROWS * at:
-                kernel.expect(total)
-                return at
-    if positions:
-        yield _headers_block(file, positions, heads, at)
-    return at
-
-
-def _headers_block(file: LocalFile, positions: list[int], heads: bytearray, end: int) -> _Block:
-    position = np.array(positions, np.int64)
-    return _Block(file, position, np.diff(position, append=end), np.frombuffer(heads, np.uint8).reshape(-1, HEAD), end)
+        heads.append(head)
+        at += size + layout.LOG_OVERHEAD
+    return positions, heads, at
 
 
 def _heads(buffer: memoryview, position: Int64s) -> Heads:
