@@ -18,6 +18,7 @@ from magicbyte.wire.kernel import Bytes, Int32s, MutableBytes, bounds_checked, k
 _I16, _I32, _I64, _U32 = (struct.Struct(">" + code).unpack_from for code in "hiqI")
 _PACK_I32, _PACK_I64, _PACK_U32 = (struct.Struct(">" + code).pack_into for code in "iqI")
 _CRC_TABLES = 16
+_STREAM = 256  # bytes of each of three interleaved CRC-32C streams
 IEEE, CASTAGNOLI = 0x04C11DB7, 0x1EDC6F41  # the polynomials of CRC-32 and CRC-32C, without their highest term
 
 
@@ -412,28 +413,31 @@ def _crc32c_folded(data: Bytes, start: int, end: int, table: Int32s) -> int:
     return rest ^ 0xFFFFFFFF
 
 
+def _power(polynomial: int, exponent: int) -> int:
+    """Return x**exponent modulo the polynomial, reflected in 32 bits."""
+    value = 1
+    for _ in range(exponent):
+        value <<= 1
+        value ^= polynomial | 1 << 32 if value >> 32 else 0
+    return _reflected(value, 32)
+
+
 def _folding_constants(polynomial: int) -> tuple[int, ...]:
     """Return x**n modulo the polynomial, reflected, for n = 544, 480, 160, 96 and 64, then the polynomial and x**64
     divided by it, both reflected in 33 bits: what folding by 64 and 16 bytes and the Barrett reduction multiply with.
     """
     whole = (1 << 32) | polynomial
-    powers = []
-    for exponent in (544, 480, 160, 96, 64):
-        value = 1
-        for _ in range(exponent):
-            value <<= 1
-            value ^= whole if value >> 32 else 0
-        powers.append(_reflected(value, 32) << 1)
     rest, quotient = 1 << 64, 0
     for bit in range(32, -1, -1):
         if rest >> (bit + 32) & 1:
             quotient |= 1 << bit
             rest ^= whole << bit
+    powers = [_power(polynomial, exponent) << 1 for exponent in (544, 480, 160, 96, 64)]
     return *powers, _reflected(whole, 33), _reflected(quotient, 33)
 
 
-def _fold_body(polynomial: int) -> Any:
-    """Return the LLVM body of a fold for x86 with PCLMULQDQ.
+def _fold_body() -> Any:
+    """Return the LLVM body of `_fold` for x86 with PCLMULQDQ.
 
     Source: Gopal, Ozturk, Guilford and others, Fast CRC Computation for Generic Polynomials Using PCLMULQDQ
     (Intel, 2009).
@@ -448,7 +452,7 @@ def _fold_body(polynomial: int) -> Any:
     check = bounds_checked()
     byte, word = ir.IntType(8), ir.IntType(64)
     wide = ir.VectorType(word, 2)
-    k1, k2, k3, k4, k5, reflected, quotient = _folding_constants(polynomial)
+    k1, k2, k3, k4, k5, reflected, quotient = _folding_constants(IEEE)
     by_64, by_16 = wide([k1, k2]), wide([k3, k4])
     to_64, barrett = wide([k5, 0]), wide([reflected, quotient])
     low_words = wide([0xFFFFFFFF, 0xFFFFFFFF])
@@ -509,17 +513,87 @@ def _fold_body(polynomial: int) -> Any:
     return intrinsic(fold)
 
 
+def _interleave_body() -> Any:
+    """Return the LLVM body of `_fold_c` for x86 with the instruction CRC32: three streams of _STREAM bytes at a time.
+
+    One such instruction waits three cycles for the one before it, so three independent streams keep it busy. Their
+    results are shifted by carry-less multiplication: the product with x**(8 n - 33), reduced by the same instruction,
+    is the CRC after n more zero bytes.
+    """
+    from llvmlite import ir
+    from numba.core import cgutils as untyped
+    from numba.extending import intrinsic
+    from numba.np import arrayobj
+
+    array_struct: Any = arrayobj.make_array
+    cgutils: Any = untyped
+    check = bounds_checked()
+    byte, word = ir.IntType(8), ir.IntType(64)
+    wide = ir.VectorType(word, 2)
+    shifts = [_power(CASTAGNOLI, 8 * count * _STREAM - 33) for count in (2, 1)]
+
+    def fold(_typing: Any, data: Any, at: Any, blocks: Any, crc: Any) -> Any:
+        from numba import types as nb
+
+        def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            array = array_struct(signature.args[0])(context, builder, arguments[0])
+            _, at, blocks, crc = arguments
+            size = builder.mul(blocks, word(16))
+            if check:
+                _check_range(context, builder, array, at, size)
+            module = builder.module
+            step = cgutils.get_or_insert_function(
+                module, ir.FunctionType(word, [word, word]), "llvm.x86.sse42.crc32.64.64"
+            )
+            clmul = cgutils.get_or_insert_function(
+                module, ir.FunctionType(wide, [wide, wide, byte]), "llvm.x86.pclmulqdq"
+            )
+            source = builder.gep(builder.bitcast(array.data, byte.as_pointer()), [at])
+
+            def advance(place: Any, position: Any) -> None:
+                value = builder.load(builder.bitcast(builder.gep(source, [position]), word.as_pointer()), align=1)
+                builder.store(builder.call(step, [builder.load(place), value]), place)
+
+            def shifted(value: Any, power: int) -> Any:
+                lane = builder.insert_element(wide([0, 0]), value, ir.IntType(32)(0))
+                product = builder.call(clmul, [lane, wide([power, 0]), byte(0)])
+                return builder.call(step, [word(0), builder.extract_element(product, ir.IntType(32)(0))])
+
+            first = cgutils.alloca_once_value(builder, builder.and_(crc, word(0xFFFFFFFF)))
+            second, third = (cgutils.alloca_once_value(builder, word(0)) for _ in range(2))
+            rounds = builder.udiv(size, word(3 * _STREAM))
+            with cgutils.for_range(builder, rounds) as outer:
+                base = builder.mul(outer.index, word(3 * _STREAM))
+                builder.store(word(0), second)
+                builder.store(word(0), third)
+                with cgutils.for_range(builder, word(_STREAM // 8)) as inner:
+                    position = builder.add(base, builder.mul(inner.index, word(8)))
+                    for stream, place in enumerate((first, second, third)):
+                        advance(place, builder.add(position, word(stream * _STREAM)))
+                total = builder.xor(shifted(builder.load(first), shifts[0]), shifted(builder.load(second), shifts[1]))
+                builder.store(builder.xor(total, builder.load(third)), first)
+            done = builder.mul(rounds, word(3 * _STREAM))
+            with cgutils.for_range(builder, builder.udiv(builder.sub(size, done), word(8))) as rest:
+                advance(first, builder.add(done, builder.mul(rest.index, word(8))))
+            return builder.load(first)
+
+        return nb.int64(data, nb.int64, nb.int64, nb.int64), codegen
+
+    return intrinsic(fold)
+
+
 def _can_fold() -> bool:
-    """Say whether this machine multiplies without carry."""
+    """Say whether this machine multiplies without carry and has an instruction for CRC-32C."""
     import platform
 
     from llvmlite import binding
 
+    features = binding.get_host_cpu_features()
     x86 = platform.machine().lower() in ("x86_64", "amd64")
-    return x86 and bool(binding.get_host_cpu_features().get("pclmul"))
+    return x86 and bool(features.get("pclmul") and features.get("sse4.2"))
 
 
-machine_body(_fold)(lambda: _fold_body(IEEE))
-machine_body(_fold_c)(lambda: _fold_body(CASTAGNOLI))
+machine_body(_fold)(_fold_body)
+machine_body(_fold_c)(_interleave_body)
 machine_body(crc32_of)(lambda: _crc32_folded if _can_fold() else _crc_tables_only)
 machine_body(crc32c_of)(lambda: _crc32c_folded if _can_fold() else _crc_tables_only)
