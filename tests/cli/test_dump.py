@@ -3,6 +3,8 @@
 import base64
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -449,8 +451,8 @@ def test_verify_index_only_prints_no_entries() -> None:
     [
         ([], "expected at least one SEGMENT"),
         (["nothing.log"], "nothing.log: expected a file: No such file or directory"),
-        (["."], "found a folder"),
-        (["pyproject.toml"], "expected .log, .index"),
+        ([str(Path(__file__).parent)], "found a folder"),
+        ([__file__], "expected .log, .index"),
         (["nothing.log", "--value-decoder-class", "X"], "use --deep"),
         (["nothing.log", "--remote-log-metadata-decoder"], "use --deep"),
     ],
@@ -461,6 +463,22 @@ def test_wrong_use_is_one_line_that_says_what_was_expected(arguments: list[str],
     assert said in result.stderr
     assert result.stderr.count("\n") == 1
     assert result.stdout == ""
+
+
+@pytest.mark.parametrize("option", [["--at", "0"], ["--all-bytes"]])
+def test_options_of_the_anatomy_are_refused_without_it(tmp_path: Path, option: list[str]) -> None:
+    result = dump(message(tmp_path, b"k", b"v"), *option)
+    assert result.exit_code == 2
+    assert f"{option[0]} is for --anatomy" in result.stderr
+
+
+def test_a_small_dump_imports_no_heavy_library(tmp_path: Path) -> None:
+    program = "import sys; from magicbyte.cli.main import main\ntry: main()\nfinally: print(*sys.modules)"
+    arguments = ["dump", message(tmp_path, b"k", b"v"), "--deep"]
+    done = subprocess.run([sys.executable, "-c", program, *arguments], capture_output=True, check=True, text=True)
+    modules = done.stdout.splitlines()[-1].split()
+    assert "magicbyte.records.decode" in modules
+    assert not {"numba", "numpy", "pyarrow", "rich"} & set(modules)
 
 
 def test_kafkas_message_size_is_taken(tmp_path: Path) -> None:

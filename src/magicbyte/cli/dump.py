@@ -59,7 +59,7 @@ def _refuse(instead: str) -> Any:
 @click.option("--deep", is_flag=True, help="Also the records, keys and values readable; inside of compressed sets.")
 @click.option("--format", "form", type=click.Choice(["text", "jsonl"]), default="text", show_default=True)
 @click.option("--anatomy", "as_anatomy", is_flag=True, help="One entry's bytes in hex, each field named.")
-@click.option("--at", type=click.IntRange(0), default=0, metavar="POSITION",
+@click.option("--at", type=click.IntRange(0), metavar="POSITION",
               help="With --anatomy: a position in the entry, in bytes.  [default: 0]")  # fmt: skip
 @click.option("--all-bytes", is_flag=True, help="With --anatomy: long fields whole.")
 @click.option("--color/--no-color", default=None, help="With --anatomy.  [default: on a terminal]")
@@ -104,6 +104,8 @@ def dump(segments: tuple[str, ...], files: str | None, as_anatomy: bool, **given
     if as_anatomy:
         request.show_anatomy(targets)
         return
+    if request.at is not None or request.all_bytes:
+        raise click.UsageError(f"{'--at' if request.at is not None else '--all-bytes'} is for --anatomy")
     damage = Damage(request.on_damage)
     total = sum(target.size for target in targets)
     with binary_output(None) as stream, progress(total, shares_terminal=True) as advance:
@@ -140,7 +142,7 @@ class Request:
 
     deep: bool
     form: str
-    at: int
+    at: int | None
     all_bytes: bool
     color: bool | None
     dialect: Dialect | None
@@ -165,7 +167,7 @@ class Request:
         with target.files.open(target.path) as file:
             sound = anatomy.show(
                 file,
-                self.at,
+                self.at or 0,
                 self._dialect(target),
                 deep=self.deep,
                 whole=self.all_bytes,
