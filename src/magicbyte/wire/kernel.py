@@ -12,10 +12,8 @@ Annotations give the compiled signature: `int` (int64), `Bytes` (read only), `Mu
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import sys
-import tempfile
 import threading
 import types as python_types
 from collections.abc import Callable, Iterator
@@ -178,6 +176,9 @@ def cache_directory() -> Path | None:
     MAGICBYTE_CACHE_DIR, else the user's cache folder. Its name holds a digest of all that the machine code depends on,
     because Numba itself looks only at the file that a kernel stands in, not at those of the kernels it calls.
     """
+    import hashlib  # not at the top: a small command needs neither, and they take 7 ms
+    import tempfile
+
     digest = hashlib.blake2b(digest_size=8)
     package = Path(__file__).parent.parent
     for source in sorted([*package.glob("wire/*.py"), *package.glob("records/*kernel*.py")]):
