@@ -36,7 +36,7 @@ from magicbyte.records.layout import (
     Dialect,
     TimestampType,
 )
-from magicbyte.records.scan import BatchTable, complaint, scan
+from magicbyte.records.scan import GROUP_BYTES, BatchTable, complaint, scan
 from magicbyte.wire.checksum import crc32, crc32c
 from magicbyte.wire.kernel import WORTH_CALLING, Ints, worth_compiling
 from magicbyte.wire.primitives import CASTAGNOLI, IEEE
@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     pass
 
 DEFAULT_MAX_BATCH_BYTES = 64 << 20
-GROUP_BYTES = 1 << 20  # of records per RecordColumns: large enough for the kernels, small enough for the caches
 _BATCH_HEADER = struct.Struct(">qiibIhiqqqhii").unpack_from
 _WRAPPER_HEADER = struct.Struct(">Ibb").unpack_from
 _STRETCH = 8  # uncompressed batches in a row that are worth reading their headers at once
@@ -208,7 +207,7 @@ class _Group:
         elif int(table.attributes[row]) & CODEC_MASK:
             run = self._wrapper_run(row, position, size, magic)
         else:
-            run = [position, position + size, 0, 0, 0, kernels.OWN, 0, magic, 0, 0]
+            run = [position, position + size, int(table.count[row]), 0, 0, kernels.OWN, 0, magic, 0, 0]
         compressed = run[kernels.START] < 0
         if self.runs and (self.batches != (magic == 2) or (compressed and not self.from_scratch)):
             yield from self.finish()
@@ -319,7 +318,7 @@ class _Group:
 
     def _enriched_run(self, row: int, position: int, size: int) -> list[int]:
         if int(self.table.attributes[row]) & 15 == 0:
-            return [position, position + size, 0, 0, 0, kernels.OWN, 0, 1, 0, 0]
+            return [position, position + size, int(self.table.count[row]), 0, 0, kernels.OWN, 0, 1, 0, 0]
         try:
             view = self._enriched(position, size)
             if self.options.verify:

@@ -97,7 +97,8 @@ ENRICHED = 1
 
 @kernel
 def scan(data: Bytes, start: int, end: int, enriched: int, merge: int, table: Int64s, state: Int64s) -> int:
-    """Fill `table` with one row for each whole entry from `start` on; with `merge`, one for a row of plain messages.
+    """Fill `table` with one row for each whole entry from `start` on, and one for a row of plain messages of one magic
+    until it has `merge` bytes (0: each has its own).
 
     Shapes: table (rows * TABLE,), state (STATE,). state[ROWS] rows are filled, state[AT] is where to go on.
     Returns DONE (at `end`), SHORT, FULL, BAD_SIZE or BAD_MAGIC.
@@ -136,7 +137,7 @@ def scan(data: Bytes, start: int, end: int, enriched: int, merge: int, table: In
             attributes = load_i8(data, at + 17)
             if (enriched and (attributes & 15) == 0) or (not enriched and (attributes & 7) == 0):
                 count = 1
-                if merge and plain == magic:
+                if plain == magic and table[row * TABLE - TABLE + T_SIZE] < merge:
                     table[row * TABLE - TABLE + T_SIZE] += size + 12
                     table[row * TABLE - TABLE + T_COUNT] += 1
                     at += size + 12
@@ -430,8 +431,13 @@ def read_headers(
 
 @kernel
 def measure_messages(data: Bytes, runs: Int64s, state: Int64s) -> int:
-    """Count the messages of each run (runs[COUNT]) and note the offset field of its last one (runs[LAST])."""
+    """Count the messages of each run (runs[COUNT]) and note the offset field of its last one (runs[LAST]).
+
+    Runs whose count is known, because the scan has walked them, are left alone.
+    """
     for run in range(0, len(runs), RUN):
+        if runs[run + COUNT] > 0:
+            continue
         at, end = runs[run + START], runs[run + END]
         count, last = 0, -1
         while at < end:

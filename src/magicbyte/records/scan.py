@@ -17,6 +17,7 @@ from magicbyte.wire.kernel import Ints, worth_compiling
 if TYPE_CHECKING:
     import numpy as np
 
+GROUP_BYTES = 1 << 20  # of records per RecordColumns: large enough for the kernels, small enough for the caches
 _ROWS_AT_FIRST = 1024
 
 
@@ -74,7 +75,7 @@ class BatchTable:
 def scan(buffer: memoryview, *, start: int = 0, dialect: Dialect = Dialect.KAFKA, merge: bool = False) -> BatchTable:
     """Walk the entries of `buffer` from position `start`. Never raises: see BatchTable.damage.
 
-    `merge` makes one row of neighbouring plain messages of one magic, for decoding.
+    `merge` makes one row of neighbouring plain messages of one magic, up to about GROUP_BYTES, for decoding.
     """
     enriched = int(dialect is Dialect.ENRICHED)
     plain = not worth_compiling(len(buffer) - start)
@@ -89,7 +90,7 @@ def scan(buffer: memoryview, *, start: int = 0, dialect: Dialect = Dialect.KAFKA
     pieces = []
     while status == kernels.FULL:
         table: Any = [0] * (capacity * kernels.TABLE) if plain else np.empty(capacity * kernels.TABLE, np.int64)
-        status = walk(data, at, len(buffer), enriched, int(merge), table, state)
+        status = walk(data, at, len(buffer), enriched, GROUP_BYTES * merge, table, state)
         at = int(state[kernels.AT])
         pieces.append(table[: int(state[kernels.ROWS]) * kernels.TABLE])
         capacity *= 4
