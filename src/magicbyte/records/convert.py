@@ -316,10 +316,11 @@ class _Conversion:
             self._count_records(columns)
             writer = Writer(columns, self.target, self.level)
             if to_plain:
-                yield from _cut(writer, 0, len(columns), codec, self.batch_bytes)
+                if len(columns):
+                    yield from writer.cut(0, len(columns), codec, self.batch_bytes)
             elif plain_rows:
                 for _, first, end in spans:
-                    yield from _cut(writer, first, end, codec, self.batch_bytes)
+                    yield from writer.cut(first, end, codec, self.batch_bytes)
             else:
                 batches = [number for row, first, end in spans for number in self._fields(writer, row, first, end)]
                 yield writer.write(writer.form.int64(batches), codec, [DEFAULT_HEADER] * len(spans))
@@ -376,13 +377,6 @@ class _Conversion:
                 report.tags += len(entry.unknown_tags) > 0
         elif kind.codec:
             report.wrapper_keys += Message(self._entry(row)).key_length >= 0
-
-
-def _cut(writer: Writer, first: int, end: int, codec: Codec, batch_bytes: int) -> Iterator[memoryview]:
-    """Yield rows as batches of up to `batch_bytes`, or as plain messages."""
-    if first < end:
-        for batches in writer.cuts(first, end, codec, batch_bytes):
-            yield writer.write(batches, codec, [DEFAULT_HEADER] * (len(batches) // kernels.BATCH))
 
 
 def _spans(rows: list[int], counts: Any, total: int) -> list[tuple[int, int, int]]:

@@ -37,7 +37,7 @@ from magicbyte.records.layout import (
 )
 from magicbyte.records.message import build_wrapper
 from magicbyte.wire.kernel import worth_compiling
-from magicbyte.wire.primitives import IEEE
+from magicbyte.wire.primitives import CASTAGNOLI, IEEE
 
 DEFAULT_BATCH_BYTES = 16384
 GROUP_BYTES = 1 << 20  # of records per chunk: the kernels are worth their call, the buffer stays in the caches
@@ -146,9 +146,7 @@ def encode_chunks(
         for first, (count, each) in zip(ends, batches, strict=False):
             yield writer.write(writer.batch(first, first + count), codec, [each])
     elif len(columns):
-        first_offset = int(writer.offset[0])
-        for cut in writer.cuts(0, len(columns), codec, batch_bytes, batch_rows):
-            yield writer.write(cut, codec, writer.headers_of(cut, header, first_offset))
+        yield from writer.cut(0, len(columns), codec, batch_bytes, batch_rows, header)
 
 
 def encode_records(
@@ -238,28 +236,47 @@ class Writer:
         base, kind = int(self.offset[first]), int(self.timestamp_type[first])
         return [first, end, base, int(self.timestamp[first]), kind, 0, 0, 0, 0]
 
-    def cuts(
-        self, first: int, end: int, codec: Codec, batch_bytes: int, batch_rows: int | None = None
-    ) -> Iterator[Any]:
-        """Yield the rows `first` to `end` as batches, about GROUP_BYTES of them at a time; plain messages as one."""
-        form, plain = self.form, codec is Codec.NONE and self.target is not Format.V2
-        most = batch_bytes - (RECORD_BATCH_OVERHEAD if self.target is Format.V2 else 0)
+    def cut(
+        self,
+        first: int,
+        end: int,
+        codec: Codec,
+        batch_bytes: int,
+        batch_rows: int | None = None,
+        header: BatchHeader = DEFAULT_HEADER,
+    ) -> Iterator[memoryview]:
+        """Yield the rows `first` to `end` as `encode_chunks` says, about GROUP_BYTES of them at a time."""
+        form, batched = self.form, self.target is Format.V2
+        plain = codec is Codec.NONE and not batched
         room = 1 if plain else max(GROUP_BYTES // max(batch_bytes, 1), 1)
-        state, status = form.int64([0] * kernels.STATE), kernels.FULL
-        state[kernels.AT], state[kernels.HEADERS] = first, self._headers_in_front(first)
-        while status == kernels.FULL:
-            batches = form.int64([0] * (room * kernels.BATCH))
-            status = form.form(kernels.cut_batches)(
-                int(state[kernels.AT]), end, self.target.magic, int(plain), self._least,
-                GROUP_BYTES if plain else most, _MOST_ROWS if plain else batch_rows or _MOST_ROWS,
-                self.offset, self.timestamp, self.timestamp_type, self.key[2], self.value[2],
-                self.header_count, self.header_key[2], self.header_value[2], batches, state,
-            )  # fmt: skip
-            yield batches[: int(state[kernels.COUNT]) * kernels.BATCH]
+        most_rows = _MOST_ROWS if plain or batch_rows is None else max(batch_rows, 1)
+        row, first_offset, need = first, int(self.offset[first]), 0
+        while row < end:
+            batches, state = form.int64([0] * (room * kernels.BATCH)), form.int64([0] * kernels.STATE)
+            if batched:
+                gap = RECORD_BATCH_OVERHEAD if codec is Codec.NONE else 0
+                limits = batch_bytes - RECORD_BATCH_OVERHEAD + gap, most_rows
+                size = max(room * (batch_bytes + 1) + _RECORD_OVERHEAD, need)
+                out, status = self._encode_batches(batches, gap, state, row, end, *limits, size)
+                if status == kernels.FULL:
+                    need = size + int(state[kernels.NEED])
+                    continue
+            else:
+                form.form(kernels.cut_wrappers)(
+                    row, end, int(plain), self._least, GROUP_BYTES if plain else batch_bytes, most_rows,
+                    self.offset, self.timestamp, self.timestamp_type, self.key[2], self.value[2], batches, state,
+                )  # fmt: skip
+            row = int(state[kernels.ROW])
+            batches = batches[: int(state[kernels.COUNT]) * kernels.BATCH]
+            headers = self.headers_of(batches, header, first_offset)
+            yield self._finish_batches(batches, out, codec, headers) if batched else self.write(batches, codec, headers)
 
     def headers_of(self, batches: Any, header: BatchHeader, first_offset: int) -> list[BatchHeader]:
         """Return the headers of `batches`: `header`, whose base_sequence is that of the record at `first_offset`."""
         count = len(batches) // kernels.BATCH
+        if header is DEFAULT_HEADER:
+            return [header] * count
+        header = replace(header, base_offset=None, last_offset=None, base_timestamp=None)
         if header.base_sequence == NO_SEQUENCE:
             return [header] * count
         offsets = batches[kernels.OFFSET :: kernels.BATCH]
@@ -273,7 +290,7 @@ class Writer:
         if codec is Codec.NONE:
             batches[kernels.OFFSET :: kernels.BATCH] = self.form.int64([0] * len(headers))
             batches[kernels.KIND :: kernels.BATCH] = self.form.int64([kernels.OWN] * len(headers))
-            return self._run(kernels.encode_messages, batches)
+            return self._encode_messages(batches)
         return self._write_wrappers(batches, codec, headers)
 
     def _write_batches(self, batches: Any, codec: Codec, headers: Sequence[BatchHeader]) -> memoryview:
@@ -283,8 +300,37 @@ class Writer:
                     batches[at * kernels.BATCH + kernels.OFFSET] = header.base_offset
                 if header.base_timestamp is not None:
                     batches[at * kernels.BATCH + kernels.TIMESTAMP] = header.base_timestamp
+        first, end = int(batches[kernels.FIRST]), int(batches[len(batches) - kernels.BATCH + kernels.END])
         gap = RECORD_BATCH_OVERHEAD if codec is Codec.NONE else 0
-        out = self._run(kernels.encode_batches, batches, gap)
+        size = self._bound(first, end) + len(batches) // kernels.BATCH * gap
+        state = self.form.int64([0] * kernels.STATE)
+        out, status = self._encode_batches(batches, gap, state, first, 0, 0, 0, size)
+        if status == kernels.FULL:  # lengths below -1 made the bound too low
+            raise self._error(kernels.BAD_CELL, batches, int(state[kernels.ROW]))
+        return self._finish_batches(batches, out, codec, headers)
+
+    def _encode_batches(
+        self, batches: Any, gap: int, state: Any, first: int, cut_end: int, most_bytes: int, most_rows: int, size: int
+    ) -> tuple[memoryview, int]:
+        """Run the kernel with `size` bytes of room; return its output and DONE or FULL. Raises for other statuses."""
+        form, out = self.form, self._room(size)
+        state[kernels.HEADERS], state[kernels.ROW] = self._headers_in_front(first), first
+        status = form.form(kernels.encode_batches)(
+            batches, gap, cut_end, most_bytes, most_rows, self.offset, self.timestamp, self.timestamp_type,
+            *self.key, *self.value, self.header_count, *self.header_key, *self.header_value,
+            form.crc_table(CASTAGNOLI), out, state,
+        )  # fmt: skip
+        if status not in (kernels.DONE, kernels.FULL):
+            raise self._error(status, batches, int(state[kernels.ROW]))
+        return memoryview(out)[: int(state[kernels.AT])], status
+
+    def _finish_batches(
+        self, batches: Any, out: memoryview, codec: Codec, headers: Sequence[BatchHeader]
+    ) -> memoryview:
+        """Complete what the kernel wrote: compress the sections, write headers other than the default."""
+        gap = RECORD_BATCH_OVERHEAD if codec is Codec.NONE else 0
+        if gap and all(header is DEFAULT_HEADER for header in headers):
+            return out  # the kernel wrote such headers
         flat, pieces = _flat(batches), []
         for at, header in enumerate(headers):
             first, end, base, base_timestamp, kind, start, stop, latest, last = flat[at * kernels.BATCH :][
@@ -335,7 +381,7 @@ class Writer:
                 raise CorruptRecordError("first offset of a wrapper", expected=">= 0", found=base)
             if header.timestamp_type is not None:
                 batches[at + kernels.KIND] = header.timestamp_type
-        out = self._run(kernels.encode_messages, batches)
+        out = self._encode_messages(batches)
         flat, pieces = _flat(batches), []
         for at, header in enumerate(headers):
             first, end, base, own, kind, start, stop, latest, last = flat[at * kernels.BATCH :][: kernels.BATCH]
@@ -369,29 +415,29 @@ class Writer:
             self._row = row
         return self._headers_before
 
-    def _run(self, kernel: Any, batches: Any, gap: int = 0) -> memoryview:
-        """Run one of the two kernels over `batches` and return its output. Raises for what the status says."""
-        form = self.form
+    def _bound(self, first: int, end: int) -> int:
+        """Return how many bytes rows may need, headers of batches and wrappers apart."""
+        size = (end - first) * (self._overhead + 2) + _RECORD_OVERHEAD
+        size += self.form.sum(self.key[2][first:end]) + self.form.sum(self.value[2][first:end])
+        if len(self.header_count):
+            begin = self._headers_in_front(first)
+            stop = begin + self.form.sum(self.header_count[first:end])
+            size += self.form.sum(self.header_key[2][begin:stop]) + self.form.sum(self.header_value[2][begin:stop])
+            size += (stop - begin) * (_HEADER_OVERHEAD + 1)
+        return size
+
+    def _room(self, size: int) -> Any:
+        return self.form.outputs([(max(size, 0), "B")])[0]
+
+    def _encode_messages(self, batches: Any) -> memoryview:
+        form, state = self.form, self.form.int64([0] * kernels.STATE)
         first, end = int(batches[kernels.FIRST]), int(batches[len(batches) - kernels.BATCH + kernels.END])
-        state = form.int64([0] * kernels.STATE)
-        most = (end - first) * (self._overhead + 2) + len(batches) // kernels.BATCH * gap + 5
-        most += form.sum(self.key[2][first:end]) + form.sum(self.value[2][first:end])
-        cells = (*self.key, *self.value)
-        if kernel is kernels.encode_batches:
-            state[kernels.HEADERS] = begin = self._headers_in_front(first)
-            if len(self.header_count):
-                stop = begin + form.sum(self.header_count[first:end])
-                most += form.sum(self.header_key[2][begin:stop]) + form.sum(self.header_value[2][begin:stop])
-                most += (stop - begin) * (_HEADER_OVERHEAD + 1)
-            (out,) = form.outputs([(max(most, 0), "B")])
-            headers = (self.header_count, *self.header_key, *self.header_value)
-            status = form.form(kernel)(batches, gap, self.offset, self.timestamp, *cells, *headers, out, state)
-        else:
-            (out,) = form.outputs([(max(most, 0), "B")])
-            enriched, times = int(self.target is Format.ENRICHED), (self.offset, self.timestamp, self.timestamp_type)
-            status = form.form(kernel)(
-                batches, self.target.magic, enriched, *times, *cells, form.crc_table(IEEE), out, state
-            )
+        out = self._room(self._bound(first, end))
+        status = form.form(kernels.encode_messages)(
+            batches, self.target.magic, int(self.target is Format.ENRICHED),
+            self.offset, self.timestamp, self.timestamp_type, *self.key, *self.value,
+            form.crc_table(IEEE), out, state,
+        )  # fmt: skip
         if status != kernels.DONE:
             raise self._error(status, batches, int(state[kernels.ROW]))
         return memoryview(out)[: int(state[kernels.AT])]

@@ -11,6 +11,7 @@ from magicbyte.wire.primitives import (
     as_int64,
     copy_bytes,
     crc32_of,
+    crc32c_of,
     shift_right,
     store_i8,
     store_i32,
@@ -27,11 +28,12 @@ BAD_OFFSETS = 3  # descending, or further from the first than an int32 says
 TOO_LARGE = 4  # a record or a batch of more bytes than an int32 says
 
 # ---- what `state` holds
-AT = 0  # encoding: where in `out` to begin, and the position behind what was written. Cutting: the row to go on with
+AT = 0  # where in `out` to begin, and the position behind what was written
 HEADERS = 1  # headers in front of the row to begin with
 ROW = 2  # where a kernel stopped
-COUNT = 3  # batches that were cut
-STATE = 4
+COUNT = 3  # batches that were cut or written
+NEED = 4  # bytes that are missing in `out`
+STATE = 5
 
 # ---- fields of a batch
 FIRST = 0  # row
@@ -82,10 +84,32 @@ def store_code(out: MutableBytes, at: int, code: int) -> int:
 
 
 @kernel
-def cut_batches(
+def headers_size(
+    first: int,
+    count: int,
+    key_bytes: int,
+    key_start: Int32s,
+    key_length: Int32s,
+    value_bytes: int,
+    value_start: Int32s,
+    value_length: Int32s,
+) -> int:
+    """Return the bytes of a record's headers, or -1 if one does not lie in its data or has no name."""
+    size = 0
+    for i in range(first, first + count):
+        name_size, cell_size, name_at, cell_at = key_length[i], value_length[i], key_start[i], value_start[i]
+        if name_size < 0 or name_at < 0 or (name_size > 0 and name_size > key_bytes - name_at):
+            return -1
+        if cell_size < -1 or cell_at < 0 or (cell_size > 0 and cell_size > value_bytes - cell_at):
+            return -1
+        size += code_size(name_size << 1) + name_size + code_size(zigzag64(cell_size)) + max(cell_size, 0)
+    return size
+
+
+@kernel
+def cut_wrappers(
     first: int,
     end: int,
-    magic: int,
     plain: int,
     least: int,
     most_bytes: int,
@@ -95,46 +119,31 @@ def cut_batches(
     timestamp_type: Int8s,
     key_length: Int32s,
     value_length: Int32s,
-    header_count: Int32s,
-    header_key_length: Int32s,
-    header_value_length: Int32s,
     batches: Int64s,
     state: Int64s,
 ) -> int:
-    """Cut rows `first` to `end` into batches of at most `most_bytes` of records (but one at least) and `most_rows`.
+    """Cut rows `first` to `end` into wrappers of at most `most_bytes` of records (but one at least) and `most_rows`.
 
-    Unless they are to be `plain` messages, a batch has one timestamp type and, where that is LogAppendTime, one
-    timestamp, and its offsets span an int32. A record counts `least` bytes, its key and value, and from magic 2 on its
-    varints (to which a batch's first record may add a few more than it will have) and headers.
-    Shapes: batches (k * BATCH,). Sets FIRST, END, OFFSET and TIMESTAMP to those of the first row, KIND to its type.
-    state[COUNT] batches are cut; state[HEADERS] as in `encode_batches`. Returns DONE, or FULL: go on with row
-    state[AT].
+    Unless they are to be `plain` messages, a wrapper has one timestamp type and, where that is LogAppendTime, one
+    timestamp, and its offsets span an int32. A record counts `least` bytes, its key and its value. Shapes: batches
+    (k * BATCH,). Sets FIRST, END, OFFSET and TIMESTAMP to those of the first row, KIND to its type. state[COUNT]
+    batches are cut. Returns DONE, or FULL: go on with row state[ROW].
     """
-    room, count, header = len(batches) // BATCH, 0, state[HEADERS]
+    room, count = len(batches) // BATCH, 0
     begin, total = first, 0
     base_offset, base_timestamp, kind = 0, 0, 0
     for row in range(first, end):
-        key_size, value_size = key_length[row], value_length[row]
-        headers = header_count[row] if len(header_count) > 0 else 0
-        if headers < 0 or headers > len(header_key_length) - header:
-            headers = 0  # what cannot be is for the encoder to refuse
-        new = row == begin or timestamp_type[row] != kind or (kind == LOG_APPEND and timestamp[row] != base_timestamp)
-        delta = as_int64(offset[row] - base_offset)
-        size = least + max(key_size, 0) + max(value_size, 0)
-        if magic == 2:
-            size += code_size(zigzag64(as_int64(timestamp[row] - base_timestamp))) + code_size(zigzag64(delta))
-            size += code_size(zigzag64(key_size)) + code_size(zigzag64(value_size)) + code_size(zigzag64(headers))
-            for i in range(header, header + headers):
-                size += code_size(zigzag64(header_key_length[i])) + max(header_key_length[i], 0)
-                size += code_size(zigzag64(header_value_length[i])) + max(header_value_length[i], 0)
-            size += code_size(size << 1)
-        if plain:
-            new = row == begin
-        if new or total + size > most_bytes or row - begin >= most_rows or (not plain and (delta >> 31) != 0):
+        size = least + max(key_length[row], 0) + max(value_length[row], 0)
+        new = row == begin or total + size > most_bytes or row - begin >= most_rows
+        if not new and not plain:
+            delta = as_int64(offset[row] - base_offset)
+            new = timestamp_type[row] != kind or (kind == LOG_APPEND and timestamp[row] != base_timestamp)
+            new = new or delta < 0 or delta > MAX_INT32
+        if new:
             if row > first:
                 count += 1
             if count == room:
-                state[AT], state[COUNT], state[HEADERS] = row, count, header
+                state[ROW], state[COUNT] = row, count
                 return FULL
             into = count * BATCH
             begin, total = row, 0
@@ -144,10 +153,9 @@ def cut_batches(
             batches[into + KIND] = kind
         batches[count * BATCH + END] = row + 1
         total += size
-        header += headers
     if end > first:
         count += 1
-    state[AT], state[COUNT], state[HEADERS] = end, count, header
+    state[ROW], state[COUNT] = end, count
     return DONE
 
 
@@ -155,8 +163,12 @@ def cut_batches(
 def encode_batches(
     batches: Int64s,
     gap: int,
+    cut_end: int,
+    most_bytes: int,
+    most_rows: int,
     offset: Int64s,
     timestamp: Int64s,
+    timestamp_type: Int8s,
     key_data: Bytes,
     key_start: Int32s,
     key_length: Int32s,
@@ -170,89 +182,209 @@ def encode_batches(
     header_value_data: Bytes,
     header_value_start: Int32s,
     header_value_length: Int32s,
+    table: Int32s,
     out: MutableBytes,
     state: Int64s,
 ) -> int:
-    """Write the records sections of v2 batches into `out`, with `gap` bytes left in front of each for its header.
+    """Write the records sections of v2 batches into `out`; with a `gap` of 61 each behind a header.
 
-    Shapes: batches (k * BATCH,), whose rows follow one another; offset … header_count (n,), but header_count may be
-    empty: no headers then. Returns DONE, FULL, BAD_CELL, BAD_OFFSETS or TOO_LARGE.
+    The header says what follows from the records and KIND; there is no producer and no leader epoch in it. `table` is
+    crc_table(CASTAGNOLI). Shapes: batches (k * BATCH,), whose rows follow one another; offset … header_count (n,), but
+    header_count may be empty: no headers then.
+
+    With a `cut_end` above 0 the batches are not given but cut, from row state[ROW] to that one: as `cut_wrappers`
+    does, and each with its `gap` of at most `most_bytes`. It ends when `batches` is filled, or in front of a batch that
+    does not fit into `out`: FULL if it is the first.
+
+    state[COUNT] batches are written, state[ROW] is the row behind them, state[AT] where in `out` they end. Returns
+    DONE, FULL (state[NEED] more bytes), BAD_CELL, BAD_OFFSETS or TOO_LARGE (with the row in state[ROW]).
     """
-    at, header = state[AT], state[HEADERS]
+    at, header, row = state[AT], state[HEADERS], state[ROW]
     for batch in range(0, len(batches), BATCH):
-        at += gap
-        if at > len(out):
+        if cut_end > 0:
+            if row == cut_end:
+                break
+            batches[batch + FIRST] = row
+            batches[batch + OFFSET], batches[batch + TIMESTAMP] = offset[row], timestamp[row]
+            batches[batch + KIND] = timestamp_type[row]
+            end = cut_end
+        else:
+            end = batches[batch + END]
+        first = batches[batch + FIRST]
+        whole, whole_header = at, header
+        if gap > len(out) - at:
+            state[NEED] = gap
             return FULL
-        batches[batch + START] = at
+        at += gap
+        start = at
         base_offset, base_timestamp = batches[batch + OFFSET], batches[batch + TIMESTAMP]
+        kind = batches[batch + KIND]
         latest, least_delta = UNSET, 0
-        for row in range(batches[batch + FIRST], batches[batch + END]):
-            state[ROW] = row
+        row = first
+        while row < end:
             time = timestamp[row]
-            latest = max(latest, time)
             delta = as_int64(offset[row] - base_offset)
+            new = cut_end > 0 and row > first
             if delta < least_delta or delta > MAX_INT32:
+                if new:
+                    break
+                state[ROW] = row
                 return BAD_OFFSETS
-            least_delta = delta
             key_size, value_size = key_length[row], value_length[row]
             key_at, value_at = key_start[row], value_start[row]
-            if key_size < -1 or key_at < 0 or (key_size > 0 and key_size > len(key_data) - key_at):
-                return BAD_CELL
-            if value_size < -1 or value_at < 0 or (value_size > 0 and value_size > len(value_data) - value_at):
+            if (
+                key_size < -1
+                or key_at < 0
+                or (key_size > 0 and key_size > len(key_data) - key_at)
+                or value_size < -1
+                or value_at < 0
+                or (value_size > 0 and value_size > len(value_data) - value_at)
+            ):
+                state[ROW] = row
                 return BAD_CELL
             time_code, delta_code = zigzag64(as_int64(time - base_timestamp)), delta << 1
             key_code, value_code = zigzag64(key_size), zigzag64(value_size)
-            size = 1 + code_size(time_code) + code_size(delta_code) + code_size(key_code) + code_size(value_code)
-            size += max(key_size, 0) + max(value_size, 0)
-            headers = 0
-            if len(header_count) > 0:
-                headers = header_count[row]
-                if headers < 0 or headers > len(header_key_length) - header:
-                    return BAD_CELL
-                for i in range(header, header + headers):
-                    name_size, cell_size = header_key_length[i], header_value_length[i]
-                    name_at, cell_at = header_key_start[i], header_value_start[i]
-                    if name_size < 0 or name_at < 0 or (name_size > 0 and name_size > len(header_key_data) - name_at):
+            headers = header_count[row] if len(header_count) > 0 else 0
+            size = 6 + max(key_size, 0) + max(value_size, 0)
+            # Nearly all records: short varints, written here without a call.
+            short = headers == 0 and 0 <= time_code < 16384 and delta_code < 16384 and size < 8192
+            if short:
+                if time_code > 127:
+                    size += 1
+                if delta_code > 127:
+                    size += 1
+                if key_code > 127:
+                    size += 1
+                if value_code > 127:
+                    size += 1
+                length_size = 2 if size > 63 else 1
+            else:
+                size += code_size(time_code) + code_size(delta_code) + code_size(key_code) + code_size(value_code) - 4
+                if headers != 0:
+                    if headers < 0 or headers > len(header_key_length) - header:
+                        state[ROW] = row
                         return BAD_CELL
-                    if cell_size < -1 or cell_at < 0:
+                    cells = headers_size(
+                        header,
+                        headers,
+                        len(header_key_data),
+                        header_key_start,
+                        header_key_length,
+                        len(header_value_data),
+                        header_value_start,
+                        header_value_length,
+                    )
+                    if cells < 0:
+                        state[ROW] = row
                         return BAD_CELL
-                    if cell_size > 0 and cell_size > len(header_value_data) - cell_at:
-                        return BAD_CELL
-                    size += code_size(name_size << 1) + name_size + code_size(zigzag64(cell_size)) + max(cell_size, 0)
-            size += code_size(headers << 1)
-            if size > MAX_INT32:
-                return TOO_LARGE
+                    size += cells + code_size(headers << 1) - 1
+                if size > MAX_INT32:
+                    state[ROW] = row
+                    return TOO_LARGE
+                length_size = code_size(size << 1)
+            if new:
+                if at - start + gap + length_size + size > most_bytes or row - first >= most_rows:
+                    break
+                if timestamp_type[row] != kind or (kind == LOG_APPEND and time != base_timestamp):
+                    break
             if size + 5 > len(out) - at:
-                return FULL
-            at = store_code(out, at, size << 1)
-            out[at] = 0
-            at = store_code(out, at + 1, time_code)
-            at = store_code(out, at, delta_code)
-            at = store_code(out, at, key_code)
-            if key_size > 0:
-                copy_bytes(out, at, key_data, key_at, key_size)
-                at += key_size
-            at = store_code(out, at, value_code)
-            if value_size > 0:
-                copy_bytes(out, at, value_data, value_at, value_size)
-                at += value_size
-            at = store_code(out, at, headers << 1)
-            for i in range(header, header + headers):
-                size = header_key_length[i]
+                state[AT], state[HEADERS], state[ROW], state[COUNT] = whole, whole_header, first, batch // BATCH
+                state[NEED] = gap + size + 5
+                return DONE if cut_end > 0 and batch > 0 else FULL
+            if short:
+                if size > 63:
+                    out[at] = ((size << 1) & 127) | 128
+                    out[at + 1] = size >> 6
+                    at += 2
+                else:
+                    out[at] = size << 1
+                    at += 1
+                out[at] = 0
+                if time_code > 127:
+                    out[at + 1] = (time_code & 127) | 128
+                    out[at + 2] = time_code >> 7
+                    at += 3
+                else:
+                    out[at + 1] = time_code
+                    at += 2
+                if delta_code > 127:
+                    out[at] = (delta_code & 127) | 128
+                    out[at + 1] = delta_code >> 7
+                    at += 2
+                else:
+                    out[at] = delta_code
+                    at += 1
+                if key_code > 127:
+                    out[at] = (key_code & 127) | 128
+                    out[at + 1] = key_code >> 7
+                    at += 2
+                else:
+                    out[at] = key_code
+                    at += 1
+                if key_size > 0:
+                    copy_bytes(out, at, key_data, key_at, key_size)
+                    at += key_size
+                if value_code > 127:
+                    out[at] = (value_code & 127) | 128
+                    out[at + 1] = value_code >> 7
+                    at += 2
+                else:
+                    out[at] = value_code
+                    at += 1
+                if value_size > 0:
+                    copy_bytes(out, at, value_data, value_at, value_size)
+                    at += value_size
+                out[at] = 0
+                at += 1
+            else:
                 at = store_code(out, at, size << 1)
-                copy_bytes(out, at, header_key_data, header_key_start[i], size)
-                at = store_code(out, at + size, zigzag64(header_value_length[i]))
-                size = max(header_value_length[i], 0)
-                copy_bytes(out, at, header_value_data, header_value_start[i], size)
-                at += size
-            header += headers
-        if at - batches[batch + START] > MAX_INT32 - 61:
+                out[at] = 0
+                at = store_code(out, at + 1, time_code)
+                at = store_code(out, at, delta_code)
+                at = store_code(out, at, key_code)
+                if key_size > 0:
+                    copy_bytes(out, at, key_data, key_at, key_size)
+                    at += key_size
+                at = store_code(out, at, value_code)
+                if value_size > 0:
+                    copy_bytes(out, at, value_data, value_at, value_size)
+                    at += value_size
+                at = store_code(out, at, headers << 1)
+                for i in range(header, header + headers):
+                    size = header_key_length[i]
+                    at = store_code(out, at, size << 1)
+                    copy_bytes(out, at, header_key_data, header_key_start[i], size)
+                    at = store_code(out, at + size, zigzag64(header_value_length[i]))
+                    size = max(header_value_length[i], 0)
+                    copy_bytes(out, at, header_value_data, header_value_start[i], size)
+                    at += size
+                header += headers
+            latest = max(latest, time)
+            least_delta = delta
+            row += 1
+        if at - start > MAX_INT32 - 61:
+            state[ROW] = row - 1
             return TOO_LARGE
-        batches[batch + STOP] = at
+        batches[batch + END], batches[batch + START], batches[batch + STOP] = row, start, at
         batches[batch + MAX_TIMESTAMP] = latest
-        if batches[batch + END] > batches[batch + FIRST]:
-            batches[batch + LAST_OFFSET] = offset[batches[batch + END] - 1]
-    state[AT], state[HEADERS] = at, header
+        batches[batch + LAST_OFFSET] = base_offset + least_delta
+        if gap == 61:
+            place = start - gap
+            store_i64(out, place, base_offset)
+            store_i32(out, place + 8, at - place - 12)
+            store_i32(out, place + 12, -1)
+            store_i8(out, place + 16, 2)
+            store_i8(out, place + 21, 0)
+            store_i8(out, place + 22, 8 if kind == LOG_APPEND else 0)
+            store_i32(out, place + 23, least_delta)
+            store_i64(out, place + 27, base_timestamp)
+            store_i64(out, place + 35, latest)
+            store_i64(out, place + 43, -1)
+            store_i64(out, place + 49, -1)
+            store_i32(out, place + 53, -1)
+            store_i32(out, place + 57, row - first)
+            store_u32(out, place + 17, crc32c_of(out, place + 21, at, table))
+        state[AT], state[HEADERS], state[ROW], state[COUNT] = at, header, row, batch // BATCH + 1
     return DONE
 
 
@@ -278,7 +410,7 @@ def encode_messages(
 
     Plain messages (KIND OWN) have the timestamp types of their rows, inner ones that of their wrapper. Enriched, in
     both: a timestamp goes where offline conversion puts it, into the header's seconds or tag 0; inner messages have
-    neither where they inherit the wrapper's. Shapes as in `encode_batches`; `table` is crc32_table(). Returns DONE,
+    neither where they inherit the wrapper's. Shapes as in `encode_batches`; `table` is crc_table(IEEE). Returns DONE,
     FULL, BAD_CELL, BAD_OFFSETS or TOO_LARGE.
     """
     at = state[AT]
