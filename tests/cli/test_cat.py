@@ -31,10 +31,11 @@ Json = dict[str, Any]
 
 def folder_of(case: golden_data.Case) -> Path:
     """The partition folder; of a trimmed log with the checkpoint beside it that says where it starts."""
-    path = case.partition_dir(named=True)
-    if case.topic == "trimmed-none":
-        checkpoint = f"0\n1\n{case.topic} {case.partition} 77\n"
-        (path.parent / "log-start-offset-checkpoint").write_text(checkpoint)
+    if case.topic != "trimmed-none":
+        return case.partition_dir(named=True)
+    path = case.partition_dir(golden_data.scratch() / "beside a checkpoint", named=True)
+    checkpoint = f"0\n1\n{case.topic} {case.partition} 77\n"
+    (path.parent / "log-start-offset-checkpoint").write_text(checkpoint)
     return path
 
 
