@@ -391,6 +391,7 @@ class _Group:
         except CorruptRecordError as error:
             error.position = position
             raise self._at(row, error) from None
+        self.compiled = self.compiled or worth_compiling(written)  # of a few bytes there may come millions of records
         run[kernels.START], run[kernels.END] = self.filled, self.filled + written
         if int(self.table.magic[row]) == 2:
             self._check_count(row, run)
