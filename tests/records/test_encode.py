@@ -221,6 +221,17 @@ def test_no_records_are_no_bytes_but_a_batch_may_be_empty() -> None:
     assert (batch.base_offset, batch.last_offset, batch.record_count, batch.size) == (100, 101, 0, 61)
 
 
+@pytest.mark.parametrize("form", FORMS)
+def test_the_headers_of_the_kernel_are_those_of_the_single_builder(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MAGICBYTE_KERNELS", form)
+    times = [(1 << 40, CREATE), (-5, CREATE), (7, APPEND), (8, APPEND)]
+    columns = columns_of([Record(2**40 + 3 * at, *time, b"k", bytes(at)) for at, time in enumerate(times)])
+    written = encode(columns, Format.V2, batch_bytes=1000)
+    assert bytes(written) == bytes(encode(columns, Format.V2, batch_bytes=1000, header=BatchHeader()))
+    for _, entry in entries(written):
+        entry.verify()
+
+
 def test_chunks_are_whole_entries_and_a_large_input_has_several() -> None:
     columns = columns_of([Record(at, 5, CREATE, b"k", b"v" * 1000) for at in range(3000)])
     for target, codec in ((Format.V2, Codec.NONE), (Format.V1, Codec.NONE), (Format.V0, SNAPPY)):
