@@ -1,0 +1,73 @@
+"""Kafka logs as Spark DataFrames: `register(spark)`, then `spark.read.format("magicbyte").load(path)`.
+
+Needs `pip install magicbyte[spark]` and a Java runtime.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from magicbyte.errors import MagicbyteError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class SparkUnavailableError(MagicbyteError):
+    """Spark cannot run here; the message says what is missing and how to get it."""
+
+
+def register(spark: SparkSession) -> None:
+    """Make `spark.read.format("magicbyte")` known to a session, and set what the source needs in it.
+
+    That is push-down of filters to sources written in Python. Workers must be able to import magicbyte.
+    """
+    from magicbyte.spark.source import MagicbyteSource
+
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    spark.dataSource.register(MagicbyteSource)
+
+
+def local_session(
+    master: str = "local[*]", *, name: str = "magicbyte", conf: dict[str, str] | None = None
+) -> SparkSession:
+    """Start a Spark session on this machine, loopback only, with the source registered.
+
+    `conf` overrules any setting. Raises SparkUnavailableError, in one line, when Java or PySpark is missing.
+    """
+    if not (os.environ.get("JAVA_HOME") or shutil.which("java")):
+        raise SparkUnavailableError(
+            "Spark needs Java 17 or later, and no `java` is in PATH: install it (Debian: apt-get install "
+            "default-jre-headless) or set JAVA_HOME"
+        )
+    try:
+        from pyspark.sql import SparkSession
+    except ImportError as error:
+        raise SparkUnavailableError(f"Spark needs PySpark: pip install 'magicbyte[spark]' ({error})") from error
+    # Workers start the python3 of PATH unless they are told; they need this one, which has magicbyte.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    package = str(Path(__file__).parents[2])
+    paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    if package not in paths:
+        os.environ["PYTHONPATH"] = os.pathsep.join([package, *filter(None, paths)])
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    settings = {
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -Dlog4j2.level=ERROR",
+        "spark.log.level": "ERROR",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.python.filterPushdown.enabled": "true",
+        "spark.sql.session.timeZone": "UTC",
+    }
+    builder = SparkSession.builder.master(master).appName(name)
+    for key, value in (settings | (conf or {})).items():
+        builder = builder.config(key, value)
+    spark = builder.getOrCreate()
+    register(spark)
+    return spark

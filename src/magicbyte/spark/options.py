@@ -1,0 +1,192 @@
+"""The options of the data source. Names and meanings are those of Spark's Kafka source, wherever it has them."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
+
+from magicbyte.errors import MagicbyteError
+from magicbyte.log.checkpoints import TopicPartition
+from magicbyte.log.reader import Isolation
+from magicbyte.records.decode import DEFAULT_MAX_BATCH_BYTES
+from magicbyte.records.layout import Dialect
+
+EARLIEST, LATEST = -2, -1  # as in the JSON forms
+MODES = ("deep", "shallow")
+_KNOWN = (
+    "path", "paths", "mode", "columns", "assign", "subscribe", "subscribePattern", "startingOffsets", "endingOffsets",
+    "startingTimestamp", "endingTimestamp", "startingOffsetsByTimestamp", "endingOffsetsByTimestamp",
+    "startingOffsetsByTimestampStrategy", "includeHeaders", "minPartitions", "failOnDataLoss", "isolation",
+    "kafka.isolation.level", "dialect", "maxBatchBytes", "onDamage", "as",
+)  # fmt: skip
+
+
+class OptionError(MagicbyteError):
+    """An option of the data source that is unknown, or whose value cannot be; says what was expected."""
+
+
+@dataclass(frozen=True)
+class Bound:
+    """Where reading starts or ends: an offset, EARLIEST or LATEST, or the first record from a timestamp (ms) on."""
+
+    offset: int | None = None
+    timestamp: int | None = None
+
+
+@dataclass(frozen=True)
+class SourceOptions:
+    """What the user asked for. `starts` and `ends` are by partition; without an entry the `start` and `end` hold."""
+
+    paths: tuple[str, ...]
+    mode: str = "deep"
+    columns: tuple[str, ...] | None = None
+    assign: frozenset[TopicPartition] | None = None
+    subscribe: frozenset[str] | None = None
+    pattern: str | None = None
+    start: Bound = Bound(offset=EARLIEST)
+    end: Bound = Bound(offset=LATEST)
+    starts: Mapping[TopicPartition, Bound] = field(default_factory=dict)
+    ends: Mapping[TopicPartition, Bound] = field(default_factory=dict)
+    start_strategy: str = "error"
+    include_headers: bool = False
+    min_partitions: int = 0
+    fail_on_data_loss: bool = True
+    isolation: Isolation = Isolation.READ_UNCOMMITTED
+    dialect: Dialect | None = None
+    max_batch_bytes: int = DEFAULT_MAX_BATCH_BYTES
+    skip_damage: bool = False
+    as_: str | None = None
+
+
+def parse_options(given: Mapping[str, str]) -> SourceOptions:
+    """Return the parsed options. Names are case-insensitive. Raises OptionError."""
+    known = {name.lower(): name for name in _KNOWN}
+    unknown = [name for name in given if name.lower() not in known]
+    if unknown:
+        raise OptionError(f"unknown option {unknown[0]!r}: expected one of {', '.join(sorted(_KNOWN))}")
+    options = {known[name.lower()]: value for name, value in given.items()}
+    if len({"assign", "subscribe", "subscribePattern"} & options.keys()) > 1:
+        raise OptionError("only one of assign, subscribe and subscribePattern can be given")
+    starts = _bounds(options, "startingOffsets", "startingTimestamp", "startingOffsetsByTimestamp", EARLIEST)
+    ends = _bounds(options, "endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp", LATEST)
+    isolation = options.get("isolation", options.get("kafka.isolation.level", "read_uncommitted"))
+    return SourceOptions(
+        paths=_paths(options),
+        mode=_choice(options, "mode", MODES),
+        columns=_names(options["columns"]) if "columns" in options else None,
+        assign=_assign(options["assign"]) if "assign" in options else None,
+        subscribe=frozenset(_names(options["subscribe"])) if "subscribe" in options else None,
+        pattern=_pattern(options.get("subscribePattern")),
+        start=starts[0],
+        starts=starts[1],
+        end=ends[0],
+        ends=ends[1],
+        start_strategy=_choice(options, "startingOffsetsByTimestampStrategy", ("error", "latest")),
+        include_headers=_flag(options, "includeHeaders", default=False),
+        min_partitions=_number(options, "minPartitions", 0),
+        fail_on_data_loss=_flag(options, "failOnDataLoss", default=True),
+        isolation=Isolation(_choice({"isolation": isolation}, "isolation", [each.value for each in Isolation])),
+        dialect=Dialect(_choice(options, "dialect", [each.value for each in Dialect]))
+        if "dialect" in options
+        else None,
+        max_batch_bytes=_number(options, "maxBatchBytes", DEFAULT_MAX_BATCH_BYTES),
+        skip_damage=_choice(options, "onDamage", ("stop", "skip")) == "skip",
+        as_=options.get("as"),
+    )
+
+
+def _refuse(name: str, expected: str, found: object) -> NoReturn:
+    raise OptionError(f"option {name}: expected {expected}, found {found!r}")
+
+
+def _paths(options: Mapping[str, str]) -> tuple[str, ...]:
+    if "paths" in options:  # what load([...]) gives
+        return tuple(json.loads(options["paths"]))
+    text = options.get("path", "")
+    if text.startswith("["):
+        return tuple(str(path) for path in _json("path", text, list))
+    paths = _names(text)
+    if not paths:
+        raise OptionError("no path: give the option path, or load(PATH); several are separated by commas")
+    return paths
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+def _choice(options: Mapping[str, str], name: str, allowed: Sequence[str]) -> str:
+    value = options.get(name, allowed[0]).lower()
+    return value if value in allowed else _refuse(name, " or ".join(allowed), value)
+
+
+def _flag(options: Mapping[str, str], name: str, *, default: bool) -> bool:
+    value = options.get(name, str(default)).lower()
+    return value == "true" if value in ("true", "false") else _refuse(name, "true or false", value)
+
+
+def _number(options: Mapping[str, str], name: str, default: int) -> int:
+    text = options.get(name, str(default))
+    return int(text) if re.fullmatch(r"[0-9]+", text) else _refuse(name, "a number, 0 or more", text)
+
+
+def _pattern(text: str | None) -> str | None:
+    if text is not None:
+        try:
+            re.compile(text)
+        except re.error as error:
+            _refuse("subscribePattern", f"a regular expression ({error})", text)
+    return text
+
+
+def _json(name: str, text: str, kind: type) -> Any:
+    try:
+        value = json.loads(text)
+    except ValueError:
+        value = None
+    return value if isinstance(value, kind) else _refuse(name, f"a JSON {'object' if kind is dict else 'list'}", text)
+
+
+def _assign(text: str) -> frozenset[TopicPartition]:
+    value = _json("assign", text, dict)
+    if not all(isinstance(numbers, list) and all(type(n) is int for n in numbers) for numbers in value.values()):
+        _refuse("assign", '{"topic": [0, 1]}', text)
+    return frozenset(TopicPartition(topic, number) for topic, numbers in value.items() for number in numbers)
+
+
+def _bounds(
+    options: Mapping[str, str], offsets: str, timestamp: str, by_timestamp: str, default: int
+) -> tuple[Bound, dict[TopicPartition, Bound]]:
+    """Return the bound of all partitions, and those of single ones. A timestamp for all wins, then one by partition."""
+    if timestamp in options:
+        return Bound(timestamp=_number(options, timestamp, 0)), {}
+    if by_timestamp in options:
+        found = _by_partition(by_timestamp, options[by_timestamp])
+        return Bound(offset=default), {partition: Bound(timestamp=value) for partition, value in found.items()}
+    text = options.get(offsets, "earliest" if default == EARLIEST else "latest")
+    if text.lower() in ("earliest", "latest"):
+        value = EARLIEST if text.lower() == "earliest" else LATEST
+        if value != default:
+            end = "startingOffsets cannot be latest" if default == EARLIEST else "endingOffsets cannot be earliest"
+            raise OptionError(f"{end} for a batch query")
+        return Bound(offset=value), {}
+    found = _by_partition(offsets, text)
+    for partition, offset in found.items():
+        if offset < 0 and offset != default:
+            _refuse(offsets, f"an offset or {default} for {partition.topic}-{partition.partition}", offset)
+    return Bound(offset=default), {partition: Bound(offset=value) for partition, value in found.items()}
+
+
+def _by_partition(name: str, text: str) -> dict[TopicPartition, int]:
+    found = {}
+    for topic, numbers in _json(name, text, dict).items():
+        if not isinstance(numbers, dict):
+            _refuse(name, '{"topic": {"0": 23}}', text)
+        for number, value in numbers.items():
+            if not re.fullmatch(r"[0-9]+", number) or type(value) is not int:
+                _refuse(name, '{"topic": {"0": 23}}', text)
+            found[TopicPartition(topic, int(number))] = value
+    return found
