@@ -323,12 +323,13 @@ class _Group:
             view = self._enriched(position, size)
             if self.options.verify:
                 view.verify()
-            start = -1 if view.codec is not Codec.NONE else position
             base_offset, timestamp, honor = view.base_offset, view.timestamp, int(view.honor_ship)
         except CorruptRecordError as error:
             error.position = position  # the view counts from its own beginning
             raise self._at(row, error) from None
-        return [start, position + size, 0, base_offset, 0, TimestampType.CREATE_TIME, timestamp, 1, 0, honor]
+        if view.is_control:
+            return [position, position + size, 1, 0, 0, kernels.OWN, 0, 1, 0, 0]
+        return [-1, 0, 0, base_offset, 0, TimestampType.CREATE_TIME, timestamp, 1, 0, honor]
 
     def _payload(self, row: int, position: int, size: int) -> tuple[Codec, memoryview, Lz4Header]:
         """Return codec, compressed bytes and the LZ4 header dialect of a wrapper or batch."""

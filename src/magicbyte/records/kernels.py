@@ -543,7 +543,7 @@ def decode_messages(
             attributes = load_i8(data, at + 17)
             place = at + 18
             if enriched:
-                if attributes & 15:
+                if kind != OWN and attributes & 15:
                     status, state[FOUND] = NESTED, attributes & 15
                     break
                 seconds = load_u32(data, at + 18)
