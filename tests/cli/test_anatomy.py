@@ -309,7 +309,7 @@ def test_behind_damage_the_given_position_is_taken_for_the_start_of_an_entry(tmp
     at_damage, behind = dump(path, "--at", first), dump(path, "--at", second)
     assert (at_damage.exit_code, behind.exit_code) == (1, 1)
     assert "magic: expected 0, 1 or 2, found 9" in at_damage.stdout
-    assert f"position {first}: magic byte" in behind.stderr
+    assert f"position {first}, offsets 6..6: magic byte" in behind.stderr
     assert "(right)" in behind.stdout
 
 

@@ -353,7 +353,7 @@ def test_a_wrong_magic_byte_ends_a_file_but_not_the_dump(tmp_path: Path) -> None
     other.write_text("0\n1\n3 4\n")
     result = dump(path, other, "--on-damage", "skip")
     assert result.exit_code == 1
-    assert f"position {size}: magic byte: expected 0, 1 or 2, found 9" in result.stderr
+    assert f"position {size}, offsets 6..6: magic byte: expected 0, 1 or 2, found 9" in result.stderr
     assert result.stdout.endswith("epoch: 3 startOffset: 4\n")
 
 

@@ -90,8 +90,9 @@ def read_chunks(
 ) -> Iterator[Chunk]:
     """Yield the entries of one `.log` file that begin in [start, end), a chunk at a time.
 
-    `start` is the position of an entry. An entry larger than `limit` is damage, too. Behind an entry whose size or
-    magic byte is wrong, nothing of the file can be found again: the walk ends there, after `on_damage`.
+    `start` is the position of an entry. An entry larger than `limit` is damage, too, and only a smaller one that goes
+    on behind the file is a truncated tail. Behind an entry whose size or magic byte is wrong, nothing of the file can
+    be found again: the walk ends there, after `on_damage`.
     """
     stop = file.size if end is None else min(end, file.size)
     position, wanted = start, CHUNK_BYTES
@@ -100,22 +101,26 @@ def read_chunks(
         filled = file.read_into(position, memoryview(buffer))
         view = memoryview(buffer)[:filled]
         table = scan(view, dialect=dialect, merge=merge)
-        if position + table.end > stop and end is not None:
+        if position + table.end >= stop and end is not None:
             table = _begun_before(table, stop - position)
         if len(table):
             yield Chunk(file.path, position, table)
+        rest = view[table.end :]
         if table.damage is not None:
-            error = _tail_of_zeros(file, position + table.end, view[table.end :]) or table.damage
-            on_damage(error.locate(path=file.path, shift=0 if isinstance(error, TruncatedLogError) else position))
+            error = _tail_of_zeros(file, position + table.end, rest) or table.damage.locate(shift=position)
+            on_damage(_located(error, file, rest))
             return
         position += table.end
-        if position < stop and position + table.need > file.size:
-            on_damage(_truncated(file, position, table.need))
-            return
-        if table.need > limit:
+        if position < stop and table.need > limit:
             error = BatchTooLargeError("batch size", expected=f"<= {limit}", found=table.need, position=position)
-            on_damage(error.locate(path=file.path))
+            on_damage(_located(error, file, rest))
             position += table.need
+        elif position < stop and (position + table.need > file.size or filled < len(buffer)):
+            left = len(rest) if filled < len(buffer) else file.size - position  # the file may have shrunk
+            expected = f"{table.need} bytes of an entry" if table.need > HEADER_TO_MAGIC else "an entry"
+            error = TruncatedLogError("end of the log", expected=expected, found=f"{left} bytes", position=position)
+            on_damage(_located(error, file, rest))
+            return
         wanted = max(CHUNK_BYTES, table.need if not table.end else 0)
 
 
@@ -147,15 +152,12 @@ def _tail_of_zeros(file: ReadableFile, position: int, view: memoryview) -> Trunc
     return None
 
 
-def _truncated(file: ReadableFile, position: int, need: int) -> TruncatedLogError:
-    left = file.size - position
-    expected = f"{need} bytes of an entry" if need > HEADER_TO_MAGIC else "an entry"
-    error = TruncatedLogError("end of the log", expected=expected, found=f"{left} bytes", position=position)
-    head = file.read_at(position, 8)
-    if len(head) == 8:
-        offset = int.from_bytes(head, "big", signed=True)
+def _located(error: CorruptRecordError, file: ReadableFile, entry: memoryview) -> CorruptRecordError:
+    """Add the file, and the offset that the damaged `entry` begins with."""
+    if len(entry) >= 8 and any(entry[:HEADER_TO_MAGIC]):
+        offset = int.from_bytes(entry[:8], "big", signed=True)
         error.locate(offsets=(offset, offset))
-    return error.locate(path=file.path)  # type: ignore[return-value]
+    return error.locate(path=file.path)
 
 
 def decode_chunk(
