@@ -121,9 +121,6 @@ class LogDump:
             for record in records:
                 yield self._batch_record(entry, record)
             return
-        if isinstance(entry, EnrichedMessage) and entry.is_control:
-            key, value = (None if cell is None else bytes(cell) for cell in (entry.key, entry.value))
-            records = iter([Record(entry.offset, entry.timestamp, entry.timestamp_type, key, value)])
         inner = _messages(entry, self.dialect, self.limit)
         for record, message in zip(records, inner, strict=True):
             damage = _checksum_error(message)
