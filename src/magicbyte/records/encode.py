@@ -252,7 +252,7 @@ class Writer:
         most_rows = _MOST_ROWS if plain or batch_rows is None else max(batch_rows, 1)
         row, first_offset, need = first, int(self.offset[first]), 0
         while row < end:
-            batches, state = form.int64([0] * (room * kernels.BATCH)), form.int64([0] * kernels.STATE)
+            (batches,), state = form.outputs([(room * kernels.BATCH, "q")]), form.int64([0] * kernels.STATE)
             if batched:
                 gap = RECORD_BATCH_OVERHEAD if codec is Codec.NONE else 0
                 limits = batch_bytes - RECORD_BATCH_OVERHEAD + gap, most_rows

@@ -232,14 +232,9 @@ def encode_batches(
                 return BAD_OFFSETS
             key_size, value_size = key_length[row], value_length[row]
             key_at, value_at = key_start[row], value_start[row]
-            if (
-                key_size < -1
-                or key_at < 0
-                or (key_size > 0 and key_size > len(key_data) - key_at)
-                or value_size < -1
-                or value_at < 0
-                or (value_size > 0 and value_size > len(value_data) - value_at)
-            ):
+            key_left, value_left = len(key_data) - key_at, len(value_data) - value_at
+            wrong = (key_size + 1) | key_at | key_left | (value_size + 1) | value_at | value_left
+            if wrong < 0 or key_size > key_left or value_size > value_left:
                 state[ROW] = row
                 return BAD_CELL
             time_code, delta_code = zigzag64(as_int64(time - base_timestamp)), delta << 1
@@ -247,13 +242,11 @@ def encode_batches(
             headers = header_count[row] if len(header_count) > 0 else 0
             size = 6 + max(key_size, 0) + max(value_size, 0)
             # Nearly all records: short varints, written here without a call.
-            short = headers == 0 and 0 <= time_code < 16384 and delta_code < 16384 and size < 8192
+            short = headers == 0 and 0 <= time_code < 16384 and (delta_code | key_code << 7 | size << 1) < 16384
             if short:
                 if time_code > 127:
                     size += 1
                 if delta_code > 127:
-                    size += 1
-                if key_code > 127:
                     size += 1
                 if value_code > 127:
                     size += 1
@@ -287,54 +280,39 @@ def encode_batches(
                     break
                 if timestamp_type[row] != kind or (kind == LOG_APPEND and time != base_timestamp):
                     break
-            if size + 5 > len(out) - at:
+            if size + 8 > len(out) - at:
                 state[AT], state[HEADERS], state[ROW], state[COUNT] = whole, whole_header, first, batch // BATCH
-                state[NEED] = gap + size + 5
+                state[NEED] = gap + size + 8
                 return DONE if cut_end > 0 and batch > 0 else FULL
-            if short:
+            if short:  # everything in front of the key as one integer, its first bytes uppermost
+                head, used = size << 1, 4
                 if size > 63:
-                    out[at] = ((size << 1) & 127) | 128
-                    out[at + 1] = size >> 6
-                    at += 2
-                else:
-                    out[at] = size << 1
-                    at += 1
-                out[at] = 0
+                    head, used = ((size << 1 & 127) | 128) << 8 | size >> 6, 5
                 if time_code > 127:
-                    out[at + 1] = (time_code & 127) | 128
-                    out[at + 2] = time_code >> 7
-                    at += 3
+                    head, used = head << 24 | (time_code & 127 | 128) << 8 | time_code >> 7, used + 2
                 else:
-                    out[at + 1] = time_code
-                    at += 2
+                    head, used = head << 16 | time_code, used + 1
                 if delta_code > 127:
-                    out[at] = (delta_code & 127) | 128
-                    out[at + 1] = delta_code >> 7
-                    at += 2
+                    head, used = head << 16 | (delta_code & 127 | 128) << 8 | delta_code >> 7, used + 1
                 else:
-                    out[at] = delta_code
-                    at += 1
-                if key_code > 127:
-                    out[at] = (key_code & 127) | 128
-                    out[at + 1] = key_code >> 7
-                    at += 2
-                else:
-                    out[at] = key_code
-                    at += 1
+                    head = head << 8 | delta_code
+                head = head << 8 | key_code
+                store_i64(out, at, as_int64(head << (64 - 8 * used)))
+                at += used
                 if key_size > 0:
                     copy_bytes(out, at, key_data, key_at, key_size)
                     at += key_size
                 if value_code > 127:
-                    out[at] = (value_code & 127) | 128
-                    out[at + 1] = value_code >> 7
+                    store_i8(out, at, (value_code & 127) | 128)
+                    store_i8(out, at + 1, value_code >> 7)
                     at += 2
                 else:
-                    out[at] = value_code
+                    store_i8(out, at, value_code)
                     at += 1
                 if value_size > 0:
                     copy_bytes(out, at, value_data, value_at, value_size)
                     at += value_size
-                out[at] = 0
+                store_i8(out, at, 0)
                 at += 1
             else:
                 at = store_code(out, at, size << 1)
