@@ -315,15 +315,19 @@ class _Conversion:
                 columns = self._from_fetch_offset(columns)
             self._count_records(columns)
             writer = Writer(columns, self.target, self.level)
-            if to_plain:
-                if len(columns):
-                    yield from writer.cut(0, len(columns), codec, self.batch_bytes)
-            elif plain_rows:
-                for _, first, end in spans:
-                    yield from writer.cut(first, end, codec, self.batch_bytes)
-            else:
-                batches = [number for row, first, end in spans for number in self._fields(writer, row, first, end)]
-                yield writer.write(writer.form.int64(batches), codec, [DEFAULT_HEADER] * len(spans))
+            try:
+                if to_plain:
+                    if len(columns):
+                        yield from writer.cut(0, len(columns), codec, self.batch_bytes)
+                elif plain_rows:
+                    for _, first, end in spans:
+                        yield from writer.cut(first, end, codec, self.batch_bytes)
+                else:
+                    batches = [number for row, first, end in spans for number in self._fields(writer, row, first, end)]
+                    yield writer.write(writer.form.int64(batches), codec, [DEFAULT_HEADER] * len(spans))
+            except CorruptRecordError as error:  # offsets that no batch can hold: of the first of these rows, or behind
+                error.position = int(self.table.position[from_rows[0]])
+                raise
 
     def _fields(self, writer: Writer, row: int, first: int, end: int) -> list[int]:
         """Return the batch that a source wrapper or batch becomes."""
