@@ -252,7 +252,7 @@ class Writer:
         most_rows = _MOST_ROWS if plain or batch_rows is None else max(batch_rows, 1)
         row, first_offset, need = first, int(self.offset[first]), 0
         while row < end:
-            (batches,), state = form.outputs([(room * kernels.BATCH, "q")]), form.int64([0] * kernels.STATE)
+            batches, state = form.zeros(room * kernels.BATCH), form.zeros(kernels.STATE)
             if batched:
                 gap = RECORD_BATCH_OVERHEAD if codec is Codec.NONE else 0
                 limits = batch_bytes - RECORD_BATCH_OVERHEAD + gap, most_rows
@@ -288,7 +288,7 @@ class Writer:
         if self.target is Format.V2:
             return self._write_batches(batches, codec, headers)
         if codec is Codec.NONE:
-            batches[kernels.OFFSET :: kernels.BATCH] = self.form.int64([0] * len(headers))
+            batches[kernels.OFFSET :: kernels.BATCH] = self.form.zeros(len(headers))
             batches[kernels.KIND :: kernels.BATCH] = self.form.int64([kernels.OWN] * len(headers))
             return self._encode_messages(batches)
         return self._write_wrappers(batches, codec, headers)
@@ -303,7 +303,7 @@ class Writer:
         first, end = int(batches[kernels.FIRST]), int(batches[len(batches) - kernels.BATCH + kernels.END])
         gap = RECORD_BATCH_OVERHEAD if codec is Codec.NONE else 0
         size = self._bound(first, end) + len(batches) // kernels.BATCH * gap
-        state = self.form.int64([0] * kernels.STATE)
+        state = self.form.zeros(kernels.STATE)
         out, status = self._encode_batches(batches, gap, state, first, 0, 0, 0, size)
         if status == kernels.FULL:  # lengths below -1 made the bound too low
             raise self._error(kernels.BAD_CELL, batches, int(state[kernels.ROW]))
@@ -430,7 +430,7 @@ class Writer:
         return self.form.outputs([(max(size, 0), "B")])[0]
 
     def _encode_messages(self, batches: Any) -> memoryview:
-        form, state = self.form, self.form.int64([0] * kernels.STATE)
+        form, state = self.form, self.form.zeros(kernels.STATE)
         first, end = int(batches[kernels.FIRST]), int(batches[len(batches) - kernels.BATCH + kernels.END])
         out = self._room(self._bound(first, end))
         status = form.form(kernels.encode_messages)(

@@ -35,6 +35,11 @@ class Lists:
     int32 = int8 = int64
 
     @staticmethod
+    def zeros(count: int) -> Any:
+        """Return zeros for an argument of type Int64s."""
+        return [0] * count
+
+    @staticmethod
     def sum(values: list[int]) -> int:
         """Return the sum of integers in this form."""
         return sum(values)
@@ -71,6 +76,13 @@ class Arrays:
         import numpy as np
 
         return np.ascontiguousarray(values, np.int64)
+
+    @staticmethod
+    def zeros(count: int) -> Any:
+        """Return zeros for an argument of type Int64s."""
+        import numpy as np
+
+        return np.zeros(count, np.int64)
 
     @staticmethod
     def int32(values: Any) -> Any:
