@@ -264,7 +264,11 @@ class _Conversion:
             is_marker = entry.control_type in (EnrichedControl.COMMIT_TRANSACTION, EnrichedControl.ABORT_TRANSACTION)
         else:
             assert isinstance(entry, RecordBatch)
-            marker = marker_of(entry)
+            try:
+                marker = marker_of(entry)
+            except CorruptRecordError as error:
+                error.position = int(self.table.position[row])
+                raise
             is_marker = marker is not None and marker.ends_transaction
         if is_marker:
             self.report.transaction_markers += 1

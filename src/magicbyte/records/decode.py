@@ -360,43 +360,44 @@ class _Group:
         room = len(self.scratch) - self.filled - _PADDING
         if room < wanted and not self.runs:
             least = max(GROUP_BYTES if self.compiled else 0, wanted) + _PADDING
-            if self.compiled:
-                import numpy as np
-
-                self.scratch = np.empty(least, np.uint8)
-            else:
-                self.scratch = bytearray(least)
+            (self.scratch,) = form_for(compiled=self.compiled).outputs([(least, "B")])
             self.filled, room = 0, least - _PADDING
         return max(room, 0)
 
     def _decompress(self, row: int, run: list[int]) -> Iterator[RecordColumns]:
         """Put a row's payload behind the others in `scratch`, and its place there into `run`."""
-        position, size, limit = int(self.table.position[row]), int(self.table.size[row]), self.options.limit
-        try:
-            codec, payload, header = self._payload(row, position, size)
-            wanted = min(max(4 * len(payload), 1024), limit)
-            while True:
-                room = min(self._room(wanted if not self.runs else 1), limit)
-                try:
-                    with memoryview(self.scratch)[self.filled : self.filled + room] as view:
-                        written = decompress_into(codec, payload, view, lz4_header=header)
-                    break
-                except OutputFull:
-                    if room >= limit:
-                        found = f"more than {limit}"
-                        raise BatchTooLargeError("decompressed size", expected=f"<= {limit}", found=found) from None
-                if self.runs:
-                    yield from self.finish()
-                else:
-                    wanted = min(2 * room, limit)
-        except CorruptRecordError as error:
-            error.position = position
-            raise self._at(row, error) from None
+        size, limit = int(self.table.size[row]), self.options.limit
+        wanted = min(max(4 * size, 1024), limit)
+        while True:
+            room = min(self._room(wanted if not self.runs else 1), limit)
+            if (written := self._decompressed(row, room)) is not None:
+                break
+            if self.runs:
+                yield from self.finish()
+            else:
+                wanted = min(2 * room, limit)
         self.compiled = self.compiled or worth_compiling(written)  # of a few bytes there may come millions of records
         run[kernels.START], run[kernels.END] = self.filled, self.filled + written
         if int(self.table.magic[row]) == 2:
             self._check_count(row, run)
         self.filled += written
+
+    def _decompressed(self, row: int, room: int) -> int | None:
+        """Decompress a row's payload to the next `room` bytes of the scratch; return its size, None if it has more."""
+        position, size, limit = int(self.table.position[row]), int(self.table.size[row]), self.options.limit
+        error: CorruptRecordError
+        try:
+            codec, payload, header = self._payload(row, position, size)
+            with memoryview(self.scratch)[self.filled : self.filled + room] as view:
+                return decompress_into(codec, payload, view, lz4_header=header)
+        except OutputFull:
+            if room < limit:
+                return None
+            error = BatchTooLargeError("decompressed size", expected=f"<= {limit}", found=f"more than {limit}")
+        except CorruptRecordError as damage:
+            error = damage
+        error.position = position
+        raise self._at(row, error)
 
     def _append(self, run: list[int]) -> Iterator[RecordColumns]:
         """Copy uncompressed records behind the decompressed ones, so that both go through one call."""
@@ -444,10 +445,10 @@ class _Group:
         kept = kernels.PACK if options.packed and self.compiled else kernels.REFER
         keys, values = kept if options.keys else kernels.LEAVE, kept if options.values else kernels.LEAVE
         data = make.bytes_of(source)
-        runs, state, cut = make.int64(runs), make.int64([0] * kernels.STATE), None
+        runs, state, cut = make.int64(runs), make.zeros(kernels.STATE), None
         if not batches and (status := make.form(kernels.measure_messages)(data, runs, state)) != kernels.DONE:
             cut = status, int(state[kernels.RUN_INDEX]), state
-            runs, state = runs[: cut[1] * kernels.RUN], make.int64([0] * kernels.STATE)
+            runs, state = runs[: cut[1] * kernels.RUN], make.zeros(kernels.STATE)
         count = make.sum(runs[kernels.COUNT :: kernels.RUN])
         total = make.sum(runs[kernels.END :: kernels.RUN]) - make.sum(runs[kernels.START :: kernels.RUN])
         keys_size, values_size = total * (keys == kernels.PACK), total * (values == kernels.PACK)
@@ -487,7 +488,7 @@ class _Group:
         return BytesColumn(own[:size], start[: rows + 1], length[:rows], packed=True)
 
     def _headers(self, make: Any, data: Any, start: Any, count: Any, rows: int) -> HeaderColumns:
-        count = make.int64([0] * rows) if count is None else count
+        count = make.zeros(rows) if count is None else count
         total = make.sum(count[:rows])
         if not total:
             return HeaderColumns(count[:rows], _NO_CELLS, _NO_CELLS)

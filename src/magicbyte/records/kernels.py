@@ -519,8 +519,8 @@ def decode_messages(
             if enriched:
                 add = runs[run + OFFSET]
             elif magic == 1 and runs[run + OFFSET] != 0:
-                add = runs[run + OFFSET] - runs[run + LAST]
-                if add < 0:
+                add = as_int64(runs[run + OFFSET] - runs[run + LAST])
+                if runs[run + OFFSET] < runs[run + LAST]:
                     status, state[EXPECTED], state[FOUND] = BAD_WRAPPER_OFFSET, runs[run + LAST], runs[run + OFFSET]
         whole = (row, key_at, value_at)
         while status == DONE and at < end:
