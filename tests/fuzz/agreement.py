@@ -1,0 +1,73 @@
+"""Says what decoding gives for any bytes, so that the forms of the kernels can be compared.
+
+As a program it prints a digest of that for each input of the corpus: tests run it with NUMBA_BOUNDSCHECK=1.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import sys
+import zipfile
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+if __name__ == "__main__":
+    sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent)]
+
+from fuzz import targets
+from magicbyte.records.decode import DecodeOptions
+from magicbyte.records.layout import Dialect
+
+CORPUS = Path(__file__).parent / "corpus.zip"
+LOGS = ("decode", "reader", "scan", "views", "anatomy")  # targets whose inputs are one byte of flags and a log
+
+
+def corpus(*names: str) -> Iterator[tuple[str, bytes]]:
+    """Yield target and content of the inputs that fuzzing kept, of the given targets or of all."""
+    with zipfile.ZipFile(CORPUS) as archive:
+        for name in archive.namelist():
+            target = name.partition("/")[0]
+            if not names or target in names:
+                yield target, archive.read(name)
+
+
+@contextlib.contextmanager
+def kernels(form: str) -> Iterator[None]:
+    """Make everything inside use the `plain` or the `compiled` form of the kernels."""
+    before = os.environ.get("MAGICBYTE_KERNELS")
+    os.environ["MAGICBYTE_KERNELS"] = form
+    try:
+        yield
+    finally:
+        del os.environ["MAGICBYTE_KERNELS"]
+        if before is not None:
+            os.environ["MAGICBYTE_KERNELS"] = before
+
+
+def outcome(log: bytes, options: DecodeOptions, dialect: Dialect) -> tuple[object, str, object]:
+    """Return the records, and what ended the decoding with its position."""
+    records, error = targets.decoded(log, options, dialect)
+    return [tuple(record) for record in records], str(error), getattr(error, "position", None)
+
+
+def assert_agreement(log: bytes, options: DecodeOptions, dialect: Dialect) -> None:
+    """Fail unless twins and compiled kernels give the same, referring and packed."""
+    with kernels("plain"):
+        plain = outcome(log, options, dialect)
+    with kernels("compiled"):
+        assert outcome(log, options, dialect) == plain
+        assert outcome(log, replace(options, packed=True), dialect) == plain
+
+
+def digest(data: bytes) -> str:
+    """Return a digest of the outcome for one input: flags and a log."""
+    options, dialect = targets.options_of(data[0] if data else 0)
+    return hashlib.sha256(repr(outcome(data[1:], options, dialect)).encode()).hexdigest()[:16]
+
+
+if __name__ == "__main__":
+    for _, content in corpus(*LOGS):
+        print(digest(content))
