@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from magicbyte.errors import BatchTooLargeError, CorruptRecordError, TruncatedLogError
 from magicbyte.records.batch import RecordBatch
@@ -358,9 +358,9 @@ def select_rows(table: BatchTable, selection: Selection, committed: CommittedFil
         offset = int(table.offset[row])
         if table.magic[row] == 2:
             header = table.buffer[int(table.position[row]) :]
-            if offset >= selection.end:
+            if offset >= selection.end < _MAX_OFFSET:
                 return rows, False
-            if offset + LAST_OFFSET_DELTA.read(header) < selection.first:
+            if offset + LAST_OFFSET_DELTA.read(header) < selection.first > 0:
                 continue
             if selection.since is not None and MAX_TIMESTAMP.read(header) < selection.since:
                 continue
@@ -368,9 +368,9 @@ def select_rows(table: BatchTable, selection: Selection, committed: CommittedFil
             if committed is not None and transactional and not _delivers(committed, _batch(table, row)):
                 continue
         elif table.count[row] < 2:
-            if table.count[row] == 1 and offset >= selection.end:
+            if table.count[row] == 1 and offset >= selection.end < _MAX_OFFSET:
                 return rows, False
-            if offset < selection.first:  # of the message, or of a wrapper's last
+            if offset < selection.first > 0:  # of the message, or of a wrapper's last
                 continue
         rows.append(row)
     return rows, True
@@ -378,16 +378,24 @@ def select_rows(table: BatchTable, selection: Selection, committed: CommittedFil
 
 def select_records(columns: RecordColumns, selection: Selection) -> RecordColumns:
     """Return the selected ones of `columns`."""
-    first, end, since, until = selection.first, selection.end, selection.since, selection.until
-    inside = (
-        first <= min(columns.offset[0], columns.offset[len(columns) - 1]) and columns.offset[len(columns) - 1] < end
-    )
-    if inside and since is None and until is None:
+    since, until = selection.since, selection.until
+    first = selection.first if selection.first > 0 else -_MAX_OFFSET - 1  # impossible offsets are shown, not hidden
+    end = selection.end if selection.end < _MAX_OFFSET else _MAX_OFFSET + 1
+    offsets: Any = columns.offset
+    if isinstance(offsets, list):
+        lowest, highest = min(offsets), max(offsets)
+    else:
+        lowest, highest = int(offsets.min()), int(offsets.max())
+    if first <= lowest and highest < end and since is None and until is None:
         return columns
     import numpy as np
 
-    offset, timestamp = np.asarray(columns.offset, np.int64), np.asarray(columns.timestamp, np.int64)
-    keep = (offset >= first) & (offset < end)
+    offset, timestamp = np.asarray(offsets, np.int64), np.asarray(columns.timestamp, np.int64)
+    keep = np.full(len(offset), fill_value=True)
+    if first > lowest:
+        keep &= offset >= first
+    if highest >= end:
+        keep &= offset < end
     if since is not None:
         keep &= timestamp >= since
     if until is not None:
