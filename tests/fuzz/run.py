@@ -25,7 +25,7 @@ with atheris.instrument_imports(include=["magicbyte"]):
     from fuzz import targets
 from fuzz import mutations, seeds  # noqa: E402
 
-STRUCTURED = {"decode", "scan", "views", "anatomy", "reader", "convert"}
+STRUCTURED = {"decode", "scan", "views", "anatomy", "reader", "convert", "partition"}
 LONGEST = 8192
 
 
@@ -38,7 +38,7 @@ def main() -> None:
     for seed, content in seeds.inputs(name):
         (corpus / f"seed-{seed}").write_bytes(content[:LONGEST])
     target = targets.TARGETS[name]
-    flags = 2 if name == "convert" else 1  # bytes in front of the log that choose options
+    flags = 2 if name in ("convert", "partition") else 1  # bytes in front of the log that choose options
     failures: collections.Counter[str] = collections.Counter()
     executions, slowest = 0, 0.0
     began = time.monotonic()

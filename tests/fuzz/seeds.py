@@ -77,6 +77,13 @@ def inputs(target: str) -> Iterator[tuple[str, bytes]]:
         yield from file_inputs()
     elif target == "internal":
         yield from internal_inputs()
+    elif target == "partition":
+        for at, (name, log) in enumerate(golden_logs().items()):
+            yield f"{name}-all", bytes([64 * (at % 4), 0]) + log
+            yield f"{name}-committed", bytes([0, 128 | 32 * (at % 4)]) + log
+        for name, log in enriched_logs().items():
+            yield f"{name}-all", bytes([1 | 64, 16 + 8]) + bytes([0, 0, 0, 4, 0, 0, 0, len(log) % 200]) + log
+        yield "transactions", bytes([0, 128]) + transactions()
     elif target == "convert":
         for at, (name, log) in enumerate(golden_logs().items()):
             for choice in (at * 37 % 256, at * 91 % 256):
@@ -91,6 +98,12 @@ def inputs(target: str) -> Iterator[tuple[str, bytes]]:
         for name, log in enriched_logs().items():
             for flags in (1, 3, 5, 129):
                 yield f"{name}-{flags}", bytes([flags]) + log
+
+
+def transactions() -> bytes:
+    """Return some batches of transactions of a real log, with their markers."""
+    case = golden_data.log_case("3.9.1/txn-none")
+    return b"".join(split(next(iter(case.segments().values())))[0][:12])[:LARGEST]
 
 
 SUFFIXES = (".index", ".timeindex", ".emindex", ".txnindex", ".snapshot")

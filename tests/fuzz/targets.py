@@ -16,6 +16,10 @@ from magicbyte.errors import CorruptRecordError, MagicbyteError, TruncatedLogErr
 from magicbyte.groups import consumer_protocol
 from magicbyte.groups import records as group_records
 from magicbyte.log import checkpoints, indexes, producer_snapshot, properties, reader
+from magicbyte.log.batch_list import list_batches
+from magicbyte.log.directory import OFFSET_INDEX, FolderState, PartitionDirectory, Segment
+from magicbyte.log.inventory import take_inventory
+from magicbyte.ports import FileEntry
 from magicbyte.records.anatomy import anatomy, inside
 from magicbyte.records.batch import RecordBatch
 from magicbyte.records.columns import Record
@@ -307,6 +311,60 @@ def fuzz_reader(data: bytes) -> None:
         assert isinstance(error, TruncatedLogError) <= (error.position == table.end), error
 
 
+class MemoryFiles:
+    """A FileSystem of a segment and its index."""
+
+    def __init__(self, log: bytes, index: bytes) -> None:
+        self.files = {".log": MemoryFile(log), ".index": MemoryFile(index)}
+
+    def list(self, path: str) -> list[FileEntry]:
+        return [FileEntry(name, file.size, is_directory=False) for name, file in self.files.items()]
+
+    def entry(self, path: str) -> FileEntry:
+        return FileEntry(path, self.open(path).size, is_directory=False)
+
+    def open(self, path: str) -> MemoryFile:
+        if path not in self.files:
+            raise FileNotFoundError(path)
+        return self.files[path]
+
+
+def partition_of(log: bytes, index: bytes, dialect: Dialect) -> PartitionDirectory:
+    """Return a partition folder that holds a segment of base offset 0 and, unless it is empty, an index."""
+    files = MemoryFiles(log, index)
+    companions = {OFFSET_INDEX: files.entry(".index")} if index else {}
+    segment = Segment(0, files.entry(".log"), companions)
+    nothing: tuple[FileEntry, ...] = ()
+    return PartitionDirectory(
+        "folder", files, "t", 0, FolderState.CURRENT, dialect, None, (segment,), {}, {}, nothing, nothing, nothing
+    )
+
+
+def fuzz_partition(data: bytes) -> None:
+    """A whole partition: isolation, selections, an offset index of any bytes, lists of batches, inventory."""
+    flags, choice = (data[0], data[1]) if len(data) > 1 else (0, 0)
+    options, dialect = options_of(flags)
+    size = choice & 15 if choice & 16 else 0
+    index, log = data[2 : 2 + size], data[2 + size :]
+    partition = partition_of(log, index, dialect)
+    segments = reader.SegmentReader(partition)
+    first, end = ((0, 1 << 62), (0, 1 << 62), (5, 60), (1, 1 << 40))[choice >> 5 & 3]
+    isolation = reader.Isolation.READ_COMMITTED if choice & 128 else reader.Isolation.READ_UNCOMMITTED
+    selection = reader.Selection(first, end, since=1 if flags & 32 else None, isolation=isolation)
+    damage: list[CorruptRecordError] = []
+    found: list[Record] = []
+    for columns in segments.records(selection, options, on_damage=damage.append):
+        found += columns
+    assert all(first <= record.offset < end for record in found) or not first
+    for _ in list_batches(segments, limit=LIMIT, on_damage=damage.append):
+        pass
+    if flags & 64:
+        take_inventory(partition, deep=bool(flags & 128), on_damage=damage.append, limit=LIMIT)
+    for error in damage:
+        assert error.path is not None, error
+        check_place(error, max(len(log), len(index)), needed=error.path == MemoryFile.path)
+
+
 def fuzz_convert(data: bytes) -> None:
     """Converted records are the same records; what cannot be converted says why."""
     flags, choice = (data[0], data[1]) if len(data) > 1 else (0, 0)
@@ -350,4 +408,5 @@ TARGETS: dict[str, Callable[[bytes], None]] = {
     "internal": fuzz_internal,
     "reader": fuzz_reader,
     "convert": fuzz_convert,
+    "partition": fuzz_partition,
 }
