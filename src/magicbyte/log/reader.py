@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from magicbyte.records.columns import RecordColumns
 
 CHUNK_BYTES = 4 << 20
-_SMALLEST_CHUNK = 64 << 10
+_BUFFERS = 6  # chunks that are kept for the next ones
 _MAX_OFFSET = (1 << 63) - 1
 
 
@@ -96,10 +96,12 @@ def read_chunks(
     """
     stop = file.size if end is None else min(end, file.size)
     position, wanted = start, CHUNK_BYTES
+    buffers: list[bytearray] = []
     while position < stop:
-        buffer = bytearray(max(min(wanted, file.size - position), 0))
-        filled = file.read_into(position, memoryview(buffer))
-        view = memoryview(buffer)[:filled]
+        asked = max(min(wanted, file.size - position), 0)
+        with memoryview(_unused(buffers, asked)) as whole:
+            filled = file.read_into(position, whole[:asked])
+            view = whole.toreadonly()[:filled]
         table = scan(view, dialect=dialect, merge=merge)
         if position + table.end >= stop and end is not None:
             table = _begun_before(table, stop - position)
@@ -115,13 +117,29 @@ def read_chunks(
             error = BatchTooLargeError("batch size", expected=f"<= {limit}", found=table.need, position=position)
             on_damage(_located(error, file, rest))
             position += table.need
-        elif position < stop and (position + table.need > file.size or filled < len(buffer)):
-            left = len(rest) if filled < len(buffer) else file.size - position  # the file may have shrunk
+        elif position < stop and (position + table.need > file.size or filled < asked):
+            left = len(rest) if filled < asked else file.size - position  # the file may have shrunk
             expected = f"{table.need} bytes of an entry" if table.need > HEADER_TO_MAGIC else "an entry"
             error = TruncatedLogError("end of the log", expected=expected, found=f"{left} bytes", position=position)
             on_damage(_located(error, file, rest))
             return
         wanted = max(CHUNK_BYTES, table.need if not table.end else 0)
+        del table, rest, view  # so that the buffer can be used again
+
+
+def _unused(buffers: list[bytearray], size: int) -> bytearray:
+    """Return one of `buffers` that nobody looks into any more, or a new one: that costs more than reading does."""
+    for buffer in buffers:
+        if len(buffer) >= size:
+            try:
+                buffer.append(0)  # refused while a memoryview or an array of it is alive
+            except BufferError:
+                continue
+            buffer.pop()
+            return buffer
+    del buffers[: -_BUFFERS + 1]
+    buffers.append(bytearray(size))
+    return buffers[-1]
 
 
 def _begun_before(table: BatchTable, stop: int) -> BatchTable:
