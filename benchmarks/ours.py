@@ -5,7 +5,7 @@ import numpy as np
 import data
 from magicbyte.records.columns import BytesColumn, RecordColumns
 from magicbyte.records.convert import ConversionReport, convert
-from magicbyte.records.decode import DecodeOptions, decode
+from magicbyte.records.decode import DecodeOptions, decode, decode_batch
 from magicbyte.records.encode import Format, encode_chunks
 from magicbyte.wire.kernel import expect
 
@@ -19,8 +19,8 @@ def decode_columns(log: memoryview, *, verify: bool = True) -> int:
 
 
 def decode_objects(log: memoryview) -> int:
-    """Decode a log into Record objects, as a reader of single batches does, and return their number."""
-    return sum(1 for columns in decode(log) for _ in columns)
+    """Decode a single small batch into Record objects, as a reader of such batches does, and return their number."""
+    return len(decode_batch(log))
 
 
 def columns_of(records: list[data.Record]) -> RecordColumns:
