@@ -72,10 +72,13 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
         raise OptionError("only one of assign, subscribe and subscribePattern can be given")
     starts = _bounds(options, "startingOffsets", "startingTimestamp", "startingOffsetsByTimestamp", EARLIEST)
     ends = _bounds(options, "endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp", LATEST)
+    mode = _choice(options, "mode", MODES)
     isolation = options.get("isolation", options.get("kafka.isolation.level", "read_uncommitted"))
+    if mode == "shallow" and isolation.lower() == Isolation.READ_COMMITTED.value:
+        raise OptionError("isolation=read_committed is for records: expected mode=deep")
     return SourceOptions(
         paths=_paths(options),
-        mode=_choice(options, "mode", MODES),
+        mode=mode,
         columns=_names(options["columns"]) if "columns" in options else None,
         assign=_assign(options["assign"]) if "assign" in options else None,
         subscribe=frozenset(_names(options["subscribe"])) if "subscribe" in options else None,

@@ -6,10 +6,11 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import InputPartition
 
-from magicbyte.errors import CorruptRecordError, MagicbyteError, UnknownTopicError
+from magicbyte.errors import CorruptRecordError, MagicbyteError, TruncatedLogError, UnknownTopicError
 from magicbyte.log.checkpoints import TopicPartition
 from magicbyte.log.directory import PartitionDirectory, Segment, discover, parse_topic_partition
 from magicbyte.log.partitions import choose, in_use, log_start_offset
@@ -17,7 +18,10 @@ from magicbyte.log.reader import Isolation, SegmentReader, Selection, read_chunk
 from magicbyte.records.decode import DecodeOptions
 from magicbyte.records.layout import Dialect
 from magicbyte.records.transactions import AbortedTransaction
-from magicbyte.spark.options import EARLIEST, LATEST, Bound, SourceOptions
+from magicbyte.spark.options import EARLIEST, LATEST, Bound, OptionError, SourceOptions
+
+if TYPE_CHECKING:
+    from magicbyte.log.indexes import OffsetIndex
 
 LARGEST_SLICE = 64 << 20  # bytes of a task
 SMALLEST_SLICE = 2 << 20
@@ -70,20 +74,37 @@ class Task(InputPartition):
 
 
 def chosen_partitions(options: SourceOptions) -> list[PartitionDirectory]:
-    """Return the partitions that the options mean. Raises UnknownTopicError, LogDirectoryError."""
+    """Return the partitions that the options mean. Raises UnknownTopicError, LogDirectoryError, OptionError."""
     named = parse_topic_partition(options.as_) if options.as_ else None
     found = in_use(discover(options.paths, named))
     if options.subscribe is not None:
-        return choose(found, sorted(options.subscribe))
-    if options.pattern is not None:
-        return [each for each in found if each.topic is not None and re.fullmatch(options.pattern, each.topic)]
-    if options.assign is not None:
-        by_name = {TopicPartition(each.topic or "", each.partition or 0): each for each in found if each.topic}
+        found = choose(found, sorted(options.subscribe))
+    elif options.pattern is not None:
+        found = [each for each in found if each.topic is not None and re.fullmatch(options.pattern, each.topic)]
+    elif options.assign is not None:
+        choose(found, sorted({topic for topic, _ in options.assign}))
+        by_name = _by_name(found)
         if lost := options.assign - by_name.keys():
-            topic, partition = min(lost)
-            raise UnknownTopicError(f"no partition {topic}-{partition} here")
-        return [by_name[partition] for partition in sorted(options.assign)]
+            topic, number = min(lost)
+            there = ", ".join(str(partition) for name, partition in sorted(by_name) if name == topic)
+            raise UnknownTopicError(f"no partition {number} of topic {topic!r} here: expected one of {there}")
+        found = [by_name[partition] for partition in sorted(options.assign)]
+    for what, bounds in (("starting", options.starts), ("ending", options.ends)):
+        if bounds and (differing := bounds.keys() ^ _by_name(found).keys()):
+            topic, number = min(differing)
+            raise OptionError(
+                f"{what} offsets or timestamps by partition: expected one for each partition that is read, found "
+                f"{'one for' if (topic, number) in bounds else 'none for'} {topic}-{number}"
+            )
     return found
+
+
+def _by_name(partitions: list[PartitionDirectory]) -> dict[TopicPartition, PartitionDirectory]:
+    return {
+        TopicPartition(each.topic, each.partition): each
+        for each in partitions
+        if each.topic is not None and each.partition is not None
+    }
 
 
 def plan(options: SourceOptions, partitions: list[PartitionDirectory], limits: Limits, cores: int) -> list[Task]:
@@ -118,11 +139,17 @@ def _slices(
         limits = limits.narrowed(end=found.last_stable_offset)
     selection = Selection(limits.first, limits.end, limits.since, limits.until, options.isolation)
     dialect = options.dialect or partition.dialect
-    for segment in reader.segments_from(selection.first):
+    segments = reader.segments_from(selection.first)
+    bases = [*(segment.base_offset for segment in segments[1:]), _MAX_OFFSET]
+    for segment, next_base in zip(segments, bases, strict=True):
         if segment.base_offset >= selection.end:
             return
-        start = reader.start_position(segment, selection.first)
-        cuts = [start, *_cuts(partition, segment, dialect, start, target), None]
+        first = max(selection.first, _first_since(partition, segment, selection.since))
+        if first >= next_base:
+            continue
+        index = _offset_index(partition, segment)
+        start, stop = reader.start_position(segment, first), _stop_position(index, selection.end)
+        cuts = [start, *_cuts(partition, segment, dialect, index, start, stop, target), stop]
         for begin, end in pairwise(cuts):
             assert begin is not None, "only the last cut is open"
             size = (segment.log.size if end is None else end) - begin
@@ -131,28 +158,76 @@ def _slices(
             )
 
 
-def _cuts(partition: PartitionDirectory, segment: Segment, dialect: Dialect, start: int, target: int) -> Iterator[int]:
-    """Yield positions of entries, about `target` bytes apart: from the offset index, else by a shallow walk."""
-    if segment.log.size - start < 2 * target:
-        return
+def _offset_index(partition: PartitionDirectory, segment: Segment) -> OffsetIndex | None:
     try:
-        index = partition.offset_index(segment)
+        return partition.offset_index(segment)
+    except CorruptRecordError:  # the log itself is the truth
+        return None
+
+
+def _first_since(partition: PartitionDirectory, segment: Segment, since: int | None) -> int:
+    """Return an offset below which the segment has no record from timestamp `since` (ms) on: by its time index."""
+    if since is None:
+        return 0
+    try:
+        index = partition.time_index(segment)
     except CorruptRecordError:
-        index = None
-    before = start
-    if index is not None and len(index):
-        while (position := index.floor_of_position(before + target)[1]) > before:
-            if segment.log.size - position >= target // 2:
-                yield position
+        return 0
+    timestamp, offset = index.floor(since - 1) if index is not None else (-1, 0)
+    return offset + 1 if timestamp > 0 else 0
+
+
+def _stop_position(index: OffsetIndex | None, end: int) -> int | None:
+    """Return a position from which on no entry has offsets below `end`, None where the index tells of none."""
+    if index is None:
+        return None
+    behind = int(index.offsets.searchsorted(end)) + 1  # the entry before may hold lower offsets than the one named
+    return int(index.positions[behind]) if behind < len(index) else None
+
+
+def _cuts(
+    partition: PartitionDirectory,
+    segment: Segment,
+    dialect: Dialect,
+    index: OffsetIndex | None,
+    start: int,
+    stop: int | None,
+    target: int,
+) -> Iterator[int]:
+    """Yield positions of entries between `start` and `stop`, at least `target` bytes apart."""
+    end, before = segment.log.size if stop is None else stop, start
+    if end - start < 2 * target:
+        return
+    for position in _entry_positions(partition, segment, dialect, index, start, target):
+        if end - position < max(target // 2, 1):
+            return
+        if position - before >= target:
+            yield position
             before = position
+
+
+def _entry_positions(
+    partition: PartitionDirectory,
+    segment: Segment,
+    dialect: Dialect,
+    index: OffsetIndex | None,
+    start: int,
+    target: int,
+) -> Iterator[int]:
+    """Yield positions of entries behind `start`: from the offset index, by a shallow walk where that has none."""
+    at = start
+    if index is not None:
+        for position in index.positions[index.positions > start].tolist():
+            yield position
+            at = position
+    if segment.log.size - at < 2 * target:
         return
     with partition.files.open(segment.log.path) as file:
-        for chunk in read_chunks(file, start=start, dialect=dialect, on_damage=lambda _: None):
+        for chunk in read_chunks(file, start=at, dialect=dialect, on_damage=lambda _: None):
             for row in range(len(chunk.table)):
                 position = chunk.position + int(chunk.table.position[row])
-                if position - before >= target:
-                    before = position
-                    yield before
+                if position > at:
+                    yield position
 
 
 def _with_bounds(options: SourceOptions, reader: SegmentReader, limits: Limits) -> Limits:
@@ -161,7 +236,7 @@ def _with_bounds(options: SourceOptions, reader: SegmentReader, limits: Limits) 
     key = TopicPartition(partition.topic or "", -1 if partition.partition is None else partition.partition)
     log_start = max(log_start_offset(partition), partition.segments[0].base_offset if partition.segments else 0)
     start, end = options.starts.get(key, options.start), options.ends.get(key, options.end)
-    first, last = _offset(reader, start, EARLIEST), _offset(reader, end, LATEST)
+    first, last = _offset(options, reader, start, EARLIEST), _offset(options, reader, end, LATEST)
     if first is None:
         if options.start_strategy == "error":
             raise MagicbyteError(
@@ -179,11 +254,21 @@ def _with_bounds(options: SourceOptions, reader: SegmentReader, limits: Limits) 
     return limits.narrowed(first=max(first, log_start), end=end_offset)
 
 
-def _offset(reader: SegmentReader, bound: Bound, open_value: int) -> int | None:
+def _offset(options: SourceOptions, reader: SegmentReader, bound: Bound, open_value: int) -> int | None:
     """Return the offset that a bound means in the reader's partition, None where no record has its timestamp."""
     if bound.timestamp is None:
         return open_value if bound.offset is None else bound.offset
-    options = DecodeOptions(keys=False, values=False, headers=False)
-    for columns in reader.records(Selection(since=bound.timestamp), options):
+
+    def on_damage(error: CorruptRecordError) -> None:
+        if not (options.skip_damage or (isinstance(error, TruncatedLogError) and not options.fail_on_data_loss)):
+            raise error  # else the workers tell of it
+
+    first, segments = 0, reader.partition.segments
+    for segment, behind in pairwise(segments):
+        if _first_since(reader.partition, segment, bound.timestamp) < behind.base_offset:
+            break
+        first = behind.base_offset
+    wanted = DecodeOptions(keys=False, values=False, headers=False, limit=options.max_batch_bytes)
+    for columns in reader.records(Selection(first=first, since=bound.timestamp), wanted, on_damage=on_damage):
         return int(columns.offset[0])
     return None

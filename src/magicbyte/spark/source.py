@@ -126,9 +126,10 @@ class LogReader(DataSourceReader):
                 self.numbers = (*self.numbers, (type(each).__name__, value))
             case "offset", EqualTo() | LessThan() | LessThanOrEqual() | GreaterThan() | GreaterThanOrEqual():
                 self.limits = _offsets(self.limits, each, value)
+            case "offset", In() if None not in value and value:
+                self.limits = self.limits.narrowed(first=min(value), end=max(value) + 1)
+                return False  # Spark picks those in between
             case "timestamp", EqualTo() | LessThan() | LessThanOrEqual() | GreaterThan() | GreaterThanOrEqual():
-                if self.options.mode == "shallow":
-                    return False
                 self.limits = _timestamps(self.limits, each, value)
             case _:
                 return False
@@ -143,6 +144,8 @@ class LogReader(DataSourceReader):
             return False
         if not all(topic is not None and topic.startswith(prefix) for prefix in self.prefixes):
             return False
+        if number is None and self.options.mode == "deep":
+            number = -1  # what the column says then; in shallow mode it is null, for which no comparison holds
         return all(number is not None and _compare(kind, number, value) for kind, value in self.numbers)
 
     def partitions(self) -> list[InputPartition]:
@@ -267,7 +270,7 @@ def _compare(kind: str, number: int, value: Any) -> bool:
 
 
 def _joined(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Join small batches and cut large ones: each crosses into the JVM at a cost of its own."""
+    """Join small batches: each crosses into the JVM at a cost of its own. Large ones come in the size of a group."""
     import pyarrow as pa
 
     pending: list[pa.RecordBatch] = []
