@@ -12,6 +12,7 @@ from magicbyte.wire.primitives import (
     copy_bytes,
     crc32_of,
     crc32c_of,
+    difference,
     shift_right,
     store_i8,
     store_i32,
@@ -136,9 +137,9 @@ def cut_wrappers(
         size = least + max(key_length[row], 0) + max(value_length[row], 0)
         new = row == begin or total + size > most_bytes or row - begin >= most_rows
         if not new and not plain:
-            delta = as_int64(offset[row] - base_offset)
+            delta = difference(offset[row], base_offset)
             new = timestamp_type[row] != kind or (kind == LOG_APPEND and timestamp[row] != base_timestamp)
-            new = new or delta < 0 or delta > MAX_INT32
+            new = new or delta < 0 or delta > MAX_INT32 or offset[row] < base_offset
         if new:
             if row > first:
                 count += 1
@@ -223,9 +224,9 @@ def encode_batches(
         row = first
         while row < end:
             time = timestamp[row]
-            delta = as_int64(offset[row] - base_offset)
+            delta = difference(offset[row], base_offset)
             new = cut_end > 0 and row > first
-            if delta < least_delta or delta > MAX_INT32:
+            if delta < least_delta or delta > MAX_INT32 or offset[row] < base_offset:
                 if new:
                     break
                 state[ROW] = row
@@ -237,7 +238,7 @@ def encode_batches(
             if wrong < 0 or key_size > key_left or value_size > value_left:
                 state[ROW] = row
                 return BAD_CELL
-            time_code, delta_code = zigzag64(as_int64(time - base_timestamp)), delta << 1
+            time_code, delta_code = zigzag64(difference(time, base_timestamp)), delta << 1
             key_code, value_code = zigzag64(key_size), zigzag64(value_size)
             headers = header_count[row] if len(header_count) > 0 else 0
             size = 6 + max(key_size, 0) + max(value_size, 0)
@@ -424,7 +425,7 @@ def encode_messages(
                 return TOO_LARGE
             if size > len(out) - at:
                 return FULL
-            store_i64(out, at, as_int64(offset[row] - base_offset))
+            store_i64(out, at, difference(offset[row], base_offset))
             store_i32(out, at + 8, size - 12)
             store_i8(out, at + 16, magic)
             store_i8(out, at + 17, 0)

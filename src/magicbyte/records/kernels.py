@@ -14,6 +14,7 @@ from magicbyte.wire.primitives import (
     copy_bytes,
     crc32_of,
     crc32c_of,
+    difference,
     load_i8,
     load_i16,
     load_i32,
@@ -519,7 +520,7 @@ def decode_messages(
             if enriched:
                 add = runs[run + OFFSET]
             elif magic == 1 and runs[run + OFFSET] != 0:
-                add = as_int64(runs[run + OFFSET] - runs[run + LAST])
+                add = difference(runs[run + OFFSET], runs[run + LAST])
                 if runs[run + OFFSET] < runs[run + LAST]:
                     status, state[EXPECTED], state[FOUND] = BAD_WRAPPER_OFFSET, runs[run + LAST], runs[run + OFFSET]
         whole = (row, key_at, value_at)

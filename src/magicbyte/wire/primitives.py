@@ -80,6 +80,11 @@ def as_int64(value: int) -> int:
     return ((value + (1 << 63)) & ((1 << 64) - 1)) - (1 << 63)
 
 
+def difference(value: int, other: int) -> int:
+    """Return `value` - `other` wrapped into 64 bits: compiled code may not presume that it does not overflow."""
+    return as_int64(value - other)
+
+
 def as_index(value: int) -> int:
     """Return `value`, which is not negative, as an index: compiled code then need not count from the array's end."""
     return value
@@ -277,6 +282,13 @@ def _in_python(function: Any) -> Any:
 @machine_body(as_int64)
 def _as_int64() -> Any:
     return _in_python(lambda value: value)
+
+
+@machine_body(difference)
+def _difference() -> Any:
+    import numpy as np
+
+    return _in_python(lambda value, other: np.int64(np.uint64(value) - np.uint64(other)))
 
 
 @machine_body(as_index)
