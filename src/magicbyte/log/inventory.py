@@ -428,7 +428,7 @@ def _count_records(chunk: Chunk, limit: int, on_damage: DamageHandler) -> _Recor
     merged = replace(chunk, table=table)
     found = _Records()
     kinds = np.asarray(table.magic, np.int64) * _CODECS + table.codec
-    wrapped = np.asarray(table.count, np.int64) == -1
+    wrapped = (np.asarray(table.count, np.int64) == -1) & (np.asarray(table.magic, np.int64) < 2)
     for kind in np.unique(kinds).tolist():
         rows = np.flatnonzero(kinds == kind)
         offsets = []
@@ -559,7 +559,7 @@ class _Counter:
         knows_before = np.concatenate(([self._last is not None or self._is_first], knows_last[:-1]))
         if self._is_first:
             tally.first_offset = int(first[0]) if knows_first[0] else None
-            before[0] = first[0] - 1
+            before[:1] = first[:1] - 1
             knows_first[0] = True  # nothing lies before it
         if tally.holes is not None and (knows_first & knows_before).all():
             gaps = first - before - 1
