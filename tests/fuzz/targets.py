@@ -365,33 +365,42 @@ def fuzz_partition(data: bytes) -> None:
         check_place(error, max(len(log), len(index)), needed=error.path == MemoryFile.path)
 
 
-def fuzz_convert(data: bytes) -> None:
-    """Converted records are the same records; what cannot be converted says why."""
+def converted(data: bytes) -> tuple[bytes, MagicbyteError | None]:
+    """Convert a log as its two bytes of flags say; return what came out in front of an error, and the error."""
     flags, choice = (data[0], data[1]) if len(data) > 1 else (0, 0)
     options, dialect = options_of(flags & 3)
-    target = list(Format)[choice & 3]
-    codec = (None, *Codec)[(choice >> 2 & 7) % 6]
-    log = data[2:]
+    pieces: list[bytes] = []
     try:
-        converted = convert(
-            log,
-            target,
+        for piece in convert(
+            data[2:],
+            list(Format)[choice & 3],
             dialect=dialect,
-            codec=codec,
+            codec=(None, *Codec)[(choice >> 2 & 7) % 6],
             fetch_offset=5 if choice & 32 else None,
             fix_lz4=bool(choice & 64),
             verify=options.verify,
             limit=LIMIT,
-        )
-        pieces = [bytes(piece) for piece in converted]
+        ):
+            pieces += [bytes(piece)]
     except MagicbyteError as error:
+        return b"".join(pieces), error
+    return b"".join(pieces), None
+
+
+def fuzz_convert(data: bytes) -> None:
+    """Converted records are the same records; what cannot be converted says why."""
+    flags, choice = (data[0], data[1]) if len(data) > 1 else (0, 0)
+    options, dialect = options_of(flags & 3)
+    target, log = list(Format)[choice & 3], data[2:]
+    output, error = converted(data)
+    if error is not None:
         check_place(error, len(log), needed=True)
         return
     if choice & 32:
         return
     before, damage = decoded(log, options, dialect)
     if damage is None:
-        after, damage = decoded(b"".join(pieces), DecodeOptions(limit=1 << 24, verify=options.verify), target.dialect)
+        after, damage = decoded(output, DecodeOptions(limit=1 << 24, verify=options.verify), target.dialect)
         assert damage is None, damage
         assert [(r.offset, r.key, r.value) for r in before] == [(r.offset, r.key, r.value) for r in after]
         if target is Format.V2:

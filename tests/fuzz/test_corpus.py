@@ -59,6 +59,34 @@ def test_the_forms_of_the_kernels_agree_on_changed_golden_batches(name: str, see
     agreement.assert_agreement(changed, options, dialect)
 
 
+def test_both_forms_convert_alike() -> None:
+    for _, content in agreement.corpus("convert"):
+        seen = []
+        for form in ("plain", "compiled"):
+            with agreement.kernels(form):
+                output, error = targets.converted(content)
+            seen.append((output if error is None else b"", agreement.told(error)))
+        assert seen[0] == seen[1]
+
+
+@settings(max_examples=150)
+@given(seed=st.integers(0, 1 << 32), flags=st.integers(0, 15))
+def test_many_batches_with_damage_between_are_read_alike(seed: int, flags: int) -> None:
+    rnd = random.Random(seed)
+    plain = [entry for name in ("magic2-00-row", "magic2-10-row") for entry in mutations.split(SEEDS[name][0])[0]]
+    other = [entry for name in SEEDS if name.endswith("small") for entry in mutations.split(SEEDS[name][0])[0]]
+    entries = [rnd.choice(plain if rnd.random() < 0.95 else other) for _ in range(rnd.randrange(8, 60))]
+    for at in rnd.sample(range(len(entries)), rnd.randrange(4)):
+        entries[at] = mutations.change_entry(entries[at], rnd)
+    options, _ = targets.options_of(flags & ~1)
+    seen = []
+    for form in ("plain", "compiled"):
+        with agreement.kernels(form):
+            found, damage = targets.read_log(b"".join(entries), options)
+            seen.append((found, [agreement.told(error) for error in damage]))
+    assert seen[0] == seen[1]
+
+
 @pytest.mark.parametrize("name", sorted(SEEDS))
 def test_sound_logs_decode_alike_with_and_without_verification(name: str) -> None:
     log, dialect = SEEDS[name]
