@@ -24,10 +24,17 @@ class SparkUnavailableError(MagicbyteError):
 def register(spark: SparkSession) -> None:
     """Make `spark.read.format("magicbyte")` known to a session, and set what the source needs in it.
 
-    That is push-down of filters to sources written in Python. Workers must be able to import magicbyte.
+    That is push-down of filters to sources written in Python, and workers that can import magicbyte: on a local master
+    they become processes of this interpreter, unless PYSPARK_PYTHON names another. On a cluster, install magicbyte.
     """
     from magicbyte.spark.source import MagicbyteSource
 
+    context = spark.sparkContext
+    if (context.master or "").startswith("local") and "PYSPARK_PYTHON" not in os.environ:
+        context.pythonExec = sys.executable  # else the python3 of PATH, which may know nothing of us
+        above = str(Path(__file__).parents[2])
+        known = context.environment.get("PYTHONPATH", "")
+        context.environment["PYTHONPATH"] = os.pathsep.join(filter(None, [above, known]))
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
     spark.dataSource.register(MagicbyteSource)
 
@@ -48,12 +55,6 @@ def local_session(
         from pyspark.sql import SparkSession
     except ImportError as error:
         raise SparkUnavailableError(f"Spark needs PySpark: pip install 'magicbyte[spark]' ({error})") from error
-    # Workers start the python3 of PATH unless they are told; they need this one, which has magicbyte.
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    package = str(Path(__file__).parents[2])
-    paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-    if package not in paths:
-        os.environ["PYTHONPATH"] = os.pathsep.join([package, *filter(None, paths)])
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     quiet = Path(__file__).resolve().with_name("log4j2.properties")  # errors only, from the first line on
     settings = {
