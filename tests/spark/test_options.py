@@ -69,7 +69,7 @@ def test_a_path_with_a_comma_goes_into_a_json_list() -> None:
         ({"startingOffsetsByTimestamp": '{"a": {"0": 7}}'}, "starts", {A0: Bound(timestamp=7)}),
         ({"endingOffsetsByTimestamp": '{"b": {"0": 7}}'}, "ends", {B0: Bound(timestamp=7)}),
     ],
-    ids=str,
+    ids=lambda value: str(value) if isinstance(value, dict) else "",  # a set has no order of its own
 )
 def test_an_option_is_understood(given: dict[str, str], field: str, value: object) -> None:
     assert getattr(parse(**given), field) == value
