@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -332,3 +333,28 @@ def test_a_local_session_says_nothing_of_its_own(logs: Path) -> None:
     assert json.loads(done.stdout) == 210
     said = [line for line in done.stderr.splitlines() if "incubator modules" not in line]
     assert said == []
+
+
+# ---- the documentation
+@pytest.mark.spark
+def test_the_examples_of_the_documentation_run(
+    spark: "SparkSession", logs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = (Path(__file__).parents[2] / "docs/spark.md").read_text()
+    names = {"__name__": "__main__"}  # so that functions travel to the workers by value
+    for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
+        exec(block.replace('"logs"', repr(str(logs))), names)
+    sizes = [len(record.value or b"") for record in [*some_records(60)[:30] * 3, *some_records(30, first=30) * 3]]
+    magic1 = [len(record.value or b"") for record in some_records(30, magic=1)]
+    assert capsys.readouterr().out.splitlines()[-1] == str(sum(sizes) + sum(magic1))
+
+
+@pytest.mark.spark
+def test_every_option_and_column_is_documented() -> None:
+    from magicbyte.records.columns import arrow_schema
+    from magicbyte.spark import options
+    from magicbyte.spark.shallow import shallow_schema
+
+    text = (Path(__file__).parents[2] / "docs/spark.md").read_text()
+    names = {*options._KNOWN, *arrow_schema(headers=True).names, *shallow_schema().names} - {"paths"}
+    assert {name for name in names if f"`{name}`" not in text} == set()
