@@ -17,7 +17,8 @@ from magicbyte.records.layout import LOG_OVERHEAD, SIZE, V0_MINIMUM, Dialect
 if TYPE_CHECKING:
     from magicbyte.ports import ReadableFile
 
-ROW = 16  # bytes on a line
+ROW = 16  # bytes on a line; half of it where lines would be longer than WIDEST columns
+WIDEST = 100
 ROWS = 4  # lines of one field, unless all are wanted
 _ANY_SIZE = (1 << 31) + LOG_OVERHEAD
 _SAMPLE = 4096  # bytes shown of an entry whose size makes no sense
@@ -110,24 +111,26 @@ def _print(
     click.echo(click.style(title, bold=True), color=color)
     width = max((len(part.field) for part in parts), default=0)
     places = max(len(str(position + len(data))), 8)
+    longest = max((len(click.unstyle(_meaning(part, b""))) for part in parts if part.value is not None), default=0)
+    row_size = ROW if places + 2 + 3 * ROW + 1 + width + 2 + longest <= WIDEST else ROW // 2
     for part in parts:
         marked = at is not None and part.start <= at - position < part.start + part.size and at != position
-        for line in _lines(data, part, position, places, width, whole=whole, marked=marked):
+        for line in _lines(data, part, position, places, width, row_size, whole=whole, marked=marked):
             click.echo(line, color=color)
 
 
 def _lines(
-    data: memoryview, part: Part, position: int, places: int, width: int, *, whole: bool, marked: bool
+    data: memoryview, part: Part, position: int, places: int, width: int, row_size: int, *, whole: bool, marked: bool
 ) -> Iterator[str]:
-    """Yield the lines of one part: position, bytes, and on the first its name and meaning."""
+    """Yield the lines of one part: position, `row_size` bytes, and on the first its name and meaning."""
     raw = data[part.start : part.start + part.size]
     color = _color(part)
-    rows = range(0, len(raw), ROW)
+    rows = range(0, len(raw), row_size)
     shown = rows if whole or len(rows) <= ROWS + 1 else rows[:ROWS]
     for row in shown:
-        piece = bytes(raw[row : row + ROW])
+        piece = bytes(raw[row : row + row_size])
         place = f"{position + part.start + row:>{places}}"
-        line = f"{place}  {click.style(f'{piece.hex(chr(32)):<{3 * ROW - 1}}', fg=color)}  "
+        line = f"{place}  {click.style(f'{piece.hex(chr(32)):<{3 * row_size - 1}}', fg=color)}  "
         if row == 0:
             line += f"{click.style(f'{part.field:<{width}}', fg=color)}  {_meaning(part, piece)}"
             line += "  <- here" if marked else ""
@@ -135,7 +138,7 @@ def _lines(
             line += f"{'':<{width}}  {_text(piece)}"
         yield line.rstrip()
     if len(shown) < len(rows):
-        yield f"{'':>{places}}  … {len(raw) - len(shown) * ROW} more bytes"
+        yield f"{'':>{places}}  … {len(raw) - len(shown) * row_size} more bytes"
 
 
 def _meaning(part: Part, first: bytes) -> str:
