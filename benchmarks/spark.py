@@ -42,7 +42,7 @@ from magicbyte.spark import local_session
 PASSES = 5  # over the records of data.py
 PARTITIONS = 2
 CODECS = ("none", "lz4", "zstd")
-ROUNDS = 5
+ROUNDS = 3
 TARGETS = {"all columns": 1.6, "value only": 2.3, "in the worker": 10.0}
 TUNED = {"kafka.max.poll.records": "5000", "kafka.max.partition.fetch.bytes": "10485760"}
 TICKS = os.sysconf("SC_CLK_TCK")

@@ -143,6 +143,19 @@ def test_an_empty_partition_gives_no_task(tmp_path: Path) -> None:
     assert list(reader.read(datasource.InputPartition(None))) == []  # what Spark makes of a plan without tasks
 
 
+def test_a_worker_loads_the_kernels_for_a_large_task_or_after_many_small_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = write_partition(tmp_path, "a-0", some_records(30))
+    size = (folder / "00000000000000000000.log").stat().st_size
+    told: list[int] = []
+    monkeypatch.setattr("magicbyte.spark.source.kernel.expect", told.append)
+    monkeypatch.setattr("magicbyte.spark.source._read_so_far", 0)
+    for _ in range(4):
+        read_all(reader_of(tmp_path))
+    assert told == [size, size, 2 * size, 3 * size]
+
+
 # ---- filters
 def filtered(reader: Any, *filters: Any) -> list[Any]:
     """Push filters into a reader; return those that it leaves to Spark."""

@@ -40,8 +40,8 @@ if TYPE_CHECKING:
 
     from magicbyte.log.directory import PartitionDirectory
 
-BATCH_BYTES = 4 << 20  # of an Arrow batch: 1 to 10 MB, or about 10,000 rows, cross into the JVM best
-BATCH_ROWS = 10_000
+BATCH_BYTES = 3 << 18  # of an Arrow batch: 1 to 10 MB, or about 10,000 rows, cross into the JVM best; this much is
+BATCH_ROWS = 10_000  # what the decoder gives at a time, so that large batches are not copied once more
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _log = logging.getLogger("magicbyte.spark")
 
@@ -157,7 +157,7 @@ class LogReader(DataSourceReader):
         """Yield Arrow batches, not rows: Spark takes them whole, with no pickling per row. Runs in a worker."""
         if not isinstance(partition, Task):  # an empty plan becomes one task with nothing in it
             return iter(())
-        kernel.expect(sum(piece.size for piece in partition.slices))
+        _expect(sum(piece.size for piece in partition.slices))
         read = self._shallow if self.options.mode == "shallow" else self._deep
         return _joined(batch for piece in partition.slices for batch in self._guarded(read, piece))
 
@@ -223,6 +223,16 @@ class LogReader(DataSourceReader):
                     yield shallow_batch(chunk, rows, self.columns, piece.topic, piece.partition)
                 if not more:
                     return
+
+
+_read_so_far = 0  # bytes, by this worker process in all its tasks
+
+
+def _expect(size: int) -> None:
+    """Load the kernels for a task of `size` bytes, if it is large or this worker has read that much in small ones."""
+    global _read_so_far
+    kernel.expect(max(size, _read_so_far))
+    _read_so_far += size
 
 
 def _offsets(limits: Limits, each: Filter, value: int) -> Limits:
