@@ -38,7 +38,7 @@ from magicbyte.records.layout import (
 )
 from magicbyte.records.scan import GROUP_BYTES, BatchTable, complaint, scan
 from magicbyte.wire.checksum import crc32, crc32c
-from magicbyte.wire.kernel import WORTH_CALLING, Ints, worth_compiling
+from magicbyte.wire.kernel import WORTH_CALLING, Ints, expect, worth_compiling
 from magicbyte.wire.primitives import CASTAGNOLI, IEEE
 
 if TYPE_CHECKING:
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 DEFAULT_MAX_BATCH_BYTES = 64 << 20
 _BATCH_HEADER = struct.Struct(">qiibIhiqqqhii").unpack_from
 _WRAPPER_HEADER = struct.Struct(">Ibb").unpack_from
+_WINDOW = 4 * GROUP_BYTES  # that is scanned, and then decoded
 _STRETCH = 8  # uncompressed batches in a row that are worth reading their headers at once
 _PADDING = 32  # behind what is decompressed, so that short copies may read on
 
@@ -81,10 +82,18 @@ def decode(
     Raises CorruptRecordError after everything in front of the damage was given; its position counts from the
     beginning of `buffer`.
     """
-    table = scan(buffer, dialect=dialect, merge=True)
-    yield from decode_rows(table, range(len(table)), options)
-    if table.damage is not None:
-        raise table.damage
+    expect(len(buffer))
+    at, window = 0, _WINDOW
+    while at < len(buffer):
+        # Piece by piece: what the scan has walked is still in the caches when it is decoded.
+        table = scan(buffer[: at + window], start=at, dialect=dialect, merge=True)
+        yield from decode_rows(table, range(len(table)), options)
+        if table.damage is not None:
+            raise table.damage
+        if table.end == at and at + window >= len(buffer):
+            return
+        window = _WINDOW if table.end > at else max(table.need, 2 * window)
+        at = table.end
 
 
 def decode_batch(buffer: memoryview) -> list[Record]:

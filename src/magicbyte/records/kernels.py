@@ -20,6 +20,7 @@ from magicbyte.wire.primitives import (
     load_i32,
     load_i64,
     load_u32,
+    touch,
     unzigzag32,
     unzigzag64,
 )
@@ -92,8 +93,7 @@ LEAVE = 0  # their lengths only
 REFER = 1  # positions in the source
 PACK = 2  # copied, one after the other
 
-KAFKA = 0
-ENRICHED = 1
+TOUCH = 1 << 16  # bytes that the scan brings into the caches at a time
 
 
 @kernel
@@ -104,10 +104,13 @@ def scan(data: Bytes, start: int, end: int, enriched: int, merge: int, table: In
     Shapes: table (rows * TABLE,), state (STATE,). state[ROWS] rows are filled, state[AT] is where to go on.
     Returns DONE (at `end`), SHORT, FULL, BAD_SIZE or BAD_MAGIC.
     """
-    at, row, rows = start, 0, len(table) // TABLE
+    at, row, rows, touched = start, 0, len(table) // TABLE, start
     plain = -1  # magic of the row of plain messages that is being extended
     status = DONE
     while at < end:
+        if merge > 0 and at >= touched:  # all of it will be read
+            touched = min(at + TOUCH, end)
+            state[FOUND] = touch(data, at, touched)
         if end - at < 17:
             status, state[NEED] = SHORT, 17
             break
