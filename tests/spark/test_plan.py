@@ -156,6 +156,22 @@ def test_a_worker_loads_the_kernels_for_a_large_task_or_after_many_small_ones(
     assert told == [size, size, 2 * size, 3 * size]
 
 
+def test_what_the_kernels_loaded_is_frozen_once_behind_a_task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else Spark's collection of garbage after each task takes longer than the task."""
+    write_partition(tmp_path, "a-0", some_records(30))
+    done: list[str] = []
+    monkeypatch.setattr("magicbyte.spark.source.gc.collect", lambda: done.append("collect"))
+    monkeypatch.setattr("magicbyte.spark.source.gc.freeze", lambda: done.append("freeze"))
+    monkeypatch.setattr("magicbyte.spark.source._frozen", False)
+    monkeypatch.setenv("MAGICBYTE_KERNELS", "plain")
+    read_all(reader_of(tmp_path))
+    assert done == []
+    monkeypatch.setenv("MAGICBYTE_KERNELS", "compiled")
+    for _ in range(3):
+        assert len(read_all(reader_of(tmp_path))) == 30
+    assert done == ["collect", "freeze"]
+
+
 # ---- filters
 def filtered(reader: Any, *filters: Any) -> list[Any]:
     """Push filters into a reader; return those that it leaves to Spark."""
