@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 DEFAULT_MAX_BATCH_BYTES = 64 << 20
 _BATCH_HEADER = struct.Struct(">qiibIhiqqqhii").unpack_from
 _WRAPPER_HEADER = struct.Struct(">Ibb").unpack_from
-_WINDOW = 4 * GROUP_BYTES  # that is scanned, and then decoded
+_WINDOW = 8 * GROUP_BYTES  # that is scanned, and then decoded
 _STRETCH = 8  # uncompressed batches in a row that are worth reading their headers at once
 _PADDING = 32  # behind what is decompressed, so that short copies may read on
 

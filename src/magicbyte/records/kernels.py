@@ -108,14 +108,14 @@ def scan(data: Bytes, start: int, end: int, enriched: int, merge: int, table: In
     plain = -1  # magic of the row of plain messages that is being extended
     status = DONE
     while at < end:
-        if merge > 0 and at >= touched:  # all of it will be read
-            touched = min(at + TOUCH, end)
-            state[FOUND] = touch(data, at, touched)
         if end - at < 17:
             status, state[NEED] = SHORT, 17
             break
         size = load_i32(data, at + 8)
         magic = load_i8(data, at + 16)
+        if merge > 0 and magic < 2 and at >= touched:  # all of it will be read; batches are few jumps
+            touched = min(at + TOUCH, end)
+            state[FOUND] = touch(data, at, touched)
         least = 14
         if magic == 1:
             least = 22
