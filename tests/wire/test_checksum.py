@@ -17,7 +17,7 @@ CASES = [
     (primitives._crc32_folded, primitives.IEEE, zlib.crc32),
     (primitives._crc32c_folded, primitives.CASTAGNOLI, crc32c),
 ]
-pclmul = pytest.mark.skipif(not primitives._can_fold(), reason="this machine has no carry-less multiplication")
+pclmul = pytest.mark.skipif(not primitives._carry_less_parts(), reason="this machine has no carry-less multiplication")
 FORMS = [
     pytest.param(*case, id=f"{case[0].__name__}-{case[1]:x}", marks=[pclmul] * (i > 1)) for i, case in enumerate(CASES)
 ]
@@ -28,8 +28,8 @@ def test_every_length_and_alignment_gives_the_librarys_crc(
     form: Kernel, polynomial: int, reference: Callable[[bytes], int]
 ) -> None:
     content, table = DATA.tobytes(), np.array(primitives.crc_table(polynomial), np.int32)
-    for size in [*range(300), 1000, 4096, 65_537]:
-        start = size % 17
+    for size in [*range(600), 1000, 4096, 65_537]:
+        start = size % 83
         assert form(DATA, start, start + size, table) == reference(content[start : start + size]), size
 
 
@@ -40,6 +40,22 @@ def test_the_plain_twin_gives_the_same(form: Kernel, polynomial: int, reference:
         assert form.py_func(content, 3, 3 + size, table) == reference(content[3 : 3 + size])
 
 
+@pclmul
+@pytest.mark.parametrize("parts", [parts for parts in (1, 2, 4) if parts <= primitives._carry_less_parts()])
+@pytest.mark.parametrize(("polynomial", "reference"), [(primitives.IEEE, zlib.crc32), (primitives.CASTAGNOLI, crc32c)])
+def test_vectors_of_every_width_give_the_librarys_crc(
+    parts: int, polynomial: int, reference: Callable[[bytes], int]
+) -> None:
+    import numba
+
+    body, content = primitives._fold_body(polynomial, parts), DATA.tobytes()
+    form = numba.njit(lambda data, start, end: body(data, start, end))
+    for start in range(64, 130):
+        for size in [*range(4, 300, 7), 511, 512, 513, 16_384]:
+            assert form(DATA, start, start + size) == reference(content[start : start + size]), (start, size)
+
+
 def test_the_folding_constants_are_those_that_the_paper_prints() -> None:
-    expected = (0x154442BD4, 0x1C6E41596, 0x1751997D0, 0x0CCAA009E, 0x163CD6124, 0x1DB710641, 0x1F7011641)
-    assert primitives._folding_constants(primitives.IEEE) == expected
+    distances = [*primitives._folding(primitives.IEEE, 512), *primitives._folding(primitives.IEEE, 128)]
+    assert distances == [0x154442BD4, 0x1C6E41596, 0x1751997D0, 0x0CCAA009E]
+    assert primitives._reduction(primitives.IEEE) == (0x163CD6124, 0x1DB710641, 0x1F7011641)

@@ -20,6 +20,7 @@ from magicbyte.wire.primitives import (
     load_i32,
     load_i64,
     load_u32,
+    prefetch,
     touch,
     unzigzag32,
     unzigzag64,
@@ -93,6 +94,8 @@ LEAVE = 0  # their lengths only
 REFER = 1  # positions in the source
 PACK = 2  # copied, one after the other
 
+AHEAD = 20 << 10
+LINE = 64
 TOUCH = 1 << 16  # bytes that the scan brings into the caches at a time
 
 
@@ -241,9 +244,10 @@ def decode_batches(
     row, key_at, value_at = state[ROWS], state[KEY_BYTES], state[VALUE_BYTES]
     null_keys, null_values, headers = state[NULL_KEYS], state[NULL_VALUES], state[HEADERS]
     status = DONE
-    at = 0
+    at = ahead = 0
     for run in range(0, len(runs), RUN):
         at, end = runs[run + START], runs[run + END]
+        ahead = max(ahead, end)
         base_offset, base_timestamp = runs[run + OFFSET], runs[run + BASE_TIMESTAMP]
         kind, append_time = runs[run + TYPE], runs[run + TIMESTAMP]
         whole = (row, key_at, value_at)
@@ -254,6 +258,9 @@ def decode_batches(
                 status, state[EXPECTED], state[FOUND] = BAD_BATCH_CRC, runs[run + CHECK], crc
         for _ in range(runs[run + COUNT] if status == DONE else 0):
             begin, cell = at, as_index(row)
+            while ahead < at + AHEAD:
+                prefetch(data, ahead)
+                ahead += LINE
             if at >= end:
                 status = CUT_MESSAGE
                 break

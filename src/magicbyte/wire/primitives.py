@@ -6,11 +6,9 @@ bodies check it again and raise IndexError.
 
 from __future__ import annotations
 
+import itertools
 import struct
-import zlib
 from typing import Any
-
-import crc32c
 
 from magicbyte.wire import checksum
 from magicbyte.wire.kernel import Bytes, Int32s, MutableBytes, bounds_checked, kernel, machine_body
@@ -19,7 +17,6 @@ _I16, _I32, _I64, _U32 = (struct.Struct(">" + code).unpack_from for code in "hiq
 _PACK_I32, _PACK_I64, _PACK_U32 = (struct.Struct(">" + code).pack_into for code in "iqI")
 _CRC_TABLES = 16
 _LINE = 64  # bytes of a cache line
-_STREAM = 256  # bytes of each of three interleaved CRC-32C streams
 IEEE, CASTAGNOLI = 0x04C11DB7, 0x1EDC6F41  # the polynomials of CRC-32 and CRC-32C, without their highest term
 
 
@@ -81,6 +78,13 @@ def touch(data: Bytes, start: int, end: int) -> int:
     header to header that follow. The plain twin has no such worries.
     """
     return 0
+
+
+def prefetch(data: Bytes, at: int) -> None:
+    """Ask memory for the line at position `at`, which need not exist, without waiting for it.
+
+    For bytes that will be read some microseconds later, while there is other work to do.
+    """
 
 
 def as_int64(value: int) -> int:
@@ -282,6 +286,36 @@ def _copy() -> Any:
     return intrinsic(copy)
 
 
+@machine_body(prefetch)
+def _prefetch() -> Any:
+    from llvmlite import ir
+    from numba.core import cgutils as untyped
+    from numba.extending import intrinsic
+    from numba.np import arrayobj
+
+    array_struct: Any = arrayobj.make_array
+    cgutils: Any = untyped
+    byte, word = ir.IntType(8), ir.IntType(32)
+
+    def prefetch(_typing: Any, data: Any, at: Any) -> Any:
+        from numba import types as nb
+
+        def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            array = array_struct(signature.args[0])(context, builder, arguments[0])
+            place = builder.gep(builder.bitcast(array.data, byte.as_pointer()), [arguments[1]])
+            ask = cgutils.get_or_insert_function(
+                builder.module,
+                ir.FunctionType(ir.VoidType(), [byte.as_pointer(), word, word, word]),
+                "llvm.prefetch.p0i8",
+            )
+            builder.call(ask, [place, word(0), word(3), word(1)])  # to read; to all caches; data
+            return context.get_dummy_value()
+
+        return nb.void(data, nb.int64), codegen
+
+    return intrinsic(prefetch)
+
+
 def _in_python(function: Any) -> Any:
     """Return `function` compiled as it stands: for bodies that Numba types well by themselves."""
     import numba
@@ -412,37 +446,45 @@ def _crc_tables_only(data: Bytes, start: int, end: int, table: Int32s) -> int:
     return rest ^ 0xFFFFFFFF
 
 
-def _fold(data: Bytes, at: int, blocks: int, crc: int) -> int:
-    """Go on with the inverted CRC-32 `crc` over `blocks` (4 or more) times 16 bytes from `at` on."""
-    return int(zlib.crc32(data[at : at + 16 * blocks], crc ^ 0xFFFFFFFF)) ^ 0xFFFFFFFF
+def _crc32_wide(data: Bytes, start: int, end: int) -> int:
+    """Return the CRC-32 of the bytes from `start` to `end`: at least 4, and 64 in front of them are in the buffer."""
+    return checksum.crc32(data[start:end])
 
 
-def _fold_c(data: Bytes, at: int, blocks: int, crc: int) -> int:
-    """As `_fold`, for CRC-32C."""
-    return int(crc32c.crc32c(data[at : at + 16 * blocks], crc ^ 0xFFFFFFFF)) ^ 0xFFFFFFFF
+def _crc32_narrow(data: Bytes, start: int, end: int) -> int:
+    """As `_crc32_wide`, with 16 bytes in front."""
+    return checksum.crc32(data[start:end])
+
+
+def _crc32c_wide(data: Bytes, start: int, end: int) -> int:
+    """As `_crc32_wide`, for CRC-32C."""
+    return checksum.crc32c(data[start:end])
+
+
+def _crc32c_narrow(data: Bytes, start: int, end: int) -> int:
+    """As `_crc32_narrow`, for CRC-32C."""
+    return checksum.crc32c(data[start:end])
 
 
 @kernel
 def _crc32_folded(data: Bytes, start: int, end: int, table: Int32s) -> int:
-    """Return the CRC-32 of the bytes from `start` to `end`, most of them by carry-less multiplication."""
-    crc, at = 0xFFFFFFFF, start
-    if end - at >= 64:
-        blocks = (end - at) // 16
-        crc = _fold(data, at, blocks, crc)
-        at += 16 * blocks
-    rest: int = _crc_by_table(data, at, end, crc, table)
+    """Return the CRC-32 of the bytes from `start` to `end`, by carry-less multiplication where that is possible."""
+    if start >= 64 and end - start >= 4:
+        return _crc32_wide(data, start, end)
+    if start >= 16 and end - start >= 4:
+        return _crc32_narrow(data, start, end)
+    rest: int = _crc_by_table(data, start, end, 0xFFFFFFFF, table)
     return rest ^ 0xFFFFFFFF
 
 
 @kernel
 def _crc32c_folded(data: Bytes, start: int, end: int, table: Int32s) -> int:
     """As `_crc32_folded`, for CRC-32C."""
-    crc, at = 0xFFFFFFFF, start
-    if end - at >= 64:
-        blocks = (end - at) // 16
-        crc = _fold_c(data, at, blocks, crc)
-        at += 16 * blocks
-    rest: int = _crc_by_table(data, at, end, crc, table)
+    if start >= 64 and end - start >= 4:
+        return _crc32c_wide(data, start, end)
+    if start >= 16 and end - start >= 4:
+        return _crc32c_narrow(data, start, end)
+    rest: int = _crc_by_table(data, start, end, 0xFFFFFFFF, table)
     return rest ^ 0xFFFFFFFF
 
 
@@ -455,22 +497,27 @@ def _power(polynomial: int, exponent: int) -> int:
     return _reflected(value, 32)
 
 
-def _folding_constants(polynomial: int) -> tuple[int, ...]:
-    """Return x**n modulo the polynomial, reflected, for n = 544, 480, 160, 96 and 64, then the polynomial and x**64
-    divided by it, both reflected in 33 bits: what folding by 64 and 16 bytes and the Barrett reduction multiply with.
-    """
+def _folding(polynomial: int, bits: int) -> list[int]:
+    """Return what the two halves of 128 bits are multiplied with to move them `bits` further."""
+    return [_power(polynomial, bits + 32) << 1, _power(polynomial, bits - 32) << 1]
+
+
+def _reduction(polynomial: int) -> tuple[int, int, int]:
+    """Return x**64 modulo the polynomial, it, and x**64 divided by it, all reflected: for the last steps."""
     whole = (1 << 32) | polynomial
     rest, quotient = 1 << 64, 0
     for bit in range(32, -1, -1):
         if rest >> (bit + 32) & 1:
             quotient |= 1 << bit
             rest ^= whole << bit
-    powers = [_power(polynomial, exponent) << 1 for exponent in (544, 480, 160, 96, 64)]
-    return *powers, _reflected(whole, 33), _reflected(quotient, 33)
+    return _power(polynomial, 64) << 1, _reflected(whole, 33), _reflected(quotient, 33)
 
 
-def _fold_body() -> Any:
-    """Return the LLVM body of `_fold` for x86 with PCLMULQDQ.
+def _fold_body(polynomial: int, parts: int) -> Any:
+    """Return the LLVM body of a CRC by carry-less multiplication, in vectors of `parts` (1, 2, 4) times 128 bits.
+
+    The bytes are taken as if zeros stood in front of them, which change nothing, up to a whole number of vectors; so
+    the first load begins up to a vector before `start`. What a CRC begins with is added to the first four bytes.
 
     Source: Gopal, Ozturk, Guilford and others, Fast CRC Computation for Generic Polynomials Using PCLMULQDQ
     (Intel, 2009).
@@ -483,150 +530,127 @@ def _fold_body() -> Any:
     array_struct: Any = arrayobj.make_array
     cgutils: Any = untyped
     check = bounds_checked()
-    byte, word = ir.IntType(8), ir.IntType(64)
-    wide = ir.VectorType(word, 2)
-    k1, k2, k3, k4, k5, reflected, quotient = _folding_constants(IEEE)
-    by_64, by_16 = wide([k1, k2]), wide([k3, k4])
-    to_64, barrett = wide([k5, 0]), wide([reflected, quotient])
-    low_words = wide([0xFFFFFFFF, 0xFFFFFFFF])
+    byte, word, number = ir.IntType(8), ir.IntType(64), ir.IntType(32)
+    narrow, wide = ir.VectorType(word, 2), ir.VectorType(word, 2 * parts)
+    width, lanes = 16 * parts, 4
+    to_64, reflected, quotient = _reduction(polynomial)
+    low_words = narrow([0xFFFFFFFF, 0xFFFFFFFF])
+    mask = bytes(width) + b"\xff" * width
+    beginning = bytes(width) + b"\xff" * 4 + bytes(2 * width)
+    suffix = {1: "", 2: ".256", 4: ".512"}
 
-    def fold(_typing: Any, data: Any, at: Any, blocks: Any, crc: Any) -> Any:
+    def crc(_typing: Any, data: Any, start: Any, end: Any) -> Any:
         from numba import types as nb
 
         def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             array = array_struct(signature.args[0])(context, builder, arguments[0])
-            _, at, blocks, crc = arguments
-            if check:
-                _check_range(context, builder, array, at, builder.mul(blocks, word(16)))
-            clmul = cgutils.get_or_insert_function(
-                builder.module, ir.FunctionType(wide, [wide, wide, byte]), "llvm.x86.pclmulqdq"
-            )
-            source = builder.gep(builder.bitcast(array.data, byte.as_pointer()), [at])
+            _, start, end = arguments
+            source = builder.bitcast(array.data, byte.as_pointer())
 
-            def load(position: Any) -> Any:
-                return builder.load(builder.bitcast(builder.gep(source, [position]), wide.as_pointer()), align=1)
+            def constant(content: bytes, name: str) -> Any:
+                value = ir.Constant(ir.ArrayType(byte, len(content)), bytearray(content))
+                return builder.bitcast(cgutils.global_constant(builder.module, name, value), byte.as_pointer())
+
+            def load(place: Any, position: Any) -> Any:
+                return builder.load(builder.bitcast(builder.gep(place, [position]), wide.as_pointer()), align=1)
 
             def multiply(value: Any, by: Any, halves: int) -> Any:
-                return builder.call(clmul, [value, by, byte(halves)])
+                kind = value.type
+                name = f"llvm.x86.pclmulqdq{suffix[kind.count // 2]}"
+                function = cgutils.get_or_insert_function(
+                    builder.module, ir.FunctionType(kind, [kind, kind, byte]), name
+                )
+                return builder.call(function, [value, by, byte(halves)])
 
-            def step(value: Any, by: Any, more: Any) -> Any:
-                both = builder.xor(multiply(value, by, 0x00), multiply(value, by, 0x11))
-                return builder.xor(both, more)
+            def both(value: Any, by: Any) -> Any:
+                return builder.xor(multiply(value, by, 0x00), multiply(value, by, 0x11))
+
+            def fold(value: Any, vectors: int, more: Any) -> Any:
+                return builder.xor(both(value, wide(_folding(polynomial, 8 * width * vectors) * parts)), more)
+
+            def part(value: Any, index: int) -> Any:
+                chosen = ir.Constant(ir.VectorType(number, 2), [2 * index, 2 * index + 1])
+                return builder.shuffle_vector(value, value, chosen)
 
             def shifted(value: Any, count: int) -> Any:
                 whole = builder.bitcast(value, ir.IntType(128))
-                return builder.bitcast(builder.lshr(whole, ir.IntType(128)(count * 8)), wide)
+                return builder.bitcast(builder.lshr(whole, ir.IntType(128)(count * 8)), narrow)
 
-            lanes = [cgutils.alloca_once_value(builder, load(word(16 * lane))) for lane in range(4)]
-            start = builder.insert_element(wide([0, 0]), builder.and_(crc, word(0xFFFFFFFF)), ir.IntType(32)(0))
-            builder.store(builder.xor(builder.load(lanes[0]), start), lanes[0])
-            fours = builder.udiv(blocks, word(4))
-            with cgutils.for_range(builder, builder.sub(fours, word(1))) as loop:
-                base = builder.mul(builder.add(loop.index, word(1)), word(64))
-                for lane, place in enumerate(lanes):
-                    more = load(builder.add(base, word(16 * lane)))
-                    builder.store(step(builder.load(place), by_64, more), place)
-            total = builder.load(lanes[0])
-            for place in lanes[1:]:
-                total = step(total, by_16, builder.load(place))
-            result = cgutils.alloca_once_value(builder, total)
-            with cgutils.for_range(builder, builder.urem(blocks, word(4))) as loop:
-                more = load(builder.mul(builder.add(builder.mul(fours, word(4)), loop.index), word(16)))
-                builder.store(step(builder.load(result), by_16, more), result)
-            value = builder.load(result)
+            size = builder.sub(end, start)
+            vectors = builder.udiv(builder.add(size, word(width - 1)), word(width))
+            begin = builder.sub(end, builder.mul(vectors, word(width)))
+            if check:
+                _check_range(context, builder, array, begin, builder.sub(end, begin))
+            skipped = builder.sub(word(width), builder.sub(start, begin))
+            first = builder.and_(load(source, begin), load(constant(mask, "crc_mask"), skipped))
+            first = builder.xor(first, load(constant(beginning, "crc_beginning"), skipped))
+            second = load(constant(beginning, "crc_beginning"), builder.add(skipped, word(width)))
+            total = cgutils.alloca_once_value(builder, first)
+            at = cgutils.alloca_once_value(builder, builder.add(begin, word(width)))
+            with (
+                builder.if_then(builder.icmp_unsigned(">", vectors, word(1))),
+                builder.if_else(builder.icmp_unsigned("<", vectors, word(2 * lanes))) as (few, many),
+            ):
+                with few:
+                    position = builder.load(at)
+                    builder.store(fold(first, 1, builder.xor(load(source, position), second)), total)
+                    builder.store(builder.add(position, word(width)), at)
+                with many:
+                    values = [first, builder.xor(load(source, builder.add(begin, word(width))), second)]
+                    values += [load(source, builder.add(begin, word(width * lane))) for lane in range(2, lanes)]
+                    places = [cgutils.alloca_once_value(builder, value) for value in values]
+                    rounds = builder.udiv(vectors, word(lanes))
+                    with cgutils.for_range(builder, builder.sub(rounds, word(1))) as loop:
+                        base = builder.add(begin, builder.mul(builder.add(loop.index, word(1)), word(lanes * width)))
+                        for lane, place in enumerate(places):
+                            more = load(source, builder.add(base, word(width * lane)))
+                            builder.store(fold(builder.load(place), lanes, more), place)
+                    combined = builder.load(places[0])
+                    for place in places[1:]:
+                        combined = fold(combined, 1, builder.load(place))
+                    builder.store(combined, total)
+                    builder.store(builder.add(begin, builder.mul(rounds, word(lanes * width))), at)
+            with cgutils.for_range(builder, builder.udiv(builder.sub(end, builder.load(at)), word(width))) as loop:
+                more = load(source, builder.add(builder.load(at), builder.mul(loop.index, word(width))))
+                builder.store(fold(builder.load(total), 1, more), total)
+            combined = builder.load(total)
+            value = part(combined, parts - 1)
+            if parts > 1:
+                distances = [_folding(polynomial, 128 * (parts - 1 - index)) for index in range(parts - 1)]
+                moved = both(combined, wide([*itertools.chain(*distances), 0, 0]))
+                for index in range(parts - 1):
+                    value = builder.xor(value, part(moved, index))
+            by_16 = narrow(_folding(polynomial, 128))
             value = builder.xor(shifted(value, 8), multiply(value, by_16, 0x10))
-            value = builder.xor(shifted(value, 4), multiply(builder.and_(value, low_words), to_64, 0x00))
+            value = builder.xor(shifted(value, 4), multiply(builder.and_(value, low_words), narrow([to_64, 0]), 0x00))
+            barrett = narrow([reflected, quotient])
             least = multiply(builder.and_(value, low_words), barrett, 0x10)
             least = multiply(builder.and_(least, low_words), barrett, 0x00)
-            value = builder.xor(value, least)
-            return builder.lshr(builder.extract_element(value, ir.IntType(32)(0)), word(32))
+            value = builder.extract_element(builder.xor(value, least), number(0))
+            return builder.xor(builder.lshr(value, word(32)), word(0xFFFFFFFF))
 
-        return nb.int64(data, nb.int64, nb.int64, nb.int64), codegen
+        return nb.int64(data, nb.int64, nb.int64), codegen
 
-    return intrinsic(fold)
-
-
-def _interleave_body() -> Any:
-    """Return the LLVM body of `_fold_c` for x86 with the instruction CRC32: three streams of _STREAM bytes at a time.
-
-    One such instruction waits three cycles for the one before it, so three independent streams keep it busy. Their
-    results are shifted by carry-less multiplication: the product with x**(8 n - 33), reduced by the same instruction,
-    is the CRC after n more zero bytes.
-    """
-    from llvmlite import ir
-    from numba.core import cgutils as untyped
-    from numba.extending import intrinsic
-    from numba.np import arrayobj
-
-    array_struct: Any = arrayobj.make_array
-    cgutils: Any = untyped
-    check = bounds_checked()
-    byte, word = ir.IntType(8), ir.IntType(64)
-    wide = ir.VectorType(word, 2)
-    shifts = [_power(CASTAGNOLI, 8 * count * _STREAM - 33) for count in (2, 1)]
-
-    def fold(_typing: Any, data: Any, at: Any, blocks: Any, crc: Any) -> Any:
-        from numba import types as nb
-
-        def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            array = array_struct(signature.args[0])(context, builder, arguments[0])
-            _, at, blocks, crc = arguments
-            size = builder.mul(blocks, word(16))
-            if check:
-                _check_range(context, builder, array, at, size)
-            module = builder.module
-            step = cgutils.get_or_insert_function(
-                module, ir.FunctionType(word, [word, word]), "llvm.x86.sse42.crc32.64.64"
-            )
-            clmul = cgutils.get_or_insert_function(
-                module, ir.FunctionType(wide, [wide, wide, byte]), "llvm.x86.pclmulqdq"
-            )
-            source = builder.gep(builder.bitcast(array.data, byte.as_pointer()), [at])
-
-            def advance(place: Any, position: Any) -> None:
-                value = builder.load(builder.bitcast(builder.gep(source, [position]), word.as_pointer()), align=1)
-                builder.store(builder.call(step, [builder.load(place), value]), place)
-
-            def shifted(value: Any, power: int) -> Any:
-                lane = builder.insert_element(wide([0, 0]), value, ir.IntType(32)(0))
-                product = builder.call(clmul, [lane, wide([power, 0]), byte(0)])
-                return builder.call(step, [word(0), builder.extract_element(product, ir.IntType(32)(0))])
-
-            first = cgutils.alloca_once_value(builder, builder.and_(crc, word(0xFFFFFFFF)))
-            second, third = (cgutils.alloca_once_value(builder, word(0)) for _ in range(2))
-            rounds = builder.udiv(size, word(3 * _STREAM))
-            with cgutils.for_range(builder, rounds) as outer:
-                base = builder.mul(outer.index, word(3 * _STREAM))
-                builder.store(word(0), second)
-                builder.store(word(0), third)
-                with cgutils.for_range(builder, word(_STREAM // 8)) as inner:
-                    position = builder.add(base, builder.mul(inner.index, word(8)))
-                    for stream, place in enumerate((first, second, third)):
-                        advance(place, builder.add(position, word(stream * _STREAM)))
-                total = builder.xor(shifted(builder.load(first), shifts[0]), shifted(builder.load(second), shifts[1]))
-                builder.store(builder.xor(total, builder.load(third)), first)
-            done = builder.mul(rounds, word(3 * _STREAM))
-            with cgutils.for_range(builder, builder.udiv(builder.sub(size, done), word(8))) as rest:
-                advance(first, builder.add(done, builder.mul(rest.index, word(8))))
-            return builder.load(first)
-
-        return nb.int64(data, nb.int64, nb.int64, nb.int64), codegen
-
-    return intrinsic(fold)
+    return intrinsic(crc)
 
 
-def _can_fold() -> bool:
-    """Say whether this machine multiplies without carry and has an instruction for CRC-32C."""
+def _carry_less_parts() -> int:
+    """Return how many times 128 bits this machine multiplies without carry at once; 0: it does not."""
     import platform
 
     from llvmlite import binding
 
     features = binding.get_host_cpu_features()
-    x86 = platform.machine().lower() in ("x86_64", "amd64")
-    return x86 and bool(features.get("pclmul") and features.get("sse4.2"))
+    if platform.machine().lower() not in ("x86_64", "amd64") or not features.get("pclmul"):
+        return 0
+    if not features.get("vpclmulqdq"):
+        return 1
+    return 4 if features.get("avx512f") else 2
 
 
-machine_body(_fold)(_fold_body)
-machine_body(_fold_c)(_interleave_body)
-machine_body(crc32_of)(lambda: _crc32_folded if _can_fold() else _crc_tables_only)
-machine_body(crc32c_of)(lambda: _crc32c_folded if _can_fold() else _crc_tables_only)
+machine_body(_crc32_wide)(lambda: _fold_body(IEEE, _carry_less_parts()))
+machine_body(_crc32_narrow)(lambda: _fold_body(IEEE, 1))
+machine_body(_crc32c_wide)(lambda: _fold_body(CASTAGNOLI, _carry_less_parts()))
+machine_body(_crc32c_narrow)(lambda: _fold_body(CASTAGNOLI, 1))
+machine_body(crc32_of)(lambda: _crc32_folded if _carry_less_parts() else _crc_tables_only)
+machine_body(crc32c_of)(lambda: _crc32c_folded if _carry_less_parts() else _crc_tables_only)
