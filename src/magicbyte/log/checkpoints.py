@@ -8,7 +8,7 @@ import binascii
 import json
 import re
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -93,6 +93,11 @@ def parse_offset_checkpoint(content: bytes) -> dict[TopicPartition, int]:
     return offsets
 
 
+def format_offset_checkpoint(offsets: Mapping[TopicPartition, int]) -> bytes:
+    """Return one of OFFSET_CHECKPOINTS."""
+    return _checkpoint(f"{key.topic} {key.partition} {offset}" for key, offset in offsets.items())
+
+
 def parse_leader_epochs(content: bytes) -> list[LeaderEpoch]:
     """Return the epochs of a `leader-epoch-checkpoint`, ascending. Raises CorruptRecordError."""
     epochs: list[LeaderEpoch] = []
@@ -108,6 +113,11 @@ def parse_leader_epochs(content: bytes) -> list[LeaderEpoch]:
     return epochs
 
 
+def format_leader_epochs(epochs: Iterable[LeaderEpoch]) -> bytes:
+    """Return a `leader-epoch-checkpoint`; `epochs` ascend."""
+    return _checkpoint(f"{entry.epoch} {entry.start_offset}" for entry in epochs)
+
+
 def parse_partition_metadata(content: bytes) -> PartitionMetadata:
     """Return what a `partition.metadata` says. Raises CorruptRecordError."""
     version, topic_id = _two_lines(content, b"topic_id")
@@ -120,6 +130,11 @@ def parse_partition_metadata(content: bytes) -> PartitionMetadata:
     return PartitionMetadata(version, uuid.UUID(bytes=raw))
 
 
+def format_partition_metadata(metadata: PartitionMetadata) -> bytes:
+    """Return a `partition.metadata`. Kafka ends its last line by nothing."""
+    return f"version: {metadata.version}\ntopic_id: {metadata.topic_id_text}".encode()
+
+
 def parse_message_dialect(content: bytes) -> Dialect:
     """Return the dialect that a `message.dialect` file names. Raises CorruptRecordError."""
     _, name = _two_lines(content, b"dialect")
@@ -127,6 +142,11 @@ def parse_message_dialect(content: bytes) -> Dialect:
         if dialect.value.encode() == name:
             return dialect
     raise CorruptRecordError("dialect", expected=" or ".join(dialect.value for dialect in Dialect), found=name)
+
+
+def format_message_dialect(dialect: Dialect) -> bytes:
+    """Return a `message.dialect`."""
+    return f"version: 0\ndialect: {dialect.value}\n".encode()
 
 
 def parse_meta_properties(content: bytes) -> MetaProperties:
@@ -157,6 +177,19 @@ def parse_clean_shutdown(content: bytes) -> CleanShutdown:
     if not isinstance(version, int) or not isinstance(epoch, int):
         raise CorruptRecordError("clean shutdown marker", expected="version and brokerEpoch", found=content[:80])
     return CleanShutdown(version, epoch)
+
+
+def format_clean_shutdown(marker: CleanShutdown) -> bytes:
+    """Return a clean shutdown marker, in the form of 3.7 and later unless the version is None."""
+    if marker.version is None:
+        return b""
+    said = {"version": marker.version, "brokerEpoch": marker.broker_epoch}
+    return json.dumps(said, separators=(",", ":")).encode()
+
+
+def _checkpoint(entries: Iterable[str]) -> bytes:
+    lines = list(entries)
+    return "".join(f"{line}\n" for line in ("0", len(lines), *lines)).encode()
 
 
 def _checkpoint_lines(content: bytes) -> Iterator[tuple[int, bytes]]:

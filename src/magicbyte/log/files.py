@@ -185,3 +185,28 @@ def read_small(file: ReadableFile, *, limit: int = SMALL_FILE_LIMIT) -> bytes:
     if file.size > limit:
         raise CorruptRecordError("file size", expected=f"<= {limit}", found=file.size).locate(path=file.path)
     return file.read_at(0, file.size)
+
+
+def sync_directory(path: Path) -> None:
+    """Make the names in the directory `path` durable. Where directories cannot be opened (Windows), does nothing."""
+    if os.name == "nt":
+        return
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def replace_file(path: Path, content: bytes) -> None:
+    """Put `content` at `path`: after a crash a reader finds the old content or the new, never a mix.
+
+    Durable once it returns. A crash or a full disk may leave a `.tmp` file beside it, which the next call replaces.
+    """
+    fresh = path.with_name(f"{path.name}.tmp")
+    with fresh.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    fresh.replace(path)
+    sync_directory(path.parent)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import bisect
 import struct
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from magicbyte.errors import CorruptRecordError
 
@@ -47,6 +47,17 @@ def _entries(data: bytes, layout: list[tuple[str, str]]) -> np.ndarray:
     return np.frombuffer(data, entry, count)
 
 
+def _to_bytes(layout: list[tuple[str, str]], *columns: Int64Array) -> bytes:
+    """Return the file of entries whose fields are `columns`, in the order of `layout`; each fits its field."""
+    import numpy as np
+
+    entries: Any = np.empty(len(columns[0]), np.dtype(layout))
+    for (name, kind), column in zip(layout, columns, strict=True):
+        assert not len(column) or -(2**31) <= int(column.min()) <= int(column.max()) < 2**31 or kind == ">i8", name
+        entries[name] = column
+    return bytes(entries.tobytes())
+
+
 def _verify_order(what: str, values: Int64Array, entry_size: int, *, strict: bool, floor: int) -> None:
     """Raise CorruptRecordError at the first value below `floor` or, but for the first, out of order."""
     import numpy as np
@@ -81,6 +92,10 @@ class OffsetIndex:
         """Return the valid entries of a whole file. Raises CorruptRecordError."""
         entries = _entries(data, OFFSET_ENTRY)
         return cls(base_offset, entries["relative_offset"].astype("i8") + base_offset, entries["position"].astype("i8"))
+
+    def to_bytes(self) -> bytes:
+        """Return the closed file: the entries and no room behind them."""
+        return _to_bytes(OFFSET_ENTRY, self.offsets - self.base_offset, self.positions)
 
     def __len__(self) -> int:
         return len(self.offsets)
@@ -135,6 +150,10 @@ class TimeIndex:
             base_offset, entries["timestamp"].astype("i8"), entries["relative_offset"].astype("i8") + base_offset
         )
 
+    def to_bytes(self) -> bytes:
+        """Return the closed file: the entries and no room behind them."""
+        return _to_bytes(TIME_ENTRY, self.timestamps, self.offsets - self.base_offset)
+
     def __len__(self) -> int:
         return len(self.offsets)
 
@@ -177,6 +196,10 @@ class EnrichedIndex:
             entries["timestamp"].astype("i8"),
             entries["position"].astype("i8"),
         )
+
+    def to_bytes(self) -> bytes:
+        """Return the closed file: the entries and no room behind them."""
+        return _to_bytes(ENRICHED_ENTRY, self.offsets - self.base_offset, self.timestamps, self.positions)
 
     def __len__(self) -> int:
         return len(self.offsets)
@@ -234,6 +257,10 @@ class TransactionIndex:
                     position=at * cls.ENTRY_SIZE,
                 )
         return cls(entries)
+
+    def to_bytes(self) -> bytes:
+        """Return the file. Kafka has none where there are no entries."""
+        return b"".join(TRANSACTION_ENTRY.pack(*entry) for entry in self.entries)
 
     def __len__(self) -> int:
         return len(self.entries)

@@ -56,3 +56,8 @@ class ProducerSnapshot:
         if count < 0 or len(data) != size:
             raise CorruptRecordError("snapshot size", expected=f"{size} for {count} producers", found=len(data))
         return cls(tuple(map(ProducerEntry._make, ENTRY.iter_unpack(memoryview(data)[HEADER.size :]))))
+
+    def to_bytes(self) -> bytes:
+        """Return the whole file, producers in their order here."""
+        body = struct.pack(">i", len(self.producers)) + b"".join(ENTRY.pack(*entry) for entry in self.producers)
+        return HEADER.pack(VERSION, crc32c(body), len(self.producers)) + body[4:]

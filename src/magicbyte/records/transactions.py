@@ -64,6 +64,31 @@ class TransactionScan(NamedTuple):
     open: dict[int, int]
 
 
+class OpenTransactions:
+    """The transactions that are open at one place of a log, moved on batch by batch. `first_offsets`: by producer."""
+
+    def __init__(self) -> None:
+        self.first_offsets: dict[int, int] = {}
+
+    def append(self, batch: BatchFacts) -> AbortedTransaction | None:
+        """Move behind `batch`, which follows in offset order. Returns the transaction that it aborted, if it did."""
+        if batch.producer_id == NO_PRODUCER_ID:
+            return None
+        if batch.is_control:
+            if batch.marker in (ControlType.ABORT, ControlType.COMMIT):
+                first = self.first_offsets.pop(batch.producer_id, None)
+                if first is not None and batch.marker is ControlType.ABORT:
+                    stable = self.last_stable_offset(batch.last_offset + 1)
+                    return AbortedTransaction(batch.producer_id, first, batch.last_offset, stable)
+        elif batch.is_transactional:
+            self.first_offsets.setdefault(batch.producer_id, batch.base_offset)
+        return None
+
+    def last_stable_offset(self, end: int) -> int:
+        """Return where the first open transaction begins, `end` (of the log so far) when none is open."""
+        return min(self.first_offsets.values(), default=end)
+
+
 def scan_transactions(batches: Iterable[BatchFacts], log_start_offset: int = 0) -> TransactionScan:
     """Find aborted and open transactions in `batches`, which come in offset order, markers included.
 
@@ -71,22 +96,14 @@ def scan_transactions(batches: Iterable[BatchFacts], log_start_offset: int = 0) 
     `batches`. A transaction that began earlier begins here at its first batch seen: what that hides or holds back is
     the same. A marker without data hides nothing.
     """
-    open_at: dict[int, int] = {}
+    transactions = OpenTransactions()
     aborted = []
     end = log_start_offset
     for batch in batches:
         end = batch.last_offset + 1
-        if batch.producer_id == NO_PRODUCER_ID:
-            continue
-        if batch.is_control:
-            if batch.marker in (ControlType.ABORT, ControlType.COMMIT):
-                first = open_at.pop(batch.producer_id, None)
-                if first is not None and batch.marker is ControlType.ABORT:
-                    stable = min(open_at.values(), default=end)
-                    aborted.append(AbortedTransaction(batch.producer_id, first, batch.last_offset, stable))
-        elif batch.is_transactional:
-            open_at.setdefault(batch.producer_id, batch.base_offset)
-    return TransactionScan(aborted, min(open_at.values(), default=end), open_at)
+        if (ended := transactions.append(batch)) is not None:
+            aborted.append(ended)
+    return TransactionScan(aborted, transactions.last_stable_offset(end), transactions.first_offsets)
 
 
 class CommittedFilter:

@@ -1,0 +1,346 @@
+"""Which entries a segment's index files get, and the files that hold them, as a given Kafka version writes them.
+
+The offset and time index of a log are no function of its bytes alone: a broker adds entries per *append*, and what it
+appended at once (a produce request, a fetched chunk, a cleaner's buffer) is not written down. Where it matters the
+caller says so; the rule without a say is that of Kafka's own recovery, entry by entry. docs/rebuild-index.md has the
+rules, and which real segments each of them reproduces. Sources: Kafka's LogSegment, OffsetIndex and TimeIndex.
+"""
+
+from __future__ import annotations
+
+import bisect
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from magicbyte.errors import CorruptRecordError, LogDirectoryError
+from magicbyte.log import directory
+from magicbyte.log.indexes import EnrichedIndex, OffsetIndex, TimeIndex, TransactionIndex
+from magicbyte.log.producer_state import MarkerRule, ProducerStates
+from magicbyte.records.decode import DecodeOptions, decode_rows
+from magicbyte.records.enriched import EnrichedMessage
+from magicbyte.records.layout import (
+    CODEC_MASK,
+    CONTROL_BIT,
+    LAST_OFFSET_DELTA,
+    LOG_APPEND_TIME_BIT,
+    MAX_TIMESTAMP,
+    NO_TIMESTAMP,
+    V1_TIMESTAMP,
+    Dialect,
+)
+from magicbyte.records.scan import BatchTable
+
+if TYPE_CHECKING:
+    from magicbyte.log.indexes import AbortedTransaction, Int64Array
+
+LINES = (
+    *("0.8.0", "0.8.1", "0.8.2", "0.9.0", "0.10.0", "0.10.1", "0.10.2", "0.11.0", "1.0", "1.1"),
+    *("2.0", "2.1", "2.2", "2.3", "2.4", "2.5", "2.6", "2.7", "2.8"),
+    *("3.0", "3.1", "3.2", "3.3", "3.4", "3.5", "3.6", "3.7", "3.8", "3.9"),
+    *("4.0", "4.1", "4.2", "4.3"),
+)
+"""The release lines whose rules are known, in order."""
+
+MAX_RELATIVE = (1 << 31) - 1
+_OFFSETS_AND_TIMES = DecodeOptions(keys=False, values=False, headers=False, verify=False, control=True)
+
+
+def _key(version: str) -> tuple[int, ...]:
+    return tuple(map(int, version.split(".")))
+
+
+@dataclass(frozen=True, slots=True)
+class IndexRules:
+    """What decides over index entries and companions of a log. `of` gives those of a Kafka version.
+
+    `interval_bytes` and `max_index_bytes` are the settings `index.interval.bytes` and `segment.index.bytes`.
+    """
+
+    version: str
+    names_last_offset: bool
+    """Offset index entries name the last offset of an append (from 2.0 on), not its first."""
+    entry_per_batch: bool
+    """Each batch of an append may get an index entry (from 3.9.1 on), not only its beginning."""
+    has_time_index: bool
+    """From 0.10.1 on."""
+    names_record_of_time: bool
+    """What a leader appends (0.11 to 3.7): the largest timestamp of an uncompressed batch is that of a record, not of
+    the batch's last offset. Recovery and cleaner never knew which record it was."""
+    marker_rule: MarkerRule | None
+    """None: no producers, transactions and leader epochs (before 0.11)."""
+    interval_bytes: int = 4096
+    max_index_bytes: int = 10 << 20
+
+    @classmethod
+    def of(cls, version: str) -> IndexRules:
+        """Return the rules of a release such as "0.8.2.2", or of a line such as "3.9", as its leaders append.
+
+        Raises LogDirectoryError, which says what is known, for any other text.
+        """
+        line = next((each for each in LINES if re.fullmatch(rf"{re.escape(each)}(\.[0-9]{{1,3}})?", version)), None)
+        if line is None:
+            raise LogDirectoryError(f"Kafka {version}: expected a version of {LINES[0]} to {LINES[-1]}, such as 3.9.1")
+        key, place = _key(version), _key(line)
+        return cls(
+            version=version,
+            names_last_offset=place >= (2, 0),
+            entry_per_batch=place >= (3, 9) and key != (3, 9, 0),
+            has_time_index=place >= (0, 10, 1),
+            names_record_of_time=(0, 11) <= place < (3, 8),
+            marker_rule=None
+            if place < (0, 11)
+            else MarkerRule.IS_A_BATCH
+            if place < (1, 0)
+            else MarkerRule.NOTHING
+            if place < (2, 2)
+            else MarkerRule.TIMESTAMP,
+        )
+
+    @property
+    def line(self) -> tuple[int, ...]:
+        """The version as numbers, for comparisons."""
+        return _key(self.version)
+
+    @property
+    def has_producers(self) -> bool:
+        """Whether there are `.txnindex` and `.snapshot` files and a `leader-epoch-checkpoint`: from 0.11 on."""
+        return self.marker_rule is not None
+
+    def recovering(self) -> IndexRules:
+        """Return the rules by which the same version makes indexes anew from a log that it finds."""
+        return replace(self, names_record_of_time=False)
+
+    def producer_states(self) -> ProducerStates:
+        """Return the state before the first entry of a log."""
+        return ProducerStates(self.marker_rule or MarkerRule.TIMESTAMP)
+
+
+LATEST_RULES = IndexRules.of(LINES[-1])
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentIndexes:
+    """The index files of one closed segment; None for a file that is not to be there.
+
+    `largest_timestamp` (ms) is -1 where no entry has one.
+    """
+
+    offset_index: bytes | None
+    time_index: bytes | None
+    transaction_index: bytes | None
+    enriched_index: bytes | None
+    largest_timestamp: int
+
+    def files(self) -> Mapping[str, bytes]:
+        """Return the content by suffix, of the files that are to be there."""
+        named = {
+            directory.OFFSET_INDEX: self.offset_index,
+            directory.TIME_INDEX: self.time_index,
+            directory.TRANSACTION_INDEX: self.transaction_index,
+            directory.ENRICHED_INDEX: self.enriched_index,
+        }
+        return {suffix: content for suffix, content in named.items() if content is not None}
+
+
+@dataclass(slots=True)
+class _Columns:
+    """Entries of an index, in the making: pieces of columns."""
+
+    pieces: list[tuple[Int64Array, ...]] = field(default_factory=list)
+    count: int = 0
+
+    def add(self, *columns: Int64Array) -> None:
+        if len(columns[0]):
+            self.pieces.append(columns)
+            self.count += len(columns[0])
+
+    def whole(self, width: int) -> Iterator[Int64Array]:
+        empty = np.empty(0, np.int64)
+        return (np.concatenate([empty, *(piece[at] for piece in self.pieces)]) for at in range(width))
+
+
+class SegmentIndexer:
+    """Makes the index files of one segment from its entries, which come in order, table after table.
+
+    Memory: what the index files hold. `producers` is the state before the segment's first entry, for transactions that
+    began in an earlier segment; it is moved on.
+    """
+
+    def __init__(
+        self,
+        base_offset: int,
+        rules: IndexRules = LATEST_RULES,
+        *,
+        dialect: Dialect = Dialect.KAFKA,
+        producers: ProducerStates | None = None,
+    ) -> None:
+        self.base_offset = base_offset
+        self._rules = rules
+        self._dialect = dialect
+        self._producers = producers or rules.producer_states()
+        self._offsets, self._times = _Columns(), _Columns()
+        self._aborted: list[AbortedTransaction] = []
+        self._indexed_at = 0  # position that the interval counts from
+        self._largest, self._largest_offset = NO_TIMESTAMP, base_offset  # timestamp so far, and where it is
+        self._last_time = NO_TIMESTAMP  # of the time index's last entry
+        self._last_entry: tuple[int, int] | None = None  # enriched: offset and position of the last message
+
+    def append(self, table: BatchTable, start_position: int, appends: Sequence[int] | None = None) -> None:
+        """Take in the entries of `table`, unmerged; its buffer begins `start_position` bytes into the segment.
+
+        `appends`: the rows, ascending from 0, that each began an append; the last append ends with the table. None:
+        each entry was appended by itself. Raises CorruptRecordError for an offset too far from the base offset, and
+        for a wrapper, batch or marker that must be looked into and cannot be read; positions are of the segment.
+        """
+        if not len(table):
+            return
+        assert table.dialect is self._dialect
+        try:
+            if self._dialect is Dialect.ENRICHED:
+                self._append_enriched(table, start_position)
+            else:
+                self._append(table, start_position, None if self._rules.entry_per_batch else appends)
+                if self._rules.has_producers:
+                    self._aborted += self._producers.append(table)
+        except CorruptRecordError as error:
+            raise error.locate(shift=start_position) from None
+
+    def finish(self) -> SegmentIndexes:
+        """Return the files as they are when the segment is closed: the largest timestamp has its entry at last."""
+        base = self.base_offset
+        if self._dialect is Dialect.ENRICHED:
+            if self._last_entry is not None and (
+                not self._offsets.count or self._last_position() < self._last_entry[1]
+            ):
+                self._offsets.add(
+                    *(np.array([each], np.int64) for each in (self._last_entry[0], self._largest, self._last_entry[1]))
+                )
+            enriched = EnrichedIndex(base, *self._offsets.whole(3)).to_bytes()
+            return SegmentIndexes(None, None, None, enriched, self._largest)
+        if self._largest > self._last_time:
+            self._times.add(np.array([self._largest], np.int64), np.array([self._largest_offset], np.int64))
+            self._last_time = self._largest
+        return SegmentIndexes(
+            OffsetIndex(base, *self._offsets.whole(2)).to_bytes(),
+            TimeIndex(base, *self._times.whole(2)).to_bytes() if self._rules.has_time_index else None,
+            TransactionIndex(tuple(self._aborted)).to_bytes() if self._aborted else None,
+            None,
+            self._largest,
+        )
+
+    def _last_position(self) -> int:
+        return int(self._offsets.pieces[-1][2][-1])
+
+    def _append(self, table: BatchTable, start_position: int, appends: Sequence[int] | None) -> None:
+        count = len(table)
+        magic = np.asarray(table.magic, np.int64)
+        header_offsets = np.asarray(table.offset, np.int64)
+        last, timestamps = last_offsets(table), np.full(count, NO_TIMESTAMP, np.int64)
+        batches, messages = np.flatnonzero(magic == 2), np.flatnonzero(magic == 1)
+        timestamps[batches] = table.gather(MAX_TIMESTAMP, batches)
+        timestamps[messages] = table.gather(V1_TIMESTAMP, messages)
+        self._check_offsets(table, last)
+
+        starts = np.arange(count) if appends is None else np.asarray(appends, np.int64)
+        ends = np.append(starts[1:], count) - 1
+        chosen = self._choose(start_position + np.asarray(table.position, np.int64)[starts])
+        if self._rules.names_last_offset:
+            offsets = last[ends[chosen]]
+        else:
+            offsets = header_offsets[starts[chosen]]
+            for at in np.flatnonzero(np.asarray(table.count)[starts[chosen]] < 0).tolist():
+                offsets[at] = _first_offset(table, int(starts[chosen[at]]))
+        self._offsets.add(offsets, start_position + np.asarray(table.position, np.int64)[starts[chosen]])
+        self._add_times(table, timestamps, last, ends[chosen])
+
+    def _check_offsets(self, table: BatchTable, offsets: Int64Array) -> None:
+        far = (offsets < self.base_offset) | (offsets - self.base_offset > MAX_RELATIVE)
+        if far.any():
+            row = int(np.argmax(far))
+            expected = f"{self.base_offset} to {self.base_offset + MAX_RELATIVE}"
+            found = int(offsets[row])
+            raise CorruptRecordError(
+                "offset in the segment", expected=expected, found=found, position=int(table.position[row])
+            ).locate(offsets=(found, found))
+
+    def _choose(self, positions: Int64Array) -> Int64Array:
+        """Return which of the appends at `positions` get an entry: those more than the interval behind the last one."""
+        begin: list[int] = positions.tolist()
+        chosen = []
+        at = bisect.bisect_right(begin, self._indexed_at + self._rules.interval_bytes)
+        while at < len(begin):
+            chosen.append(at)
+            self._indexed_at = begin[at]
+            at = bisect.bisect_right(begin, begin[at] + self._rules.interval_bytes, at + 1)
+        return np.array(chosen, np.int64)
+
+    def _add_times(self, table: BatchTable, timestamps: Int64Array, last: Int64Array, indexed: Int64Array) -> None:
+        """Move the largest timestamp on, and add the time index entries due behind the `indexed` rows."""
+        largest = np.maximum.accumulate(np.concatenate(([self._largest], timestamps)))
+        grows = timestamps > largest[:-1]
+        holder = np.maximum.accumulate(np.where(grows, np.arange(len(table)), -1))  # row of the largest; -1: before
+        times = largest[1:][indexed]
+        new = times > np.concatenate(([self._last_time], times[:-1]))
+        holders = holder[indexed][new].tolist()
+        offsets = [self._offset_of_time(table, row, last) for row in holders]
+        self._times.add(times[new], np.array(offsets, np.int64))
+        if len(times):
+            self._last_time = max(self._last_time, int(times[-1]))
+        self._largest_offset = self._offset_of_time(table, int(holder[-1]), last)
+        self._largest = int(largest[-1])
+
+    def _offset_of_time(self, table: BatchTable, row: int, last: Int64Array) -> int:
+        """Return the offset that the largest timestamp of an entry counts as; row -1 is an entry before the table."""
+        if row < 0:
+            return self._largest_offset
+        simple = int(table.attributes[row]) & (CODEC_MASK | LOG_APPEND_TIME_BIT | CONTROL_BIT) == 0
+        if self._rules.names_record_of_time and int(table.magic[row]) == 2 and simple:
+            best: tuple[int, int] | None = None
+            for columns in decode_rows(table, [row], _OFFSETS_AND_TIMES):
+                at = int(np.asarray(columns.timestamp).argmax())
+                if best is None or int(columns.timestamp[at]) > best[0]:
+                    best = int(columns.timestamp[at]), int(columns.offset[at])
+            if best is not None:
+                return best[1]
+        return int(last[row])
+
+    def _append_enriched(self, table: BatchTable, start_position: int) -> None:
+        """As _append, of the enriched dialect: one index of offset, largest timestamp so far and position."""
+        offsets = np.asarray(table.offset, np.int64)
+        self._check_offsets(table, offsets)
+        positions = np.asarray(table.position, np.int64)
+        timestamps = np.empty(len(table), np.int64)
+        for row, position in enumerate(positions.tolist()):
+            timestamps[row] = EnrichedMessage(table.buffer[position : position + int(table.size[row])]).max_timestamp
+        largest = np.maximum.accumulate(np.concatenate(([self._largest], timestamps)))
+        chosen = self._choose(start_position + positions)
+        self._offsets.add(offsets[chosen], largest[1:][chosen], start_position + positions[chosen])
+        self._largest = int(largest[-1])
+        self._last_entry = int(offsets[-1]), start_position + int(positions[-1])
+
+
+def _first_offset(table: BatchTable, row: int) -> int:
+    """Return the offset of the first message inside a wrapper: it must be decompressed."""
+    for columns in decode_rows(table, [row], _OFFSETS_AND_TIMES):
+        return int(columns.offset[0])
+    return int(table.offset[row])
+
+
+def last_offsets(table: BatchTable) -> Int64Array:
+    """Return the last offset of each row. Of the enriched dialect a wrapper may have to be decompressed for it.
+
+    Raises CorruptRecordError where that fails.
+    """
+    last = np.array(table.offset, np.int64)
+    if table.dialect is Dialect.KAFKA:
+        batches = np.flatnonzero(np.asarray(table.magic, np.int64) == 2)
+        last[batches] += table.gather(LAST_OFFSET_DELTA, batches)
+        return last
+    for row in np.flatnonzero(np.asarray(table.count, np.int64) < 0).tolist():
+        for columns in decode_rows(table, [row], _OFFSETS_AND_TIMES):
+            last[row] = columns.offset[len(columns) - 1]
+    return last

@@ -1,0 +1,159 @@
+"""What a log knows of its producers and leaders at an offset, moved on batch by batch.
+
+Kafka keeps it in memory and writes it as `.snapshot` files, `.txnindex` entries and `leader-epoch-checkpoint`; the log
+alone is enough to make it anew. Only magic 2 has any of it. Sources: Kafka's ProducerStateManager, ProducerAppendInfo
+and LeaderEpochFileCache.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from magicbyte.errors import CorruptRecordError
+from magicbyte.log import indexes
+from magicbyte.log.checkpoints import LeaderEpoch
+from magicbyte.log.producer_snapshot import NO_OFFSET, ProducerEntry, ProducerSnapshot
+from magicbyte.records.batch import RecordBatch
+from magicbyte.records.control import marker_of
+from magicbyte.records.layout import (
+    CONTROL_BIT,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    NO_TIMESTAMP,
+    PARTITION_LEADER_EPOCH,
+    PRODUCER_EPOCH,
+    PRODUCER_ID,
+    TRANSACTIONAL_BIT,
+)
+from magicbyte.records.scan import BatchTable
+from magicbyte.records.transactions import BatchFacts, OpenTransactions
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+_NO_EPOCH = -1
+
+
+class MarkerRule(enum.Enum):
+    """What a transaction marker changes of its producer's last batch, besides ending the transaction."""
+
+    IS_A_BATCH = "0.11"  # it counts as one, of its own offset and timestamp; the last sequence stays
+    NOTHING = "1.0"
+    TIMESTAMP = "2.2"
+
+
+class ProducerStates:
+    """The producers of one partition, and its open transactions, as far as `append` has gone."""
+
+    def __init__(self, marker_rule: MarkerRule = MarkerRule.TIMESTAMP) -> None:
+        self._rule = marker_rule
+        self._producers: dict[int, ProducerEntry] = {}
+        self._transactions = OpenTransactions()
+
+    def append(self, table: BatchTable) -> list[indexes.AbortedTransaction]:
+        """Take in the entries of `table`, unmerged, and return the transactions that they abort, as `.txnindex` has it.
+
+        Raises CorruptRecordError for a marker that says nothing, with its position in the table's buffer.
+        """
+        aborted = []
+        for row in _telling_rows(table):
+            position = int(table.position[row])
+            batch = RecordBatch(table.buffer[position : position + int(table.size[row])])
+            try:
+                found = self._add(batch)
+            except CorruptRecordError as error:
+                error.position = position
+                raise error.locate(offsets=(batch.base_offset, batch.last_offset)) from None
+            if found is not None:
+                aborted.append(found)
+        return aborted
+
+    def snapshot(self) -> ProducerSnapshot:
+        """Return the state as a `.snapshot` file has it, by producer id."""
+        open_at = self._transactions.first_offsets
+        return ProducerSnapshot(
+            tuple(
+                self._producers[key]._replace(current_txn_first_offset=open_at.get(key, NO_OFFSET))
+                for key in sorted(self._producers)
+            )
+        )
+
+    def _add(self, batch: RecordBatch) -> indexes.AbortedTransaction | None:
+        producer, epoch = batch.producer_id, batch.producer_epoch
+        old = self._producers.get(producer)
+        if old is None:
+            old = ProducerEntry(producer, epoch, NO_SEQUENCE, NO_OFFSET, 0, NO_TIMESTAMP, _NO_EPOCH, NO_OFFSET)
+        elif epoch != old.producer_epoch:  # a newer one: the batches before it are forgotten
+            old = old._replace(producer_epoch=epoch, last_sequence=NO_SEQUENCE, last_offset=NO_OFFSET, offset_delta=0)
+        marker = marker_of(batch)
+        kind = None if marker is None else marker.type
+        if not batch.is_control:
+            old = old._replace(
+                last_sequence=batch.last_sequence,
+                last_offset=batch.last_offset,
+                offset_delta=batch.last_offset_delta,
+                timestamp=batch.max_timestamp,
+            )
+        elif marker is not None and marker.coordinator_epoch is not None:
+            old = old._replace(coordinator_epoch=marker.coordinator_epoch)
+            if self._rule is not MarkerRule.NOTHING:
+                old = old._replace(timestamp=batch.max_timestamp)
+            if self._rule is MarkerRule.IS_A_BATCH:
+                old = old._replace(last_offset=batch.last_offset, offset_delta=0)
+        else:
+            return None  # KRaft's own control records, or a marker that a cleaner emptied
+        self._producers[producer] = old
+        ended = self._transactions.append(
+            BatchFacts(producer, batch.base_offset, batch.last_offset, batch.is_transactional, batch.is_control, kind)
+        )
+        return None if ended is None else indexes.AbortedTransaction(indexes.TRANSACTION_VERSION, *ended)
+
+
+def _telling_rows(table: BatchTable) -> list[int]:
+    """Return the rows, ascending, without which the state would be another.
+
+    Of a row of data batches of one producer, epoch and kind, with no marker of that producer between, only the first
+    (which may begin a transaction) and the last count.
+    """
+    batches = np.flatnonzero(np.asarray(table.magic, np.int64) == 2)
+    producers = table.gather(PRODUCER_ID, batches)
+    mine = producers != NO_PRODUCER_ID
+    rows = batches[mine]
+    if not len(rows):
+        return []
+    bits = np.asarray(table.attributes, np.int64)[rows] & (CONTROL_BIT | TRANSACTIONAL_BIT)
+    facts: Any = np.stack([producers[mine], table.gather(PRODUCER_EPOCH, rows), bits])
+    order = np.argsort(facts[0], kind="stable")
+    facts = facts[:, order]
+    like_next = (facts[:, 1:] == facts[:, :-1]).all(axis=0) & (facts[2, 1:] & CONTROL_BIT == 0)
+    inside = np.zeros(len(rows), bool)
+    inside[1:-1] = like_next[1:] & like_next[:-1]
+    telling: list[int] = np.sort(rows[order[~inside]]).tolist()
+    return telling
+
+
+class LeaderEpochs:
+    """Where each leader epoch of one partition begins, as far as `append` has gone.
+
+    `ends_with_older`: a message of magic 0 or 1 makes Kafka forget what it knew (from 2.1.1 on).
+    """
+
+    def __init__(self, *, ends_with_older: bool = True) -> None:
+        self.entries: list[LeaderEpoch] = []
+        self._ends_with_older = ends_with_older
+
+    def append(self, table: BatchTable) -> None:
+        """Take in the entries of `table`, unmerged."""
+        is_batch = np.asarray(table.magic, np.int64) == 2
+        if self._ends_with_older and not is_batch.all():
+            self.entries.clear()
+            is_batch[: int(np.flatnonzero(~is_batch)[-1])] = False
+        rows: npt.NDArray[np.int64] = np.flatnonzero(is_batch)
+        epochs = table.gather(PARTITION_LEADER_EPOCH, rows)
+        known = self.entries[-1].epoch if self.entries else _NO_EPOCH
+        highest = np.maximum.accumulate(np.concatenate(([known], epochs)))
+        for row in np.flatnonzero(epochs > highest[:-1]).tolist():
+            self.entries.append(LeaderEpoch(int(epochs[row]), int(table.offset[rows[row]])))

@@ -1,0 +1,148 @@
+"""Index files made from log bytes: Kafka's own vectors, and every segment that real brokers wrote and index.
+
+What a broker appended at once is not in its log. So the logs fall into kinds: of wrappers and batches that a leader
+appended (one to an append: everything must be equal), of plain messages (the borders are unknown), of what the cleaner
+wrote (likewise, up to 3.9.0).
+"""
+
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from golden_data import Case, log_case, log_cases
+from log.appended import batch_of_two, indexes_of, is_plain, rules_of
+from magicbyte.errors import CorruptRecordError, LogDirectoryError
+from magicbyte.log.index_writer import LINES, IndexRules, SegmentIndexer
+from magicbyte.log.indexes import AbortedTransaction, OffsetIndex, TimeIndex, TransactionIndex
+from magicbyte.log.producer_snapshot import ProducerEntry, ProducerSnapshot
+from magicbyte.records.scan import BatchTable, scan
+
+
+def ints(*values: int) -> npt.NDArray[np.int64]:
+    return np.array(values, np.int64)
+
+
+def test_an_offset_index_is_written_as_kafka_writes_it() -> None:
+    index = OffsetIndex(100, ints(103, 120), ints(0, 4200))
+    assert index.to_bytes().hex() == "00000003000000000000001400001068"
+
+
+def test_a_time_index_is_written_as_kafka_writes_it() -> None:
+    index = TimeIndex(100, ints(1000, 2000), ints(103, 119))
+    assert index.to_bytes().hex() == "00000000000003e80000000300000000000007d000000013"
+
+
+def test_a_transaction_index_is_written_as_kafka_writes_it() -> None:
+    index = TransactionIndex((AbortedTransaction(0, 9, 105, 118, 110),))
+    assert index.to_bytes().hex() == "0000000000000000000900000000000000690000000000000076000000000000006e"
+
+
+def test_a_snapshot_is_written_as_kafka_writes_it() -> None:
+    snapshot = ProducerSnapshot((ProducerEntry(9, 1, 44, 102, 2, 5000, -1, 100),))
+    assert snapshot.to_bytes().hex() == (
+        "00011d97e01400000001000000000000000900010000002c0000000000000066000000020000000000001388"
+        "ffffffff0000000000000064"
+    )
+
+
+def test_six_sets_get_the_entries_that_kafka_gives_them() -> None:
+    log = b"".join(batch_of_two(2 * at, time) for at, time in enumerate((10, 30, 20, 40, 40, 50)))
+    found = indexes_of(log, 0, replace(IndexRules.of("3.9.0"), interval_bytes=100))
+    assert found.offset_index is not None
+    assert found.offset_index.hex() == "00000005000000c20000000900000184"
+    assert found.time_index is not None
+    assert found.time_index.hex() == (
+        "000000000000001e00000003" + "000000000000002800000007" + "00000000000000320000000b"
+    )
+    assert found.transaction_index is None
+    assert found.largest_timestamp == 50
+
+
+def test_sets_of_several_batches_get_one_entry_up_to_3_9_0_and_one_per_batch_from_3_9_1_on() -> None:
+    log = b"".join(batch_of_two(2 * at, 10 + at) for at in range(6))
+    at_once = {}
+    for version in ("3.9.0", "3.9.1"):
+        indexer = SegmentIndexer(0, replace(IndexRules.of(version), interval_bytes=100))
+        indexer.append(scan(memoryview(log)), 0, appends=[0, 3])
+        index = OffsetIndex.parse(indexer.finish().offset_index or b"", 0)
+        at_once[version] = list(zip(index.offsets.tolist(), index.positions.tolist(), strict=True))
+    assert at_once == {"3.9.0": [(11, 291)], "3.9.1": [(5, 194), (9, 388)]}
+
+
+@pytest.mark.parametrize("version", ["", "0.7.2", "4.4", "5.0.0", "3.9.x", "3.9.1.1.1", "-1"])
+def test_a_version_whose_rules_are_not_known_is_refused_with_what_is(version: str) -> None:
+    with pytest.raises(LogDirectoryError, match=r"expected a version of 0\.8\.0 to 4\.3, such as"):
+        IndexRules.of(version)
+
+
+def test_every_known_line_has_rules_and_so_has_each_of_its_releases() -> None:
+    for line in LINES:
+        assert replace(IndexRules.of(f"{line}.1"), version=line) == IndexRules.of(line)
+
+
+def test_an_offset_that_no_index_of_the_segment_can_name_is_damage() -> None:
+    for base_offset in (2, -(2**31)):
+        with pytest.raises(CorruptRecordError, match="offset in the segment"):
+            indexes_of(batch_of_two(0, 1), base_offset, IndexRules.of("4.3.1"))
+
+
+# ---- golden logs
+
+
+APPENDED = [case for case in log_cases() if case.state in ("clean shutdown", "before")]
+RECOVERED = log_cases(state="recovered")
+CLEANED = [case for case in log_cases() if case.state in ("after", "after2")]
+SUFFIXES = (".index", ".timeindex", ".txnindex")
+
+
+@pytest.mark.parametrize("case", APPENDED, ids=str)
+def test_every_index_of_wrappers_and_batches_is_the_one_that_the_broker_wrote(case: Case) -> None:
+    rules, files = rules_of(case), case.partition_files()
+    producers = rules.producer_states()
+    for name, log in case.segments().items():
+        made = indexes_of(log, int(name[:20]), rules, producers).files()
+        for suffix in (".txnindex",) if is_plain(log) else SUFFIXES:
+            assert made.get(suffix) == files.get(name[:20] + suffix), name[:20] + suffix
+
+
+@pytest.mark.parametrize("case", RECOVERED, ids=str)
+def test_every_index_after_a_crash_is_what_a_recovering_broker_makes_of_the_log(case: Case) -> None:
+    files = case.partition_files()
+    for name, log in case.segments().items():
+        is_last = name == max(case.segments())  # the others had been closed before
+        rules = rules_of(case).recovering() if is_last else rules_of(case)
+        made = indexes_of(log, int(name[:20]), rules).files()
+        for suffix in SUFFIXES:
+            assert made.get(suffix) == files.get(name[:20] + suffix), name[:20] + suffix
+
+
+@pytest.mark.parametrize("case_id", ["0.10.2.2/basic-gzip", "1.1.1/txn-gzip", "3.9.1/txn-none", "4.3.1/basic-none"])
+@pytest.mark.parametrize("chunk", [100, 5000])
+def test_what_the_indexes_hold_does_not_depend_on_how_the_log_is_cut(case_id: str, chunk: int) -> None:
+    case = log_case(case_id)
+    whole, cut = rules_of(case).producer_states(), rules_of(case).producer_states()
+    for name, log in case.segments().items():
+        base = int(name[:20])
+        assert indexes_of(log, base, rules_of(case), cut, chunk) == indexes_of(log, base, rules_of(case), whole)
+    assert cut.snapshot() == whole.snapshot()
+
+
+def as_table_of_arrays(table: BatchTable) -> BatchTable:
+    """As the compiled scan gives it."""
+    columns = ("position", "size", "magic", "attributes", "offset", "count")
+    return replace(table, **{name: np.array(getattr(table, name), np.int64) for name in columns})
+
+
+@pytest.mark.parametrize("case_id", ["0.11.0.3/txn-lz4", "0.9.0.1/basic-gzip"])
+def test_tables_of_lists_and_of_arrays_give_the_same(case_id: str) -> None:
+    case = log_case(case_id)
+    for name, log in case.segments().items():
+        table = scan(memoryview(log))
+        made = []
+        for each in (table, as_table_of_arrays(table)):
+            indexer = SegmentIndexer(int(name[:20]), rules_of(case))
+            indexer.append(each, 0)
+            made.append(indexer.finish())
+        assert made[0] == made[1]

@@ -1,0 +1,159 @@
+"""Partition folders and log directories as they are written: Kafka's own, made again from their bytes."""
+
+from pathlib import Path
+
+import pytest
+
+from golden_data import Case, log_cases
+from log.appended import batch_of_two, is_plain, rules_of
+from magicbyte.errors import CorruptRecordError, LogDirectoryError, TruncatedLogError
+from magicbyte.log import checkpoints
+from magicbyte.log.checkpoints import TopicPartition
+from magicbyte.log.directory import discover
+from magicbyte.log.index_writer import IndexRules
+from magicbyte.log.producer_snapshot import ProducerSnapshot
+from magicbyte.log.writer import LogDirectoryWriter, PartitionWriter, temporary_name
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+@pytest.mark.parametrize("case", [case for case in log_cases() if case.state in ("clean shutdown", "before")], ids=str)
+def test_a_log_of_a_broker_written_anew_has_the_same_files_with_the_same_bytes(case: Case, tmp_path: Path) -> None:
+    files = case.partition_files()
+    metadata = files.get(checkpoints.PARTITION_METADATA)
+    topic_id = None if metadata is None else checkpoints.parse_partition_metadata(metadata).topic_id
+    with PartitionWriter(tmp_path / "t-0", rules=rules_of(case), topic_id=topic_id) as writer:
+        for name, log in case.segments().items():
+            writer.roll(int(name[:20]))
+            writer.append(log)
+        writer.finish()
+    expected, trimmed = dict(files), "trimmed" in case.id  # its head was cut off before the broker closed the log
+    if trimmed:
+        del expected[checkpoints.LEADER_EPOCHS]
+    for name, content in expected.items():
+        made = (tmp_path / "t-0" / name).read_bytes()
+        if name.endswith(".snapshot"):
+            made, content = (_in_order(each) for each in (made, content))
+        if not (name.endswith((".index", ".timeindex")) and is_plain(files[f"{name[:20]}.log"])):
+            assert made == content, name
+    assert trimmed or names(tmp_path / "t-0") == sorted(expected)
+
+
+def _in_order(content: bytes) -> bytes:
+    """The same snapshot with its producers by id: Kafka's order is that of its hash table."""
+    return ProducerSnapshot(tuple(sorted(ProducerSnapshot.parse(content).producers))).to_bytes()
+
+
+def test_nothing_is_under_the_final_name_before_it_is_complete(tmp_path: Path) -> None:
+    folder = tmp_path / "t-0"
+    with PartitionWriter(folder) as writer:
+        writer.append(batch_of_two(0, 1))
+        assert names(tmp_path) == [".t-0.part"]
+    assert names(tmp_path) == [".t-0.part"]  # left without finish
+    with PartitionWriter(folder) as writer:
+        writer.append(batch_of_two(0, 1))
+        written = writer.finish()
+    assert names(tmp_path) == ["t-0"]
+    assert (written.first_offset, written.end_offset, written.segments, written.size) == (0, 2, 1, 97)
+    with pytest.raises(LogDirectoryError, match="expected nothing of that name yet"):
+        PartitionWriter(folder)
+
+
+def test_segments_roll_by_size(tmp_path: Path) -> None:
+    log = b"".join(batch_of_two(2 * at, at) for at in range(10))
+    with PartitionWriter(tmp_path / "t-0", segment_bytes=300) as writer:
+        writer.append(log[:485])
+        writer.append(log[485:])
+        assert writer.finish().segments == 4
+    (found,) = discover([str(tmp_path / "t-0")])
+    assert [(segment.base_offset, segment.log.size) for segment in found.segments] == [
+        (0, 291),
+        (6, 291),
+        (12, 291),
+        (18, 97),
+    ]
+    assert list(found.snapshots) == [6, 12, 18, 20]
+
+
+def test_an_entry_larger_than_a_segment_has_one_to_itself(tmp_path: Path) -> None:
+    with PartitionWriter(tmp_path / "t-0", segment_bytes=50) as writer:
+        writer.append(batch_of_two(0, 1) + batch_of_two(2, 1))
+        assert writer.finish().segments == 2
+
+
+def test_segments_roll_before_offsets_are_too_far_from_the_base(tmp_path: Path) -> None:
+    far = 2**31 + 5
+    with PartitionWriter(tmp_path / "t-0") as writer:
+        writer.roll(0)
+        writer.append(batch_of_two(0, 1) + batch_of_two(2**31 - 2, 1) + batch_of_two(far, 1))
+        writer.finish()
+    (found,) = discover([str(tmp_path / "t-0")])
+    assert [(segment.base_offset, segment.log.size) for segment in found.segments] == [(0, 194), (far, 97)]
+
+
+def test_an_empty_log_has_one_empty_segment(tmp_path: Path) -> None:
+    with PartitionWriter(tmp_path / "t-0", rules=IndexRules.of("2.8.2")) as writer:
+        assert writer.finish().end_offset == 0
+    assert {path.name: path.stat().st_size for path in (tmp_path / "t-0").iterdir()} == {
+        "00000000000000000000.index": 0,
+        "00000000000000000000.log": 0,
+        "00000000000000000000.snapshot": 10,
+        "00000000000000000000.timeindex": 0,
+    }
+
+
+def test_an_empty_segment_gives_way_to_another_base(tmp_path: Path) -> None:
+    with PartitionWriter(tmp_path / "t-0", rules=IndexRules.of("0.9.0.1")) as writer:
+        writer.roll(0)
+        writer.roll(7)
+        assert writer.finish().first_offset == 7
+    assert names(tmp_path / "t-0") == ["00000000000000000007.index", "00000000000000000007.log"]
+
+
+@pytest.mark.parametrize(
+    ("data", "error"),
+    [
+        (batch_of_two(0, 1) + batch_of_two(1, 1), "position 97, offsets 1..2: offset: expected > 1, found 1"),
+        (batch_of_two(0, 1)[:-1], "position 0: end of the data: expected 97 bytes of an entry, found 96"),
+        (batch_of_two(0, 1) + bytes(40), "position 97: entry size"),
+    ],
+    ids=["offsets overlap", "cut", "no entry"],
+)
+def test_what_is_no_log_is_refused(data: bytes, error: str, tmp_path: Path) -> None:
+    with PartitionWriter(tmp_path / "t-0") as writer, pytest.raises(CorruptRecordError) as caught:
+        writer.append(data)
+    assert error in str(caught.value)
+    assert isinstance(caught.value, TruncatedLogError) == ("cut" in error or "end of" in error)
+
+
+def test_a_log_directory_gets_checkpoints_and_the_mark_of_a_clean_shutdown(tmp_path: Path) -> None:
+    out = LogDirectoryWriter(tmp_path / "out", IndexRules.of("3.9.1"))
+    for number in range(2):
+        with out.partition("some-topic", number) as writer:
+            writer.roll(10 * number)
+            writer.append(batch_of_two(10 * number + 5, 1))
+            writer.finish()
+    again = LogDirectoryWriter(tmp_path / "out", IndexRules.of("3.9.1"))  # as after an interruption
+    assert [again.is_finished("some-topic", number) for number in range(3)] == [True, True, False]
+    ends = again.finish(b"version=0\n", {TopicPartition("some-topic", 0): 5, TopicPartition("some-topic", 1): 10})
+    assert ends == {TopicPartition("some-topic", 0): 7, TopicPartition("some-topic", 1): 17}
+    written = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir() if path.is_file()}
+    assert written == {
+        "recovery-point-offset-checkpoint": b"0\n2\nsome-topic 0 7\nsome-topic 1 17\n",
+        "replication-offset-checkpoint": b"0\n2\nsome-topic 0 7\nsome-topic 1 17\n",
+        "log-start-offset-checkpoint": b"0\n1\nsome-topic 0 5\n",
+        "meta.properties": b"version=0\n",
+        ".kafka_cleanshutdown": b'{"version":0,"brokerEpoch":-1}',
+    }
+
+
+def test_a_former_run_that_did_not_finish_leaves_no_trace(tmp_path: Path) -> None:
+    with PartitionWriter(tmp_path / "t-0") as writer:
+        writer.append(b"".join(batch_of_two(2 * at, at) for at in range(4)))
+    (temporary_name(tmp_path / "t-0") / "00000000000000000099.log").touch()
+    with PartitionWriter(tmp_path / "t-0") as writer:
+        writer.append(batch_of_two(0, 1))
+        writer.finish()
+    assert sum(path.suffix == ".log" for path in (tmp_path / "t-0").iterdir()) == 1
