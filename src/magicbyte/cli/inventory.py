@@ -10,7 +10,7 @@ import click
 from magicbyte.cli import options
 from magicbyte.cli.output import Damage, complain
 from magicbyte.cli.progress import progress
-from magicbyte.cli.render import time_text
+from magicbyte.cli.render import many, time_text
 
 if TYPE_CHECKING:
     from magicbyte.errors import CorruptRecordError
@@ -198,7 +198,7 @@ def _text(found: list[PartitionInventory], whole: Tally) -> str:
     segments = sum(len(each.partition.segments) for each in found)
     lines += [
         "",
-        f"total: {_many(len(found), 'partition')}, {_many(segments, 'segment')}, {_bytes(size)}, "
+        f"total: {many(len(found), 'partition')}, {many(segments, 'segment')}, {_bytes(size)}, "
         f"{_known(whole.records)} records{_span(whole)}",
     ]
     lines += [f"    {note}" for note in _tally_notes(whole)]
@@ -236,7 +236,7 @@ def _tally_notes(tally: Tally) -> list[str]:
     if tally.deep is not None:
         deep = tally.deep
         notes.append(
-            f"{deep.with_key} with a key, {deep.without_key} without, {_many(deep.tombstones, 'tombstone')}, "
+            f"{deep.with_key} with a key, {deep.without_key} without, {many(deep.tombstones, 'tombstone')}, "
             f"{deep.with_headers} with headers"
         )
     lz4 = tally.lz4_headers
@@ -244,7 +244,7 @@ def _tally_notes(tally: Tally) -> list[str]:
         others = f", {lz4.other} neither" if lz4.other else ""
         notes.append(f"LZ4 header checksums: {lz4.correct} correct, {lz4.broken} broken{others}")
     if tally.holes is not None and tally.holes.count:
-        notes.append(f"{_many(tally.holes.count, 'hole')} between batches, {_many(tally.holes.offsets, 'offset')}")
+        notes.append(f"{many(tally.holes.count, 'hole')} between batches, {many(tally.holes.offsets, 'offset')}")
     if tally.committed or tally.aborted or tally.open_transactions:
         ends = f"{tally.committed} committed, {tally.aborted} aborted, {len(tally.open_transactions)} open"
         notes.append(f"transactions: {ends}")
@@ -269,10 +269,6 @@ def _span(whole: Tally) -> str:
 
 def _names(names: list[str]) -> str:
     return ", ".join(names[:2]) + (f" and {len(names) - 2} more" if len(names) > 2 else "")
-
-
-def _many(count: int, what: str) -> str:
-    return f"{count} {what}{'' if count == 1 else 's'}"
 
 
 def _known(number: int | None) -> str:

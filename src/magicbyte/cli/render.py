@@ -158,10 +158,10 @@ def text(topic: str | None = None, partition: int | None = None, *, named: bool 
 
 
 def _readable_cells(cells: list[bytes | None]) -> list[str]:
-    return [_readable(cell) for cell in cells]
+    return [readable(cell) for cell in cells]
 
 
-def _readable(cell: bytes | None) -> str:
+def readable(cell: bytes | None) -> str:
     """Return text on one line that is safe to show: what is not UTF-8 or not printable comes as escapes."""
     if not cell:
         return "<null>" if cell is None else '""'
@@ -179,7 +179,7 @@ def _escape(line: str) -> str:
 def _readable_headers(headers: Headers) -> str:
     if not headers:
         return ""
-    return "\t" + ", ".join(f"{_readable(name.encode())}={_readable(value)}" for name, value in headers)
+    return "\t" + ", ".join(f"{readable(name.encode())}={readable(value)}" for name, value in headers)
 
 
 def time_text(timestamp: int) -> str:
@@ -195,6 +195,11 @@ def _second_text(second: int) -> str:
     if not 0 <= second <= _LAST_SECOND:
         return ""
     return (_EPOCH + timedelta(seconds=second)).isoformat()[:19]
+
+
+def many(count: int, what: str) -> str:
+    """Return a count with its noun: 1 record, 2 records."""
+    return f"{count} {what}{'' if count == 1 else 's'}"
 
 
 _MILLISECONDS = re.compile(r"-?[0-9]{1,18}")

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from magicbyte.errors import BatchTooLargeError, CorruptRecordError, TruncatedLogError
 from magicbyte.records.batch import RecordBatch
@@ -33,6 +33,9 @@ if TYPE_CHECKING:
     from magicbyte.log.directory import PartitionDirectory, Segment
     from magicbyte.ports import ReadableFile
     from magicbyte.records.columns import RecordColumns
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 CHUNK_BYTES = 4 << 20
 _BUFFERS = 6  # chunks that are kept for the next ones
@@ -294,28 +297,27 @@ class SegmentReader:
                 if not more:
                     return
 
-        for columns in _in_order(work(), lambda item: decode_chunk(*item, options, on_damage), threads):
+        for columns in in_order(work(), lambda item: decode_chunk(*item, options, on_damage), threads):
             chosen = select_records(columns, selection)
             if len(chosen):
                 yield chosen
 
 
-def _in_order(
-    work: Iterator[tuple[Chunk, list[int]]],
-    decode: Callable[[tuple[Chunk, list[int]]], Iterator[RecordColumns]],
-    threads: int,
-) -> Iterator[RecordColumns]:
-    """Yield what `decode` makes of each piece of work, in order, with `threads` of them under way at a time."""
+def in_order(items: Iterator[T], work: Callable[[T], Iterator[R]], threads: int) -> Iterator[R]:
+    """Yield what `work` makes of each item, in order, with `threads` of them under way at a time.
+
+    Damage that ends the items, or the work on one of them, is raised behind what was made before it.
+    """
     if threads < 2:
-        for item in work:
-            yield from decode(item)
+        for item in items:
+            yield from work(item)
         return
     with ThreadPoolExecutor(threads, "magicbyte-decode") as pool:
-        pending: deque[Future[_Decoded]] = deque()
+        pending: deque[Future[tuple[list[R], CorruptRecordError | None]]] = deque()
         damage: CorruptRecordError | None = None
         try:
-            for item in work:
-                pending.append(pool.submit(_all_of, decode, item))
+            for item in items:
+                pending.append(pool.submit(_all_of, work, item))
                 if len(pending) > threads:
                     yield from _delivered(pending)
         except CorruptRecordError as error:  # in the walk, which is ahead: what lies before it is to be given first
@@ -326,25 +328,20 @@ def _in_order(
             raise damage
 
 
-_Decoded = tuple[list["RecordColumns"], CorruptRecordError | None]
-
-
-def _all_of(
-    decode: Callable[[tuple[Chunk, list[int]]], Iterator[RecordColumns]], item: tuple[Chunk, list[int]]
-) -> _Decoded:
-    """Return all that `decode` yields, and the damage that ended it."""
-    found: list[RecordColumns] = []
+def _all_of(work: Callable[[T], Iterator[R]], item: T) -> tuple[list[R], CorruptRecordError | None]:
+    """Return all that `work` yields, and the damage that ended it."""
+    found: list[R] = []
     try:
-        found.extend(decode(item))
+        found.extend(work(item))
     except CorruptRecordError as error:
         return found, error
     return found, None
 
 
-def _delivered(pending: deque[Future[_Decoded]]) -> Iterator[RecordColumns]:
-    """Yield the columns of the first of `pending`; raise the damage behind them."""
-    columns, damage = pending.popleft().result()
-    yield from columns
+def _delivered(pending: deque[Future[tuple[list[R], CorruptRecordError | None]]]) -> Iterator[R]:
+    """Yield the results of the first of `pending`; raise the damage behind them."""
+    found, damage = pending.popleft().result()
+    yield from found
     if damage is not None:
         pending.clear()
         raise damage

@@ -59,7 +59,7 @@ class DecodeOptions:
     `keys`, `values`, `headers`: whether they are wanted. `packed`: copied one behind the other, as Arrow needs them
     (with compiled kernels; else they refer to the decompressed bytes). `verify`: check every CRC, outer and inner.
     `limit`: bytes that one batch may have or decompress to. `control`: give the records of control batches instead
-    of leaving them out.
+    of leaving them out. `any_lz4_header`: take LZ4 frames of magic 1 with the broken header checksum, too.
     """
 
     keys: bool = True
@@ -69,6 +69,7 @@ class DecodeOptions:
     verify: bool = True
     limit: int = DEFAULT_MAX_BATCH_BYTES
     control: bool = False
+    any_lz4_header: bool = False
 
 
 DEFAULT_OPTIONS = DecodeOptions()
@@ -362,7 +363,8 @@ class _Group:
         length = int.from_bytes(entry[at : at + 4], "big", signed=True)
         if key < -1 or length < 0 or at + 4 + length != size:
             raise CorruptRecordError("value of a wrapper", expected=f"{size - at - 4} bytes", found=f"length {length}")
-        return Codec(number), entry[at + 4 :], Lz4Header.ANY if magic == 0 else Lz4Header.CORRECT
+        header = Lz4Header.ANY if magic == 0 or self.options.any_lz4_header else Lz4Header.CORRECT
+        return Codec(number), entry[at + 4 :], header
 
     def _room(self, wanted: int) -> int:
         """Return how many bytes are free in the scratch, made larger if nothing refers to it yet."""

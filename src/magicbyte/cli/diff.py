@@ -1,0 +1,225 @@
+"""`magicbyte diff`: whether two logs hold the same records, and where they differ."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from magicbyte.cli import options
+from magicbyte.cli.output import Damage
+from magicbyte.cli.progress import progress
+from magicbyte.cli.render import many, readable, time_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from magicbyte.cli.options import F
+    from magicbyte.log.diff import Difference, DiffReport, PartitionComparison
+    from magicbyte.records.columns import Record
+    from magicbyte.records.digest import Digest
+    from magicbyte.records.layout import Dialect
+
+Json = dict[str, Any]
+
+IGNORABLE = ("timestamps", "headers", "control")
+_SHOWN = 60  # bytes of a key or value
+_TYPES = {-1: "NoTimestampType", 0: "CreateTime", 1: "LogAppendTime"}
+
+
+def ignored_names(_context: click.Context, _parameter: click.Parameter, value: str | None) -> list[str]:
+    """Return the names in a list with commas: a callback."""
+    names = [name.strip() for name in value.split(",")] if value else []
+    for name in names:
+        if name not in IGNORABLE:
+            raise click.BadParameter(f"{name!r}: expected some of {', '.join(IGNORABLE)}, with commas between them")
+    return names
+
+
+def _dialect(side: str) -> Callable[[F], F]:
+    """Add --dialect-a or --dialect-b: a Dialect, or None for what the folder says."""
+    return click.option(
+        f"--dialect-{side}",
+        type=click.Choice(["kafka", "enriched"]),
+        callback=options.dialect_name,
+        help=f"How to read magic byte 1 in {side.upper()}.  [default: what a message.dialect file says, else kafka]",
+    )
+
+
+@click.command()
+@click.argument("a", metavar="A")
+@click.argument("b", metavar="B")
+@click.option("--topic", "topics", multiple=True, help="Only this topic. Can be given several times.")
+@click.option("--ignore", callback=ignored_names, metavar="WHAT,…",
+              help="Do not compare timestamps (times and types), headers, or control records.")  # fmt: skip
+@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@click.option("--limit", type=click.IntRange(0), default=100, show_default=True, metavar="N",
+              help="Describe at most so many differences of a partition; all are counted.")  # fmt: skip
+@_dialect("a")
+@_dialect("b")
+@options.on_damage_option
+@options.max_batch_bytes_option
+@options.threads_option
+def diff(
+    a: str,
+    b: str,
+    topics: tuple[str, ...],
+    ignore: list[str],
+    form: str,
+    limit: int,
+    dialect_a: Dialect | None,
+    dialect_b: Dialect | None,
+    on_damage: str,
+    max_batch_bytes: int,
+    threads: int,
+) -> None:
+    """Say whether two logs hold the same records, and where they differ.
+
+    Partitions are matched by topic and number, or if A and B have one each, whatever their names. Keys, values,
+    timestamps, timestamp types and headers are compared as far as the formats of both sides have a place for them; what
+    could not be compared is counted. How records are grouped and compressed does not matter, nor do producer ids,
+    sequences and leader epochs.
+
+    Exit status: 0 the same, 1 different or damaged.
+    """
+    from magicbyte.log.diff import DiffOptions, DiffReport, Ignored
+    from magicbyte.log.diff import diff as differences
+    from magicbyte.log.directory import discover
+    from magicbyte.log.partitions import choose, in_use
+
+    total = sum(each.size for path in (a, b) for each in in_use(choose(discover([path]), topics)))
+    damage = Damage(on_damage)
+    report = DiffReport()
+    shown: dict[str, list[Difference]] = {}
+    with progress(total, shares_terminal=form == "text") as advance:
+        chosen = DiffOptions(frozenset(map(Ignored, ignore)), max_batch_bytes, threads, damage, advance)
+        for each in differences(a, b, chosen, topics=topics, dialects=(dialect_a, dialect_b), report=report):
+            of_partition = shown.setdefault(each.partition, [])
+            if len(of_partition) < limit:
+                of_partition.append(each)
+    if form == "json":
+        click.echo(json.dumps(_json(report, shown, ignore), indent=2))
+    else:
+        click.echo(_text(report, shown, ignore))
+    damage.exit()
+    if not report.same:
+        click.get_current_context().exit(1)
+
+
+# ---- JSON
+
+
+def _json(report: DiffReport, shown: dict[str, list[Difference]], ignore: list[str]) -> Json:
+    return {
+        "same": report.same,
+        "ignored": ignore,
+        "partitions": [_partition_json(each, shown.get(each.partition, [])) for each in report.partitions],
+    }
+
+
+def _partition_json(found: PartitionComparison, shown: list[Difference]) -> Json:
+    return {
+        "partition": found.partition,
+        "same": found.same,
+        "a": None if found.path_a is None else {"path": found.path_a, **_digest_json(found.digest_a)},
+        "b": None if found.path_b is None else {"path": found.path_b, **_digest_json(found.digest_b)},
+        "compared": found.compared,
+        "differing": {", ".join(what.names): count for what, count in found.differing.items()},
+        "notHeld": dict(found.not_held),
+        "differences": [
+            {
+                "what": list(each.what.names),
+                "firstOffset": each.first_offset,
+                "lastOffset": each.last_offset,
+                "records": each.records,
+                "a": _record_json(each.a),
+                "b": _record_json(each.b),
+            }
+            for each in shown
+        ],
+    }
+
+
+def _digest_json(digest: Digest) -> Json:
+    parts = {"body": digest.body, "timestamps": digest.timestamps, "headers": digest.headers}
+    return {"records": digest.records, "digest": {name: f"{part:016x}" for name, part in parts.items()}}
+
+
+def _record_json(record: Record | None) -> Json | None:
+    """Return the first record of a difference, its bytes as text cut short: `cat` has all of it."""
+    if record is None:
+        return None
+    return {
+        "timestamp": record.timestamp,
+        "timestampType": record.timestamp_type,
+        "key": _cell(record.key),
+        "value": _cell(record.value),
+        "headers": len(record.headers),
+    }
+
+
+def _cell(cell: bytes | None) -> Json | None:
+    return None if cell is None else {"bytes": len(cell), "text": _start_of(cell)}
+
+
+# ---- text
+
+
+def _text(report: DiffReport, shown: dict[str, list[Difference]], ignore: list[str]) -> str:
+    lines: list[str] = []
+    for each in report.partitions:
+        if each.path_a is None or each.path_b is None:
+            lines.append(f"{each.partition}: only in {each.path_b or each.path_a}")
+        elif not each.same:
+            differing = sum(each.differing.values())
+            lines.append(f"{each.partition}: {many(differing, 'record')} {'differs' if differing == 1 else 'differ'}")
+            described = shown.get(each.partition, [])
+            for difference in described:
+                lines += [f"  {line}" for line in _described(difference)]
+            if (more := differing - sum(difference.records for difference in described)) > 0:
+                lines.append(f"  and {more} more (--limit)")
+    records = sum(each.compared for each in report.partitions)
+    what = f"{many(records, 'record')} in {many(len(report.partitions), 'partition')} compared"
+    names = [name for name in ("timestamps", "headers") if name not in ignore]
+    lines.append(f"{'same' if report.same else 'different'}: {what}: offset, key, value{', '.join(['', *names])}")
+    lacking = sum((each.not_held for each in report.partitions), start=Counter[str]())
+    lines += [
+        f"  not compared: {name} of {many(count, 'record')}, for which the other side's format has no place"
+        for name, count in sorted(lacking.items())
+    ]
+    return "\n".join(lines)
+
+
+def _described(difference: Difference) -> list[str]:
+    first, last = difference.first_offset, difference.last_offset
+    where = f"offset {first}" if first == last else f"offsets {first}..{last} ({many(difference.records, 'record')})"
+    lines = [f"{where}: {', '.join(difference.what.names)}"]
+    a, b = difference.a, difference.b
+    for side, record, other in (("a", a, b), ("b", b, a)):
+        if record is not None:
+            place = "" if first == last else f" {record.offset}"
+            lines.append(f"  {side}{place}: {', '.join(_fields(record, other))}")
+    return lines
+
+
+def _fields(record: Record, other: Record | None) -> list[str]:
+    """Return the fields that `other` has not, or has otherwise."""
+    fields = {
+        "key": f"key {_of_bytes(record.key)}",
+        "value": f"value {_of_bytes(record.value)}",
+        "timestamp": f"timestamp {time_text(record.timestamp)}",
+        "timestamp_type": _TYPES.get(record.timestamp_type, f"timestamp type {record.timestamp_type}"),
+        "headers": f"headers {', '.join(f'{name}={_of_bytes(value)}' for name, value in record.headers) or 'none'}",
+    }
+    return [text for name, text in fields.items() if other is None or getattr(record, name) != getattr(other, name)]
+
+
+def _of_bytes(cell: bytes | None) -> str:
+    return readable(cell) if not cell else f"{_start_of(cell)} ({len(cell)} bytes)"
+
+
+def _start_of(cell: bytes) -> str:
+    text = readable(cell[:_SHOWN])
+    return f"{text}…" if len(cell) > _SHOWN else text

@@ -1,0 +1,152 @@
+"""Digests of records: what tells quickly whether two logs hold the same ones, however they store them.
+
+Each cell is hashed (XXH64), so that records are compared as arrays of integers; the sum over records of one hash each
+is a digest of them all, in whatever order and pieces they come. No proof against somebody who makes collisions on
+purpose: the hash is not cryptographic.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from magicbyte.errors import CorruptRecordError
+from magicbyte.records import digest_kernels as kernels
+from magicbyte.records.forms import form_for
+from magicbyte.records.layout import NO_TIMESTAMP
+from magicbyte.wire.kernel import worth_compiling
+
+if TYPE_CHECKING:
+    from magicbyte.records.columns import BytesColumn, HeaderColumns, RecordColumns
+
+Array = np.ndarray[Any, Any]
+
+_KEY, _VALUE, _NAME, _HEADER = range(1, 5)  # seeds: a key is no value
+_NULL = 0x4E554C4C  # in place of the hash of a null, which is no empty cell
+_ODD = np.uint64(0x9E3779B97F4A7C15)
+
+
+class Digest(NamedTuple):
+    """Of any number of records, whatever their order: equal for equal ones. Each part goes over the offsets, too.
+
+    `body`: keys and values. `timestamps`: of the records that have one, without the type. `headers`: of the records
+    that have some.
+    """
+
+    records: int = 0
+    body: int = 0
+    timestamps: int = 0
+    headers: int = 0
+
+    def plus(self, other: Digest) -> Digest:
+        """Return the digest of both sets of records together."""
+        sums = ((mine + its) & 0xFFFFFFFFFFFFFFFF for mine, its in zip(self[1:], other[1:], strict=True))
+        return Digest(self.records + other.records, *sums)
+
+
+NOTHING = Digest()
+
+
+@dataclass(slots=True)
+class RecordHashes:
+    """Records as integers. Shapes: (n,); int64 offsets and timestamps, int8 types, uint64 hashes.
+
+    `headers` is 0 for a record without any.
+    """
+
+    offset: Array
+    timestamp: Array
+    timestamp_type: Array
+    key: Array
+    value: Array
+    headers: Array
+
+    def __len__(self) -> int:
+        return len(self.offset)
+
+    def slice(self, first: int, end: int) -> RecordHashes:
+        """Return the records `first` to `end` (positions, not offsets), without a copy."""
+        part = slice(first, end)
+        return RecordHashes(
+            self.offset[part],
+            self.timestamp[part],
+            self.timestamp_type[part],
+            self.key[part],
+            self.value[part],
+            self.headers[part],
+        )
+
+    def take(self, rows: Array) -> RecordHashes:
+        """Return the records at `rows`: positions, or a mask."""
+        return RecordHashes(
+            self.offset[rows],
+            self.timestamp[rows],
+            self.timestamp_type[rows],
+            self.key[rows],
+            self.value[rows],
+            self.headers[rows],
+        )
+
+    def digest(self) -> Digest:
+        """Return the digest of these records."""
+        places = _mixed(self.offset.view(np.uint64) * _ODD)
+        times = _mixed(places ^ (self.timestamp.view(np.uint64) * _ODD))[self.timestamp != NO_TIMESTAMP]
+        headers = _mixed(places ^ self.headers)[self.headers != 0]
+        parts = _mixed(places ^ (_mixed(self.key) + self.value)), times, headers
+        return Digest(len(self), *(int(part.sum(dtype=np.uint64)) for part in parts))
+
+
+def hash_records(columns: RecordColumns) -> RecordHashes:
+    """Return the hashes of records that were decoded with keys, values and headers."""
+    assert columns.key is not None
+    assert columns.value is not None
+    assert columns.headers is not None
+    return RecordHashes(
+        np.ascontiguousarray(columns.offset, np.int64),
+        np.ascontiguousarray(columns.timestamp, np.int64),
+        np.asarray(columns.timestamp_type, np.int8),
+        _hash_cells(columns.key, _KEY),
+        _hash_cells(columns.value, _VALUE),
+        _hash_headers(columns.headers),
+    )
+
+
+def _hash_cells(cells: BytesColumn, seed: int) -> Array:
+    """Return the hash of each cell. Raises CorruptRecordError for one that does not lie in the column's data."""
+    length = np.asarray(cells.length, np.int32)
+    total = int(np.maximum(length, 0).sum(dtype=np.int64))
+    make = form_for(compiled=worth_compiling(total))
+    if make is form_for(compiled=True):
+        out: Any = np.empty(len(length), np.int64)
+    else:
+        out = make.zeros(len(length))
+    data = make.bytes_of(cells.data)
+    if make.form(kernels.hash_cells)(data, make.int32(cells.start), make.int32(length), seed, _NULL, out):
+        raise CorruptRecordError("cell", expected=f"within {len(data)} bytes", found="one beyond them")
+    return np.asarray(out, np.int64).view(np.uint64)
+
+
+def _hash_headers(headers: HeaderColumns) -> Array:
+    """Return a hash of each record's headers, in their order; 0 where there are none."""
+    count = np.asarray(headers.count, np.int64)
+    found = np.zeros(len(count), np.uint64)
+    if not len(headers.key):
+        return found
+    end = np.cumsum(count)
+    place = np.arange(len(headers.key)) - np.repeat(end - count, count)  # among the headers of its record
+    names, values = _hash_cells(headers.key, _NAME), _hash_cells(headers.value, _HEADER)
+    each = _mixed(_mixed(names + place.astype(np.uint64) * _ODD) + values)
+    sums = np.zeros(len(each) + 1, np.uint64)
+    np.cumsum(each, out=sums[1:])
+    found[:] = sums[end] - sums[end - count]
+    return found
+
+
+def _mixed(values: Array) -> Array:
+    """Return each integer with all its bits stirred: the finalizer of SplitMix64, one to one."""
+    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    stirred: Array = values ^ (values >> np.uint64(31))
+    return stirred
