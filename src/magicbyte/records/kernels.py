@@ -19,6 +19,7 @@ from magicbyte.wire.primitives import (
     load_i16,
     load_i32,
     load_i64,
+    load_u8,
     load_u32,
     prefetch,
     touch,
@@ -55,10 +56,17 @@ FOUND = 4
 RUN_INDEX = 5
 KEY_BYTES = 6
 VALUE_BYTES = 7
-NULL_KEYS = 8
-NULL_VALUES = 9
-HEADERS = 10
-STATE = 11
+HEADERS = 8
+STOP = 9  # from here on: what `find_fields` found of one record
+DELTA = 10
+LATER = 11
+KEY = 12
+KEY_SIZE = 13
+VALUE = 14
+VALUE_SIZE = 15
+HEADER = 16
+HEADER_COUNT = 17
+STATE = 18
 
 # ---- columns of the scan's table
 T_POSITION = 0
@@ -94,8 +102,8 @@ LEAVE = 0  # their lengths only
 REFER = 1  # positions in the source
 PACK = 2  # copied, one after the other
 
-AHEAD = 20 << 10
-LINE = 64
+AHEAD = 20 << 10  # bytes that are asked of memory before they are decoded: more than a usual batch
+SPARE = 16  # bytes that may be read behind a record before its lengths are checked
 TOUCH = 1 << 16  # bytes that the scan brings into the caches at a time
 
 
@@ -216,6 +224,59 @@ def skip_headers(data: Bytes, at: int, end: int, count: int) -> int:
 
 
 @kernel
+def find_fields(data: Bytes, at: int, end: int, state: Int64s) -> int:
+    """Find the fields of the v2 record at `at`, whatever the length of its varints: state[STOP] to state[HEADER_COUNT].
+
+    Returns a status, and in state[AT] how far it came.
+    """
+    state[AT] = begin = at
+    if at >= end:
+        return CUT_MESSAGE
+    size, at = long_varint(data, at, end)
+    if at < 0:
+        return BAD_VARINT
+    if size < 6 or size > end - at:
+        state[AT], state[EXPECTED], state[FOUND] = at, end - at, size
+        return BAD_RECORD_LENGTH
+    stop = at + size
+    state[STOP] = stop
+    state[DELTA], at = long_varlong(data, at + 1, stop)
+    if at < 0:
+        return BAD_VARINT
+    state[LATER], at = long_varint(data, at, stop)
+    if at < 0:
+        return BAD_VARINT
+    size, at = long_varint(data, at, stop)
+    if at < 0:
+        return BAD_VARINT
+    if size < -1 or size >= stop - at:
+        state[AT], state[EXPECTED], state[FOUND] = at, stop - at - 1, size
+        return BAD_KEY_LENGTH
+    state[KEY], state[KEY_SIZE] = at, size
+    size, at = long_varint(data, at + max(size, 0), stop)
+    if at < 0:
+        return BAD_VARINT
+    if size < -1 or size >= stop - at:
+        state[AT], state[EXPECTED], state[FOUND] = at, stop - at - 1, size
+        return BAD_VALUE_LENGTH
+    state[VALUE], state[VALUE_SIZE] = at, size
+    count, at = long_varint(data, at + max(size, 0), stop)
+    if at < 0:
+        return BAD_VARINT
+    state[AT], state[EXPECTED], state[FOUND] = at, stop - at, count
+    if count < 0 or count > stop - at:
+        return BAD_HEADER
+    state[HEADER], state[HEADER_COUNT] = at, count
+    at = skip_headers(data, at, stop, count)
+    if at < 0:
+        return BAD_HEADER
+    if at != stop:
+        state[AT], state[EXPECTED], state[FOUND] = at, at - begin, stop - begin
+        return BAD_RECORD_LENGTH
+    return DONE
+
+
+@kernel
 def decode_batches(
     data: Bytes,
     runs: Int64s,
@@ -242,7 +303,7 @@ def decode_batches(
     state[KEY_BYTES] and state[VALUE_BYTES] of the packed data.
     """
     row, key_at, value_at = state[ROWS], state[KEY_BYTES], state[VALUE_BYTES]
-    null_keys, null_values, headers = state[NULL_KEYS], state[NULL_VALUES], state[HEADERS]
+    headers = state[HEADERS]
     status = DONE
     at = ahead = 0
     for run in range(0, len(runs), RUN):
@@ -256,146 +317,104 @@ def decode_batches(
             crc = crc32c_of(data, at - CHECKED_HEADER, end, table)
             if crc != runs[run + CHECK]:
                 status, state[EXPECTED], state[FOUND] = BAD_BATCH_CRC, runs[run + CHECK], crc
+        safe = min(end, len(data) - SPARE)
         for _ in range(runs[run + COUNT] if status == DONE else 0):
-            begin, cell = at, as_index(row)
-            while ahead < at + AHEAD:
-                prefetch(data, ahead)
-                ahead += LINE
-            if at >= end:
-                status = CUT_MESSAGE
-                break
-            byte = data[at]
-            if byte < 128:
-                size, at = (byte >> 1) ^ -(byte & 1), at + 1
-            elif at + 1 < end and data[at + 1] < 128:
-                byte = (byte & 127) | (data[at + 1] << 7)
-                size, at = (byte >> 1) ^ -(byte & 1), at + 2
-            else:
-                size, at = long_varint(data, at, end)
-            if at < 0:
-                status = BAD_VARINT
-                break
-            if size < 6 or size > end - at:
-                status, state[EXPECTED], state[FOUND] = BAD_RECORD_LENGTH, end - at, size
-                break
-            stop = at + size
-            at += 1  # attributes: unused
-            byte = data[at]
-            if byte < 128:
-                delta, at = (byte >> 1) ^ -(byte & 1), at + 1
-            elif at + 1 < stop and data[at + 1] < 128:
-                byte = (byte & 127) | (data[at + 1] << 7)
-                delta, at = (byte >> 1) ^ -(byte & 1), at + 2
-            else:
-                delta, at = long_varlong(data, at, stop)
-                if at < 0 or at >= stop:
-                    status = BAD_VARINT
+            begin, cell, usual, stop = at, as_index(row), 0, 0
+            delta = later = key_at_source = key_size = value_at_source = value_size = header_at = count = 0
+            ahead = prefetch(data, ahead, at + AHEAD)
+            while at < safe:  # goes round once; what is not usual is left to `find_fields`
+                code, at = load_u8(data, at), at + 1
+                if code > 127:
+                    byte, at = load_u8(data, at), at + 1
+                    code = (code & 127) | (byte << 7)
+                    if byte > 127:
+                        break
+                stop = at + (code >> 1)
+                if code & 1 or stop > safe:
                     break
+                code, at = load_u8(data, at + 1), at + 2  # attributes are skipped: unused
+                if code > 127:
+                    byte, at = load_u8(data, at), at + 1
+                    code = (code & 127) | (byte << 7)
+                    if byte > 127:
+                        break
+                delta = (code >> 1) ^ -(code & 1)
+                code, at = load_u8(data, at), at + 1
+                if code > 127:
+                    byte, at = load_u8(data, at), at + 1
+                    code = (code & 127) | (byte << 7)
+                    if byte > 127:
+                        break
+                later = (code >> 1) ^ -(code & 1)
+                code, at = load_u8(data, at), at + 1
+                if code > 127:
+                    byte, at = load_u8(data, at), at + 1
+                    code = (code & 127) | (byte << 7)
+                    if byte > 127:
+                        break
+                key_at_source, key_size, used = at, code >> 1, code >> 1
+                if code & 1:
+                    if code != 1:
+                        break
+                    key_size, used = -1, 0
+                if used >= stop - at:
+                    break
+                at += used
+                code, at = load_u8(data, at), at + 1
+                if code > 127:
+                    byte, at = load_u8(data, at), at + 1
+                    code = (code & 127) | (byte << 7)
+                    if byte > 127:
+                        break
+                value_at_source, value_size, used = at, code >> 1, code >> 1
+                if code & 1:
+                    if code != 1:
+                        break
+                    value_size, used = -1, 0
+                if used >= stop - at:
+                    break
+                at += used
+                header_at, count = at + 1, load_u8(data, at)
+                if count == 0:
+                    usual = header_at == stop
+                elif count & 129 == 0:
+                    count >>= 1
+                    usual = skip_headers(data, header_at, stop, count) == stop
+                break
+            if not usual:
+                status = find_fields(data, begin, end, state)
+                if status != DONE:
+                    at = state[AT]
+                    break
+                stop, delta, later = state[STOP], state[DELTA], state[LATER]
+                key_at_source, key_size = state[KEY], state[KEY_SIZE]
+                value_at_source, value_size = state[VALUE], state[VALUE_SIZE]
+                header_at, count = state[HEADER], state[HEADER_COUNT]
+            at = stop
             if kind == LOG_APPEND:
                 timestamp[cell] = append_time
             else:
                 timestamp[cell] = as_int64(base_timestamp + delta)
             timestamp_type[cell] = kind
-            byte = data[at]
-            if byte < 128:
-                delta, at = (byte >> 1) ^ -(byte & 1), at + 1
-            elif at + 1 < stop and data[at + 1] < 128:
-                byte = (byte & 127) | (data[at + 1] << 7)
-                delta, at = (byte >> 1) ^ -(byte & 1), at + 2
-            else:
-                delta, at = long_varint(data, at, stop)
-                if at < 0:
-                    status = BAD_VARINT
-                    break
-            offset[cell] = as_int64(base_offset + delta)
-            if at >= stop:
-                status = BAD_RECORD_LENGTH
-                state[EXPECTED], state[FOUND] = size, size
-                break
-            byte = data[at]
-            if byte < 128:
-                size, at = (byte >> 1) ^ -(byte & 1), at + 1
-            elif at + 1 < stop and data[at + 1] < 128:
-                byte = (byte & 127) | (data[at + 1] << 7)
-                size, at = (byte >> 1) ^ -(byte & 1), at + 2
-            else:
-                size, at = long_varint(data, at, stop)
-                if at < 0:
-                    status = BAD_VARINT
-                    break
-            if size < -1 or size >= stop - at:
-                status, state[EXPECTED], state[FOUND] = BAD_KEY_LENGTH, stop - at - 1, size
-                break
-            key_length[cell] = size
-            if size >= 0:
-                if keys == PACK:
-                    copy_bytes(key_data, key_at, data, at, size)
-                    key_start[cell] = key_at
-                    key_at += size
-                elif keys == REFER:
-                    key_start[cell] = at
-                at += size
-            else:
-                null_keys += 1
-                if keys == PACK:
-                    key_start[cell] = key_at
-                elif keys == REFER:
-                    key_start[cell] = at
-            byte = data[at]
-            if byte < 128:
-                size, at = (byte >> 1) ^ -(byte & 1), at + 1
-            elif at + 1 < stop and data[at + 1] < 128:
-                byte = (byte & 127) | (data[at + 1] << 7)
-                size, at = (byte >> 1) ^ -(byte & 1), at + 2
-            else:
-                size, at = long_varint(data, at, stop)
-                if at < 0:
-                    status = BAD_VARINT
-                    break
-            if size < -1 or size >= stop - at:
-                status, state[EXPECTED], state[FOUND] = BAD_VALUE_LENGTH, stop - at - 1, size
-                break
-            value_length[cell] = size
-            if size >= 0:
-                if values == PACK:
-                    copy_bytes(value_data, value_at, data, at, size)
-                    value_start[cell] = value_at
-                    value_at += size
-                elif values == REFER:
-                    value_start[cell] = at
-                at += size
-            else:
-                null_values += 1
-                if values == PACK:
-                    value_start[cell] = value_at
-                elif values == REFER:
-                    value_start[cell] = at
-            byte = data[at]
-            if byte < 128:
-                size, at = (byte >> 1) ^ -(byte & 1), at + 1
-            elif at + 1 < stop and data[at + 1] < 128:
-                byte = (byte & 127) | (data[at + 1] << 7)
-                size, at = (byte >> 1) ^ -(byte & 1), at + 2
-            else:
-                size, at = long_varint(data, at, stop)
-                if at < 0:
-                    status = BAD_VARINT
-                    break
-            header_start[cell] = at
-            header_count[cell] = size
-            if size != 0:
-                if size < 0 or size > stop - at:
-                    status, state[EXPECTED], state[FOUND] = BAD_HEADER, stop - at, size
-                    break
-                headers += size
-                at = skip_headers(data, at, stop, size)
-                if at < 0:
-                    at = header_start[cell]
-                    status, state[EXPECTED], state[FOUND] = BAD_HEADER, stop - at, size
-                    break
-            if at != stop:
-                status, state[EXPECTED], state[FOUND] = BAD_RECORD_LENGTH, at - begin, stop - begin
-                break
+            offset[cell] = as_int64(base_offset + later)
+            key_length[cell] = key_size
+            if keys == PACK:
+                key_start[cell] = key_at
+                if key_size > 0:
+                    copy_bytes(key_data, key_at, data, key_at_source, key_size)
+                    key_at += key_size
+            elif keys == REFER:
+                key_start[cell] = key_at_source
+            value_length[cell] = value_size
+            if values == PACK:
+                value_start[cell] = value_at
+                if value_size > 0:
+                    copy_bytes(value_data, value_at, data, value_at_source, value_size)
+                    value_at += value_size
+            elif values == REFER:
+                value_start[cell] = value_at_source
+            header_start[cell], header_count[cell] = header_at, count
+            headers += count
             row += 1
         if status == DONE and at != end:
             status, state[EXPECTED], state[FOUND] = TRAILING_BYTES, 0, end - at
@@ -406,7 +425,7 @@ def decode_batches(
             break
     state[AT] = at
     state[ROWS], state[KEY_BYTES], state[VALUE_BYTES] = row, key_at, value_at
-    state[NULL_KEYS], state[NULL_VALUES], state[HEADERS] = null_keys, null_values, headers
+    state[HEADERS] = headers
     return status
 
 
@@ -517,7 +536,6 @@ def decode_messages(
     As `decode_batches`, after `measure_messages`. `table` is that of CRC-32; with `verify` each message's is checked.
     """
     row, key_at, value_at = state[ROWS], state[KEY_BYTES], state[VALUE_BYTES]
-    null_keys, null_values = state[NULL_KEYS], state[NULL_VALUES]
     status = DONE
     at = 0
     for run in range(0, len(runs), RUN):
@@ -614,7 +632,6 @@ def decode_messages(
                     key_start[cell] = place
                 place += size
             else:
-                null_keys += 1
                 if keys == PACK:
                     key_start[cell] = key_at
                 elif keys == REFER:
@@ -633,7 +650,6 @@ def decode_messages(
                 elif values == REFER:
                     value_start[cell] = place
             else:
-                null_values += 1
                 if values == PACK:
                     value_start[cell] = value_at
                 elif values == REFER:
@@ -646,7 +662,6 @@ def decode_messages(
             break
     state[AT] = at
     state[ROWS], state[KEY_BYTES], state[VALUE_BYTES] = row, key_at, value_at
-    state[NULL_KEYS], state[NULL_VALUES] = null_keys, null_values
     return status
 
 

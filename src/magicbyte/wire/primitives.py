@@ -25,6 +25,11 @@ def load_i16(data: Bytes, at: int) -> int:
     return int(_I16(data, at)[0])  # type: ignore[arg-type]
 
 
+def load_u8(data: Bytes, at: int) -> int:
+    """Return the byte at position `at`."""
+    return data[at]
+
+
 def load_i32(data: Bytes, at: int) -> int:
     """Return the int32 at position `at`."""
     return int(_I32(data, at)[0])  # type: ignore[arg-type]
@@ -80,11 +85,12 @@ def touch(data: Bytes, start: int, end: int) -> int:
     return 0
 
 
-def prefetch(data: Bytes, at: int) -> None:
-    """Ask memory for the line at position `at`, which need not exist, without waiting for it.
+def prefetch(data: Bytes, start: int, end: int) -> int:
+    """Ask memory for the lines from `start` to `end`, which need not exist, without waiting; return where to go on.
 
     For bytes that will be read some microseconds later, while there is other work to do.
     """
+    return end
 
 
 def as_int64(value: int) -> int:
@@ -224,6 +230,7 @@ def _check_range(context: Any, builder: Any, array: Any, at: Any, size: Any) -> 
 
 machine_body(load_i8)(lambda: _load(8, signed=True))
 machine_body(load_i16)(lambda: _load(16, signed=True))
+machine_body(load_u8)(lambda: _load(8, signed=False))
 machine_body(load_i32)(lambda: _load(32, signed=True))
 machine_body(load_u32)(lambda: _load(32, signed=False))
 machine_body(load_i64)(lambda: _load(64, signed=True))
@@ -286,36 +293,6 @@ def _copy() -> Any:
     return intrinsic(copy)
 
 
-@machine_body(prefetch)
-def _prefetch() -> Any:
-    from llvmlite import ir
-    from numba.core import cgutils as untyped
-    from numba.extending import intrinsic
-    from numba.np import arrayobj
-
-    array_struct: Any = arrayobj.make_array
-    cgutils: Any = untyped
-    byte, word = ir.IntType(8), ir.IntType(32)
-
-    def prefetch(_typing: Any, data: Any, at: Any) -> Any:
-        from numba import types as nb
-
-        def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            array = array_struct(signature.args[0])(context, builder, arguments[0])
-            place = builder.gep(builder.bitcast(array.data, byte.as_pointer()), [arguments[1]])
-            ask = cgutils.get_or_insert_function(
-                builder.module,
-                ir.FunctionType(ir.VoidType(), [byte.as_pointer(), word, word, word]),
-                "llvm.prefetch.p0i8",
-            )
-            builder.call(ask, [place, word(0), word(3), word(1)])  # to read; to all caches; data
-            return context.get_dummy_value()
-
-        return nb.void(data, nb.int64), codegen
-
-    return intrinsic(prefetch)
-
-
 def _in_python(function: Any) -> Any:
     """Return `function` compiled as it stands: for bodies that Numba types well by themselves."""
     import numba
@@ -344,6 +321,41 @@ def _touch() -> Any:
         return read
 
     return _in_python(touch)
+
+
+@machine_body(prefetch)
+def _prefetch() -> Any:
+    from llvmlite import ir
+    from numba.core import cgutils as untyped
+    from numba.extending import intrinsic
+    from numba.np import arrayobj
+
+    array_struct: Any = arrayobj.make_array
+    cgutils: Any = untyped
+    byte, number = ir.IntType(8), ir.IntType(32)
+
+    def ask(_typing: Any, data: Any, at: Any) -> Any:
+        from numba import types as nb
+
+        def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            array = array_struct(signature.args[0])(context, builder, arguments[0])
+            place = builder.gep(builder.bitcast(array.data, byte.as_pointer()), [arguments[1]])
+            kind = ir.FunctionType(ir.VoidType(), [byte.as_pointer(), number, number, number])
+            function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0i8")
+            builder.call(function, [place, number(0), number(3), number(1)])  # to read; all caches; data
+            return context.get_dummy_value()
+
+        return nb.void(data, at), codegen
+
+    one: Any = intrinsic(ask)
+
+    def lines(data: Any, start: int, end: int) -> int:
+        while start < end:
+            one(data, start)
+            start += _LINE
+        return start
+
+    return _in_python(lines)
 
 
 @machine_body(as_index)
