@@ -5,11 +5,21 @@ import enum
 from magicbyte.codecs import gzip, lz4, snappy, zstd
 from magicbyte.codecs.lz4 import Lz4Header
 from magicbyte.codecs.lz4 import header_checksum as lz4_header_checksum
+from magicbyte.codecs.lz4 import set_header_checksum as set_lz4_header_checksum
 from magicbyte.codecs.output import OutputFull
 from magicbyte.errors import BatchTooLargeError
 from magicbyte.wire.checksum import Buffer
 
-__all__ = ["Codec", "Lz4Header", "OutputFull", "compress", "decompress", "decompress_into", "lz4_header_checksum"]
+__all__ = [
+    "Codec",
+    "Lz4Header",
+    "OutputFull",
+    "compress",
+    "decompress",
+    "decompress_into",
+    "lz4_header_checksum",
+    "set_lz4_header_checksum",
+]
 
 
 class Codec(enum.IntEnum):

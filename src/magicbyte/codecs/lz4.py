@@ -85,6 +85,20 @@ def header_checksum(data: Buffer) -> Lz4Header | None:
     return Lz4Header.BROKEN if start[at] == _checksum_byte(start[:at]) else None
 
 
+def set_header_checksum(frame: memoryview, header: Lz4Header) -> bool:
+    """Give the frame that the writable `frame` begins with this header checksum in place of the other one.
+
+    Nothing else changes. Returns whether that did; False also where `header_checksum` finds neither of them.
+    """
+    if header_checksum(frame) is None:
+        return False
+    at = 14 if frame[4] & _CONTENT_SIZE else 6
+    wanted = _checksum_byte(frame[4:at] if header is Lz4Header.CORRECT else frame[:at])
+    changes = frame[at] != wanted
+    frame[at] = wanted
+    return changes
+
+
 def size_hint(data: memoryview) -> int:
     """Return the content size that the frame states, or a guess."""
     if len(data) >= 15 and data[:4] == MAGIC and data[4] & _CONTENT_SIZE:

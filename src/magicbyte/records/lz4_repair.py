@@ -1,0 +1,52 @@
+"""LZ4 wrappers whose header checksum is the one of the other message format, repaired without touching their blocks.
+
+Magic 0 is to have the checksum that the first Kafka clients computed wrongly, magic 1 the correct one. Clients between
+the two wrote others. Source: KIP-57.
+"""
+
+from __future__ import annotations
+
+from magicbyte.codecs import Codec, Lz4Header, set_lz4_header_checksum
+from magicbyte.errors import CorruptRecordError
+from magicbyte.records.layout import CODEC_MASK, MAGIC, MESSAGE_CRC, Dialect
+from magicbyte.records.message import Message
+from magicbyte.records.scan import BatchTable
+from magicbyte.wire.checksum import crc32
+
+
+def repair_lz4_headers(table: BatchTable) -> tuple[memoryview, int]:
+    """Return the entries of `table` with the LZ4 header checksum that their format has, and how many had another one.
+
+    Of those one byte, the header checksum, and the CRC of the message change; where none has another one, the buffer of
+    the table is returned as it is. Neither v2 batches nor the enriched dialect ever had the problem. Raises
+    CorruptRecordError, with the position in the table's buffer, for a wrapper that fails its CRC: it is not given one.
+    """
+    entries = table.buffer[: table.end]
+    if table.dialect is Dialect.ENRICHED:
+        return entries, 0
+    repaired: bytearray | None = None
+    count = 0
+    for row in range(len(table)):
+        magic, position = int(table.magic[row]), int(table.position[row])
+        if magic > 1 or int(table.attributes[row]) & CODEC_MASK != Codec.LZ4:
+            continue
+        end = position + int(table.size[row])
+        message = Message(entries[position:end])
+        try:
+            value = message.value
+            if value is None:
+                continue
+            frame = memoryview(bytearray(value[:15]))
+            if not set_lz4_header_checksum(frame, Lz4Header.CORRECT if magic else Lz4Header.BROKEN):
+                continue
+            message.verify()
+        except CorruptRecordError as error:
+            raise error.locate(shift=position) from None
+        if repaired is None:
+            repaired = bytearray(entries)
+        start = end - len(value)
+        repaired[start : start + len(frame)] = frame
+        with memoryview(repaired)[position:end] as whole:
+            MESSAGE_CRC.write(whole, crc32(whole[MAGIC.start :]))
+        count += 1
+    return (entries if repaired is None else memoryview(repaired).toreadonly()), count
