@@ -11,10 +11,25 @@ from magicbyte.records.batch import build_batch
 from magicbyte.records.scan import scan
 
 
-def batch_of_two(base_offset: int, timestamp: int) -> bytes:
-    """97 bytes, as in Kafka's vector; what the records hold does not matter to an index of 3.8 and later."""
+def batch_of(base_offset: int, timestamp: int, records: int = 1, **header: int) -> bytes:
+    """A batch of records without key, value and headers."""
+    section = b"".join(bytes((12, 0, 0, 2 * delta, 1, 1, 0)) for delta in range(records))
     return build_batch(
-        bytes(36),
+        section,
+        base_offset=base_offset,
+        last_offset_delta=records - 1,
+        base_timestamp=timestamp,
+        max_timestamp=timestamp,
+        record_count=records,
+        **header,
+    )
+
+
+def batch_of_two(base_offset: int, timestamp: int) -> bytes:
+    """97 bytes, as in Kafka's vector of index entries; the second record has a value to that end."""
+    section = bytes((12, 0, 0, 0, 1, 1, 0)) + bytes((56, 0, 0, 2, 1, 44)) + bytes(23)
+    return build_batch(
+        section,
         base_offset=base_offset,
         last_offset_delta=1,
         base_timestamp=timestamp,

@@ -12,11 +12,12 @@ import numpy.typing as npt
 import pytest
 
 from golden_data import Case, log_case, log_cases
-from log.appended import batch_of_two, indexes_of, is_plain, rules_of
+from log.appended import batch_of, batch_of_two, indexes_of, is_plain, rules_of
 from magicbyte.errors import CorruptRecordError, LogDirectoryError
 from magicbyte.log.index_writer import LINES, IndexRules, SegmentIndexer
 from magicbyte.log.indexes import AbortedTransaction, OffsetIndex, TimeIndex, TransactionIndex
 from magicbyte.log.producer_snapshot import ProducerEntry, ProducerSnapshot
+from magicbyte.records.control import ControlType, build_marker
 from magicbyte.records.scan import BatchTable, scan
 
 
@@ -146,3 +147,18 @@ def test_tables_of_lists_and_of_arrays_give_the_same(case_id: str) -> None:
             indexer.append(each, 0)
             made.append(indexer.finish())
         assert made[0] == made[1]
+
+
+def test_an_abort_of_nothing_is_indexed_up_to_2_7() -> None:
+    """Measured with recovering brokers: 0.11.0.3 has the entry, 2.8.2 and later do not (tests/interop)."""
+    log = b"".join(
+        [
+            batch_of(0, 1, producer_id=8, producer_epoch=0, base_sequence=0, attributes=16),
+            build_marker(
+                ControlType.ABORT, base_offset=1, timestamp=1, producer_id=7, producer_epoch=0, coordinator_epoch=0
+            ),
+        ]
+    )
+    found = {version: indexes_of(log, 0, IndexRules.of(version)).transaction_index for version in ("2.7.2", "2.8.0")}
+    expected = TransactionIndex((AbortedTransaction(0, 7, 1, 1, 0),))
+    assert found == {"2.7.2": expected.to_bytes(), "2.8.0": None}

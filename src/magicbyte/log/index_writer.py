@@ -116,7 +116,7 @@ class IndexRules:
 
     def producer_states(self) -> ProducerStates:
         """Return the state before the first entry of a log."""
-        return ProducerStates(self.marker_rule or MarkerRule.TIMESTAMP)
+        return ProducerStates(self.marker_rule or MarkerRule.TIMESTAMP, indexes_empty=self.line < (2, 8))
 
 
 LATEST_RULES = IndexRules.of(LINES[-1])

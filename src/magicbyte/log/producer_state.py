@@ -17,7 +17,7 @@ from magicbyte.log import indexes
 from magicbyte.log.checkpoints import LeaderEpoch
 from magicbyte.log.producer_snapshot import NO_OFFSET, ProducerEntry, ProducerSnapshot
 from magicbyte.records.batch import RecordBatch
-from magicbyte.records.control import marker_of
+from magicbyte.records.control import ControlType, marker_of
 from magicbyte.records.layout import (
     CONTROL_BIT,
     NO_PRODUCER_ID,
@@ -29,7 +29,7 @@ from magicbyte.records.layout import (
     TRANSACTIONAL_BIT,
 )
 from magicbyte.records.scan import BatchTable
-from magicbyte.records.transactions import BatchFacts, OpenTransactions
+from magicbyte.records.transactions import AbortedTransaction, BatchFacts, OpenTransactions
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -46,10 +46,15 @@ class MarkerRule(enum.Enum):
 
 
 class ProducerStates:
-    """The producers of one partition, and its open transactions, as far as `append` has gone."""
+    """The producers of one partition, and its open transactions, as far as `append` has gone.
 
-    def __init__(self, marker_rule: MarkerRule = MarkerRule.TIMESTAMP) -> None:
+    `indexes_empty`: up to 2.7 an ABORT marker of a producer without an open transaction counts as one, of its own
+    offset alone. A broker forgets producers of long ago when it loads a snapshot; here none is forgotten.
+    """
+
+    def __init__(self, marker_rule: MarkerRule = MarkerRule.TIMESTAMP, *, indexes_empty: bool = False) -> None:
         self._rule = marker_rule
+        self._indexes_empty = indexes_empty
         self._producers: dict[int, ProducerEntry] = {}
         self._transactions = OpenTransactions()
 
@@ -109,6 +114,9 @@ class ProducerStates:
         ended = self._transactions.append(
             BatchFacts(producer, batch.base_offset, batch.last_offset, batch.is_transactional, batch.is_control, kind)
         )
+        if ended is None and self._indexes_empty and kind is ControlType.ABORT:
+            stable = self._transactions.last_stable_offset(batch.last_offset + 1)
+            ended = AbortedTransaction(producer, batch.base_offset, batch.last_offset, stable)
         return None if ended is None else indexes.AbortedTransaction(indexes.TRANSACTION_VERSION, *ended)
 
 

@@ -65,8 +65,10 @@ def temporary_name(folder: Path) -> Path:
 class PartitionWriter:
     """Writes one partition folder: segments, indexes, snapshots, leader epochs, as Kafka `rules.version` does.
 
-    `segment_bytes` and the rules' limits roll segments as Kafka does; `topic_id` goes into `partition.metadata`.
-    What a former run left under the temporary name is replaced. Raises LogDirectoryError when `folder` exists.
+    `segment_bytes` and the rules' limits roll segments as Kafka does; `topic_id` goes into `partition.metadata`. With
+    `rules.recovering()` time indexes are what Kafka itself makes of a log that it finds, and no record is looked at;
+    without, of versions 0.11 to 3.7, what a leader writes, which needs some batches decoded. What a former run left
+    under the temporary name is replaced. Raises LogDirectoryError when `folder` exists.
 
     A context manager: leaving it without `finish`, for an error or not, leaves the temporary folder, which nobody but
     the next PartitionWriter of this folder looks at.
@@ -142,15 +144,16 @@ class PartitionWriter:
         if len(table):
             self._append(table)
 
-    def roll(self, base_offset: int) -> None:
+    def roll(self, base_offset: int, *, keep_empty: bool = False) -> None:
         """Begin a segment at `base_offset`, which is not below what was written so far.
 
-        An open segment that is still empty is given up for it, unless it has that base already.
+        An open segment that is still empty is given up for it, unless it has that base already, or `keep_empty`: logs
+        that the cleaner went through have such segments.
         """
         assert base_offset >= self._end_offset, (base_offset, self._end_offset)
-        if self._bases and self._segment_size == 0:
-            if base_offset == self._base:
-                return
+        if self._bases and self._segment_size == 0 and base_offset == self._base:
+            return
+        if self._bases and self._segment_size == 0 and not keep_empty:
             self._close_segment(keep=False)
         else:
             self._close_segment()

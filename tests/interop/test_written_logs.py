@@ -1,0 +1,314 @@
+"""Real brokers open log directories of ours: no recovery, no index rebuilt, every record read, one more appended.
+
+Then each is made to recover logs without any index, which it does loudly, so that silence before means something; and
+what it makes of them is what we make.
+"""
+
+import re
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from golden_data import log_case
+from interop import jvm
+from interop.batches import Json, b64
+from log.appended import batch_of, indexes_of
+from magicbyte.log import checkpoints
+from magicbyte.log.index_writer import IndexRules
+from magicbyte.log.producer_snapshot import ProducerSnapshot
+from magicbyte.log.producer_state import LeaderEpochs
+from magicbyte.log.writer import LogDirectoryWriter
+from magicbyte.records.control import ControlType, build_marker
+from magicbyte.records.scan import scan
+
+pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.usefixtures("needs_java")]
+
+INTERVAL = 600  # bytes between index entries: small logs have some, too
+SEGMENT_BYTES = 20_000  # not where the source rolled
+LAST_TIME = 1_700_000_000_000
+SETTINGS = (f"log.index.interval.bytes={INTERVAL}", "log.cleaner.enable=false", "log.retention.ms=-1")
+WRITTEN = {
+    "0.9.0.1": ["0.9.0.1/basic-none", "0.9.0.1/basic-snappy", "0.10.0.1/stored-v0-gzip"],  # magic 0
+    "0.10.2.2": ["0.10.2.2/basic-none", "0.10.2.2/basic-gzip", "0.10.2.2/logappend-snappy"],  # magic 1
+    "0.11.0.3": ["0.11.0.3/stored-v1-none", "0.10.2.2/basic-lz4"],
+    "2.8.2": ["2.8.2/basic-none", "2.8.2/txn-zstd", "2.8.2/txn-open-none"],  # magic 2
+    "3.9.1": ["3.9.1/basic-gzip", "3.9.1/txn-none", "2.8.2/basic-snappy"],
+    "4.3.1": ["4.3.1/basic-none", "4.3.1/txn-lz4", "3.9.1/txn-open-none"],
+}
+RECOVERED = {
+    "0.9.0.1": ["0.9.0.1/basic-none", "0.9.0.1/compact-snappy.after"],
+    "0.10.2.2": ["0.10.2.2/basic-none", "0.10.2.2/mixed-snappy-0102-090", "0.10.2.2/compact-snappy.after"],
+    "0.11.0.3": ["0.11.0.3/txn-lz4", "0.11.0.3/basic-none", "0.11.0.3/stored-v1-gzip"],
+    "2.8.2": ["2.8.2/txn-none", "2.8.2/mixed-none-090-0102-28", "2.8.2/compact-zstd.after"],
+    "3.9.1": ["3.9.1/txn-none", "3.9.1/basic-none", "3.9.1/compact-gzip.after"],
+    "4.3.1": ["4.3.1/txn-none", "4.3.1/basic-snappy", "4.3.1/compact-none.after2"],
+}
+ABORT, COMMIT = ControlType.ABORT, ControlType.COMMIT
+
+
+def marker(kind: ControlType, offset: int, producer: int, epoch: int) -> bytes:
+    return build_marker(
+        kind,
+        base_offset=offset,
+        timestamp=LAST_TIME + offset,
+        producer_id=producer,
+        producer_epoch=epoch,
+        coordinator_epoch=3,
+        partition_leader_epoch=offset // 5,
+    )
+
+
+def batch(offset: int, producer: int, epoch: int, sequence: int, *, transactional: bool = False) -> bytes:
+    return batch_of(
+        offset,
+        LAST_TIME - offset,
+        producer_id=producer,
+        producer_epoch=epoch,
+        base_sequence=sequence,
+        attributes=16 * transactional,
+        partition_leader_epoch=offset // 5,
+    )
+
+
+CORNERS = b"".join(
+    [
+        marker(ABORT, 0, 7, 0),  # of a transaction without records
+        batch(1, 8, 0, 0, transactional=True),
+        marker(ABORT, 2, 7, 0),  # again, while another one is open
+        batch(3, 9, 0, 0, transactional=True),
+        marker(ABORT, 4, 9, 0),
+        marker(COMMIT, 5, 8, 0),
+        batch(6, 8, 1, 0),  # a newer epoch of the producer
+        batch(7, 10, 0, 2**31 - 1, transactional=True),
+        marker(ABORT, 8, 10, 3),  # a newer epoch in the marker
+        batch(9, 11, 0, 0),
+        marker(ABORT, 10, 11, 0),  # nothing transactional before
+        batch(11, 12, 0, 5, transactional=True),  # left open
+    ]
+)
+"""Producers and transactions in the order that one broker or another treats differently."""
+
+
+def rules_of(version: str) -> IndexRules:
+    return replace(IndexRules.of(version), interval_bytes=INTERVAL)
+
+
+def write_golden(version: str, out: LogDirectoryWriter) -> dict[str, list[Json]]:
+    """Write the logs of WRITTEN; return the records of each topic."""
+    topics = {}
+    for case in map(log_case, WRITTEN[version]):
+        topic = f"written-{case.version}-{case.name}"
+        with out.partition(topic, 0, segment_bytes=SEGMENT_BYTES) as writer:
+            for log in case.segments().values():
+                writer.append(log)
+            writer.finish()
+        topics[topic] = case.records()
+    return topics
+
+
+WRITERS: list[Callable[[str, LogDirectoryWriter], dict[str, list[Json]]]] = [write_golden]
+"""Each writes partitions 0 of topics of its own, in the newest format of the version, and returns their records."""
+
+
+class Opened:
+    """What a broker made of a log directory of ours, and then of logs that it had to recover."""
+
+    def __init__(self, version: str, folder: Path) -> None:
+        self.version, self.folder = version, folder
+        self.data, self.log = folder / "broker" / "data", folder / "broker" / "broker.log"
+        made = LogDirectoryWriter(folder / "made", rules_of(version).recovering())
+        self.records = {topic: records for write in WRITERS for topic, records in write(version, made).items()}
+        self.ends = {key.topic: end for key, end in made.finish().items()}
+        self.recovered = {f"bare-{name.replace('/', '-')}": segments(name) for name in RECOVERED[version]}
+        if version not in ("0.9.0.1", "0.10.2.2"):
+            self.recovered["bare-corners"] = {"00000000000000000000.log": CORNERS}
+        self.consumed: dict[str, list[Json]] = {}
+        if version.startswith("4."):  # only topics that the metadata log knows are taken
+            with self.broker() as bootstrap:
+                self.produce(bootstrap, [*self.records, *self.recovered])
+        for topic in self.records:
+            self.place(topic, {path.name: path.read_bytes() for path in (made.out / f"{topic}-0").iterdir()})
+        for path in made.out.iterdir():
+            if path.is_file():
+                shutil.copy(path, self.data)
+        before = self.log.stat().st_size if self.log.exists() else 0
+        with self.broker() as bootstrap:
+            self.produce(bootstrap, self.records)
+            for topic in self.records:
+                self.consumed[topic] = self.consume(bootstrap, topic)
+        self.said = self.log.read_text()[before:]
+        self.after = {topic: files_of(self.data / f"{topic}-0") for topic in self.records}
+        self.recover()
+
+    def recover(self) -> None:
+        """Let the broker make anew what belongs to the logs of `recovered`, of which it is given nothing else."""
+        for topic, logs in self.recovered.items():
+            self.place(topic, logs)
+        (self.data / checkpoints.CLEAN_SHUTDOWN).unlink()
+        (self.data / checkpoints.RECOVERY_POINT).write_bytes(b"")
+        before = self.log.stat().st_size
+        with self.broker():
+            pass
+        self.said_recovering = self.log.read_text()[before:]
+
+    def place(self, topic: str, files: dict[str, bytes]) -> None:
+        """Make `files` the topic's partition; the topic's id stays."""
+        folder = self.data / f"{topic}-0"
+        kept = folder / checkpoints.PARTITION_METADATA
+        files = {checkpoints.PARTITION_METADATA: kept.read_bytes(), **files} if kept.exists() else files
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        for name, content in files.items():
+            (folder / name).write_bytes(content)
+
+    @contextmanager
+    def broker(self) -> Iterator[str]:
+        with jvm.broker(self.version, self.folder / "broker", *SETTINGS) as state:
+            yield state["bootstrap"]
+
+    def produce(self, bootstrap: str, topics: list[str] | dict[str, list[Json]]) -> None:
+        """Send a record to each topic. Where there is none of the name, the broker makes it of what it has loaded."""
+        lines = "".join(f"{topic}\t{LAST_TIME}\t{b64(b'key')}\t{b64(b'appended')}\n" for topic in topics)
+        pairs = [f"{topic}=none" for topic in topics]
+        jvm.run("Produce", bootstrap, *pairs, stdin=lines.encode(), version=self.version)
+
+    def consume(self, bootstrap: str, topic: str) -> list[Json]:
+        """Return offset, key and value of all records, and what else the version's consumer knows."""
+        simple = self.version == "0.9.0.1"
+        arguments = ("ConsumeSimple", bootstrap, topic) if simple else ("Consume", bootstrap, topic, "read_uncommitted")
+        found = []
+        for line in jvm.run(*arguments, version=self.version).decode().splitlines():
+            offset, timestamp, _, key, value, *_ = (None if cell == "~" else cell for cell in line.split("\t"))
+            assert offset is not None
+            found.append({"offset": int(offset), "timestamp": timestamp, "key": key, "value": value})
+        return found
+
+
+def segments(case_id: str) -> dict[str, bytes]:
+    return log_case(case_id).segments()
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def complaints(said: str, topic: str, end_offset: int | None) -> list[str]:
+    """The lines in which a broker tells of work on a log that a sound one does not need.
+
+    From 3.0 on it always says that it rebuilds the producers' state from the end of the log: of nothing, that is.
+    """
+    lines = [
+        line
+        for line in said.splitlines()
+        if topic in line and re.search(r"\((kafka\.log|org\.apache\.kafka\.storage)", line)
+    ]
+    usual = re.compile(rf"(rebuilding producer state|Producer state recovery took .*) from offset {end_offset} ")
+    trouble = re.compile("recover|rebuil|corrupt|truncat|unclean|sanity|stray|invalid|delet|ERROR|WARN", re.IGNORECASE)
+    return [line for line in lines if trouble.search(line.partition("]")[2]) and not usual.search(line)]
+
+
+@pytest.fixture(scope="module")
+def opened(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Opened]:
+    """By broker version, each made when it is first asked for."""
+
+    class Made(dict[str, Opened]):
+        def __missing__(self, version: str) -> Opened:
+            self[version] = Opened(version, tmp_path_factory.mktemp(f"kafka-{version}"))
+            return self[version]
+
+    return Made()
+
+
+@pytest.mark.parametrize("version", WRITTEN)
+def test_a_broker_opens_our_logs_without_recovery_or_an_index_rebuilt(version: str, opened: dict[str, Opened]) -> None:
+    broker = opened[version]
+    for topic, end in broker.ends.items():
+        loaded = [line for line in broker.said.splitlines() if "Completed load of" in line and topic in line]
+        assert len(loaded) == 1
+        assert re.search(rf"(end offset |logEndOffset=){end}\b", loaded[0]), loaded
+        assert complaints(broker.said, topic, end) == []
+    for topic in broker.recovered:
+        assert complaints(broker.said_recovering, topic, None), "a broker that recovers says so"
+
+
+@pytest.mark.parametrize("version", WRITTEN)
+def test_a_broker_changes_nothing_of_what_we_wrote_but_what_it_appends(version: str, opened: dict[str, Opened]) -> None:
+    broker = opened[version]
+    for topic, after in broker.after.items():
+        before = files_of(broker.folder / "made" / f"{topic}-0")
+        active = max(name for name in before if name.endswith(".log"))[:20]
+        for name, content in before.items():
+            if name == f"{active}.log":
+                assert after[name].startswith(content)
+            elif not name.startswith(active) and name != checkpoints.LEADER_EPOCHS:
+                assert after[name] == content, name
+
+
+@pytest.mark.parametrize("version", WRITTEN)
+def test_its_consumer_reads_every_record_and_the_one_appended(version: str, opened: dict[str, Opened]) -> None:
+    broker = opened[version]
+    for topic, records in broker.records.items():
+        *found, last = broker.consumed[topic]
+        assert (last["offset"], last["key"], last["value"]) == (broker.ends[topic], b64(b"key"), b64(b"appended"))
+        for name in ("offset", "key", "value", "timestamp"):
+            expected = [record[name] for record in records]
+            if name == "timestamp":
+                expected = [None if version == "0.9.0.1" or at is None else str(at) for at in expected]
+                found = [
+                    {**each, name: None if at is None else each[name]} for each, at in zip(found, expected, strict=True)
+                ]
+            assert [record[name] for record in found] == expected, name
+
+
+@pytest.mark.parametrize("version", WRITTEN)
+def test_its_dump_tool_has_no_complaint(version: str, opened: dict[str, Opened]) -> None:
+    made = opened[version].folder / "made"
+    paths = sorted(str(path) for path in made.glob("*/*.*") if path.stem.isdigit())
+    tool = "org.apache.kafka.tools.DumpLogSegments" if version.startswith("4.") else "kafka.tools.DumpLogSegments"
+    command = jvm.kafka_oracle.tool_command(version, tool, ["--deep-iteration", "--files", ",".join(paths)])
+    done = subprocess.run(command, capture_output=True, timeout=jvm.SECONDS, text=True)
+    complaints = done.stderr
+    if version.startswith("4."):  # this tool says so of every segment whose base is not 0, a broker's own included
+        complaints = re.sub(r"Non-consecutive offsets in .*\n  -1 is followed by [0-9]+\n", "", complaints)
+    assert (done.returncode, complaints) == (0, "")
+    assert done.stdout.count("Dumping ") == len(paths)
+
+
+@pytest.mark.parametrize("version", RECOVERED)
+def test_what_a_recovering_broker_makes_of_a_log_is_what_we_make_of_it(version: str, opened: dict[str, Opened]) -> None:
+    rules, data = rules_of(version).recovering(), opened[version].data
+    for topic, logs in opened[version].recovered.items():
+        found, producers = files_of(data / f"{topic}-0"), rules.producer_states()
+        epochs = LeaderEpochs(ends_with_older=rules.line >= (2, 1, 1))
+        for name, log in logs.items():
+            base = name.removesuffix(".log")
+            assert found[name] == log
+            same_producers(producers.snapshot(), found.get(f"{base}.snapshot"))
+            made = indexes_of(log, int(base), rules, producers).files()
+            epochs.append(scan(memoryview(log)))
+            for suffix in (".index", ".timeindex", ".txnindex"):
+                assert found.get(base + suffix) == made.get(suffix), (topic, base + suffix)
+        if rules.has_producers:
+            last = max(name for name in found if name.endswith(".snapshot"))
+            same_producers(producers.snapshot(), found[last])
+            if checkpoints.LEADER_EPOCHS in found:
+                known = checkpoints.parse_leader_epochs(found[checkpoints.LEADER_EPOCHS])
+                assert known[: len(epochs.entries)] == epochs.entries  # behind them that of the new leader
+                assert len(known) <= len(epochs.entries) + 1
+
+
+def same_producers(made: ProducerSnapshot, content: bytes | None) -> None:
+    """A broker forgets producers of long ago, unless their transaction is open: it looks at the clock, we do not."""
+    if content is None:
+        return
+    found = {entry.producer_id: entry for entry in ProducerSnapshot.parse(content).producers}
+    for entry in made.producers:
+        forgotten = entry.timestamp < time.time() * 1000 - 24 * 3600 * 1000 and entry.current_txn_first_offset < 0
+        assert found.pop(entry.producer_id, entry if forgotten else None) == entry
+    assert not found
