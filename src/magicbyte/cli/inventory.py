@@ -10,7 +10,7 @@ import click
 from magicbyte.cli import options
 from magicbyte.cli.output import Damage, complain
 from magicbyte.cli.progress import progress
-from magicbyte.cli.render import many, time_text
+from magicbyte.cli.render import many, size_text, time_text
 
 if TYPE_CHECKING:
     from magicbyte.errors import CorruptRecordError
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from magicbyte.records.layout import Dialect
 
 Json = dict[str, Any]
-
-_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
 @click.command()
@@ -190,7 +188,7 @@ def _text(found: list[PartitionInventory], whole: Tally) -> str:
         name = partition.name if len(partition.name) <= width else "…" + partition.name[1 - width :]
         newest = "-" if tally.max_timestamp is None else time_text(tally.max_timestamp)[:16]
         lines.append(
-            f"{name:<{width}} {len(partition.segments):>8} {_bytes(partition.size):>10} {_known(tally.records):>11}"
+            f"{name:<{width}} {len(partition.segments):>8} {size_text(partition.size):>10} {_known(tally.records):>11}"
             f"  {offsets:<19} {newest}"
         )
         lines += [f"    {note}" for note in _notes(each)]
@@ -198,7 +196,7 @@ def _text(found: list[PartitionInventory], whole: Tally) -> str:
     segments = sum(len(each.partition.segments) for each in found)
     lines += [
         "",
-        f"total: {many(len(found), 'partition')}, {many(segments, 'segment')}, {_bytes(size)}, "
+        f"total: {many(len(found), 'partition')}, {many(segments, 'segment')}, {size_text(size)}, "
         f"{_known(whole.records)} records{_span(whole)}",
     ]
     lines += [f"    {note}" for note in _tally_notes(whole)]
@@ -206,8 +204,8 @@ def _text(found: list[PartitionInventory], whole: Tally) -> str:
     for (magic, codec), count in sorted(whole.formats.items()):
         share = 100 * count.bytes / max(whole.bytes, 1)
         lines.append(
-            f"magic {magic}    {codec:<10} {count.batches:>11} {_known(count.records):>11} {_bytes(count.bytes):>10} "
-            f"{share:>5.1f}%"
+            f"magic {magic}    {codec:<10} {count.batches:>11} {_known(count.records):>11} "
+            f"{size_text(count.bytes):>10} {share:>5.1f}%"
         )
     return "\n".join(lines)
 
@@ -273,11 +271,3 @@ def _names(names: list[str]) -> str:
 
 def _known(number: int | None) -> str:
     return "?" if number is None else str(number)
-
-
-def _bytes(size: float) -> str:
-    """Return a size with its unit, three digits or so."""
-    unit = 0
-    while size >= 1024 and unit < len(_UNITS) - 1:
-        size, unit = size / 1024, unit + 1
-    return f"{size:.0f} {_UNITS[unit]}" if unit == 0 or size >= 100 else f"{size:.1f} {_UNITS[unit]}"

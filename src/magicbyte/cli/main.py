@@ -24,6 +24,7 @@ COMMANDS = {
     "inventory": "Say what is in logs: formats, codecs, offsets, times.",
     "cat": "Print records, or write them as Arrow, Parquet, CSV.",
     "dump": "Print batches, indexes and snapshots, byte by byte.",
+    "convert": "Convert logs to another format or codec.",
     "diff": "Say whether two logs hold the same records.",
     "warm": "Compile the fast paths now, not at their first use.",
 }

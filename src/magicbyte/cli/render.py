@@ -23,6 +23,7 @@ Headers = tuple[tuple[str, bytes | None], ...]
 _TYPES = {-1: "NoTimestampType", 0: "CreateTime", 1: "LogAppendTime"}
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LAST_SECOND = 253_402_300_799  # of the year 9999
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
 # ---- cells of the machine formats, as JSON
@@ -200,6 +201,14 @@ def _second_text(second: int) -> str:
 def many(count: int, what: str) -> str:
     """Return a count with its noun: 1 record, 2 records."""
     return f"{count} {what}{'' if count == 1 else 's'}"
+
+
+def size_text(size: float) -> str:
+    """Return a size with its unit, three digits or so."""
+    unit = 0
+    while size >= 1024 and unit < len(_UNITS) - 1:
+        size, unit = size / 1024, unit + 1
+    return f"{size:.0f} {_UNITS[unit]}" if unit == 0 or size >= 100 else f"{size:.1f} {_UNITS[unit]}"
 
 
 _MILLISECONDS = re.compile(r"-?[0-9]{1,18}")

@@ -1,0 +1,237 @@
+"""`magicbyte convert`: a log directory in another message format."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from magicbyte.cli import options
+from magicbyte.cli.output import complain
+from magicbyte.cli.progress import progress
+from magicbyte.cli.render import many, size_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from magicbyte.log.checkpoints import TopicPartition
+    from magicbyte.log.convert import PartitionConversion
+    from magicbyte.records.convert import ConversionReport
+    from magicbyte.records.layout import Dialect
+
+Json = dict[str, Any]
+
+FORMATS = {"v0": "0", "v1": "1", "v2": "2", "enriched": "enriched"}
+CODECS = ("keep", "none", "gzip", "snappy", "lz4", "zstd")
+
+_LOST = {
+    "timestamps": "timestamps of {}",
+    "headers": "headers of {}",
+    "transaction_markers": "{} that end transactions",
+    "control_records": "{} that a log writes for itself",
+    "transactional_batches": "the transactions that {} belonged to",
+    "producer_states": "producer ids and sequences of {}",
+    "leader_epochs": "leader epochs of {}",
+    "delete_horizons": "delete horizons of {}",
+    "tags": "unknown tags of {}",
+    "wrapper_keys": "keys of {}",
+}
+_NOUNS = {
+    "timestamps": "record",
+    "headers": "record",
+    "transaction_markers": "marker",
+    "control_records": "control record",
+    "tags": "message",
+    "wrapper_keys": "wrapper",
+}
+
+
+@click.command()
+@options.paths_argument
+@click.option("--to", "target", type=click.Choice(list(FORMATS)), required=True, help="The format to convert to.")
+@click.option("--codec", type=click.Choice(CODECS), default="keep", show_default=True,
+              help="Compress all batches with this codec; keep leaves each its own.")  # fmt: skip
+@click.option("--out", type=click.Path(file_okay=False, path_type=Path), required=True, metavar="DIR",
+              help="The new log directory, or one where the same conversion was interrupted.")  # fmt: skip
+@click.option("--fix-lz4", is_flag=True,
+              help="Give LZ4 batches of v1 the correct header checksum, those of v0 the one old clients expect; the "
+              "compressed blocks stay as they are.")  # fmt: skip
+@click.option("--kafka", metavar="VERSION",
+              help="Write indexes as this Kafka does.  [default: 0.9.0.1 for v0, 0.10.2.2 for v1, or 4.3]")  # fmt: skip
+@click.option("--verify", is_flag=True, help="Compare every record written with its source.")
+@click.option("--topic", "topics", multiple=True, help="Only this topic. Can be given several times.")
+@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@options.dialect_option
+@options.as_option
+@options.max_batch_bytes_option
+@options.threads_option
+def convert(
+    paths: tuple[str, ...],
+    target: str,
+    codec: str,
+    out: Path,
+    fix_lz4: bool,
+    kafka: str | None,
+    verify: bool,
+    topics: tuple[str, ...],
+    form: str,
+    dialect: Dialect | None,
+    as_: TopicPartition | None,
+    max_batch_bytes: int,
+    threads: int,
+) -> None:
+    """Convert logs to another message format, or to another codec.
+
+    Offsets stay. What is in the target format and codec already stays byte for byte. What the target cannot hold is
+    counted and reported. The result is a log directory that a Kafka broker opens as its own, without recovery.
+
+    Each partition gets its name when it is complete. After an interruption, or a full disk, the same command goes on
+    with what is missing, and the result is that of one undisturbed run.
+
+    Exit status: 0 all converted, 1 damage or a difference found, 2 wrong use or a failure to write.
+    """
+    from magicbyte.codecs import Codec
+    from magicbyte.log.convert import ConvertOptions, convert_logs, partitions_to_convert
+    from magicbyte.records.encode import Format
+
+    partitions = partitions_to_convert(paths, topics, as_)
+    total = sum(each.size for each in partitions.values())
+    with progress(total * (2 if verify else 1), shares_terminal=form == "text") as advance:
+        chosen = ConvertOptions(
+            Format(FORMATS[target]),
+            None if codec == "keep" else Codec[codec.upper()],
+            fix_lz4=fix_lz4,
+            version=kafka,
+            verify=verify,
+            dialect=dialect,
+            limit=max_batch_bytes,
+            threads=threads,
+            progress=advance,
+        )
+        done = _all(convert_logs(paths, out, chosen, topics=topics, as_=as_), form, len(partitions), out)
+    if form == "json":
+        click.echo(json.dumps(_json(done), indent=2))
+    elif len(done) > 1:
+        click.echo(_total(done))
+    if not all(each.sound for each in done):
+        click.get_current_context().exit(1)
+
+
+def _all(work: Iterator[PartitionConversion], form: str, expected: int, out: Path) -> list[PartitionConversion]:
+    """Return all that is converted, told of one after the other; say how far it came when it is stopped."""
+    done: list[PartitionConversion] = []
+    try:
+        for each in work:
+            done.append(each)
+            if each.error is not None:
+                what = "verify" if each.folder.exists() else "not converted"
+                complain(each.error)
+                complain(f"{each.name}: {what}, see above")
+            if form == "text":
+                click.echo("\n".join(_lines(each)))
+    except (OSError, KeyboardInterrupt):
+        finished = sum(each.error is None for each in done)
+        complain(
+            f"stopped: {finished} of {many(expected, 'partition')} finished in {out}; the same command goes on there"
+        )
+        raise
+    return done
+
+
+# ---- JSON
+
+
+def _json(done: list[PartitionConversion]) -> Json:
+    return {
+        "partitions": [
+            {
+                "partition": str(each.name),
+                "source": each.source,
+                "path": str(each.folder) if each.folder.exists() else None,
+                "resumed": each.resumed,
+                "verified": each.verified,
+                "error": None if each.error is None else str(each.error),
+                "differing": None if each.comparison is None else sum(each.comparison.differing.values()),
+                **_report_json(each.report, each.lz4_headers),
+            }
+            for each in done
+        ],
+        "total": _report_json(_sum(done), sum(each.lz4_headers for each in done)),
+    }
+
+
+def _report_json(report: ConversionReport, lz4_headers: int) -> Json:
+    return {
+        "bytesIn": report.bytes_in,
+        "bytesOut": report.bytes_out,
+        "bytesPassedThrough": report.bytes_passed_through,
+        "batches": report.batches,
+        "records": report.records,
+        "lz4HeadersFixed": lz4_headers,
+        "lost": {_camel(name): count for name, count in report.lost().items()},
+    }
+
+
+def _camel(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(part.capitalize() for part in rest)
+
+
+def _sum(done: list[PartitionConversion]) -> ConversionReport:
+    from magicbyte.log.convert import add_report
+    from magicbyte.records.convert import ConversionReport
+
+    total = ConversionReport()
+    for each in done:
+        add_report(total, each.report)
+    return total
+
+
+# ---- text
+
+
+def _lines(done: PartitionConversion) -> list[str]:
+    if done.error is not None and not done.folder.exists():
+        return [f"{done.name}: not converted"]
+    before = ", by an earlier run" if done.resumed else ""
+    lines = [f"{done.name}: {_sizes(done.report)}{before}", *_notes(done.report, done.lz4_headers)]
+    if done.verified:
+        lines.append("  verified: the same records as in the source")
+    elif done.comparison is not None:
+        differing = sum(done.comparison.differing.values())
+        first = done.differences[0]
+        lines.append(
+            f"  DIFFERENT from the source: {many(differing, 'record')}, the first at offset {first.first_offset}: "
+            f"{', '.join(first.what.names)}"
+        )
+    return lines
+
+
+def _total(done: list[PartitionConversion]) -> str:
+    count = sum(each.error is None for each in done)
+    report, fixed = _sum(done), sum(each.lz4_headers for each in done)
+    text = f"total: {count} of {many(len(done), 'partition')} converted, {_sizes(report)}"
+    return "\n".join([text, *_notes(report, fixed)])
+
+
+def _sizes(report: ConversionReport) -> str:
+    text = f"{size_text(report.bytes_in)} to {size_text(report.bytes_out)}"
+    if report.bytes_in and report.bytes_passed_through == report.bytes_in:
+        return f"{text}, all as it was"
+    if report.bytes_passed_through:
+        return f"{text}, {size_text(report.bytes_passed_through)} as it was, {many(report.records, 'record')} converted"
+    return f"{text}, {many(report.records, 'record')} converted"
+
+
+def _notes(report: ConversionReport, lz4_headers: int) -> list[str]:
+    """Return a line for each thing that the target could not hold, and one for what was repaired."""
+    lines = []
+    if lz4_headers:
+        lines.append(f"  repaired: LZ4 header checksums of {many(lz4_headers, 'wrapper')}")
+    for name, count in report.lost().items():
+        noun = _NOUNS.get(name, "batch")
+        counted = many(count, noun) if noun != "batch" else f"{count} batch{'' if count == 1 else 'es'}"
+        lines.append(f"  lost: {_LOST[name].format(counted)}")
+    return lines

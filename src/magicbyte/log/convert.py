@@ -1,0 +1,478 @@
+"""Converting whole logs: to another message format, another codec, or only to a sound LZ4 header checksum.
+
+The records are converted by `records/convert.py`, chunk by chunk, and written by `log/writer.py`. Partitions are
+finished one after the other. A file in the new log directory, STATE, says what the conversion is and what it did so
+far, so that another run of the same conversion goes on where one was interrupted. Memory: some chunks of a few MiB.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import asdict, dataclass, field, fields
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from magicbyte.codecs import Codec
+from magicbyte.errors import CorruptRecordError, LogDirectoryError, MagicbyteError
+from magicbyte.log import checkpoints
+from magicbyte.log.checkpoints import TopicPartition
+from magicbyte.log.diff import Difference, DiffOptions, DiffReport, PartitionComparison, Side, diff_partition
+from magicbyte.log.directory import PartitionDirectory, discover, log_directories
+from magicbyte.log.files import read_whole, replace_file
+from magicbyte.log.index_writer import IndexRules
+from magicbyte.log.partitions import choose, in_use, log_start_offset
+from magicbyte.log.reader import Chunk, in_order, read_chunks
+from magicbyte.log.writer import LogDirectoryWriter, PartitionWriter, temporary_name
+from magicbyte.records.convert import ConversionReport, convert
+from magicbyte.records.decode import DEFAULT_MAX_BATCH_BYTES
+from magicbyte.records.encode import Format
+from magicbyte.records.entry import parse_entry
+from magicbyte.records.layout import Dialect
+from magicbyte.records.lz4_repair import repair_lz4_headers
+from magicbyte.wire import kernel
+
+STATE = "conversion.json"
+"""Name of the file that says what was converted, and how; brokers pay no attention to it."""
+
+DEFAULT_VERSIONS = {Format.V0: "0.9.0.1", Format.V1: "0.10.2.2", Format.V2: "4.3", Format.ENRICHED: "4.3"}
+"""The Kafka whose index files are written, unless another one is asked for."""
+_FIRST_VERSIONS = {Format.V0: (0, 8), Format.V1: (0, 10), Format.V2: (0, 11), Format.ENRICHED: (0, 8)}
+_FIRST_WITH_ZSTD = (2, 1)
+DIFFERENCES = 10
+"""Differences of a partition to its source that are kept."""
+_SEGMENT_BYTES = 1 << 30
+_STATE_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class ConvertOptions:
+    """What to convert to, and how.
+
+    `codec`: None keeps each batch's. `fix_lz4`: wrappers with the LZ4 header checksum of the other format get their
+    own, the blocks untouched. `version`: the Kafka whose index files are written. `verify`: compare each partition with
+    its source. `dialect`: of the source, None for what its folders say. `limit`: bytes that one batch may have or
+    decompress to. `progress` is told the bytes of each chunk that was read, to convert it or to verify.
+    """
+
+    target: Format
+    codec: Codec | None = None
+    fix_lz4: bool = False
+    version: str | None = None
+    verify: bool = False
+    dialect: Dialect | None = None
+    limit: int = DEFAULT_MAX_BATCH_BYTES
+    threads: int = 1
+    progress: Callable[[int], None] = lambda _: None
+
+    @property
+    def rules(self) -> IndexRules:
+        """The rules of the Kafka to write for.
+
+        Raises LogDirectoryError for a version that is unknown, or that cannot read what is to be written, and
+        UnsupportedCompressionError for a codec that the format does not know.
+        """
+        rules = IndexRules.of(self.version or DEFAULT_VERSIONS[self.target])
+        if rules.line < _FIRST_VERSIONS[self.target]:
+            first = ".".join(map(str, _FIRST_VERSIONS[self.target]))
+            raise LogDirectoryError(f"Kafka {rules.version}: expected {first} or later, which know format {self.name}")
+        if self.codec is not None:
+            self.target.check_codec(self.codec)
+            if self.codec is Codec.ZSTD and rules.line < _FIRST_WITH_ZSTD:
+                raise LogDirectoryError(f"Kafka {rules.version}: expected 2.1 or later, which know zstd")
+        return rules
+
+    @property
+    def name(self) -> str:
+        """The target as it is called: v0, v1, v2 or enriched."""
+        return "enriched" if self.target is Format.ENRICHED else f"v{self.target.value}"
+
+    def identity(self) -> dict[str, Any]:
+        """Return what decides over the bytes that come out."""
+        return {
+            "to": self.name,
+            "codec": "keep" if self.codec is None else self.codec.name.lower(),
+            "fixLz4": self.fix_lz4,
+            "kafka": self.rules.version,
+            "dialect": None if self.dialect is None else self.dialect.value,
+        }
+
+
+@dataclass(slots=True)
+class PartitionConversion:
+    """What became of one partition.
+
+    `error` says why it was not converted, and nothing of it is in the new log directory then; or that what was written
+    cannot be read for `verify`. `resumed`: an earlier run finished it. `comparison` is that of `verify`, with its first
+    DIFFERENCES; None where it was not asked for, or an earlier run did it.
+    """
+
+    name: TopicPartition
+    source: str
+    folder: Path
+    report: ConversionReport = field(default_factory=ConversionReport)
+    lz4_headers: int = 0
+    """Wrappers whose LZ4 header checksum was repaired."""
+    verified: bool = False
+    """Compared with its source, in this run or an earlier one, and found to be the same."""
+    resumed: bool = False
+    error: MagicbyteError | None = None
+    comparison: PartitionComparison | None = None
+    differences: list[Difference] = field(default_factory=list)
+
+    @property
+    def sound(self) -> bool:
+        """Whether it was converted and, if it was compared, is the same."""
+        return self.error is None and (self.comparison is None or self.comparison.same)
+
+
+def convert_logs(
+    paths: Iterable[str],
+    out: Path,
+    options: ConvertOptions,
+    *,
+    topics: Collection[str] = (),
+    as_: TopicPartition | None = None,
+) -> Iterator[PartitionConversion]:
+    """Convert the partitions at `paths` into the new log directory `out`, and yield each when it is finished.
+
+    Paths as in `discover`. A partition is complete and durable when it gets its name; one that is damaged, or that the
+    target cannot hold, is yielded with its error and left out. At the end, checkpoints and the mark of a clean shutdown
+    are written, unless a partition turned out to differ from its source. Sources are only read.
+
+    Where `out` holds what an interrupted run of the same conversion left, finished partitions stay as they are. Raises
+    LogDirectoryError when `out` holds anything else, when partitions have no names or come twice, and when the source
+    of a finished one has changed; OSError for a full disk, say: what was finished then stays, and a rerun goes on.
+    """
+    partitions = partitions_to_convert(paths, topics, as_)
+    job = _Job.open(out, options, partitions)
+    kernel.expect(sum(each.size for each in partitions.values()))
+    writer = LogDirectoryWriter(out, options.rules)
+    is_sound = True
+    for done in job.run(writer):
+        is_sound = is_sound and (done.sound or not done.folder.exists())
+        yield done
+    for leftover in out.glob(".*.part"):  # of a run that converted more topics
+        shutil.rmtree(leftover)
+    if is_sound and not job.is_complete and any(writer.is_finished(*name) for name in partitions):
+        starts = {name: log_start_offset(each) for name, each in partitions.items()}
+        writer.finish(_meta_properties(partitions.values()), starts)
+        job.complete()
+
+
+def partitions_to_convert(
+    paths: Iterable[str], topics: Collection[str] = (), as_: TopicPartition | None = None
+) -> dict[TopicPartition, PartitionDirectory]:
+    """Return the partitions at `paths` by name, in order. Raises LogDirectoryError, UnknownTopicError."""
+    partitions: dict[TopicPartition, PartitionDirectory] = {}
+    for each in choose(in_use(discover(paths, as_)), topics):
+        if each.topic is None or each.partition is None:
+            raise LogDirectoryError(f"{each.path}: expected a folder named TOPIC-N, or a name given by --as TOPIC-N")
+        name = TopicPartition(each.topic, each.partition)
+        if name in partitions:
+            raise LogDirectoryError(f"{name}: expected once, found {partitions[name].path} and {each.path}")
+        partitions[name] = each
+    return dict(sorted(partitions.items()))
+
+
+def _meta_properties(partitions: Iterable[PartitionDirectory]) -> bytes | None:
+    """Return the meta.properties of the sources' log directory; None where there is none, or more than one."""
+    found = [
+        read_whole(directory.files, directory.texts[checkpoints.META_PROPERTIES].path)
+        for directory in log_directories(partitions)
+        if checkpoints.META_PROPERTIES in directory.texts
+    ]
+    return found[0] if len(found) == 1 else None
+
+
+# ---- one run
+
+
+@dataclass(slots=True)
+class _Piece:
+    """A step on the way of a partition: a segment begins, or (without one) a chunk of it comes, or the partition ends.
+
+    The second half is what the chunk became.
+    """
+
+    name: TopicPartition
+    segment: int | None = None
+    chunk: Chunk | None = None
+
+    entries: list[memoryview] = field(default_factory=list)
+    report: ConversionReport = field(default_factory=ConversionReport)
+    lz4_headers: int = 0
+    next_offset: int = 0
+    """Behind the chunk's last entry, where that is known without decompressing it."""
+    error: MagicbyteError | None = None
+
+
+@dataclass(slots=True)
+class _Job:
+    out: Path
+    options: ConvertOptions
+    partitions: dict[TopicPartition, PartitionDirectory]
+    finished: frozenset[TopicPartition]
+    """By earlier runs."""
+    state: dict[str, Any]
+    given_up: set[TopicPartition] = field(default_factory=set)
+    """Partitions with an error: what is left of them need not be read."""
+
+    @classmethod
+    def open(cls, out: Path, options: ConvertOptions, partitions: dict[TopicPartition, PartitionDirectory]) -> _Job:
+        """Begin a conversion in `out`, or go on with one. Raises LogDirectoryError for any other content."""
+        for each in partitions.values():
+            _refuse_overlap(out, each)
+        path = out / STATE
+        state: dict[str, Any] = {"version": _STATE_VERSION, "conversion": options.identity()}
+        state |= {"complete": False, "partitions": {}}
+        if path.exists():
+            known = _read_state(path)
+            for key in ("version", "conversion"):
+                if known[key] != state[key]:
+                    raise LogDirectoryError(f"{path}: expected {key} {state[key]}, found another: {known[key]}")
+            state = known
+        elif out.exists() and {each.name for each in out.iterdir()} - {f"{STATE}.tmp"}:
+            raise LogDirectoryError(f"{out}: expected nothing, an empty folder or an interrupted conversion")
+        finished = frozenset(name for name in partitions if (out / str(name)).exists())
+        if state["complete"] and len(finished) < len(partitions):
+            raise LogDirectoryError(f"{out}: expected an interrupted conversion, found a complete one")
+        for name in finished:
+            said = state["partitions"].get(str(name))
+            if said is None or said["source"] != _identity(partitions[name]):
+                source = partitions[name].path
+                raise LogDirectoryError(
+                    f"{out / str(name)}: expected the conversion of {source} as it is, found another"
+                )
+        out.mkdir(parents=True, exist_ok=True)
+        job = cls(out, options, partitions, finished, state)
+        if not job.is_complete:
+            job.save()
+        return job
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether nothing is left to write: the directory may be a broker's by now."""
+        return bool(self.state["complete"])
+
+    def run(self, directory: LogDirectoryWriter) -> Iterator[PartitionConversion]:
+        """Convert what is not finished, and yield all partitions in order."""
+        work = groupby(in_order(self.pieces(), self.convert, self.options.threads), lambda piece: piece.name)
+        for name, source in self.partitions.items():
+            if name in self.finished:
+                done = self.recalled(name)
+                self.options.progress(source.size)
+            else:
+                _, pieces = next(work)
+                done = self.write(name, pieces, directory)
+            if done.error is None and self.options.verify:
+                self.verify(done)
+            yield done
+
+    # ---- reading and converting, by several threads
+
+    def pieces(self) -> Iterator[_Piece]:
+        """Yield the steps of all partitions that are not finished."""
+        for name, partition in self.partitions.items():
+            if name not in self.finished:
+                try:
+                    yield from self.pieces_of(name, partition)
+                except CorruptRecordError as error:
+                    yield _Piece(name, error=error)
+                yield _Piece(name)
+
+    def pieces_of(self, name: TopicPartition, partition: PartitionDirectory) -> Iterator[_Piece]:
+        dialect = self.options.dialect or partition.dialect
+        for segment in partition.segments:
+            yield _Piece(name, segment.base_offset)
+            with partition.files.open(segment.log.path) as file:
+                for chunk in read_chunks(file, dialect=dialect, limit=self.options.limit):
+                    if name in self.given_up:
+                        return
+                    self.options.progress(chunk.table.end)
+                    yield _Piece(name, chunk=chunk)
+
+    def convert(self, piece: _Piece) -> Iterator[_Piece]:
+        """Yield the piece with what its chunk becomes."""
+        chunk, options = piece.chunk, self.options
+        if chunk is not None and piece.name not in self.given_up:
+            table = chunk.table
+            try:
+                entries = table.buffer[: table.end]
+                if options.fix_lz4:
+                    entries, piece.lz4_headers = repair_lz4_headers(table)
+                piece.entries += convert(
+                    entries,
+                    options.target,
+                    dialect=table.dialect,
+                    codec=options.codec,
+                    limit=options.limit,
+                    report=piece.report,
+                )
+                last = parse_entry(table.buffer[int(table.position[-1]) : table.end], table.dialect)
+                assert last is not None, "the scan found it whole"
+                piece.next_offset = last.next_offset or 0
+            except CorruptRecordError as error:
+                piece.error = error.locate(path=chunk.path, shift=chunk.position)
+            except MagicbyteError as error:
+                piece.error = error
+        yield piece
+
+    # ---- writing, in order
+
+    def write(
+        self, name: TopicPartition, pieces: Iterator[_Piece], directory: LogDirectoryWriter
+    ) -> PartitionConversion:
+        """Write one partition and give it its name, or take back all of it if there is an error."""
+        source = self.partitions[name]
+        done = PartitionConversion(name, source.path, self.out / str(name))
+        try:
+            with self.writer(source, name, directory) as writer:
+                next_offset = 0
+                for piece in pieces:
+                    _append(writer, piece)
+                    add_report(done.report, piece.report)
+                    done.lz4_headers += piece.lz4_headers
+                    next_offset = max(next_offset, piece.next_offset)
+                if next_offset > writer.end_offset:  # the last entries left nothing: their offsets are not given again
+                    writer.roll(next_offset)
+                self.remember(done)  # before the name: a crash between both leaves a partition that is done again
+                writer.finish()
+        except MagicbyteError as error:
+            done.error = error
+            self.given_up.add(name)
+            shutil.rmtree(temporary_name(done.folder), ignore_errors=True)
+        return done
+
+    def writer(
+        self, source: PartitionDirectory, name: TopicPartition, directory: LogDirectoryWriter
+    ) -> PartitionWriter:
+        metadata = source.metadata()
+        return directory.partition(
+            *name,
+            segment_bytes=max([_SEGMENT_BYTES, *(segment.log.size for segment in source.segments)]),
+            topic_id=None if metadata is None else metadata.topic_id,
+            dialect=self.options.target.dialect,
+        )
+
+    def verify(self, done: PartitionConversion) -> None:
+        """Compare a partition with its source, record by record, unless that was done."""
+        source = self.partitions[done.name]
+        if done.verified:
+            self.options.progress(source.size)
+            return
+        (written,) = discover([str(done.folder)])
+        total = max(source.size + written.size, 1)
+        options = DiffOptions(
+            limit=self.options.limit,
+            threads=self.options.threads,
+            progress=lambda size: self.options.progress(size * source.size // total),
+        )
+        report = DiffReport()
+        try:
+            for difference in diff_partition(
+                Side(source, self.options.dialect, any_lz4_header=self.options.fix_lz4),
+                Side(written),
+                options,
+                name=str(done.name),
+                report=report,
+            ):
+                if len(done.differences) < DIFFERENCES:
+                    done.differences.append(difference)
+        except CorruptRecordError as error:
+            done.error = error
+            return
+        (done.comparison,) = report.partitions
+        done.verified = done.comparison.same
+        if done.verified:
+            self.remember(done)
+
+    # ---- what is known of finished partitions
+
+    def remember(self, done: PartitionConversion) -> None:
+        """Write into STATE what was done."""
+        known = self.state["partitions"]
+        known[str(done.name)] = {
+            "source": _identity(self.partitions[done.name]),
+            "report": asdict(done.report),
+            "lost": done.report.lost(),
+            "lz4Headers": done.lz4_headers,
+            "verified": done.verified,
+        }
+        names = [str(name) for name in self.partitions if str(name) in known]
+        names += sorted(known.keys() - set(names))
+        self.state["partitions"] = {name: known[name] for name in names}
+        self.save()
+
+    def complete(self) -> None:
+        """Write into STATE that all is done, if it is: a partition with an error may be tried again."""
+        if all((self.out / str(name)).exists() for name in self.partitions):
+            self.state["complete"] = True
+            self.save()
+
+    def save(self) -> None:
+        replace_file(self.out / STATE, f"{json.dumps(self.state, indent=1)}\n".encode())
+
+    def recalled(self, name: TopicPartition) -> PartitionConversion:
+        """Return what an earlier run did."""
+        said = self.state["partitions"][str(name)]
+        return PartitionConversion(
+            name,
+            self.partitions[name].path,
+            self.out / str(name),
+            ConversionReport(**said["report"]),
+            said["lz4Headers"],
+            verified=said["verified"],
+            resumed=True,
+        )
+
+
+def _append(writer: PartitionWriter, piece: _Piece) -> None:
+    """Write one piece. Raises its error, behind the entries in front of it, or CorruptRecordError for its offsets."""
+    if piece.segment is not None:
+        if piece.segment < writer.end_offset:
+            expected = f"at least {writer.end_offset}, behind the segment before"
+            raise CorruptRecordError("base offset of a segment", expected=expected, found=piece.segment)
+        writer.roll(piece.segment, keep_empty=True)
+    for entries in piece.entries:
+        try:
+            writer.append(entries)
+        except CorruptRecordError as error:
+            error.position = None  # of what was written, and the source's entry is not known
+            raise error.locate(path=None if piece.chunk is None else piece.chunk.path) from None
+    if piece.error is not None:
+        raise piece.error
+
+
+def add_report(total: ConversionReport, part: ConversionReport) -> None:
+    """Add the counts of `part` to those of `total`."""
+    for each in fields(ConversionReport):
+        setattr(total, each.name, getattr(total, each.name) + int(getattr(part, each.name)))
+
+
+def _identity(partition: PartitionDirectory) -> dict[str, int]:
+    """Return what tells the source of a finished partition from another one: its segments and their sizes."""
+    return {segment.log.name: segment.log.size for segment in partition.segments}
+
+
+def _read_state(path: Path) -> dict[str, Any]:
+    try:
+        known = json.loads(path.read_bytes())
+        if isinstance(known, dict) and known.keys() >= {"version", "conversion", "complete", "partitions"}:
+            return known
+    except ValueError:
+        pass
+    raise LogDirectoryError(f"{path}: expected what an interrupted conversion left, found another file")
+
+
+def _refuse_overlap(out: Path, source: PartitionDirectory) -> None:
+    """Raise LogDirectoryError where writing to `out` would change the folders of a source."""
+    if "://" in source.path:
+        return
+    target = out.resolve()
+    for path in (source.path, source.log_directory):
+        folder = None if path is None else Path(path).resolve()
+        if folder is not None and (folder == target or folder in target.parents):
+            raise LogDirectoryError(f"{out}: expected a folder outside of {path}, which is only read")
