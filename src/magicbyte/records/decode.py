@@ -10,7 +10,7 @@ import struct
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import repeat
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from magicbyte.codecs import Codec, Lz4Header, OutputFull, decompress_into
 from magicbyte.errors import BatchTooLargeError, CorruptRecordError
@@ -20,13 +20,10 @@ from magicbyte.records.enriched import EnrichedMessage
 from magicbyte.records.forms import form_for
 from magicbyte.records.layout import (
     ATTRIBUTES,
-    BASE_TIMESTAMP,
-    BATCH_CRC,
     CODEC_MASK,
     CONTROL_BIT,
     LOG_APPEND_TIME_BIT,
     LOG_OVERHEAD,
-    MAX_TIMESTAMP,
     NO_TIMESTAMP,
     RECORD_BATCH_OVERHEAD,
     RECORD_MINIMUM,
@@ -40,9 +37,6 @@ from magicbyte.records.scan import GROUP_BYTES, BatchTable, complaint, scan
 from magicbyte.wire.checksum import crc32, crc32c
 from magicbyte.wire.kernel import WORTH_CALLING, Ints, expect, worth_compiling
 from magicbyte.wire.primitives import CASTAGNOLI, IEEE
-
-if TYPE_CHECKING:
-    pass
 
 DEFAULT_MAX_BATCH_BYTES = 64 << 20
 _BATCH_HEADER = struct.Struct(">qiibIhiqqqhii").unpack_from
@@ -159,7 +153,7 @@ def decode_entries(
     """
     group = _Group(table, options)
     try:
-        for stretch, plain in group.stretches(list(rows)):
+        for stretch, plain in group.stretches(rows):
             if plain:
                 for columns in group.add_plain_batches(stretch):
                     yield *group.decoded, columns
@@ -233,51 +227,48 @@ class _Group:
         if self.size >= GROUP_BYTES:
             yield from self.finish()
 
-    def stretches(self, rows: list[int]) -> Iterator[tuple[list[int], bool]]:
+    def stretches(self, rows: Iterable[int]) -> Iterator[tuple[Any, bool]]:
         """Part `rows` where uncompressed v2 batches with records for the application begin or end; say which are those.
 
         A few such batches between others are not told apart: they are better decoded together with them.
         """
-        if not self.compiled or len(rows) < _STRETCH:
+        if not self.compiled:
             yield rows, False
             return
         import numpy as np
 
-        chosen = np.array(rows)
+        chosen = np.arange(rows.start, rows.stop, rows.step) if isinstance(rows, range) else np.array(list(rows), "q")
         bits = np.asarray(self.table.attributes, np.int64)[chosen] & (CODEC_MASK | CONTROL_BIT)
         plain = (np.asarray(self.table.magic, np.int64)[chosen] == 2) & (bits == 0)
-        ends = [*(np.flatnonzero(plain[1:] != plain[:-1]) + 1).tolist(), len(rows)]
+        ends = [*(np.flatnonzero(plain[1:] != plain[:-1]) + 1).tolist(), len(chosen)]
         begin = 0
         for end in ends:
-            yield rows[begin:end], bool(plain[begin]) and end - begin >= _STRETCH
+            if end - begin >= _STRETCH and plain[begin]:
+                yield chosen[begin:end], True
+            else:
+                yield chosen[begin:end].tolist(), False
             begin = end
 
-    def add_plain_batches(self, rows: list[int]) -> Iterator[RecordColumns]:
+    def add_plain_batches(self, rows: Any) -> Iterator[RecordColumns]:
         """Take many uncompressed batches in, as `add` would one after the other: their headers are read at once."""
         import numpy as np
 
         yield from self.finish()
-        table, chosen = self.table, np.array(rows)
-        position, size = np.asarray(table.position, np.int64)[chosen], np.asarray(table.size, np.int64)[chosen]
-        count = np.asarray(table.count, np.int64)[chosen]
-        runs = np.zeros((len(rows), kernels.RUN), np.int64)
-        runs[:, kernels.START], runs[:, kernels.END] = position + RECORD_BATCH_OVERHEAD, position + size
-        runs[:, kernels.COUNT], runs[:, kernels.OFFSET] = count, np.asarray(table.offset, np.int64)[chosen]
-        runs[:, kernels.BASE_TIMESTAMP] = table.gather(BASE_TIMESTAMP, chosen)
-        runs[:, kernels.TYPE] = (np.asarray(table.attributes, np.int64)[chosen] & LOG_APPEND_TIME_BIT) >> 3
-        runs[:, kernels.TIMESTAMP], runs[:, kernels.MAGIC] = table.gather(MAX_TIMESTAMP, chosen), 2
-        runs[:, kernels.CHECK] = table.gather(BATCH_CRC, chosen) if self.options.verify else -1
-        impossible = (count < 0) | (count > (size - RECORD_BATCH_OVERHEAD) // RECORD_MINIMUM)
-        impossible |= size > self.options.limit
-        good = int(impossible.argmax()) if impossible.any() else len(rows)
-        groups = np.flatnonzero(np.diff(np.cumsum(size) // GROUP_BYTES)) + 1
+        table = self.table
+        position, size = (np.asarray(column, np.int64)[rows] for column in (table.position, table.size))
+        runs, make = np.empty(len(rows) * kernels.RUN, np.int64), form_for(compiled=True)
+        verify, crcs = int(self.options.verify), make.crc_table(CASTAGNOLI)
+        data = make.bytes_of(table.buffer)
+        good = kernels.open_batches(data, position, size, verify, self.options.limit, RECORD_MINIMUM, crcs, runs)
+        groups = np.cumsum(size) // GROUP_BYTES
         first = 0
-        for end in [*groups[groups < good].tolist(), good]:
+        for end in [*(np.flatnonzero(groups[1:good] != groups[: max(good - 1, 0)]) + 1).tolist(), good]:
             if end > first:
-                yield from self._decode(runs[first:end].ravel(), rows[first:end], batches=True, from_scratch=False)
+                part = runs[first * kernels.RUN : end * kernels.RUN]
+                yield from self._decode(part, rows[first:end].tolist(), batches=True, from_scratch=False)
             first = end
         if good < len(rows):
-            yield from self.add(rows[good])  # raises, saying why
+            yield from self.add(int(rows[good]))  # raises, saying why
 
     # ---- one row: header, checksum, where its records are
 
@@ -460,8 +451,8 @@ class _Group:
         if not batches and (status := make.form(kernels.measure_messages)(data, runs, state)) != kernels.DONE:
             cut = status, int(state[kernels.RUN_INDEX]), state
             runs, state = runs[: cut[1] * kernels.RUN], make.zeros(kernels.STATE)
-        count = make.sum(runs[kernels.COUNT :: kernels.RUN])
-        total = make.sum(runs[kernels.END :: kernels.RUN]) - make.sum(runs[kernels.START :: kernels.RUN])
+        totals = make.totals(runs, kernels.RUN)
+        count, total = totals[kernels.COUNT], totals[kernels.END] - totals[kernels.START]
         keys_size, values_size = total * (keys == kernels.PACK), total * (values == kernels.PACK)
         cells = [(count, "q"), (count, "q"), (count, "b")]
         cells += [(count + 1, "i"), (count, "i"), (keys_size, "B"), (count + 1, "i"), (count, "i"), (values_size, "B")]
@@ -475,6 +466,7 @@ class _Group:
             enriched, verify = int(self.table.dialect is Dialect.ENRICHED), int(options.verify)
             kernel = make.form(kernels.decode_messages)
             status = kernel(data, runs, enriched, verify, make.crc_table(IEEE), keys, values, *outputs[:-2], state)
+            headers[:] = make.zeros(count)
         rows = int(state[kernels.ROWS])
         columns = RecordColumns(
             times[0][:rows],
@@ -482,7 +474,7 @@ class _Group:
             times[2][:rows],
             self._cells(data, (key_start, key_length, key_data), keys, rows, int(state[kernels.KEY_BYTES])),
             self._cells(data, (value_start, value_length, value_data), values, rows, int(state[kernels.VALUE_BYTES])),
-            self._headers(make, data, header_start, headers if batches else None, rows) if options.headers else None,
+            self._headers(make, data, header_start[:rows], headers[:rows], state) if options.headers else None,
         )
         if status != kernels.DONE:
             return columns, status, int(state[kernels.RUN_INDEX]), state
@@ -498,14 +490,13 @@ class _Group:
         start[rows] = size
         return BytesColumn(own[:size], start[: rows + 1], length[:rows], packed=True)
 
-    def _headers(self, make: Any, data: Any, start: Any, count: Any, rows: int) -> HeaderColumns:
-        count = make.zeros(rows) if count is None else count
-        total = make.sum(count[:rows])
+    def _headers(self, make: Any, data: Any, start: Any, count: Any, state: Any) -> HeaderColumns:
+        total = int(state[kernels.HEADERS])
         if not total:
-            return HeaderColumns(count[:rows], _NO_CELLS, _NO_CELLS)
+            return HeaderColumns(count, _NO_CELLS, _NO_CELLS)
         key_start, key_length, value_start, value_length = cells = make.outputs([(total, "i")] * 4)
-        make.form(kernels.read_headers)(data, start, count, 0, rows, 0, *cells)
+        make.form(kernels.read_headers)(data, start, count, 0, len(count), 0, *cells)
         keys, values = BytesColumn(data, key_start, key_length), BytesColumn(data, value_start, value_length)
         if self.options.packed and self.compiled:
             keys, values = keys.pack(), values.pack()  # the scratch is used again
-        return HeaderColumns(count[:rows], keys, values)
+        return HeaderColumns(count, keys, values)

@@ -5,6 +5,8 @@ Both have the same methods, so that whoever calls kernels is written once.
 
 from __future__ import annotations
 
+import weakref
+from collections import defaultdict
 from functools import cache
 from typing import Any
 
@@ -12,6 +14,31 @@ from magicbyte.wire.kernel import Kernel
 from magicbyte.wire.primitives import crc_table
 
 _ITEM_SIZE = {"q": 8, "i": 4, "b": 1, "B": 1}
+_KEPT = 96 << 20  # bytes of memory that may wait for their next use
+_idle: defaultdict[int, list[bytearray]] = defaultdict(list)  # by size
+
+
+def _arena(size: int) -> Any:
+    """Return an array of at least `size` bytes with anything in it, from memory that was used before where possible.
+
+    Fresh memory of the system costs more to page in than the kernels take to fill it. When the last array or Arrow
+    buffer that refers to an arena is gone, in whatever thread, its memory waits here for the next one.
+    """
+    import numpy as np
+
+    room = 1 << max(size - 1, 0xFFF).bit_length()
+    try:
+        memory = _idle[room].pop()
+    except IndexError:
+        memory = bytearray(room)
+    arena = np.frombuffer(memory, np.uint8)
+    weakref.finalize(arena, _give_back, memory).atexit = False
+    return arena
+
+
+def _give_back(memory: bytearray) -> None:
+    if sum(room * len(waiting) for room, waiting in list(_idle.items())) + len(memory) <= _KEPT:
+        _idle[len(memory)].append(memory)
 
 
 class Lists:
@@ -43,6 +70,11 @@ class Lists:
     def sum(values: list[int]) -> int:
         """Return the sum of integers in this form."""
         return sum(values)
+
+    @staticmethod
+    def totals(rows: list[int], width: int) -> list[int]:
+        """Return the sums of the columns of rows of `width` integers."""
+        return [sum(rows[column::width]) for column in range(width)]
 
     @staticmethod
     def outputs(wanted: list[tuple[int, str]]) -> list[Any]:
@@ -104,24 +136,22 @@ class Arrays:
         return int(values.sum(dtype="q"))
 
     @staticmethod
-    def outputs(wanted: list[tuple[int, str]]) -> list[Any]:
-        """Return arrays of (count, type code), not cleared.
+    def totals(rows: Any, width: int) -> list[int]:
+        """Return the sums of the columns of rows of `width` integers."""
+        sums: list[int] = rows.reshape(-1, width).sum(axis=0).tolist()
+        return sums
 
-        One allocation, and from Arrow's pool: it keeps its pages, where the C library gives large ones back to the
-        system, which costs more to page in again than the kernels take to fill them.
-        """
+    @staticmethod
+    def outputs(wanted: list[tuple[int, str]]) -> list[Any]:
+        """Return arrays of (count, type code), not cleared: parts of one arena."""
         import numpy as np
-        import pyarrow as pa
 
         places, size = [], 0
         for count, code in wanted:
             places.append(size)
             size += -(-count * _ITEM_SIZE[code] // 64) * 64
-        arena = pa.allocate_buffer(size)
-        return [
-            np.ndarray(count, code, arena, at) if count else np.empty(0, code)
-            for (count, code), at in zip(wanted, places, strict=True)
-        ]
+        arena = _arena(size)
+        return [np.ndarray(count, code, arena, at) for (count, code), at in zip(wanted, places, strict=True)]
 
     @staticmethod
     @cache

@@ -148,6 +148,8 @@ def scan(data: Bytes, start: int, end: int, enriched: int, merge: int, table: In
                 break
             attributes = load_i16(data, at + 21)
             count = load_i32(data, at + 57)
+            guess = at + 2 * size  # where the batch after the next one begins, if they are alike
+            prefetch(data, guess - 192, guess + 256)
         else:
             attributes = load_i8(data, at + 17)
             if (enriched and (attributes & 15) == 0) or (not enriched and (attributes & 7) == 0):
@@ -221,6 +223,33 @@ def skip_headers(data: Bytes, at: int, end: int, count: int) -> int:
         if size > 0:
             at += size
     return at
+
+
+@kernel
+def open_batches(
+    data: Bytes, position: Int64s, size: Int64s, verify: int, limit: int, least: int, table: Int32s, runs: Int64s
+) -> int:
+    """Fill `runs` from the headers of v2 batches, up to the first that is larger than `limit` or that claims more
+    records, of `least` bytes or more, than it can hold. Returns how many are filled.
+
+    `least` 0: the batches are compressed, the runs say where their payloads are, and with `verify` a batch whose CRC is
+    wrong ends it, too; else the runs hold the CRC to check.
+    """
+    for row in range(len(position)):
+        at, into = position[row], row * RUN
+        count = load_i32(data, at + 57)
+        if size[row] > limit or count < 0 or count * least > size[row] - 61:
+            return row
+        check = load_u32(data, at + 17) if verify else -1
+        if least == 0 and verify:
+            if crc32c_of(data, at + 21, at + size[row], table) != check:
+                return row
+            check = -1
+        runs[into + START], runs[into + END], runs[into + COUNT] = at + 61, at + size[row], count
+        runs[into + OFFSET], runs[into + BASE_TIMESTAMP] = load_i64(data, at), load_i64(data, at + 27)
+        runs[into + TYPE], runs[into + TIMESTAMP] = (load_i16(data, at + 21) >> 3) & 1, load_i64(data, at + 35)
+        runs[into + MAGIC], runs[into + CHECK], runs[into + HONOR] = 2, check, 0
+    return len(position)
 
 
 @kernel
@@ -311,13 +340,17 @@ def decode_batches(
         ahead = max(ahead, end)
         base_offset, base_timestamp = runs[run + OFFSET], runs[run + BASE_TIMESTAMP]
         kind, append_time = runs[run + TYPE], runs[run + TIMESTAMP]
-        whole = (row, key_at, value_at)
+        whole = (row, key_at, value_at, headers)
         begin = at
         if runs[run + CHECK] >= 0:
             crc = crc32c_of(data, at - CHECKED_HEADER, end, table)
             if crc != runs[run + CHECK]:
                 status, state[EXPECTED], state[FOUND] = BAD_BATCH_CRC, runs[run + CHECK], crc
         safe = min(end, len(data) - SPARE)
+        for each in range(row, row + runs[run + COUNT]):  # apart: so these are wide moves
+            place = as_index(each)
+            timestamp_type[place] = kind
+            header_count[place] = 0
         for _ in range(runs[run + COUNT] if status == DONE else 0):
             begin, cell, usual, stop = at, as_index(row), 0, 0
             delta = later = key_at_source = key_size = value_at_source = value_size = header_at = count = 0
@@ -395,7 +428,6 @@ def decode_batches(
                 timestamp[cell] = append_time
             else:
                 timestamp[cell] = as_int64(base_timestamp + delta)
-            timestamp_type[cell] = kind
             offset[cell] = as_int64(base_offset + later)
             key_length[cell] = key_size
             if keys == PACK:
@@ -413,15 +445,16 @@ def decode_batches(
                     value_at += value_size
             elif values == REFER:
                 value_start[cell] = value_at_source
-            header_start[cell], header_count[cell] = header_at, count
-            headers += count
+            if count != 0:
+                header_start[cell], header_count[cell] = header_at, count
+                headers += count
             row += 1
         if status == DONE and at != end:
             status, state[EXPECTED], state[FOUND] = TRAILING_BYTES, 0, end - at
         if status != DONE:
             state[RUN_INDEX] = run // RUN
             at = begin if at < 0 else at
-            row, key_at, value_at = whole  # of a damaged batch nothing is given
+            row, key_at, value_at, headers = whole  # of a damaged batch nothing is given
             break
     state[AT] = at
     state[ROWS], state[KEY_BYTES], state[VALUE_BYTES] = row, key_at, value_at
