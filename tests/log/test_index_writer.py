@@ -5,6 +5,7 @@ appended (one to an append: everything must be equal), of plain messages (the bo
 wrote (likewise, up to 3.9.0).
 """
 
+import bisect
 from dataclasses import replace
 
 import numpy as np
@@ -14,10 +15,11 @@ import pytest
 from golden_data import Case, log_case, log_cases
 from log.appended import batch_of, batch_of_two, indexes_of, is_plain, rules_of
 from magicbyte.errors import CorruptRecordError, LogDirectoryError
-from magicbyte.log.index_writer import LINES, IndexRules, SegmentIndexer
+from magicbyte.log.index_writer import LINES, IndexRules, SegmentIndexer, last_offsets
 from magicbyte.log.indexes import AbortedTransaction, OffsetIndex, TimeIndex, TransactionIndex
 from magicbyte.log.producer_snapshot import ProducerEntry, ProducerSnapshot
 from magicbyte.records.control import ControlType, build_marker
+from magicbyte.records.layout import MAX_TIMESTAMP, V1_TIMESTAMP
 from magicbyte.records.scan import BatchTable, scan
 
 
@@ -162,3 +164,69 @@ def test_an_abort_of_nothing_is_indexed_up_to_2_7() -> None:
     found = {version: indexes_of(log, 0, IndexRules.of(version)).transaction_index for version in ("2.7.2", "2.8.0")}
     expected = TransactionIndex((AbortedTransaction(0, 7, 1, 1, 0),))
     assert found == {"2.7.2": expected.to_bytes(), "2.8.0": None}
+
+
+# ---- plain messages: which were appended at once is not in the log, but the broker's index tells some of it
+
+
+def appends_behind(log: bytes, base_offset: int, files: dict[str, bytes], rules: IndexRules) -> list[int]:
+    """Rows that began an append, in a way that explains the index files of the broker.
+
+    An append that was indexed begins at the entry's position. From 2.0 on it ends with the entry's offset, before that
+    in front of a message that would have made the largest timestamp larger than the time index knows it then.
+    """
+    table = scan(memoryview(log))
+    index = OffsetIndex.parse(files[".index"], base_offset)
+    times = TimeIndex.parse(files.get(".timeindex", b""), base_offset).timestamps.tolist()
+    magic, timestamps = np.asarray(table.magic), np.full(len(table), -1)
+    for number, field in ((1, V1_TIMESTAMP), (2, MAX_TIMESTAMP)):
+        rows = np.flatnonzero(magic == number)
+        timestamps[rows] = table.gather(field, rows)
+    so_far: list[int] = np.maximum.accumulate(timestamps).tolist()
+    begins = [*np.searchsorted(table.position, index.positions).tolist(), len(table)]
+
+    def explain(at: int, known: int) -> list[int] | None:
+        """Starts from the indexed append `at` on, when `known` entries of the time index were written before it."""
+        if at == len(begins) - 1:
+            return [] if known in (len(times), len(times) - 1) else None
+        begin, end = begins[at], begins[at + 1]
+        for now_known in (known, known + 1) if rules.has_time_index and known < len(times) else (known,):
+            if rules.names_last_offset:
+                last = int(np.searchsorted(last_offsets(table), index.offsets[at]))
+            else:
+                limit = times[now_known - 1] if now_known else -1
+                last = bisect.bisect_right(so_far, limit) - 1 if rules.has_time_index else end
+            last = min(last, end - 1)
+            one_more = [last + 1] if last + 1 < end else []  # what followed was less than the interval behind
+            near = all(table.position[row] - table.position[begin] <= rules.interval_bytes for row in one_more)
+            rest = explain(at + 1, now_known) if near and last >= begin else None
+            if rest is not None and (now_known == known or so_far[last] == times[known]):
+                return [begin, *one_more, *rest]
+        return None
+
+    starts = explain(0, 0)
+    assert starts is not None, "no grouping explains the index files"
+    return sorted({0, *starts})
+
+
+PLAIN_AND_UNEXPLAINED = {
+    "0.10.2.2/mixed-none-090-0102"  # converted down to magic 0: the broker indexed timestamps that are not in the log
+}
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        case
+        for case in APPENDED
+        if case.id not in PLAIN_AND_UNEXPLAINED and any(map(is_plain, case.segments().values()))
+    ],
+    ids=str,
+)
+def test_every_index_of_plain_messages_is_the_one_that_some_grouping_of_them_gives(case: Case) -> None:
+    files, rules = case.partition_files(), rules_of(case)
+    for name, log in case.segments().items():
+        there = {suffix: files[name[:20] + suffix] for suffix in SUFFIXES if name[:20] + suffix in files}
+        indexer = SegmentIndexer(int(name[:20]), rules)
+        indexer.append(scan(memoryview(log)), 0, appends_behind(log, int(name[:20]), there, rules))
+        assert indexer.finish().files() == there, name

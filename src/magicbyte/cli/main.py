@@ -26,9 +26,10 @@ COMMANDS = {
     "dump": "Print batches, indexes and snapshots, byte by byte.",
     "convert": "Convert logs to another format or codec.",
     "diff": "Say whether two logs hold the same records.",
+    "rebuild-index": "Make index files from logs, and compare.",
     "warm": "Compile the fast paths now, not at their first use.",
 }
-"""Each name is also that of the module here and of the command in it."""
+"""Each name, its hyphens as underscores, is also that of the module here and of the command in it."""
 
 GC_THRESHOLD = 100_000
 """Objects between two garbage collections: what imports make lives on, and looking it through takes 15 ms."""
@@ -48,8 +49,9 @@ class Commands(click.Group):
         if cmd_name not in COMMANDS:
             return None
         gc.set_threshold(GC_THRESHOLD)
-        module = importlib.import_module(f"magicbyte.cli.{cmd_name}")
-        command: click.Command = getattr(module, cmd_name)
+        name = cmd_name.replace("-", "_")
+        module = importlib.import_module(f"magicbyte.cli.{name}")
+        command: click.Command = getattr(module, name)
         return command
 
     def resolve_command(

@@ -210,3 +210,19 @@ def replace_file(path: Path, content: bytes) -> None:
         os.fsync(file.fileno())
     fresh.replace(path)
     sync_directory(path.parent)
+
+
+def is_locked(path: Path) -> bool:
+    """Whether another process holds the lock file at `path`, as a running broker holds `.lock`. Unknown: False."""
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        return False
+    try:
+        with path.open("r+b") as file:
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return False
+    except BlockingIOError:
+        return True
+    return False

@@ -76,6 +76,13 @@ class ProducerStates:
                 aborted.append(found)
         return aborted
 
+    def start_from(self, snapshot: ProducerSnapshot) -> None:
+        """Take over what a snapshot knows, before the first `append`."""
+        for entry in snapshot.producers:
+            self._producers[entry.producer_id] = entry._replace(current_txn_first_offset=NO_OFFSET)
+            if entry.current_txn_first_offset != NO_OFFSET:
+                self._transactions.first_offsets[entry.producer_id] = entry.current_txn_first_offset
+
     def snapshot(self) -> ProducerSnapshot:
         """Return the state as a `.snapshot` file has it, by producer id."""
         open_at = self._transactions.first_offsets

@@ -1,0 +1,218 @@
+"""`magicbyte rebuild-index`: index files and producer snapshots from the log alone."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from magicbyte.cli import options
+from magicbyte.cli.output import Damage
+from magicbyte.cli.progress import progress
+from magicbyte.cli.render import size_text
+from magicbyte.errors import CorruptRecordError, LogDirectoryError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from magicbyte.log.checkpoints import TopicPartition
+    from magicbyte.log.directory import PartitionDirectory
+    from magicbyte.log.index_writer import IndexRules
+    from magicbyte.log.rebuild import RebuiltFile, RebuiltSegment
+    from magicbyte.records.layout import Dialect
+
+Json = dict[str, Any]
+
+
+@click.command("rebuild-index")
+@options.paths_argument
+@click.option("--topic", "topics", multiple=True, help="Only this topic. Can be given several times.")
+@click.option(
+    "--kafka",
+    "version",
+    metavar="VERSION",
+    help="As this version writes them. [default: the newest whose files are those that are there, else the newest]",
+)
+@click.option(
+    "--index-interval",
+    callback=options.size,
+    default="4096",
+    show_default=True,
+    metavar="SIZE",
+    help="What index.interval.bytes is, or was.",
+)
+@click.option("--write", is_flag=True, help="Put the files that differ in their place. The broker must be stopped.")
+@click.option("--out", type=click.Path(path_type=Path), metavar="DIR", help="Put all files below DIR instead.")
+@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@options.dialect_option
+@options.as_option
+@options.max_batch_bytes_option
+def rebuild_index(
+    paths: tuple[str, ...],
+    topics: tuple[str, ...],
+    version: str | None,
+    index_interval: int,
+    write: bool,
+    out: Path | None,
+    form: str,
+    dialect: Dialect | None,
+    as_: TopicPartition | None,
+    max_batch_bytes: int,
+) -> None:
+    """Make indexes and producer snapshots anew from the log, and compare.
+
+    Nothing is written unless --write or --out say so: exit status 1 then means that a file is missing or is not what
+    the log calls for. What is made is what Kafka makes of a log that it recovers; what its leaders write while they
+    append counts as the same. An index that the log cleaner wrote before Kafka 3.9.1 has fewer entries, and differs.
+    """
+    from magicbyte.log.directory import discover
+    from magicbyte.log.index_writer import LATEST_RULES, IndexRules
+    from magicbyte.log.partitions import choose, in_use
+    from magicbyte.log.rebuild import recognise
+
+    if write and out is not None:
+        raise click.UsageError("--write and --out: expected one of them")
+    given = None if version is None else replace(IndexRules.of(version), interval_bytes=index_interval)
+    partitions = choose(in_use(discover(paths, as_)), topics)
+    for partition in partitions:
+        _check(partition, paths, out, write=write)
+    damage = Damage("skip")
+    report = _Report(form, write=write, out=out)
+    with progress(sum(each.size for each in partitions), shares_terminal=form == "text") as advance:
+        for partition in partitions:
+            try:
+                known = given or recognise(partition, interval_bytes=index_interval, dialect=dialect)
+                rules = known or replace(LATEST_RULES, interval_bytes=index_interval)
+                report.begin(partition, rules, recognised=given is None and known is not None)
+                _rebuild(partition, rules, dialect, max_batch_bytes, report, advance)
+            except CorruptRecordError as error:
+                damage(error)
+    report.end()
+    damage.exit()
+    if report.differing and not write and out is None:
+        click.get_current_context().exit(1)
+
+
+def _rebuild(
+    partition: PartitionDirectory,
+    rules: IndexRules,
+    dialect: Dialect | None,
+    limit: int,
+    report: _Report,
+    advance: Callable[[int], None],
+) -> None:
+    from magicbyte.log.rebuild import put, rebuild
+
+    for segment in rebuild(partition, rules, dialect=dialect, limit=limit, progress=advance):
+        written: list[str] = []
+        if report.write:
+            written = put(Path(partition.path), segment)
+        elif report.out is not None:
+            folder = report.out / Path(partition.path).name
+            folder.mkdir(parents=True, exist_ok=True)
+            written = put(folder, segment, all_files=True)
+        report.add(segment, written)
+
+
+def _check(partition: PartitionDirectory, paths: tuple[str, ...], out: Path | None, *, write: bool) -> None:
+    """Raise LogDirectoryError for a place that nothing can, or may, be made of or written to."""
+    from magicbyte.log.files import LocalFiles, is_locked
+
+    if any(
+        path.endswith(".log") and segment.log.path.endswith(path) for path in paths for segment in partition.segments
+    ):
+        raise LogDirectoryError(f"{paths[0]}: expected a partition folder: what belongs to a segment depends on others")
+    folder = Path(partition.path)
+    if write and not isinstance(partition.files, LocalFiles):
+        raise LogDirectoryError(
+            f"{partition.path}: expected a folder of this machine to write to; --out writes elsewhere"
+        )
+    if write and is_locked(folder.parent / ".lock"):
+        raise LogDirectoryError(f"{folder.parent}: a broker is using this log directory; it must be stopped first")
+    if out is not None and (out / folder.name).resolve() == folder.resolve():
+        raise LogDirectoryError(f"{out}: expected another folder than that of the log; --write writes there")
+
+
+class _Report:
+    """Says what happened, per segment in a line, or all in JSON at the end."""
+
+    def __init__(self, form: str, *, write: bool, out: Path | None) -> None:
+        self.write, self.out = write, out
+        self.differing = self.written = self.segments = 0
+        self._form = form
+        self._partitions: list[Json] = []
+
+    def begin(self, partition: PartitionDirectory, rules: IndexRules, *, recognised: bool) -> None:
+        """Begin with a partition."""
+        self._partitions.append(
+            {
+                "topic": partition.topic,
+                "partition": partition.partition,
+                "path": partition.path,
+                "kafka": rules.version,
+                "recognised": recognised,
+                "segments": [],
+            }
+        )
+        if self._form == "text":
+            how = ", which the files there show" if recognised else ""
+            click.echo(f"{partition.name}: as Kafka {rules.version} writes it{how}")
+
+    def add(self, rebuilt: RebuiltSegment, written: list[str]) -> None:
+        """Take in a segment, and the names of the files written for it."""
+        from magicbyte.log.rebuild import FileState
+
+        self.segments += 1
+        self.written += len(written)
+        self.differing += sum(each.state not in (FileState.SAME, FileState.UNNEEDED) for each in rebuilt.files)
+        entry = {
+            "baseOffset": rebuilt.segment.base_offset,
+            "bytes": rebuilt.segment.log.size,
+            "files": [_file_json(each, written) for each in rebuilt.files],
+        }
+        self._partitions[-1]["segments"].append(entry)
+        if self._form == "text":
+            click.echo(_line(rebuilt, written))
+
+    def end(self) -> None:
+        """Say what it comes to."""
+        if self._form == "json":
+            total = {"segments": self.segments, "differing": self.differing, "written": self.written}
+            click.echo(json.dumps({"partitions": self._partitions, "total": total}, indent=2))
+            return
+        what = f"{_count(self.segments, 'segment')}, {_count(self.differing, 'file')} to be made anew"
+        if self.written:
+            click.echo(f"{what}; {_count(self.written, 'file')} written{f' below {self.out}' if self.out else ''}")
+        elif self.differing:
+            click.echo(f"{what}; nothing was written: --write puts them in their place, --out DIR elsewhere")
+        else:
+            click.echo(what)
+
+
+def _file_json(file: RebuiltFile, written: list[str]) -> Json:
+    return {
+        "name": file.name,
+        "state": file.state.value,
+        "bytes": None if file.content is None else len(file.content),
+        "foundBytes": file.found_size,
+        "written": file.name in written,
+    }
+
+
+def _line(rebuilt: RebuiltSegment, written: list[str]) -> str:
+    """Return a segment's line: its files by state."""
+    base = f"{rebuilt.segment.base_offset:020}"
+    states: dict[str, list[str]] = {}
+    for file in rebuilt.files:
+        states.setdefault(file.state.value, []).append(file.name.removeprefix(base))
+    said = [f"{state}: {', '.join(names)}" for state, names in states.items()]
+    if written:
+        said.append(f"written: {', '.join(name.removeprefix(base) for name in written)}")
+    return f"  {base}  {size_text(rebuilt.segment.log.size):>8}  {'; '.join(said)}"
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"

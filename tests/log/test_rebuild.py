@@ -1,0 +1,163 @@
+"""Rebuilt index files and snapshots beside those that brokers left: what counts as the same, and what is told."""
+
+import itertools
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from golden_data import Case, log_case, log_cases
+from log.appended import batch_of, is_plain, rules_of
+from magicbyte.errors import CorruptRecordError
+from magicbyte.log.directory import PartitionDirectory, discover
+from magicbyte.log.index_writer import IndexRules
+from magicbyte.log.producer_snapshot import ProducerEntry, ProducerSnapshot
+from magicbyte.log.rebuild import FileState, put, rebuild, recognise
+from magicbyte.log.writer import PartitionWriter
+
+CLOSED = [
+    case
+    for case in log_cases()
+    if case.state in ("clean shutdown", "before", "recovered")
+    and "trimmed" not in case.id  # its head was cut off, and with it a snapshot
+    and not any(map(is_plain, case.segments().values()))
+]
+
+
+def partition_of(case: Case) -> PartitionDirectory:
+    (found,) = discover([str(case.partition_dir())])
+    return found
+
+
+def copy_of(case_id: str, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(log_case(case_id).partition_dir(), tmp_path / "orders-0"))
+
+
+def states(path: Path, rules: IndexRules) -> dict[str, FileState]:
+    (found,) = discover([str(path)])
+    return {file.name: file.state for segment in rebuild(found, rules) for file in segment.files}
+
+
+@pytest.mark.parametrize("case", CLOSED, ids=str)
+def test_all_files_that_a_broker_closed_are_the_same(case: Case) -> None:
+    for segment in rebuild(partition_of(case), rules_of(case)):
+        assert not segment.differs, [(each.name, each.state) for each in segment.files]
+
+
+@pytest.mark.parametrize("case", [case for case in CLOSED if case.state == "clean shutdown"], ids=str)
+def test_the_rules_that_a_folder_shows_are_those_of_its_version_or_give_the_same(case: Case) -> None:
+    partition, interval = partition_of(case), rules_of(case).interval_bytes
+    shown = recognise(partition, interval_bytes=interval)
+    assert shown is not None
+    assert shown.line >= rules_of(case).line or shown.line[:2] == rules_of(case).line[:2]
+    assert not any(segment.differs for segment in rebuild(partition, shown))
+
+
+def test_nothing_is_recognised_where_there_are_no_files(tmp_path: Path) -> None:
+    path = copy_of("3.9.1/basic-gzip", tmp_path)
+    for file in path.iterdir():
+        if file.suffix != ".log":
+            file.unlink()
+    (found,) = discover([str(path)])
+    assert recognise(found) is None
+
+
+def test_one_missing_file_does_not_hide_the_version(tmp_path: Path) -> None:
+    path = copy_of("0.11.0.3/txn-lz4", tmp_path)
+    (path / "00000000000000000016.timeindex").unlink()
+    (found,) = discover([str(path)])
+    shown = recognise(found)
+    assert shown is not None
+    assert shown.line == (0, 11, 0)
+
+
+@pytest.mark.parametrize("kind", ["kill", "flip", "tear", "zeros"])
+def test_indexes_of_a_killed_broker_are_not_closed(kind: str) -> None:
+    """Their entries are right, where the log is whole: only room is left behind them."""
+    case = log_case(f"3.9.1/crash-{kind}.crashed")
+    found = []
+    try:
+        found += list(itertools.chain.from_iterable(each.files for each in rebuild(partition_of(case), rules_of(case))))
+    except CorruptRecordError:
+        assert kind in ("tear", "zeros")
+    of_last = [each.state for each in found if each.name.endswith("index") and each.found_size]
+    assert kind in ("tear", "zeros") or FileState.UNCLOSED in of_last
+    assert FileState.DIFFERENT not in of_last or kind == "flip"
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "state"),
+    [
+        ("00000000000000000053.timeindex", lambda data: data[:-12], FileState.DIFFERENT),
+        ("00000000000000000053.timeindex", lambda data: b"", FileState.DIFFERENT),
+        ("00000000000000000053.index", lambda data: data[:-1] + b"\1", FileState.DIFFERENT),
+        ("00000000000000000053.index", lambda data: data + bytes(800), FileState.UNCLOSED),
+        ("00000000000000000059.txnindex", lambda data: data * 2, FileState.DIFFERENT),
+        ("00000000000000000129.snapshot", lambda data: data[:-1] + b"\1", FileState.DIFFERENT),  # its CRC is wrong now
+    ],
+)  # fmt: skip
+def test_a_file_that_is_wrong_is_found_and_put_right(
+    name: str, change: object, state: FileState, tmp_path: Path
+) -> None:
+    assert callable(change)
+    path = copy_of("3.9.1/txn-none", tmp_path)
+    before, rules = (path / name).read_bytes(), IndexRules.of("3.9.1")
+    (path / name).write_bytes(change(before))
+    assert {each: found for each, found in states(path, rules).items() if found is not FileState.SAME} == {name: state}
+    (found,) = discover([str(path)])
+    assert [each for segment in rebuild(found, rules) for each in put(path, segment)] == [name]
+    assert (path / name).read_bytes() == before
+
+
+def test_an_index_that_the_version_does_not_have_is_left_alone(tmp_path: Path) -> None:
+    path = copy_of("0.10.2.2/basic-gzip", tmp_path)
+    found = states(path, IndexRules.of("0.9.0.1"))
+    assert found == {
+        "00000000000000000000.index": FileState.SAME,
+        "00000000000000000000.timeindex": FileState.UNNEEDED,
+    }
+
+
+def test_producers_of_segments_that_are_gone_are_known_from_the_snapshot_at_the_start(tmp_path: Path) -> None:
+    path = copy_of("3.9.1/txn-none", tmp_path)
+    for file in path.glob("*00[035]*.*"):
+        if int(file.stem) < 53:
+            file.unlink()
+    assert set(states(path, IndexRules.of("3.9.1")).values()) == {FileState.SAME}
+    (path / "00000000000000000053.snapshot").unlink()
+    changed = {name for name, state in states(path, IndexRules.of("3.9.1")).items() if state is not FileState.SAME}
+    assert changed == {"00000000000000000059.snapshot"}
+
+
+def test_producers_that_the_broker_forgot_make_no_difference_unless_a_transaction_is_open(tmp_path: Path) -> None:
+    rules = IndexRules.of("4.3.1")
+    logs = {"none": b"", "closed": batch_of(0, 5, producer_id=3, producer_epoch=0, base_sequence=0)}
+    logs["open"] = batch_of(0, 5, producer_id=3, producer_epoch=0, base_sequence=0, attributes=16)
+    other = batch_of(1, 5, producer_id=4, producer_epoch=0, base_sequence=0)
+    found = {}
+    for name, log in logs.items():
+        with PartitionWriter(tmp_path / name / "t-0", rules=rules) as writer:
+            writer.append(log + other)
+            writer.finish()
+        forgetful = ProducerSnapshot((ProducerEntry(4, 0, 0, 1, 0, 5, -1, -1),))
+        (tmp_path / name / "t-0/00000000000000000002.snapshot").write_bytes(forgetful.to_bytes())
+        found[name] = states(tmp_path / name / "t-0", rules)["00000000000000000002.snapshot"]
+    assert found == {"none": FileState.SAME, "closed": FileState.SAME, "open": FileState.DIFFERENT}
+
+
+def test_segments_in_front_of_damage_are_given_before_the_error() -> None:
+    case = log_case("2.8.2/crash-tear.crashed")
+    segments = rebuild(partition_of(case), rules_of(case))
+    assert next(segments).segment.base_offset == 0
+    with pytest.raises(CorruptRecordError, match=r"00000000000000000049\.log, position"):
+        list(segments)
+
+
+def test_what_the_cleaner_of_3_9_1_and_later_writes_is_the_same() -> None:
+    for case in log_cases():
+        if case.state in ("after", "after2") and case.version in ("3.9.1", "4.3.1"):
+            rules = replace(rules_of(case), marker_rule=None)  # transactions: the markers' data may be gone
+            for segment in rebuild(partition_of(case), rules):
+                of_log = [each for each in segment.files if each.name.endswith((".index", ".timeindex"))]
+                assert {each.state for each in of_log} == {FileState.SAME}, case
