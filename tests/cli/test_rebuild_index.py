@@ -32,7 +32,7 @@ def test_files_that_are_right_are_said_to_be_the_same(tmp_path: Path) -> None:
     assert result.stdout.splitlines()[2] == (
         "  00000000000000000031   9.1 KiB  same: .index, .timeindex, .txnindex, .snapshot"
     )
-    assert result.stdout.splitlines()[-1] == "6 segments, 0 files to be made anew"
+    assert result.stdout.splitlines()[-1] == "6 segments, 0 files wrong or missing"
     assert run("rebuild-index", path, "--kafka", "3.9.1").stdout.startswith("orders-0: as Kafka 3.9.1 writes it\n")
 
 
@@ -46,7 +46,7 @@ def test_without_a_word_about_it_nothing_is_written(tmp_path: Path) -> None:
     assert result.stdout.splitlines()[-2:] == [
         f"  {LAST}   2.3 KiB  different: .index; missing: .timeindex; "
         "same: .txnindex, .snapshot, 00000000000000000161.snapshot",
-        "6 segments, 2 files to be made anew; nothing was written: --write puts them in their place, "
+        "6 segments, 2 files wrong or missing; nothing was written: --write puts them in their place, "
         "--out DIR elsewhere",
     ]
     assert files(path) == before
@@ -60,7 +60,7 @@ def test_write_puts_right_what_differs_and_a_second_run_finds_nothing(tmp_path: 
     result = run("rebuild-index", path.parent, "--write")
     assert result.exit_code == 0
     assert "written: .index, .timeindex\n" in result.stdout
-    assert result.stdout.endswith("6 segments, 2 files to be made anew; 2 files written\n")
+    assert result.stdout.endswith("6 segments, 2 files wrong or missing; 2 files written\n")
     assert files(path) == before
     assert run("rebuild-index", path).exit_code == 0
 
@@ -86,7 +86,7 @@ def test_json_names_each_file_with_state_and_sizes(tmp_path: Path) -> None:
     result = run("rebuild-index", path, "--format", "json")
     assert result.exit_code == 1
     report = json.loads(result.stdout)
-    assert report["total"] == {"segments": 6, "differing": 1, "written": 0}
+    assert report["total"] == {"segments": 6, "wrong": 1, "written": 0}
     (partition,) = report["partitions"]
     assert [partition[name] for name in ("topic", "partition", "kafka", "recognised")] == ["orders", 0, "4.3", True]
     assert partition["segments"][-1]["baseOffset"] == 138

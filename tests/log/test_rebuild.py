@@ -42,7 +42,7 @@ def states(path: Path, rules: IndexRules) -> dict[str, FileState]:
 @pytest.mark.parametrize("case", CLOSED, ids=str)
 def test_all_files_that_a_broker_closed_are_the_same(case: Case) -> None:
     for segment in rebuild(partition_of(case), rules_of(case)):
-        assert not segment.differs, [(each.name, each.state) for each in segment.files]
+        assert not segment.wrong, [(each.name, each.state) for each in segment.files]
 
 
 @pytest.mark.parametrize("case", [case for case in CLOSED if case.state == "clean shutdown"], ids=str)
@@ -51,7 +51,7 @@ def test_the_rules_that_a_folder_shows_are_those_of_its_version_or_give_the_same
     shown = recognise(partition, interval_bytes=interval)
     assert shown is not None
     assert shown.line >= rules_of(case).line or shown.line[:2] == rules_of(case).line[:2]
-    assert not any(segment.differs for segment in rebuild(partition, shown))
+    assert not any(segment.wrong for segment in rebuild(partition, shown))
 
 
 def test_nothing_is_recognised_where_there_are_no_files(tmp_path: Path) -> None:
@@ -161,3 +161,32 @@ def test_what_the_cleaner_of_3_9_1_and_later_writes_is_the_same() -> None:
             for segment in rebuild(partition_of(case), rules):
                 of_log = [each for each in segment.files if each.name.endswith((".index", ".timeindex"))]
                 assert {each.state for each in of_log} == {FileState.SAME}, case
+
+
+@pytest.mark.parametrize(
+    "case", [case for case in log_cases() if case.state in ("clean shutdown", "before", "after", "after2")], ids=str
+)
+def test_no_index_of_a_broker_is_called_wrong(case: Case) -> None:
+    """Also not those of plain messages and of cleaners, whose entries are other ones."""
+    for segment in rebuild(partition_of(case), replace(rules_of(case), marker_rule=None)):
+        of_log = {file.name[20:]: file.state for file in segment.files if file.name.endswith((".index", ".timeindex"))}
+        assert set(of_log.values()) <= {FileState.SAME, FileState.SOUND}, segment.segment.base_offset
+
+
+@pytest.mark.parametrize("case", [log_case("0.10.2.2/basic-none"), log_case("2.8.2/compact-lz4.after")], ids=str)
+@pytest.mark.parametrize("suffix", [".index", ".timeindex"])
+def test_a_sound_index_is_no_longer_called_sound_with_a_wrong_entry(case: Case, suffix: str, tmp_path: Path) -> None:
+    path = copy_of(case.id, tmp_path)
+    for name, state in states(path, rules_of(case)).items():
+        content = (path / name).read_bytes()
+        if name.endswith(suffix) and content:
+            assert state in (FileState.SAME, FileState.SOUND)
+            size = 8 if suffix == ".index" else 12
+            for at in range(size - 1, len(content), size):  # the last byte of each entry: of its position or offset
+                wrong = bytearray(content)
+                wrong[at] += 1 if suffix == ".index" else 2
+                if suffix == ".timeindex":  # a timestamp that the entries in front of the offset exceed
+                    wrong[at - 11 : at - 3] = bytes(8)
+                (path / name).write_bytes(wrong)
+                assert states(path, rules_of(case))[name] is FileState.DIFFERENT
+            (path / name).write_bytes(content)

@@ -44,7 +44,9 @@ Json = dict[str, Any]
     metavar="SIZE",
     help="What index.interval.bytes is, or was.",
 )
-@click.option("--write", is_flag=True, help="Put the files that differ in their place. The broker must be stopped.")
+@click.option(
+    "--write", is_flag=True, help="Put the files that are not the same in their place. The broker must be stopped."
+)
 @click.option("--out", type=click.Path(path_type=Path), metavar="DIR", help="Put all files below DIR instead.")
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @options.dialect_option
@@ -64,9 +66,10 @@ def rebuild_index(
 ) -> None:
     """Make indexes and producer snapshots anew from the log, and compare.
 
-    Nothing is written unless --write or --out say so: exit status 1 then means that a file is missing or is not what
-    the log calls for. What is made is what Kafka makes of a log that it recovers; what its leaders write while they
-    append counts as the same. An index that the log cleaner wrote before Kafka 3.9.1 has fewer entries, and differs.
+    What is made is what Kafka makes of a log that it recovers; what its leaders write while they append counts as the
+    same. An index with other entries is sound if all hold: producers of plain messages and, before 3.9.1, the log
+    cleaner leave such. Nothing is written unless --write or --out say so: exit status 1 then means that a file is
+    missing, wrong, or was not closed.
     """
     from magicbyte.log.directory import discover
     from magicbyte.log.index_writer import LATEST_RULES, IndexRules
@@ -92,7 +95,7 @@ def rebuild_index(
                 damage(error)
     report.end()
     damage.exit()
-    if report.differing and not write and out is None:
+    if report.wrong and not write and out is None:
         click.get_current_context().exit(1)
 
 
@@ -141,7 +144,7 @@ class _Report:
 
     def __init__(self, form: str, *, write: bool, out: Path | None) -> None:
         self.write, self.out = write, out
-        self.differing = self.written = self.segments = 0
+        self.wrong = self.written = self.segments = 0
         self._form = form
         self._partitions: list[Json] = []
 
@@ -163,11 +166,9 @@ class _Report:
 
     def add(self, rebuilt: RebuiltSegment, written: list[str]) -> None:
         """Take in a segment, and the names of the files written for it."""
-        from magicbyte.log.rebuild import FileState
-
         self.segments += 1
         self.written += len(written)
-        self.differing += sum(each.state not in (FileState.SAME, FileState.UNNEEDED) for each in rebuilt.files)
+        self.wrong += rebuilt.wrong
         entry = {
             "baseOffset": rebuilt.segment.base_offset,
             "bytes": rebuilt.segment.log.size,
@@ -180,13 +181,13 @@ class _Report:
     def end(self) -> None:
         """Say what it comes to."""
         if self._form == "json":
-            total = {"segments": self.segments, "differing": self.differing, "written": self.written}
+            total = {"segments": self.segments, "wrong": self.wrong, "written": self.written}
             click.echo(json.dumps({"partitions": self._partitions, "total": total}, indent=2))
             return
-        what = f"{_count(self.segments, 'segment')}, {_count(self.differing, 'file')} to be made anew"
+        what = f"{_count(self.segments, 'segment')}, {_count(self.wrong, 'file')} wrong or missing"
         if self.written:
             click.echo(f"{what}; {_count(self.written, 'file')} written{f' below {self.out}' if self.out else ''}")
-        elif self.differing:
+        elif self.wrong:
             click.echo(f"{what}; nothing was written: --write puts them in their place, --out DIR elsewhere")
         else:
             click.echo(what)

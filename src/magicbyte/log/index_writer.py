@@ -237,12 +237,8 @@ class SegmentIndexer:
 
     def _append(self, table: BatchTable, start_position: int, appends: Sequence[int] | None) -> None:
         count = len(table)
-        magic = np.asarray(table.magic, np.int64)
         header_offsets = np.asarray(table.offset, np.int64)
-        last, timestamps = last_offsets(table), np.full(count, NO_TIMESTAMP, np.int64)
-        batches, messages = np.flatnonzero(magic == 2), np.flatnonzero(magic == 1)
-        timestamps[batches] = table.gather(MAX_TIMESTAMP, batches)
-        timestamps[messages] = table.gather(V1_TIMESTAMP, messages)
+        last, timestamps = last_offsets(table), max_timestamps(table)
         self._check_offsets(table, last)
 
         starts = np.arange(count) if appends is None else np.asarray(appends, np.int64)
@@ -313,9 +309,7 @@ class SegmentIndexer:
         offsets = np.asarray(table.offset, np.int64)
         self._check_offsets(table, offsets)
         positions = np.asarray(table.position, np.int64)
-        timestamps = np.empty(len(table), np.int64)
-        for row, position in enumerate(positions.tolist()):
-            timestamps[row] = EnrichedMessage(table.buffer[position : position + int(table.size[row])]).max_timestamp
+        timestamps = max_timestamps(table)
         largest = np.maximum.accumulate(np.concatenate(([self._largest], timestamps)))
         chosen = self._choose(start_position + positions)
         self._offsets.add(offsets[chosen], largest[1:][chosen], start_position + positions[chosen])
@@ -328,6 +322,21 @@ def _first_offset(table: BatchTable, row: int) -> int:
     for columns in decode_rows(table, [row], _OFFSETS_AND_TIMES):
         return int(columns.offset[0])
     return int(table.offset[row])
+
+
+def max_timestamps(table: BatchTable) -> Int64Array:
+    """Return the largest timestamp (ms) of each row as its header tells it, -1 where there is none."""
+    timestamps = np.full(len(table), NO_TIMESTAMP, np.int64)
+    if table.dialect is Dialect.ENRICHED:
+        for row in range(len(table)):
+            position = int(table.position[row])
+            timestamps[row] = EnrichedMessage(table.buffer[position : position + int(table.size[row])]).max_timestamp
+        return timestamps
+    magic = np.asarray(table.magic, np.int64)
+    for number, place in ((1, V1_TIMESTAMP), (2, MAX_TIMESTAMP)):
+        rows = np.flatnonzero(magic == number)
+        timestamps[rows] = table.gather(place, rows)
+    return timestamps
 
 
 def last_offsets(table: BatchTable) -> Int64Array:

@@ -10,23 +10,36 @@ import enum
 import itertools
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
+
+import numpy as np
 
 from magicbyte.errors import CorruptRecordError, LogDirectoryError
 from magicbyte.log.checkpoints import LEADER_EPOCHS
-from magicbyte.log.directory import INDEXES, SNAPSHOT, TRANSACTION_INDEX, PartitionDirectory, Segment
+from magicbyte.log.directory import (
+    INDEXES,
+    OFFSET_INDEX,
+    SNAPSHOT,
+    TIME_INDEX,
+    TRANSACTION_INDEX,
+    PartitionDirectory,
+    Segment,
+)
 from magicbyte.log.files import read_whole, replace_file
-from magicbyte.log.index_writer import LATEST_RULES, IndexRules, SegmentIndexer, last_offsets
+from magicbyte.log.index_writer import LATEST_RULES, IndexRules, SegmentIndexer, last_offsets, max_timestamps
 from magicbyte.log.producer_snapshot import NO_OFFSET, ProducerSnapshot
 from magicbyte.log.reader import read_chunks
 from magicbyte.records.decode import DEFAULT_MAX_BATCH_BYTES
-from magicbyte.records.layout import Dialect
+from magicbyte.records.layout import NO_TIMESTAMP, Dialect
 from magicbyte.wire import kernel
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from magicbyte.log.producer_state import ProducerStates
+    from magicbyte.records.scan import BatchTable
+
+T = TypeVar("T")
 
 FAMILIES = ("4.3", "3.7", "2.7", "2.1", "1.1", "0.11.0", "0.10.2", "0.10.0")
 """Versions whose files can tell them from later ones, newest first."""
@@ -38,10 +51,14 @@ class FileState(enum.Enum):
     """How a file that is there compares with the one that was made."""
 
     SAME = "same"
+    SOUND = "sound"  # an index with other entries, which all hold: a matter of what was appended at once
     MISSING = "missing"
     UNCLOSED = "not closed"  # zeros are left behind the entries: the broker was killed, or is running
-    DIFFERENT = "different"
+    DIFFERENT = "different"  # an index that leads astray, or other transactions or producers than the log has
     UNNEEDED = "unneeded"  # this version has no such file, or none here; it is left alone
+
+
+WRONG = (FileState.MISSING, FileState.UNCLOSED, FileState.DIFFERENT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +79,9 @@ class RebuiltSegment:
     files: tuple[RebuiltFile, ...]
 
     @property
-    def differs(self) -> bool:
-        """Whether a file would have to be written."""
-        return any(each.state not in (FileState.SAME, FileState.UNNEEDED) for each in self.files)
+    def wrong(self) -> int:
+        """How many files are missing, or are not what they have to be."""
+        return sum(each.state in WRONG for each in self.files)
 
 
 def _nothing(_: int) -> None:
@@ -92,11 +109,14 @@ def rebuild(
         snapshots = {}
         if rules.has_producers and segment.base_offset in kept and segment.base_offset != bases[0]:
             snapshots[segment.base_offset] = producers.snapshot()
-        made, also, end = _indexes(partition, segment, rules, producers, dialect or partition.dialect, limit, progress)
+        look_ups = _LookUps(partition, segment)
+        made, also, end = _indexes(
+            partition, segment, rules, producers, look_ups, dialect or partition.dialect, limit, progress
+        )
         if rules.has_producers and segment.base_offset == bases[-1]:
             snapshots[end] = producers.snapshot()
         files = [
-            _compared(partition, segment, suffix, made.get(suffix), also.get(suffix))
+            _compared(partition, segment, suffix, made.get(suffix), also.get(suffix), sound=look_ups.hold(suffix))
             for suffix in INDEXES
             if suffix in made or suffix in segment.companions
         ]
@@ -111,7 +131,7 @@ def recognise(
     dialect: Dialect | None = None,
     limit: int = DEFAULT_MAX_BATCH_BYTES,
 ) -> IndexRules | None:
-    """Return the newest rules that give the files that are there, None when none do, or none are there.
+    """Return the newest rules that give the files that are there, or else make them sound; None when none do.
 
     `interval_bytes` is what `index.interval.bytes` was. The first segments are looked at, about SAMPLE_BYTES of them.
     A missing file tells of an older version only where there is none of its kind. Raises CorruptRecordError for damage
@@ -122,23 +142,28 @@ def recognise(
         kinds.add(SNAPSHOT)
     sizes = itertools.accumulate(segment.log.size for segment in partition.segments)
     sample = 1 + sum(size <= SAMPLE_BYTES for size in sizes)
+    next_best = None
     for version in FAMILIES if kinds else ():
         rules = replace(IndexRules.of(version), interval_bytes=interval_bytes)
         segments = itertools.islice(rebuild(partition, rules, dialect=dialect, limit=limit), sample)
-        if not any(_speaks_against(file, kinds) for segment in segments for file in segment.files):
+        states = {_as_evidence(file, kinds) for segment in segments for file in segment.files}
+        if states <= {FileState.SAME}:
             return rules
-    return None
+        if states <= {FileState.SAME, FileState.SOUND}:
+            next_best = next_best or rules
+    return next_best
 
 
-def _speaks_against(file: RebuiltFile, kinds: Collection[str]) -> bool:
-    """Whether the file as it is there, or is not, cannot be the work of the rules it was made by."""
+def _as_evidence(file: RebuiltFile, kinds: Collection[str]) -> FileState:
+    """Return what the file, as it is there or is not, says of the rules it was made by: SAME says nothing against."""
+    harmless = file.state is FileState.UNCLOSED
     if file.state is FileState.MISSING:
-        return file.name[20:] not in {*kinds, TRANSACTION_INDEX}
-    return file.state in (FileState.DIFFERENT, FileState.UNNEEDED)
+        harmless = file.name[20:] in {*kinds, TRANSACTION_INDEX}
+    return FileState.SAME if harmless else file.state
 
 
 def put(folder: Path, rebuilt: RebuiltSegment, *, all_files: bool = False) -> list[str]:
-    """Write the files that differ, or all, into `folder`; each is there whole or not at all. Returns their names."""
+    """Write the files that are not the same, or all, into `folder`, each whole or not at all. Returns their names."""
     written = []
     for file in rebuilt.files:
         if file.content is not None and (all_files or file.state is not FileState.SAME):
@@ -163,12 +188,13 @@ def _indexes(
     segment: Segment,
     rules: IndexRules,
     producers: ProducerStates,
+    look_ups: _LookUps,
     dialect: Dialect,
     limit: int,
     progress: Callable[[int], None],
 ) -> tuple[Mapping[str, bytes], Mapping[str, bytes], int]:
     """Return the index files by suffix, those of them that a leader writes otherwise, and the log's end offset."""
-    base, end = segment.base_offset, segment.base_offset
+    base = end = segment.base_offset
     made = SegmentIndexer(base, rules.recovering(), dialect=dialect, producers=producers)
     leader = None
     if rules.names_record_of_time and dialect is Dialect.KAFKA:
@@ -179,15 +205,69 @@ def _indexes(
                 made.append(chunk.table, chunk.position)
                 if leader is not None:
                     leader.append(chunk.table, chunk.position)
-                end = int(last_offsets(chunk.table)[-1]) + 1
+                look_ups.append(chunk.table, chunk.position)
+                end = look_ups.last_offset + 1
             except CorruptRecordError as error:
                 raise error.locate(path=chunk.path) from None
             progress(chunk.table.end)
     return made.finish().files(), {} if leader is None else leader.finish().files(), end
 
 
+class _LookUps:
+    """Whether the offset and time index that are there lead every look-up to a place in front of what it looks for."""
+
+    def __init__(self, partition: PartitionDirectory, segment: Segment) -> None:
+        self.last_offset = segment.base_offset - 1
+        self._largest = NO_TIMESTAMP
+        self._offsets = self._read(partition.offset_index, segment)
+        self._times = self._read(partition.time_index, segment)
+        self._indexed = self._timed = 0  # entries that were looked at
+        self._wrong: set[str] = set()
+
+    @staticmethod
+    def _read(read: Callable[[Segment], T | None], segment: Segment) -> T | None:
+        try:
+            return read(segment)
+        except CorruptRecordError:
+            return None
+
+    def append(self, table: BatchTable, start_position: int) -> None:
+        """Take in the entries of `table`, unmerged; its buffer begins `start_position` bytes into the segment."""
+        last = last_offsets(table)
+        largest = np.maximum.accumulate(np.concatenate(([self._largest], max_timestamps(table))))
+        if self._offsets is not None:
+            positions = start_position + np.asarray(table.position, np.int64)
+            until = int(np.searchsorted(self._offsets.positions, start_position + table.end))
+            entries = slice(self._indexed, until)
+            rows = np.minimum(np.searchsorted(positions, self._offsets.positions[entries]), len(table) - 1)
+            before = np.concatenate(([self.last_offset], last[:-1]))[rows]
+            hold = (positions[rows] == self._offsets.positions[entries]) & (before < self._offsets.offsets[entries])
+            self._indexed = until
+            if not hold.all():
+                self._wrong.add(OFFSET_INDEX)
+        if self._times is not None:
+            until = int(np.searchsorted(self._times.offsets, last[-1], "right"))
+            entries = slice(self._timed, until)
+            rows = np.searchsorted(last, self._times.offsets[entries])
+            self._timed = until
+            if (largest[rows] > self._times.timestamps[entries]).any():
+                self._wrong.add(TIME_INDEX)
+        self.last_offset, self._largest = int(last[-1]), int(largest[-1])
+
+    def hold(self, suffix: str) -> bool:
+        """Whether all entries of the index are of the segment, and hold. Of other files: no."""
+        if suffix in self._wrong:
+            return False
+        if suffix == OFFSET_INDEX:
+            return self._offsets is not None and self._indexed == len(self._offsets)
+        if suffix != TIME_INDEX or self._times is None or self._timed < len(self._times):
+            return False
+        # A broker takes the last entry for the largest timestamp of the segment.
+        return self._largest <= (int(self._times.timestamps[-1]) if len(self._times) else NO_TIMESTAMP)
+
+
 def _compared(
-    partition: PartitionDirectory, segment: Segment, suffix: str, made: bytes | None, also: bytes | None
+    partition: PartitionDirectory, segment: Segment, suffix: str, made: bytes | None, also: bytes | None, *, sound: bool
 ) -> RebuiltFile:
     name = f"{segment.base_offset:020}{suffix}"
     entry = segment.companions.get(suffix)
@@ -200,6 +280,8 @@ def _compared(
         state = FileState.UNNEEDED
     elif any(each is not None and _is_unclosed(found, each) for each in (made, also)):
         state = FileState.UNCLOSED
+    elif sound:
+        state = FileState.SOUND
     else:
         state = FileState.DIFFERENT
     return RebuiltFile(name, state, made, len(found))
