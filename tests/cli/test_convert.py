@@ -79,6 +79,7 @@ def test_damage_is_reported_and_leaves_out_one_partition(source: Path, tmp_path:
     result = run("convert", source, "--to", "v2", "--out", tmp_path / "out")
     assert result.exit_code == 1
     assert str(log) in result.stderr
+    assert "magicbyte salvage" in result.stderr
     assert "orders-0: not converted" in result.stdout
     assert "total: 1 of 2 partitions converted" in result.stdout
     assert not (tmp_path / "out" / "orders-0").exists()
@@ -88,7 +89,8 @@ def test_damage_is_reported_and_leaves_out_one_partition(source: Path, tmp_path:
 def test_zstd_below_v2_wants_another_codec(tmp_path: Path) -> None:
     result = run("convert", ZSTD.partition_dir(named=True), "--to", "v1", "--out", tmp_path / "out")
     assert result.exit_code == 1
-    assert "zstd needs magic 2" in result.stderr
+    assert "basic-zstd-0: zstd needs magic 2" in result.stderr
+    assert "--codec gzip" in result.stderr
     other = run("convert", ZSTD.partition_dir(named=True), "--to", "v1", "--codec", "gzip", "--out", tmp_path / "other")
     assert other.exit_code == 0
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import fsspec
 import pytest
 
 import golden_data
@@ -589,3 +590,26 @@ def test_a_log_of_markers_alone_keeps_its_end(tmp_path: Path) -> None:
     assert done.verified
     assert done.report.lost() == {"transaction_markers": 3}
     assert sorted(logs(done.folder)) == [f"{3:020}.log"]
+
+
+def test_a_source_may_be_anywhere_that_fsspec_knows(source: Path, tmp_path: Path) -> None:
+    remote = fsspec.filesystem("memory")
+    remote.put(str(source), "/test-convert", recursive=True)
+    try:
+        done = list(convert_logs(["memory://test-convert"], tmp_path / "remote", OPTIONS))
+    finally:
+        remote.rm("/test-convert", recursive=True)
+    assert all(each.verified for each in done)
+    run(source, tmp_path / "local", OPTIONS)
+    assert tree(tmp_path / "remote") == tree(tmp_path / "local")
+
+
+def test_progress_is_told_all_bytes_of_the_source_once_and_once_more_to_verify(source: Path, tmp_path: Path) -> None:
+    told: list[int] = []
+    options = ConvertOptions(Format.V2, Codec.NONE, verify=True, progress=told.append)
+    size = sum(each.report.bytes_in for each in run(source, tmp_path / "out", options))
+    assert size <= sum(told) <= 2 * size
+    assert sum(told) > 1.9 * size
+    told.clear()
+    run(source, tmp_path / "out", options)  # all is there
+    assert sum(told) == 2 * size

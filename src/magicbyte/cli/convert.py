@@ -12,6 +12,7 @@ from magicbyte.cli import options
 from magicbyte.cli.output import complain
 from magicbyte.cli.progress import progress
 from magicbyte.cli.render import many, size_text
+from magicbyte.errors import CorruptRecordError, UnsupportedCompressionError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -126,9 +127,9 @@ def _all(work: Iterator[PartitionConversion], form: str, expected: int, out: Pat
         for each in work:
             done.append(each)
             if each.error is not None:
-                what = "verify" if each.folder.exists() else "not converted"
-                complain(each.error)
-                complain(f"{each.name}: {what}, see above")
+                complain(each.error if isinstance(each.error, CorruptRecordError) else f"{each.name}: {each.error}")
+                if hint := _hint(each):
+                    complain(hint)
             if form == "text":
                 click.echo("\n".join(_lines(each)))
     except (OSError, KeyboardInterrupt):
@@ -138,6 +139,17 @@ def _all(work: Iterator[PartitionConversion], form: str, expected: int, out: Pat
         )
         raise
     return done
+
+
+def _hint(done: PartitionConversion) -> str | None:
+    """Return what may help with a partition that was not converted."""
+    if isinstance(done.error, UnsupportedCompressionError):
+        return "--codec gzip, say, compresses anew what is zstd"
+    if isinstance(done.error, CorruptRecordError) and not done.folder.exists():
+        if done.error.what.startswith("lz4 header checksum"):
+            return "--fix-lz4 repairs header checksums of LZ4"
+        return "`magicbyte salvage` makes a sound log of what is not damaged"
+    return None
 
 
 # ---- JSON
@@ -193,8 +205,10 @@ def _sum(done: list[PartitionConversion]) -> ConversionReport:
 
 
 def _lines(done: PartitionConversion) -> list[str]:
-    if done.error is not None and not done.folder.exists():
-        return [f"{done.name}: not converted"]
+    if done.error is not None:
+        return [
+            f"{done.name}: {'written, but what was written is damaged' if done.folder.exists() else 'not converted'}"
+        ]
     before = ", by an earlier run" if done.resumed else ""
     lines = [f"{done.name}: {_sizes(done.report)}{before}", *_notes(done.report, done.lz4_headers)]
     if done.verified:

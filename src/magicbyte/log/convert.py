@@ -343,7 +343,8 @@ class _Job:
         except MagicbyteError as error:
             done.error = error
             self.given_up.add(name)
-            shutil.rmtree(temporary_name(done.folder), ignore_errors=True)
+            if (temporary := temporary_name(done.folder)).exists():
+                shutil.rmtree(temporary)
         return done
 
     def writer(

@@ -283,7 +283,7 @@ def _pieces(side: Side, options: DiffOptions) -> Iterator[_Piece]:
     decoding = DecodeOptions(
         control=Ignored.CONTROL not in options.ignore, limit=options.limit, any_lz4_header=side.any_lz4_header
     )
-    threads = max(options.threads // 2, 1)  # the other side has as many
+    threads = 1 if options.threads == 1 else max(options.threads // 2, 2)  # the other side has as many
     highest = np.int64(_LOWEST)
     for piece in in_order(chunks(), lambda chunk: _hashed(chunk, decoding, options.on_damage), threads):
         if side.first > 0:
