@@ -102,7 +102,7 @@ def read_chunks(
     buffers: list[bytearray] = []
     while position < stop:
         asked = max(min(wanted, file.size - position), 0)
-        with memoryview(_unused(buffers, asked)) as whole:
+        with memoryview(unused_buffer(buffers, asked)) as whole:
             filled = file.read_into(position, whole[:asked])
             view = whole.toreadonly()[:filled]
         table = scan(view, dialect=dialect, merge=merge)
@@ -130,7 +130,7 @@ def read_chunks(
         del table, rest, view  # so that the buffer can be used again
 
 
-def _unused(buffers: list[bytearray], size: int) -> bytearray:
+def unused_buffer(buffers: list[bytearray], size: int) -> bytearray:
     """Return one of `buffers` that nobody looks into any more, or a new one: that costs more than reading does."""
     for buffer in buffers:
         if len(buffer) >= size:

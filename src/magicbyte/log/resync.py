@@ -1,0 +1,664 @@
+"""Walks a segment whose bytes cannot be trusted: sound entries, and between them what is damaged, exactly.
+
+`verify` and `salvage` share this walk. An entry is sound when its size, magic byte and checksum hold; in a row of sound
+entries nothing has to be searched for. Behind damage the next entry is found again by the rules of docs/salvage.md:
+what the damaged entry itself still says comes first, and only then candidates are looked for, of which those that are
+the content of a record are told from entries by what lies in front of them, behind them, and by their offsets.
+
+Time stays linear on any input: a checksum that fails is paid for from a credit, and when that is used up checksums come
+from running CRCs, which read every byte once.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from magicbyte.errors import BatchTooLargeError, CorruptRecordError, TruncatedLogError
+from magicbyte.log.reader import CHUNK_BYTES, unused_buffer
+from magicbyte.records import kernels
+from magicbyte.records import search_kernels as search
+from magicbyte.records.decode import DEFAULT_MAX_BATCH_BYTES, DecodeOptions, decode_rows
+from magicbyte.records.forms import form_for
+from magicbyte.records.layout import (
+    ATTRIBUTES,
+    BATCH_CRC,
+    CODEC_MASK,
+    ENRICHED_TAGS_LENGTH,
+    ENRICHED_TAGS_START,
+    HEADER_TO_MAGIC,
+    INT32,
+    LAST_OFFSET_DELTA,
+    LOG_OVERHEAD,
+    MAGIC,
+    MESSAGE_ATTRIBUTES,
+    MESSAGE_CRC,
+    OFFSET,
+    RECORD_BATCH_OVERHEAD,
+    RECORD_COUNT,
+    SIZE,
+    V0_KEY_LENGTH,
+    V0_MINIMUM,
+    V0_OVERHEAD,
+    V1_KEY_LENGTH,
+    Dialect,
+)
+from magicbyte.records.scan import complaint, scan
+from magicbyte.wire.checksum import crc32, crc32c
+from magicbyte.wire.kernel import worth_compiling
+from magicbyte.wire.primitives import CASTAGNOLI, IEEE
+from magicbyte.wire.running_crc import CRC32, CRC32C, CrcKind
+
+if TYPE_CHECKING:
+    from magicbyte.ports import ReadableFile
+
+MAX_RELATIVE = (1 << 31) - 1
+MAX_OFFSET = (1 << 63) - 1
+
+_CREDIT = 64 << 20
+_HEAD = 4096  # bytes of an entry that are read to judge it
+_FIRST_WINDOW = 16 << 10  # of a search, doubled up to CHUNK_BYTES
+_FOUND_AT_ONCE = 4096
+_LOOK_BACK = 1024  # for the record that holds a candidate
+_LOOK_BACK_PLAIN = 64  # for the message that does
+_LOOK_AHEAD = 64 << 10
+_RUN = 32  # entries in a row that prove each other
+_SHORT_RUN = 6  # that speak against others
+_LOOK_ON = 256 << 10  # for those
+_STEP = 4096  # between two running CRCs
+_OFFSETS_ONLY = DecodeOptions(keys=False, values=False, headers=False, verify=False, control=True)
+_ZEROS = bytes(HEADER_TO_MAGIC)
+
+
+class Place(enum.Enum):
+    """Where sound entries stand by their offsets."""
+
+    MAIN = "main"  # above all before
+    BACK = "back"  # not above: a duplicate, a block that was moved, or an offset that is wrong
+    OUTSIDE = "outside"  # not offsets of this segment at all
+    STRAY = "stray"  # among the remains of a damaged entry, and what follows contradicts them
+
+
+class Sound(NamedTuple):
+    """Sound entries, one behind the other: `view` has their bytes, which lie at `position` of the file.
+
+    Offsets rise within one `row`; a row may come in several pieces, of a few MiB each. `sure`: what lies in front of
+    the row ends where it begins. Else it was searched for, and might be the content of a record after all.
+    """
+
+    position: int
+    view: memoryview
+    entries: int
+    first: int
+    last: int
+    place: Place
+    row: int
+    sure: bool
+
+    @property
+    def end(self) -> int:
+        """Position behind the last entry."""
+        return self.position + len(self.view)
+
+
+class Outlier(NamedTuple):
+    """The last entry of the MAIN row so far, at `position` to `end`, contradicts what follows: its offset is too high.
+
+    `last` is the last offset in front of it, `offsets` what it claims to hold.
+    """
+
+    position: int
+    end: int
+    last: int
+    offsets: tuple[int, int]
+
+
+class Gap(NamedTuple):
+    """Damaged bytes from `position` to `end`, for the reason in `error`; `last` is the last offset in front of them."""
+
+    position: int
+    end: int
+    error: CorruptRecordError
+    last: int
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a segment can hold: offsets from `low` to `high`, entries up to `entry_bytes`."""
+
+    low: int = 0
+    high: int = MAX_OFFSET
+    entry_bytes: int = DEFAULT_MAX_BATCH_BYTES
+
+
+def walk(file: ReadableFile, limits: Limits, dialect: Dialect = Dialect.KAFKA) -> Iterator[Sound | Outlier | Gap]:
+    """Yield all of a segment, in its order: sound entries and damage, without a byte left out.
+
+    Nothing is raised for damage. Memory does not grow with the file.
+    """
+    return _Walk(file, limits, dialect).run()
+
+
+def first_offset(file: ReadableFile, position: int, dialect: Dialect) -> int:
+    """Return the first offset in the sound entry at `position`: of a wrapper it is known only when it is opened."""
+    head = memoryview(file.read_at(position, V0_OVERHEAD))
+    offset = OFFSET.read(head)
+    if dialect is Dialect.ENRICHED or head[MAGIC.start] == 2 or not head[MESSAGE_ATTRIBUTES.start] & CODEC_MASK:
+        return offset
+    table = scan(memoryview(file.read_at(position, LOG_OVERHEAD + SIZE.read(head))))
+    try:
+        return min((int(columns.offset[0]) for columns in decode_rows(table, [0], _OFFSETS_ONLY)), default=offset)
+    except CorruptRecordError:  # sound by its checksum, and yet not to be opened: it stays closed
+        return offset
+
+
+class _Walk:
+    def __init__(self, file: ReadableFile, limits: Limits, dialect: Dialect) -> None:
+        self.file, self.limits = file, limits
+        self.dialect, self.enriched = dialect, int(dialect is Dialect.ENRICHED)
+        self.make = form_for(compiled=worth_compiling(file.size))
+        self.state = self.make.zeros(search.FOLLOW)
+        self.state[search.CREDIT] = _CREDIT
+        self.search = _Search(file, limits, self.enriched, self.make)
+        self.place, self.row, self.sure = Place.MAIN, 0, True
+        self.main_last = self.before = limits.low - 1
+        self.previous: tuple[int, int, int] | None = None  # position, end and first offset of the last MAIN entry
+        self.buffers: list[bytearray] = []
+        self.last = self.main_last  # of the row that is being followed
+
+    def run(self) -> Iterator[Sound | Outlier | Gap]:
+        file, position, wanted = self.file, 0, CHUNK_BYTES
+        follow = self.make.form(search.follow)
+        tables = self.make.crc_table(IEEE), self.make.crc_table(CASTAGNOLI)
+        state = self.state
+        while position < file.size:
+            asked = min(wanted, file.size - position)
+            with memoryview(unused_buffer(self.buffers, asked)) as whole:
+                filled = file.read_into(position, whole[:asked])
+                view = whole.toreadonly()[:filled]
+            if not view:
+                return  # the file shrank
+            data, at, wanted = self.make.bytes_of(view), 0, CHUNK_BYTES
+            while True:
+                rejoin = self.main_last if self.place is Place.BACK else MAX_OFFSET
+                status = follow(
+                    data, at, len(view), self.enriched, self.last, self.limits.low, self.limits.high, rejoin,
+                    *tables, state,
+                )  # fmt: skip
+                stop = int(state[search.AT])
+                if stop > at:
+                    yield self._followed(position, at, view[at:stop])
+                at = stop
+                if status == search.OUTSIDE:
+                    size = LOG_OVERHEAD + SIZE.read(view[at:])
+                    yield self._outside(position + at, view[at : at + size])
+                    at += size
+                elif status == search.BACK:
+                    outlier = self._went_back()
+                    if outlier is not None:
+                        yield outlier
+                elif status == search.REJOINED:
+                    self.place, self.last, self.row = Place.MAIN, self.main_last, self.row + 1
+                elif status == search.UNSURE and self.search.sound_at(position + at) is not None:
+                    state[search.CREDIT] = LOG_OVERHEAD + SIZE.read(view[at:])
+                else:
+                    break
+            position += at
+            if status == kernels.DONE:
+                continue
+            if status == kernels.SHORT and position + (need := int(state[search.NEED])) <= file.size:
+                if need <= CHUNK_BYTES:
+                    continue
+                if self.search.sound_at(position) is not None:  # nothing is read in one piece on its word alone
+                    state[search.CREDIT] += need
+                    wanted = need
+                    continue
+            error = self._error(position, status)
+            end, how = self.search.resume(position, self.main_last)
+            if end == file.size and not isinstance(error, TruncatedLogError):
+                error = self._tail(position) or error
+            yield Gap(position, end, error, self.main_last)
+            position = end
+            self.row, self.sure = self.row + 1, how is _How.SURE
+            self.place, self.last = Place.MAIN, self.main_last
+            if how is _How.STRAY:
+                stray = self.search.sound_at(position)
+                assert stray is not None, "the search found it"
+                self.place, self.last = Place.STRAY, stray.first - 1
+
+    def _followed(self, buffer_position: int, at: int, view: memoryview) -> Sound:
+        """Return what was just followed, from `at` of the buffer on, and remember it."""
+        state, position = self.state, buffer_position + at
+        first, self.last = int(state[search.FIRST]), int(state[search.LAST])
+        if self.place is Place.MAIN:
+            self.before, self.main_last = int(state[search.BEFORE]), self.last
+            begin = buffer_position + int(state[search.PREVIOUS_AT])
+            self.previous = begin, position + len(view), int(state[search.PREVIOUS_FIRST])
+        state[search.CREDIT] = min(int(state[search.CREDIT]) + len(view), 4 * _CREDIT)
+        sound = Sound(position, view, int(state[search.ENTRIES]), first, self.last, self.place, self.row, self.sure)
+        self.sure = self.sure or self.place is Place.MAIN  # what is behind these is where it belongs
+        return sound
+
+    def _outside(self, position: int, view: memoryview) -> Sound:
+        first, last = int(self.state[search.NEXT_FIRST]), int(self.state[search.NEXT_LAST])
+        self.row += 2
+        return Sound(position, view, 1, first, last, Place.OUTSIDE, self.row - 1, self.sure)
+
+    def _went_back(self) -> Outlier | None:
+        """Decide, of an entry whose offset does not rise, which one is out of order: it, or the one before it."""
+        first = int(self.state[search.NEXT_FIRST])
+        self.row += 1
+        if self.place is Place.MAIN and self.previous is not None:
+            position, end, previous_first = self.previous
+            begins = first_offset(self.file, position, self.dialect)
+            fits_without = first > self.before and begins != self.before + 1
+            if fits_without:
+                outlier = Outlier(position, end, self.before, (previous_first, self.main_last))
+                self.main_last = self.last = self.before
+                self.previous = None
+                return outlier
+        if self.place is not Place.STRAY:
+            self.place = Place.BACK
+        self.last = first - 1
+        return None
+
+    def _error(self, position: int, status: int) -> CorruptRecordError:
+        """Say why no sound entry is at `position`."""
+        head = memoryview(self.file.read_at(position, RECORD_BATCH_OVERHEAD))
+        need = int(self.state[search.NEED])
+        error: CorruptRecordError
+        if status == kernels.SHORT and need > self.limits.entry_bytes:
+            error = BatchTooLargeError("batch size", expected=f"<= {self.limits.entry_bytes}", found=need)
+        elif status == kernels.SHORT and position + need > self.file.size:
+            expected = f"{need} bytes of an entry" if need > HEADER_TO_MAGIC else "an entry"
+            found = f"{self.file.size - position} bytes"
+            error = TruncatedLogError("end of the log", expected=expected, found=found)
+        elif status in (kernels.SHORT, search.UNSURE, kernels.BAD_CRC):
+            computed = self.search.computed_crc(position)
+            kind = kernels.BAD_BATCH_CRC if head[MAGIC.start] == 2 else kernels.BAD_CRC
+            stored = (BATCH_CRC if kind == kernels.BAD_BATCH_CRC else MESSAGE_CRC).read(head)
+            error = complaint(kind, [0, 0, 0, stored, computed])
+        else:
+            error = complaint(status, [0, 0, 0, int(self.state[search.EXPECTED]), int(self.state[search.FOUND])])
+        error.position = position
+        if len(head) >= RECORD_BATCH_OVERHEAD and any(head[:HEADER_TO_MAGIC]):
+            first = OFFSET.read(head)
+            delta = LAST_OFFSET_DELTA.read(head) if head[MAGIC.start] == 2 else 0
+            error.locate(offsets=(first, first + max(delta, 0)))
+        return error.locate(path=self.file.path)
+
+    def _tail(self, position: int) -> CorruptRecordError | None:
+        """Return the error for a file that holds nothing but zeros from `position` on, else None."""
+        at = position
+        while at < self.file.size:
+            piece = self.file.read_at(at, CHUNK_BYTES)
+            if not piece or any(piece):
+                return None
+            at += len(piece)
+        found = f"{self.file.size - position} zero bytes up to the end"
+        error = TruncatedLogError("end of the log", expected="an entry", found=found, position=position)
+        return error.locate(path=self.file.path)
+
+
+class _How(enum.Enum):
+    """How the log was found again: by what is in front, by a search, or in bytes that are not where they belong."""
+
+    SURE = "sure"
+    SEARCHED = "searched"
+    STRAY = "stray"
+
+
+class Entry(NamedTuple):
+    """A sound entry, found by the search."""
+
+    position: int
+    end: int
+    first: int
+    last: int
+
+
+class _Search:
+    """Finds the next entry behind damage. Positions asked about rise from one damage to the next."""
+
+    def __init__(self, file: ReadableFile, limits: Limits, enriched: int, make: Any) -> None:
+        self.file, self.limits, self.enriched, self.make = file, limits, enriched, make
+        self.credit = _CREDIT
+        self.start = 0  # of the damage at hand
+        self.skip_to = 0  # of the candidates: none in front of it
+        self.holder_end = 0  # of the record or message that held the last candidate that was held
+        self._running: list[tuple[int, int]] = []  # CRC-32 and CRC-32C from some position up to each _STEP
+        self._running_from = 0
+
+    # ---- is there a sound entry?
+
+    def sound_at(self, position: int) -> Entry | None:
+        """Return the sound entry at `position`, None if there is none."""
+        head = self.file.read_at(position, _HEAD)
+        size = search.plausible.py_func(
+            head, 0, len(head), self.file.size - position, self.limits.entry_bytes, self.enriched
+        )
+        if size < 0:
+            return None
+        view = memoryview(head)
+        stored = BATCH_CRC.read(view) if head[MAGIC.start] == 2 else MESSAGE_CRC.read(view)
+        if self._crc(position, size, head) != stored:
+            return None
+        first = OFFSET.read(view)
+        return Entry(
+            position, position + size, first, first + (LAST_OFFSET_DELTA.read(view) if head[MAGIC.start] == 2 else 0)
+        )
+
+    def computed_crc(self, position: int) -> int:
+        """Return the checksum that the entry at `position`, which is whole, should have."""
+        head = self.file.read_at(position, _HEAD)
+        return self._crc(position, LOG_OVERHEAD + SIZE.read(memoryview(head)), head)
+
+    def _crc(self, position: int, size: int, head: bytes) -> int:
+        is_batch = head[MAGIC.start] == 2
+        skipped = ATTRIBUTES.start if is_batch else MAGIC.start
+        if size <= len(head) or size <= self.credit:
+            whole = memoryview(head if size <= len(head) else self.file.read_at(position, size))
+            self.credit -= size if size > len(head) else 0
+            return (crc32c if is_batch else crc32)(whole[skipped:size])
+        kind: CrcKind = CRC32C if is_batch else CRC32
+        before, after = (self._running_crc(at, kind) for at in (position + skipped, position + size))
+        return kind.part(before, after, size - skipped)
+
+    def _running_crc(self, position: int, kind: CrcKind) -> int:
+        """Return the CRC of all from where the running ones begin to `position`."""
+        floor = self.start - self.start % _STEP
+        if not self._running or floor < self._running_from:
+            self._running_from, self._running = floor, [(0, 0)]
+        elif floor - self._running_from > 8 * self.limits.entry_bytes:  # what is behind us is not asked about again
+            drop = min((floor - self._running_from) // _STEP, len(self._running) - 1)
+            del self._running[:drop]
+            self._running_from += drop * _STEP
+        wanted = (position - self._running_from) // _STEP
+        while len(self._running) <= wanted:
+            at = self._running_from + (len(self._running) - 1) * _STEP
+            piece = memoryview(self.file.read_at(at, CHUNK_BYTES))
+            one, other = self._running[-1]
+            for cut in range(0, len(piece) - _STEP + 1, _STEP):
+                one, other = CRC32.resume(piece[cut : cut + _STEP], one), CRC32C.resume(piece[cut : cut + _STEP], other)
+                self._running.append((one, other))
+            if len(piece) < CHUNK_BYTES:
+                break
+        start = self._running_from + wanted * _STEP
+        rest = self.file.read_at(start, position - start)
+        return kind.resume(rest, self._running[wanted][kind is CRC32C])
+
+    # ---- where does the log go on?
+
+    def resume(self, position: int, last: int) -> tuple[int, _How]:
+        """Return where the log goes on behind the damage at `position`; `last` is the last offset in front of it.
+
+        That is a sound entry, or a damaged one whose place is certain, or the end of the file.
+        """
+        self.credit = min(self.credit + 4 * (position - self.start), 4 * _CREDIT)
+        self.start, self.holder_end = position, 0
+        head = memoryview(self.file.read_at(position, _HEAD))
+        claimed, framed = self._claimed_end(position, head), self._framed_end(position, head)
+        least = last
+        if (
+            self._header_marks(position, last)
+            and head[MAGIC.start] != 2
+            and head[MESSAGE_ATTRIBUTES.start] & CODEC_MASK
+        ):
+            least = OFFSET.read(head)  # of a wrapper's last message
+        for end in (framed, claimed):
+            if end == self.file.size:
+                return self._within(end, least, MAX_OFFSET)
+            if end is not None and (behind := self.sound_at(end)) is not None:
+                return self._within(end, least, behind.first)
+        for end in (claimed, framed):
+            if end is not None and self._like_header(end, last):
+                return self._within(end, least, OFFSET.read(memoryview(self.file.read_at(end, LOG_OVERHEAD))))
+        return self._searched(position, last, least)
+
+    def _claimed_end(self, position: int, head: memoryview) -> int | None:
+        """Return where the entry ends by its size field, if that is possible."""
+        if len(head) < HEADER_TO_MAGIC or SIZE.read(head) < V0_MINIMUM:
+            return None
+        end = position + LOG_OVERHEAD + SIZE.read(head)
+        return end if end <= self.file.size else None
+
+    def _framed_end(self, position: int, head: memoryview) -> int | None:
+        """Return where the entry ends by the lengths inside, if they fit together.
+
+        A message says its end a second time with the lengths of key and value, an uncompressed batch with its records.
+        """
+        if len(head) < RECORD_BATCH_OVERHEAD or head[MAGIC.start] < 2:
+            return self._message_end(position, head) if len(head) >= V0_OVERHEAD else None
+        if head[MAGIC.start] == 2 and ATTRIBUTES.read(head) & CODEC_MASK:
+            return None
+        end, found = self._records_end(position + RECORD_BATCH_OVERHEAD, max(RECORD_COUNT.read(head), 0))
+        return end if found and (found == RECORD_COUNT.read(head) or self.sound_at(end) is not None) else None
+
+    def _message_end(self, position: int, head: memoryview) -> int | None:
+        if self.enriched:
+            at = ENRICHED_TAGS_START + max(ENRICHED_TAGS_LENGTH.read(head), 0)
+        else:
+            at = (V1_KEY_LENGTH if head[MAGIC.start] == 1 else V0_KEY_LENGTH).start
+        for _ in range(2):
+            raw = self.file.read_at(position + at, 4)
+            length = int.from_bytes(raw, "big", signed=True)
+            if len(raw) < 4 or length < -1 or length > self.file.size - position - at - 4:
+                return None
+            at += 4 + max(length, 0)
+        return position + at
+
+    def _records_end(self, position: int, most: int) -> tuple[int, int]:
+        """Return where the records from `position` on cease to make sense, and how many there are.
+
+        `most` is the count that is expected; where it is reached the walk ends, if a record does not follow.
+        """
+        window, at, found = _FIRST_WINDOW, position, 0
+        state = self.make.zeros(search.FOLLOW)
+        while True:
+            data = self.file.read_at(at, window)
+            stop = at + int(
+                self.make.form(search.follow_records)(
+                    self.make.bytes_of(data), 0, len(data), max(most - found, 0) or MAX_OFFSET, state
+                )
+            )
+            count = int(state[search.ENTRIES])
+            found += count
+            if found == most or at + len(data) >= self.file.size:
+                return stop, found
+            if not count:
+                size, _ = kernels.long_varint.py_func(data, 0, len(data))
+                if not len(data) < size <= min(self.limits.entry_bytes, self.credit):
+                    return stop, found
+                self.credit -= size
+                window = size + 8
+            else:
+                window = min(2 * window, CHUNK_BYTES)
+            at = stop
+
+    def _within(self, end: int, least: int, most: int) -> tuple[int, _How]:
+        """Return where the log goes on, if not at `end`, where the next entry begins by the word of the damaged one.
+
+        A row of entries may end exactly there. Content never ends where its batch does, a record's header count follows
+        it: so the size field is wrong, and leads past sound entries. (Content of a message may end with it, but
+        messages say their end twice, and messages in a wrapper have offsets up to its own: those of the row are above
+        `least` and below `most`.) Or a row leads to another damaged entry: bytes of another place, written here.
+        """
+        row_end = highest = -1
+        for found in self._candidates(self.start + 1, end):
+            held = self._held_until(found)
+            if found.end > row_end:
+                row_end, highest, _ = self._row_of(found, MAX_OFFSET, end)
+            if held is None:
+                between = found.first > least and highest < most
+                if row_end == end and between:
+                    return found.position, _How.SURE
+                across = row_end > end and found.first > least  # an entry lies over the end that was claimed
+                if across or (row_end < end and self._like_header(row_end, highest)):
+                    stray = found.first <= least or self._contradicted(row_end, least, highest)
+                    return found.position, _How.STRAY if stray else _How.SEARCHED
+            self.skip_to = found.end if held is None or held < row_end else row_end
+        return end, _How.SURE
+
+    def _searched(self, position: int, last: int, least: int) -> tuple[int, _How]:
+        """Return where the first candidate behind the damage lies that is an entry, not the content of a record.
+
+        An entry that is cut off by the file's end has all the rest inside, unless that is a long row.
+        """
+        cut = self._claims(position, self.file.size, last) and not self._contradicted(position + 1, last, MAX_OFFSET)
+        for found in self._candidates(position + 1, self.file.size):
+            held = self._held_until(found)
+            end, highest, count = self._row_of(found, _RUN, self.file.size)
+            rises = self._rises_later(found, least)
+            if held is None and not rises:
+                if count == _RUN or (end == self.file.size and not cut):
+                    return found.position, _How.SEARCHED
+                rising, goes_on = found.first > least, self._like_header(end, highest)
+                contradicted = rising and self._contradicted(end, least, highest)
+                if not cut and (goes_on or not (self._tail_of_record(end) or self._claims(position, end, last))):
+                    stray = contradicted or (not rising and count == 1 and not goes_on) or highest > self.limits.high
+                    return found.position, _How.STRAY if stray else _How.SEARCHED
+            self.skip_to = found.end if held is None or held < end else end
+        return self.file.size, _How.SURE
+
+    def _candidates(self, start: int, stop: int) -> Iterator[Entry]:
+        """Yield sound entries that begin from `start` to below `stop`, and not in front of `skip_to`."""
+        self.skip_to = start
+        at, window = start, _FIRST_WINDOW
+        state = self.make.zeros(search.FOLLOW)
+        found = self.make.zeros(_FOUND_AT_ONCE)
+        find = self.make.form(search.find_headers)
+        while at < stop:
+            data = self.make.bytes_of(self.file.read_at(at, window + _HEAD))
+            last, room = min(window, stop - at), self.file.size - at
+            status = find(data, 0, last, len(data), room, self.limits.entry_bytes, self.enriched, found, state)
+            for place in found[: int(state[search.ENTRIES])]:
+                position = at + int(place)
+                if position >= self.skip_to and (entry := self.sound_at(position)) is not None:
+                    yield entry
+            at = max(at + (int(state[search.AT]) if status == kernels.FULL else last), self.skip_to)
+            window = min(2 * window, CHUNK_BYTES)
+
+    def _row_of(self, entry: Entry, most: int, stop: int) -> tuple[int, int, int]:
+        """Return where the row of sound entries that begins with `entry` ends, its last offset, and how many they are.
+
+        They are counted up to `most`, and up to position `stop`.
+        """
+        end, highest, count = entry.end, entry.last, 1
+        while count < most and end < stop and (more := self.sound_at(end)) is not None:
+            end, highest, count = more.end, more.last, count + 1
+        return end, highest, count
+
+    def _rises_later(self, entry: Entry, least: int) -> bool:
+        """Say whether `entry` is not above `least`, but another one of its row is: then it is no part of that row."""
+        more: Entry | None = entry
+        for _ in range(_RUN):
+            if more is None or more.first > least:
+                break
+            more = self.sound_at(more.end)
+        return more is not None and more is not entry and more.first > least
+
+    def _contradicted(self, start: int, last: int, highest: int) -> bool:
+        """Say whether the log goes on behind `start` with offsets above `last`, but not above `highest`.
+
+        Only a row of several entries says so, and it is looked for in the next bytes only.
+        """
+        outer = self.skip_to
+        for found in self._candidates(start, min(start + _LOOK_ON, self.file.size)):
+            end, _, count = self._row_of(found, _SHORT_RUN, self.file.size)
+            if count == _SHORT_RUN and found.first > last:
+                self.skip_to = outer
+                return found.first <= highest
+            self.skip_to = end
+        self.skip_to = outer
+        return False
+
+    # ---- what an entry is known by
+
+    def _like_header(self, position: int, last: int) -> bool:
+        """Say whether a damaged entry begins at `position`: its offset follows `last`, two of its fields make sense.
+
+        Of an offset that is the very next one, one other field is enough.
+        """
+        marks = self._header_marks(position, last)
+        return marks >= 2 or (marks > 0 and OFFSET.read(memoryview(self.file.read_at(position, 8))) == last + 1)
+
+    def _header_marks(self, position: int, last: int) -> int:
+        """Return how many of size, magic byte and attributes make sense at `position`; 0 if the offset does not."""
+        head = memoryview(self.file.read_at(position, RECORD_BATCH_OVERHEAD))
+        if len(head) < V0_OVERHEAD or head[:HEADER_TO_MAGIC] == _ZEROS:
+            return 0
+        offset = OFFSET.read(head)
+        if not last < offset <= min(last + MAX_RELATIVE, self.limits.high):
+            return 0
+        size = V0_MINIMUM <= SIZE.read(head) <= self.limits.entry_bytes
+        magic = head[MAGIC.start] == 1 if self.enriched else head[MAGIC.start] <= 2
+        flags = MESSAGE_ATTRIBUTES.read(head) if head[MAGIC.start] < 2 else ATTRIBUTES.read(head)
+        return size + magic + (0 <= flags <= search.LARGEST_ATTRIBUTES)
+
+    def _claims(self, position: int, end: int, last: int) -> bool:
+        """Say whether the header of the damaged entry at `position` looks whole, and as if it reached to `end`."""
+        if self._header_marks(position, last) < 3:
+            return False
+        return end <= position + LOG_OVERHEAD + SIZE.read(memoryview(self.file.read_at(position, LOG_OVERHEAD)))
+
+    def _held_until(self, found: Entry) -> int | None:
+        """Return where the record or message ends that seems to hold `found` as its content; None if there is none.
+
+        Its own lengths must add up exactly, so what lies in front of an entry by chance does not pass for one.
+        """
+        if found.end > self.holder_end:
+            self.holder_end = self._holder(found) or 0
+        return self.holder_end if self.holder_end and not self._straddled(found, self.holder_end) else None
+
+    def _straddled(self, found: Entry, position: int) -> bool:
+        """Say whether the row that begins with `found` has an entry across `position`, which then is no end."""
+        more: Entry | None = found
+        for _ in range(_RUN):
+            if more is None or more.end >= position:
+                break
+            more = self.sound_at(more.end)
+        return more is not None and more.end > position > more.position
+
+    def _holder(self, found: Entry) -> int | None:
+        """Look for a record or message around `found` in the bytes themselves."""
+        low = max(self.start, found.position - _LOOK_BACK)
+        ahead = _LOOK_AHEAD if self.credit > _LOOK_AHEAD else _HEAD
+        self.credit -= ahead
+        data = self.file.read_at(low, found.end - low + ahead)
+        start, stop = found.position - low, found.end - low
+        end = int(self.make.form(search.held_by_record)(self.make.bytes_of(data), 0, start, stop, len(data)))
+        if end >= 0:
+            return low + end
+        for at in range(start - 4, max(start - 4 - _LOOK_BACK_PLAIN, -1), -1):
+            length = int.from_bytes(data[at : at + 4], "big", signed=True)
+            ends = low + at + 4 + length
+            if length <= 0 or not found.end <= ends <= self.file.size:
+                continue
+            if at == start - 4 and (ends in (found.end, self.file.size) or self.sound_at(ends) is not None):
+                return ends
+            if _behind_key(data, at) and self.sound_at(ends) is not None:
+                return ends
+        return None
+
+    def _tail_of_record(self, position: int) -> bool:
+        """Say whether the end of a record lies at `position`: its headers, and then another record or a sound entry."""
+        data = self.file.read_at(position, _HEAD)
+        count, at = kernels.long_varint.py_func(data, 0, len(data))
+        if at < 0 or count < 0 or count > len(data):
+            return False
+        at = kernels.skip_headers.py_func(data, at, len(data), count)
+        if at < 0:
+            return False
+        if self.sound_at(position + at) is not None:
+            return True
+        more = self.file.read_at(position + at, _LOOK_AHEAD)
+        return int(search.record_end.py_func(more, 0, len(more))) >= 0
+
+
+def _behind_key(data: bytes, at: int) -> bool:
+    """Say whether a message's key with its length in front, null or short, ends at `at`."""
+    if data[max(at - 4, 0) : at] == b"\xff\xff\xff\xff":
+        return True
+    return any(data[at - 4 - size : at - size] == INT32.pack(size) for size in range(1, min(_LOOK_BACK_PLAIN, at - 3)))

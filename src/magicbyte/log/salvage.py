@@ -1,0 +1,374 @@
+"""Recovers what is sound of damaged partitions into a new log, and says exactly what is lost.
+
+For each segment the walk of log/resync.py gives rows of sound entries; those whose offsets rise make the log. What is
+out of order comes back at its place if nothing else is there and it can be no record's content: a block that was moved.
+Duplicates, entries whose offset cannot be right and content are put aside, and reported. docs/salvage.md has the rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+from magicbyte.errors import CorruptRecordError
+from magicbyte.log.index_writer import last_offsets
+from magicbyte.log.reader import CHUNK_BYTES, read_chunks
+from magicbyte.log.resync import MAX_OFFSET, MAX_RELATIVE, Gap, Limits, Outlier, Place, Sound, first_offset, walk
+from magicbyte.records.decode import DEFAULT_MAX_BATCH_BYTES
+from magicbyte.records.layout import (
+    LAST_OFFSET_DELTA,
+    LOG_OVERHEAD,
+    MAGIC,
+    OFFSET,
+    SIZE,
+    Dialect,
+)
+from magicbyte.wire import kernel
+
+if TYPE_CHECKING:
+    from magicbyte.log.directory import PartitionDirectory, Segment
+    from magicbyte.log.writer import PartitionWriter
+    from magicbyte.ports import ReadableFile
+
+
+class Loss(NamedTuple):
+    """Damaged bytes of a file. `offsets`: the first and last that nothing else holds; None where none is missing."""
+
+    path: str
+    position: int
+    end: int
+    offsets: tuple[int, int] | None
+    error: CorruptRecordError
+
+
+class Aside(NamedTuple):
+    """Sound entries that are not in the new log, and why."""
+
+    path: str
+    position: int
+    end: int
+    entries: int
+    offsets: tuple[int, int]
+    why: str
+
+
+@dataclass(slots=True)
+class SalvageReport:
+    """What became of one partition. `moved`: entries that were out of order and are in order now."""
+
+    path: str
+    segments: int = 0
+    entries: int = 0
+    bytes: int = 0
+    moved: int = 0
+    lost: list[Loss] = field(default_factory=list)
+    aside: list[Aside] = field(default_factory=list)
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether every byte of the source is in the new log, in the same order."""
+        return not self.lost and not self.aside and not self.moved
+
+
+DUPLICATE = "its offsets are there already"
+IMPOSSIBLE = "its offset is not one of this segment"
+CONTRADICTED = "its offset contradicts those around it"
+CONTENT = "it may be the content of a record: nothing is missing at its offsets"
+
+
+class Extent(NamedTuple):
+    """Bytes that go into the new log as they are; `cuts` are ends of entries in it, a few MiB apart, and its end."""
+
+    position: int
+    end: int
+    cuts: tuple[int, ...]
+
+
+@dataclass(slots=True)
+class _Row:
+    """Sound entries one behind the other, offsets rising; `cuts` as in Extent."""
+
+    position: int
+    end: int
+    first: int
+    last: int
+    entries: int
+    place: Place
+    sure: bool
+    cuts: list[int]
+
+    @classmethod
+    def of(cls, event: Sound) -> _Row:
+        """Return the row that begins with `event`."""
+        return cls(
+            event.position, event.end, event.first, event.last, event.entries, event.place, event.sure, [event.end]
+        )
+
+    def extend(self, event: Sound) -> None:
+        """Take in the next piece of the row."""
+        self.end, self.last, self.entries = event.end, event.last, self.entries + event.entries
+        self.cuts.append(event.end)
+
+    def part(self, start: int, end: int) -> Extent:
+        """Return a part of the row, which begins and ends between entries."""
+        return Extent(start, end, (*(cut for cut in self.cuts if start < cut < end), end))
+
+
+@dataclass(slots=True)
+class SegmentPlan:
+    """What to take from one segment, in the order of offsets, and what not."""
+
+    extents: list[Extent]
+    entries: int
+    moved: int
+    lost: list[Loss]
+    aside: list[Aside]
+
+
+def plan_segment(
+    file: ReadableFile, limits: Limits, dialect: Dialect, progress: Callable[[int], None] = lambda _: None
+) -> SegmentPlan:
+    """Walk a segment and decide what to take of it. `progress` is told of the bytes walked."""
+    rows: list[_Row] = []
+    outliers: list[_Row] = []
+    gaps: list[Gap] = []
+    known = -1
+    for event in walk(file, limits, dialect):
+        if isinstance(event, Outlier):
+            outliers.append(_taken_off(rows, event))
+            continue
+        progress(event.end - event.position)
+        if isinstance(event, Gap):
+            gaps.append(event)
+        elif event.row == known and rows and rows[-1].end == event.position:
+            rows[-1].extend(event)
+        else:
+            rows.append(_Row.of(event))
+            known = event.row
+    return _Planner(file, dialect, limits, rows, outliers).plan(gaps)
+
+
+def _taken_off(rows: list[_Row], event: Outlier) -> _Row:
+    """Take the last entry off the last MAIN row; return it as a row of its own."""
+    at = max(index for index, row in enumerate(rows) if row.place is Place.MAIN)
+    row = rows[at]
+    alone = _Row(event.position, event.end, *event.offsets, 1, Place.BACK, row.sure or row.entries > 1, [event.end])
+    if row.position == event.position:
+        del rows[at]
+    else:
+        row.end, row.last, row.entries = event.position, event.last, row.entries - 1
+        row.cuts = [*(cut for cut in row.cuts if cut < event.position), event.position]
+    return alone
+
+
+class _Suspect(NamedTuple):
+    """One entry that is out of order; `alone` if its whole row is."""
+
+    first: int
+    last: int
+    position: int
+    end: int
+    place: Place
+    sure: bool
+    alone: bool
+
+
+class _Home(NamedTuple):
+    """Where an entry belongs among the MAIN ones: behind offset `before`, in front of the entry at `cut` (or None).
+
+    `after` is that entry's first offset. `disturbed`: the two are not side by side in the file.
+    """
+
+    before: int
+    after: int
+    cut: int | None
+    disturbed: bool
+
+
+class _Planner:
+    def __init__(
+        self, file: ReadableFile, dialect: Dialect, limits: Limits, rows: list[_Row], outliers: list[_Row]
+    ) -> None:
+        self.file, self.dialect, self.limits = file, dialect, limits
+        self.main = [row for row in rows if row.place is Place.MAIN]
+        doubtful = [row for row in rows if row.place is not Place.MAIN] + outliers
+        self.doubtful = sorted(doubtful, key=lambda row: row.position)
+        self.aside: list[Aside] = []
+
+    def plan(self, gaps: list[Gap]) -> SegmentPlan:
+        """Return what to take."""
+        taken = self._chosen()
+        self.aside.sort(key=lambda aside: aside.position)
+        lost = [Loss(self.file.path, gap.position, gap.end, self._missing(gap, taken), gap.error) for gap in gaps]
+        entries = sum(row.entries for row in self.main) + len(taken)
+        return SegmentPlan(self._extents(taken), entries, len(taken), lost, self.aside)
+
+    def _chosen(self) -> list[tuple[_Suspect, _Home]]:
+        """Return the entries out of order that come back, in the order of offsets; put the others aside."""
+        suspects: list[_Suspect] = []
+        for row in self.doubtful:
+            if row.place is Place.OUTSIDE:
+                offsets = (row.first, row.last)
+                self.aside.append(Aside(self.file.path, row.position, row.end, row.entries, offsets, IMPOSSIBLE))
+            else:
+                suspects += self._entries(row)
+        suspects.sort(key=lambda each: (each.first, each.position))
+        fitting: list[tuple[_Suspect, _Home]] = []
+        for each, home in zip(suspects, self._homes(suspects), strict=True):
+            before = max(home.before, fitting[-1][0].last) if fitting else home.before
+            at_end = home.cut is None and each.first != before + 1  # where any offset would fit
+            if each.first <= before or each.last >= home.after:
+                self._refuse(each, DUPLICATE)
+            elif not each.sure and (at_end or not home.disturbed):
+                self._refuse(each, CONTENT)
+            else:
+                fitting.append((each, home))
+        chosen = []
+        for at, (each, home) in enumerate(fitting):
+            before = max(home.before, fitting[at - 1][0].last) if at else home.before
+            after = min(home.after, fitting[at + 1][0].first) if at + 1 < len(fitting) else home.after
+            lonely = each.alone and each.sure and each.first != before + 1 and each.last + 1 != after
+            if lonely:
+                self._refuse(each, CONTRADICTED)
+            else:
+                chosen.append((each, home))
+        return chosen
+
+    def _refuse(self, each: _Suspect, why: str) -> None:
+        self.aside.append(Aside(self.file.path, each.position, each.end, 1, (each.first, each.last), why))
+
+    def _entries(self, row: _Row) -> Iterator[_Suspect]:
+        position = row.position
+        while position < row.end:
+            head = memoryview(self.file.read_at(position, LAST_OFFSET_DELTA.start + 4))
+            end, first = position + LOG_OVERHEAD + SIZE.read(head), OFFSET.read(head)
+            last = first + (LAST_OFFSET_DELTA.read(head) if head[MAGIC.start] == 2 else 0)
+            first = first_offset(self.file, position, self.dialect)
+            yield _Suspect(first, last, position, end, row.place, row.sure, row.entries == 1)
+            position = end
+
+    def _homes(self, suspects: list[_Suspect]) -> list[_Home]:
+        """Return where each of `suspects`, in the order of their offsets, belongs."""
+        homes = []
+        at = 0
+        for index, row in enumerate([*self.main, None]):
+            before = self.main[index - 1].last if index else self.limits.low - 1
+            if row is None:
+                homes += [_Home(before, self.limits.high + 1, None, disturbed=True) for _ in suspects[at:]]
+                break
+            head = first_offset(self.file, row.position, self.dialect) if at < len(suspects) else row.first
+            while at < len(suspects) and suspects[at].last < head:
+                homes.append(_Home(before, head, row.position, disturbed=row.position > 0))
+                at += 1
+            upper = at
+            while upper < len(suspects) and suspects[upper].first <= row.last:
+                upper += 1
+            homes += self._homes_inside(row, suspects[at:upper], before)
+            at = upper
+        return homes
+
+    def _homes_inside(self, row: _Row, suspects: list[_Suspect], before: int) -> list[_Home]:
+        """Return where `suspects` belong among the entries of `row`."""
+        homes: list[_Home] = []
+        if not suspects:
+            return homes
+        for chunk in read_chunks(
+            self.file, start=row.position, end=row.end, dialect=self.dialect, limit=self.limits.entry_bytes
+        ):
+            lasts = last_offsets(chunk.table)
+            while len(homes) < len(suspects) and suspects[len(homes)].first <= lasts[-1]:
+                at = int(lasts.searchsorted(suspects[len(homes)].first))
+                position = chunk.position + int(chunk.table.position[at])
+                least = int(lasts[at - 1]) if at else before
+                homes.append(_Home(least, first_offset(self.file, position, self.dialect), position, disturbed=False))
+            before = int(lasts[-1])
+        return homes
+
+    def _extents(self, taken: list[tuple[_Suspect, _Home]]) -> list[Extent]:
+        """Return the bytes to take, in the order of offsets."""
+        extents: list[Extent] = []
+        at = 0
+        for row in self.main:
+            start = row.position
+            while at < len(taken) and (cut := taken[at][1].cut) is not None and cut < row.end:
+                if cut > start:
+                    extents.append(row.part(start, cut))
+                    start = cut
+                extents.append(Extent(taken[at][0].position, taken[at][0].end, (taken[at][0].end,)))
+                at += 1
+            extents.append(row.part(start, row.end))
+        extents += [Extent(each.position, each.end, (each.end,)) for each, _ in taken[at:]]
+        return extents
+
+    def _missing(self, gap: Gap, taken: list[tuple[_Suspect, _Home]]) -> tuple[int, int] | None:
+        """Return the first and last offset that is missing around `gap`; None if none is, or nobody can tell."""
+        behind = next((row for row in self.main if row.position >= gap.end), None)
+        first = gap.last + 1
+        last = first_offset(self.file, behind.position, self.dialect) - 1 if behind is not None else None
+        if last is None:  # nothing follows: only the damaged entry itself may say how far it went
+            claimed = gap.error.offsets
+            if claimed is None or not first <= claimed[1] <= self.limits.high:
+                return None
+            last = claimed[1]
+        for each, _ in taken:
+            if each.first == first:
+                first = each.last + 1
+        for each, _ in reversed(taken):
+            if each.last == last:
+                last = each.first - 1
+        return (first, last) if first <= last else None
+
+
+def limits_of(partition: PartitionDirectory, segment: Segment, limit: int = DEFAULT_MAX_BATCH_BYTES) -> Limits:
+    """Return what a segment can hold, by its own name and that of the next one."""
+    bases = [each.base_offset for each in partition.segments]
+    later = [base for base in bases if base > segment.base_offset]
+    high = min(later) - 1 if later else min(segment.base_offset + MAX_RELATIVE, MAX_OFFSET)
+    return Limits(segment.base_offset, high, limit)
+
+
+def salvage_partition(
+    partition: PartitionDirectory,
+    writer: PartitionWriter,
+    *,
+    dialect: Dialect | None = None,
+    limit: int = DEFAULT_MAX_BATCH_BYTES,
+    progress: Callable[[int], None] = lambda _: None,
+) -> SalvageReport:
+    """Write what is sound of `partition` with `writer`, which is left open; segments begin where those of it did.
+
+    `progress` is told of bytes that were walked. Raises OSError where the new log cannot be written.
+    """
+    report = SalvageReport(partition.path, len(partition.segments))
+    reading = dialect or partition.dialect
+    kernel.expect(partition.size)
+    for segment in partition.segments:
+        with partition.files.open(segment.log.path) as file:
+            plan = plan_segment(file, limits_of(partition, segment, limit), reading, progress)
+            report.lost += plan.lost
+            report.aside += plan.aside
+            report.entries, report.moved = report.entries + plan.entries, report.moved + plan.moved
+            writer.roll(max(segment.base_offset, writer.end_offset))
+            buffer = bytearray(2 * CHUNK_BYTES)
+            for piece in _pieces(plan.extents):
+                size = piece.end - piece.position
+                if size > len(buffer):
+                    buffer = bytearray(size)
+                view = memoryview(buffer)[:size]
+                found = file.read_into(piece.position, view)
+                if found < size:
+                    expected = f"{size} bytes, as before"
+                    raise CorruptRecordError("size of the log", expected=expected, found=found, position=piece.position)
+                writer.append(view)
+                report.bytes += size
+    return report
+
+
+def _pieces(extents: list[Extent]) -> Iterator[Extent]:
+    """Yield the extents in pieces that end between entries, of a few MiB unless an entry is larger."""
+    for extent in extents:
+        start = extent.position
+        for cut in extent.cuts:
+            yield Extent(start, cut, (cut,))
+            start = cut

@@ -1,0 +1,293 @@
+"""The loops that walk a log whose bytes cannot be trusted, and that find its entries again behind damage.
+
+As in records/kernels.py: flat buffers, a status, nothing raised, every position checked before it is read.
+"""
+
+from __future__ import annotations
+
+from magicbyte.records.kernels import BAD_CRC, BAD_MAGIC, BAD_SIZE, DONE, FULL, SHORT, long_varint, skip_headers
+from magicbyte.wire.kernel import Bytes, Int32s, Int64s, kernel
+from magicbyte.wire.primitives import (
+    crc32_of,
+    crc32c_of,
+    difference,
+    load_i8,
+    load_i16,
+    load_i32,
+    load_i64,
+    load_u32,
+)
+
+# ---- statuses of `follow`, beside DONE, SHORT, BAD_SIZE, BAD_MAGIC and BAD_CRC
+BACK = 30  # the entry is sound, its offset not above the one before it
+OUTSIDE = 31  # the entry is sound, its offsets are not those of the segment
+REJOINED = 32  # the entry is sound, and the first above `rejoin`
+UNSURE = 33  # no credit left to compute the entry's checksum
+
+# ---- what `state` holds for `follow`
+AT = 0
+NEED = 1
+EXPECTED = 2
+FOUND = 3
+ENTRIES = 4  # sound ones followed in this call
+FIRST = 5  # first offset of the first of them, last offset of the last
+LAST = 6
+BEFORE = 7  # last offset of the entry before the last one followed, over calls
+PREVIOUS_AT = 8  # position and first offset of the last one followed, over calls
+PREVIOUS_FIRST = 9
+NEXT_FIRST = 10  # offsets of the entry at AT, for BACK, OUTSIDE and REJOINED
+NEXT_LAST = 11
+CREDIT = 12  # bytes that checksums that fail may still cost
+FOLLOW = 13
+
+NO_OFFSET = -(1 << 62)
+LARGEST_ATTRIBUTES = 0x7F
+
+
+@kernel
+def follow(
+    data: Bytes,
+    start: int,
+    end: int,
+    enriched: int,
+    last: int,
+    low: int,
+    high: int,
+    rejoin: int,
+    ieee: Int32s,
+    castagnoli: Int32s,
+    state: Int64s,
+) -> int:
+    """Follow sound entries from `start` on: sizes, magic bytes and checksums hold, offsets rise above `last`.
+
+    Offsets outside `low` to `high` end the row, and so does the first offset above `rejoin`. `ieee` and `castagnoli`
+    are the tables of the two CRCs. state[AT] is where the row ends, and the status says why.
+    """
+    at, entries, status = start, 0, DONE
+    state[FIRST] = NO_OFFSET
+    state[LAST] = last
+    while at < end:
+        if end - at < 17:
+            status, state[NEED] = SHORT, 17
+            break
+        size = load_i32(data, at + 8)
+        magic = load_i8(data, at + 16)
+        least = 14
+        if magic == 1:
+            least = 22
+        elif magic == 2:
+            least = 49
+        if size < least:
+            status, state[EXPECTED], state[FOUND] = BAD_SIZE, least, size
+            break
+        if magic < 0 or magic > 2 or (enriched and magic != 1):
+            status, state[EXPECTED], state[FOUND] = BAD_MAGIC, 0, magic
+            break
+        if size + 12 > end - at:
+            status, state[NEED] = SHORT, size + 12
+            break
+        if size > state[CREDIT]:
+            status = UNSURE
+            break
+        stop = at + 12 + size
+        if magic == 2:
+            stored = load_u32(data, at + 17)
+            found = crc32c_of(data, at + 21, stop, castagnoli)
+        else:
+            stored = load_u32(data, at + 12)
+            found = crc32_of(data, at + 16, stop, ieee)
+        if stored != found:
+            status, state[EXPECTED], state[FOUND] = BAD_CRC, stored, found
+            state[CREDIT] -= size
+            break
+        first = load_i64(data, at)
+        final = first
+        if magic == 2 and load_i32(data, at + 23) > 0 and first >= 0:
+            final = difference(first, -load_i32(data, at + 23))
+        state[NEXT_FIRST] = first
+        state[NEXT_LAST] = final
+        if first < low or final > high or final < first:
+            status = OUTSIDE
+            break
+        if first <= last:
+            status = BACK
+            break
+        if first > rejoin:
+            status = REJOINED
+            break
+        if entries == 0:
+            state[FIRST] = first
+        state[BEFORE] = last
+        state[PREVIOUS_AT] = at
+        state[PREVIOUS_FIRST] = first
+        last = final
+        entries += 1
+        at = stop
+    state[AT] = at
+    state[ENTRIES] = entries
+    state[LAST] = last
+    return status
+
+
+@kernel
+def plausible(data: Bytes, at: int, end: int, room: int, limit: int, enriched: int) -> int:
+    """Return the size of the entry whose header seems to be at `at`, -1 if none does. No checksum is computed.
+
+    `room` is how many bytes there are from `at` to the end of the file, `end` where `data` ends. Every field that an
+    entry of its magic restricts is looked at, as far as it lies in `data`.
+    """
+    if end - at < 26:
+        return -1
+    magic = load_i8(data, at + 16)
+    size = load_i32(data, at + 8)
+    if magic < 0 or magic > 2 or (enriched and magic != 1) or load_i64(data, at) < 0:
+        return -1
+    if size < 14 or size + 12 > room or size + 12 > limit:
+        return -1
+    if magic == 2:
+        if size < 49 or end - at < 61:
+            return -1
+        attributes = load_i16(data, at + 21)
+        delta = load_i32(data, at + 23)
+        count = load_i32(data, at + 57)
+        if attributes < 0 or attributes > LARGEST_ATTRIBUTES or (attributes & 7) > 4 or delta < 0:
+            return -1
+        if count < 0 or count - 1 > delta or ((attributes & 7) == 0 and count > (size - 49) // 7):
+            return -1
+        return size + 12
+    attributes = load_i8(data, at + 17)
+    place = at + 18
+    if enriched:
+        if size < 22 or end - at < 34 or attributes < 0 or attributes > 15:
+            return -1
+        area = load_i32(data, at + 22)
+        if area < -1 or area > size - 22:
+            return -1
+        place = at + 26 + max(area, 0)
+    else:
+        if attributes < 0 or attributes > 15 or (attributes & 7) > 4:
+            return -1
+        if magic == 1:
+            if size < 22:
+                return -1
+            place = at + 26
+    stop = at + 12 + size
+    if end - place < 4:
+        return size + 12
+    length = load_i32(data, place)
+    if length < -1 or length > stop - place - 8:
+        return -1
+    place += 4 + max(length, 0)
+    if end - place < 4:
+        return size + 12
+    length = load_i32(data, place)
+    if length < -1 or max(length, 0) != stop - place - 4:
+        return -1
+    return size + 12
+
+
+@kernel
+def find_headers(
+    data: Bytes, start: int, stop: int, end: int, room: int, limit: int, enriched: int, out: Int64s, state: Int64s
+) -> int:
+    """Fill `out` with the positions from `start` to below `stop` where a header seems to be.
+
+    `room` is how many bytes there are from position 0 of `data` to the end of the file. state[AT] is where to go on,
+    state[ENTRIES] how many were found. Returns DONE or FULL.
+    """
+    at, found, status = start, 0, DONE
+    last = min(stop, end - 25)
+    while at < last:
+        # the magic byte and the size first: almost everywhere else they rule a header out
+        rare = data[at + 16] <= 2 and data[at + 8] < 128 and data[at] < 128
+        if rare and plausible(data, at, end, room - at, limit, enriched) > 0:
+            if found == len(out):
+                status = FULL
+                break
+            out[found] = at
+            found += 1
+        at += 1
+    state[AT] = at
+    state[ENTRIES] = found
+    return status
+
+
+@kernel
+def record_end(data: Bytes, at: int, end: int) -> int:
+    """Return where the record of a v2 batch at `at` ends, -1 if what is there is no whole record within `end`."""
+    size, at = long_varint(data, at, end)
+    if at < 0 or size < 6 or size > end - at or data[at] != 0:
+        return -1
+    stop = at + size
+    at += 1
+    while at < stop and data[at] >= 128:  # the timestamp delta, of up to ten bytes
+        at += 1
+    _, at = long_varint(data, at + 1, stop)
+    if at < 0:
+        return -1
+    for _ in range(2):
+        length, at = long_varint(data, at, stop)
+        if at < 0 or length < -1 or length >= stop - at:
+            return -1
+        at += max(length, 0)
+    count, at = long_varint(data, at, stop)
+    if at < 0 or count < 0 or count > stop - at:
+        return -1
+    at = skip_headers(data, at, stop, count)
+    return at if at == stop else -1
+
+
+@kernel
+def follow_records(data: Bytes, start: int, end: int, most: int, state: Int64s) -> int:
+    """Return where the records of a v2 batch from `start` on cease to make sense, after `most` of them at the latest.
+
+    state[ENTRIES] is how many there were.
+    """
+    at, count = start, 0
+    while count < most:
+        stop = record_end(data, at, end)
+        if stop < 0:
+            break
+        at = stop
+        count += 1
+    state[ENTRIES] = count
+    return at
+
+
+@kernel
+def value_start(data: Bytes, at: int, end: int) -> int:
+    """Return where the value of the record at `at` begins, -1 unless it ends one byte before the record: no headers."""
+    size, at = long_varint(data, at, end)
+    if at < 0 or size < 6 or at >= end or data[at] != 0:
+        return -1
+    stop = at + size
+    at += 1
+    while at < end and data[at] >= 128:
+        at += 1
+    _, at = long_varint(data, at + 1, end)
+    if at < 0:
+        return -1
+    length, at = long_varint(data, at, end)
+    if at < 0 or length < -1 or length >= end - at:
+        return -1
+    length, at = long_varint(data, at + max(length, 0), end)
+    return at if at >= 0 and at + length + 1 == stop else -1
+
+
+@kernel
+def held_by_record(data: Bytes, low: int, start: int, stop: int, end: int) -> int:
+    """Return where a record ends that begins between `low` and `start` and holds all from there to `stop`; or -1.
+
+    The record is whole; or only its beginning is, and its value begins at `start`: then `stop` is returned.
+    """
+    for at in range(start - 1, low - 1, -1):
+        # a record's length is at most five bytes, and its attributes behind them are 0
+        size, place = long_varint(data, at, end)
+        if place < 0 or size < stop - place or data[place] != 0:
+            continue
+        ends: int = record_end(data, at, end)
+        if ends >= stop:
+            return ends
+        if value_start(data, at, start) == start:
+            return stop
+    return -1

@@ -1,0 +1,184 @@
+"""What salvage takes from a damaged segment, what it leaves, and what it says of it."""
+
+from __future__ import annotations
+
+import random
+import struct
+import time
+
+import pytest
+
+from fuzz import agreement
+from magicbyte.codecs import Codec
+from magicbyte.errors import TruncatedLogError
+from magicbyte.log.directory import discover
+from magicbyte.log.index_writer import LATEST_RULES
+from magicbyte.log.resync import Gap, Limits, Sound, walk
+from magicbyte.log.salvage import DUPLICATE, IMPOSSIBLE, limits_of, plan_segment, salvage_partition
+from magicbyte.log.writer import PartitionWriter
+from magicbyte.records.batch import build_batch
+from magicbyte.records.enriched import build_enriched_message
+from magicbyte.records.layout import Dialect
+from magicbyte.records.message import build_message
+from simulation import damaged_logs
+from simulation.memory import Memory
+
+RNG = random.Random(11)
+BATCHES = [damaged_logs.batch(RNG, 5, Codec.NONE if at % 2 else Codec.LZ4, None, 5 * at) for at in range(12)]
+NESTED = damaged_logs.batch(RNG, 3, Codec.NONE, lambda: BATCHES[7], 60)
+
+
+def taken(content: bytes, dialect: Dialect = Dialect.KAFKA, limits: Limits | None = None):
+    """The plan for a segment, and the bytes that it takes."""
+    plan = plan_segment(Memory(content), limits or Limits(0, 2**31 - 1), dialect)
+    return plan, b"".join(content[extent.position : extent.end] for extent in plan.extents)
+
+
+def start(index: int) -> int:
+    return sum(map(len, BATCHES[:index]))
+
+
+def overwrite(content: bytes, position: int, new: bytes) -> bytes:
+    return content[:position] + new + content[position + len(new) :]
+
+
+WHOLE = b"".join(BATCHES)
+
+
+@pytest.mark.parametrize("form", ["plain", "compiled"])
+def test_of_a_sound_segment_every_byte_is_taken_and_nothing_is_said(form):
+    with agreement.kernels(form):
+        plan, found = taken(WHOLE)
+    assert found == WHOLE
+    assert (plan.entries, plan.moved, plan.lost, plan.aside) == (12, 0, [], [])
+
+
+@pytest.mark.parametrize("form", ["plain", "compiled"])
+@pytest.mark.parametrize("at", [0, 3, 4, 11])
+@pytest.mark.parametrize(
+    ("field", "new"),
+    [(8, b"\x7f\xff\xff\xff"), (8, b"\0\0\1\0"), (8, b"\xff\xff\xff\xff"), (16, b"\x09"), (16, b"\1"), (30, b"zz"),
+     (0, b"\0" * 40), (70, b"\xee" * 20)],
+)  # fmt: skip
+def test_one_damaged_batch_costs_that_batch_and_no_other(form, at, field, new):
+    with agreement.kernels(form):
+        plan, found = taken(overwrite(WHOLE, start(at) + field, new))
+    assert found == b"".join(BATCHES[:at] + BATCHES[at + 1 :])
+    assert [(loss.position, loss.end) for loss in plan.lost] == [(start(at), start(at + 1))]
+
+
+@pytest.mark.parametrize("at", [0, 5])
+def test_the_lost_offsets_are_those_that_nothing_else_holds(at):
+    plan, _ = taken(overwrite(WHOLE, start(at) + 8, b"\x7f\0\0\0"))
+    assert [loss.offsets for loss in plan.lost] == [(5 * at, 5 * at + 4)]
+
+
+def test_batches_in_a_value_do_not_come_out_of_a_damaged_batch():
+    content = b"".join([*BATCHES, NESTED, damaged_logs.batch(RNG, 2, Codec.NONE, None, 63)])
+    for field, new in ((8, b"\x7f\xff\xff\xff"), (16, b"\7"), (0, b"\0" * 60), (len(NESTED) - 9, b"!!")):
+        plan, found = taken(overwrite(content, start(12) + field, new))
+        assert found == WHOLE + content[start(12) + len(NESTED) :], (field, new)
+        assert plan.aside == []
+
+
+def test_a_message_whose_value_is_a_message_gives_none():
+    inner = build_message(1, 41, 5, b"k", b"v" * 300)
+    messages = [build_message(1, at, 5, b"k", inner if at == 40 else b"value") for at in range(60)]
+    content, position = b"".join(messages), sum(map(len, messages[:40]))
+    for field in (8, 13, 16, 20):
+        _, found = taken(overwrite(content, position + field, b"\x7f"))
+        assert found == b"".join(messages[:40] + messages[41:])
+
+
+def test_enriched_messages_are_found_again():
+    messages = [build_enriched_message(at, b"k", b"v" * at) for at in range(1, 40)]
+    content = b"".join(messages)
+    position = sum(map(len, messages[:20]))
+    for field in (8, 14, 16):
+        _, found = taken(overwrite(content, position + field, b"\x33"), Dialect.ENRICHED)
+        assert found == b"".join(messages[:20] + messages[21:])
+
+
+def test_of_a_block_that_is_there_twice_the_first_is_kept_and_the_second_put_aside():
+    content = b"".join(BATCHES[:6] + BATCHES[3:6] + BATCHES[6:])
+    plan, found = taken(content)
+    assert found == WHOLE
+    assert [(aside.position, aside.why) for aside in plan.aside] == [
+        (start(6), DUPLICATE),
+        (start(6) + len(BATCHES[3]), DUPLICATE),
+        (start(6) + len(BATCHES[3]) + len(BATCHES[4]), DUPLICATE),
+    ]
+
+
+def test_blocks_that_were_swapped_come_back_in_the_order_of_offsets():
+    plan, found = taken(b"".join(BATCHES[:3] + BATCHES[6:8] + BATCHES[5:6] + BATCHES[3:5] + BATCHES[8:]))
+    assert found == WHOLE
+    assert plan.moved == 3
+    assert plan.lost == plan.aside == []
+
+
+@pytest.mark.parametrize("bit", range(64))
+def test_a_batch_whose_offset_changed_is_put_aside_and_its_neighbours_stay(bit):
+    changed = struct.unpack_from(">Q", WHOLE, start(6))[0] ^ 1 << bit
+    plan, found = taken(overwrite(WHOLE, start(6), struct.pack(">Q", changed)))
+    assert found == b"".join(BATCHES[:6] + BATCHES[7:])
+    assert [(aside.position, aside.end) for aside in plan.aside] == [(start(6), start(7))]
+
+
+def test_offsets_of_another_segment_are_put_aside():
+    plan, found = taken(WHOLE, limits=Limits(10, 39))
+    assert found == WHOLE[start(2) : start(8)]
+    assert {aside.why for aside in plan.aside} == {IMPOSSIBLE}
+
+
+@pytest.mark.parametrize("left", [1, 11, 16, 40, 61, 200])
+def test_a_cut_tail_is_a_truncated_log(left):
+    plan, found = taken(WHOLE[: start(11) + left])
+    assert found == WHOLE[: start(11)]
+    assert isinstance(plan.lost[0].error, TruncatedLogError)
+
+
+def test_zeros_at_the_end_are_a_truncated_log():
+    plan, found = taken(WHOLE + bytes(70_000))
+    assert found == WHOLE
+    assert isinstance(plan.lost[0].error, TruncatedLogError)
+    assert (plan.lost[0].position, plan.lost[0].end) == (len(WHOLE), len(WHOLE) + 70_000)
+
+
+def test_every_byte_is_in_exactly_one_row_or_gap():
+    for seed in range(4):
+        log = damaged_logs.damaged(seed, "mixed", 1 << 19, 12)
+        at = 0
+        for event in walk(Memory(log.content), Limits(0, 2**31 - 1)):
+            if isinstance(event, Sound | Gap):
+                assert event.position == at
+                at = event.end
+        assert at == len(log.content)
+
+
+def test_headers_that_all_claim_a_lot_do_not_make_the_search_read_everything_again_and_again():
+    header = bytearray(build_batch(b"", base_offset=1, last_offset_delta=0, base_timestamp=0, max_timestamp=0,
+                                   record_count=1))  # fmt: skip
+    size = 400 << 10
+    struct.pack_into(">i", header, 8, size // 2)
+    log = Memory(bytes(header) * (size // len(header)))
+    began = time.monotonic()
+    with agreement.kernels("compiled"):
+        plan = plan_segment(log, Limits(0, 2**31 - 1), Dialect.KAFKA)
+    assert plan.entries == 0
+    assert log.bytes_read < 300 * size + (256 << 20)
+    assert time.monotonic() - began < 30
+
+
+def test_a_salvaged_partition_is_whole_and_its_source_untouched(tmp_path):
+    source = damaged_logs.write(tmp_path / "t-0", overwrite(WHOLE, start(4) + 8, b"\x66"))
+    before = (source / f"{0:020}.log").read_bytes()
+    partition = discover([str(source)])[0]
+    with PartitionWriter(tmp_path / "out" / "t-0", rules=LATEST_RULES) as writer:
+        report = salvage_partition(partition, writer)
+        writer.finish()
+    assert (source / f"{0:020}.log").read_bytes() == before
+    assert (tmp_path / "out" / "t-0" / f"{0:020}.log").read_bytes() == b"".join(BATCHES[:4] + BATCHES[5:])
+    assert (report.entries, report.bytes, len(report.lost)) == (11, len(WHOLE) - len(BATCHES[4]), 1)
+    again = discover([str(tmp_path / "out" / "t-0")])[0]
+    assert plan_segment(Memory(before), limits_of(again, again.segments[0]), Dialect.KAFKA).entries == 11
