@@ -41,7 +41,7 @@ from magicbyte.wire.primitives import CASTAGNOLI, IEEE
 DEFAULT_MAX_BATCH_BYTES = 64 << 20
 _BATCH_HEADER = struct.Struct(">qiibIhiqqqhii").unpack_from
 _WRAPPER_HEADER = struct.Struct(">Ibb").unpack_from
-_WINDOW = 8 * GROUP_BYTES  # that is scanned, and then decoded
+_WINDOW = 4 * GROUP_BYTES  # that is scanned, and then decoded
 _STRETCH = 8  # uncompressed batches in a row that are worth reading their headers at once
 _PADDING = 32  # behind what is decompressed, so that short copies may read on
 

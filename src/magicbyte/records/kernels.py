@@ -13,6 +13,7 @@ from magicbyte.wire.primitives import (
     as_int64,
     copy_bytes,
     crc32_of,
+    crc32_wide,
     crc32c_of,
     difference,
     load_i8,
@@ -22,7 +23,6 @@ from magicbyte.wire.primitives import (
     load_u8,
     load_u32,
     prefetch,
-    touch,
     unzigzag32,
     unzigzag64,
 )
@@ -104,7 +104,7 @@ PACK = 2  # copied, one after the other
 
 AHEAD = 20 << 10  # bytes that are asked of memory before they are decoded: more than a usual batch
 SPARE = 16  # bytes that may be read behind a record before its lengths are checked
-TOUCH = 1 << 16  # bytes that the scan brings into the caches at a time
+WALK_AHEAD = 4 << 10  # the same for the walk over messages
 
 
 @kernel
@@ -115,8 +115,8 @@ def scan(data: Bytes, start: int, end: int, enriched: int, merge: int, table: In
     Shapes: table (rows * TABLE,), state (STATE,). state[ROWS] rows are filled, state[AT] is where to go on.
     Returns DONE (at `end`), SHORT, FULL, BAD_SIZE or BAD_MAGIC.
     """
-    at, row, rows, touched = start, 0, len(table) // TABLE, start
-    plain = -1  # magic of the row of plain messages that is being extended
+    at, row, rows = start, 0, len(table) // TABLE
+    kind_bits = 0xFF0F if enriched else 0xFF07  # magic and, in the attributes, what tells plain messages from others
     status = DONE
     while at < end:
         if end - at < 17:
@@ -124,9 +124,6 @@ def scan(data: Bytes, start: int, end: int, enriched: int, merge: int, table: In
             break
         size = load_i32(data, at + 8)
         magic = load_i8(data, at + 16)
-        if merge > 0 and magic < 2 and at >= touched:  # all of it will be read; batches are few jumps
-            touched = min(at + TOUCH, end)
-            state[FOUND] = touch(data, at, touched)
         least = 14
         if magic == 1:
             least = 22
@@ -141,7 +138,10 @@ def scan(data: Bytes, start: int, end: int, enriched: int, merge: int, table: In
         if size + 12 > end - at:
             status, state[NEED] = SHORT, size + 12
             break
-        count = -1
+        if row == rows:
+            status = FULL
+            break
+        count, first = -1, at
         if magic == 2:
             if end - at < 61:
                 status, state[NEED] = SHORT, 61
@@ -150,28 +150,28 @@ def scan(data: Bytes, start: int, end: int, enriched: int, merge: int, table: In
             count = load_i32(data, at + 57)
             guess = at + 2 * size  # where the batch after the next one begins, if they are alike
             prefetch(data, guess - 192, guess + 256)
+            at += size + 12
         else:
             attributes = load_i8(data, at + 17)
-            if (enriched and (attributes & 15) == 0) or (not enriched and (attributes & 7) == 0):
-                count = 1
-                if plain == magic and table[row * TABLE - TABLE + T_SIZE] < merge:
-                    table[row * TABLE - TABLE + T_SIZE] += size + 12
-                    table[row * TABLE - TABLE + T_COUNT] += 1
+            kind = load_i16(data, at + 16) & kind_bits
+            at += size + 12
+            if kind == magic << 8:
+                count, ahead = 1, at
+                while at - first < merge and end - at >= least + 12:  # one walk, on bytes that are on their way
+                    ahead = prefetch(data, ahead, at + WALK_AHEAD)
+                    size = load_i32(data, at + 8)
+                    if load_i16(data, at + 16) & kind_bits != kind or size < least or size + 12 > end - at:
+                        break
                     at += size + 12
-                    continue
-        if row == rows:
-            status = FULL
-            break
+                    count += 1
         into = row * TABLE
-        table[into + T_POSITION] = at
-        table[into + T_SIZE] = size + 12
+        table[into + T_POSITION] = first
+        table[into + T_SIZE] = at - first
         table[into + T_MAGIC] = magic
         table[into + T_ATTRIBUTES] = attributes
-        table[into + T_OFFSET] = load_i64(data, at)
+        table[into + T_OFFSET] = load_i64(data, first)
         table[into + T_COUNT] = count
-        plain = magic if count == 1 and magic < 2 else -1
         row += 1
-        at += size + 12
     state[AT] = at
     state[ROWS] = row
     return status
@@ -545,6 +545,23 @@ def tagged_timestamp(data: Bytes, at: int, end: int) -> tuple[int, int]:
 
 
 @kernel
+def check_crcs(data: Bytes, at: int, end: int, table: Int32s) -> tuple[int, int]:
+    """Compare the CRCs of the messages from `at` on with their bytes, some kilobytes of them, at least one.
+
+    Apart from decoding, so that several are computed at once. Returns where the first message with a wrong one begins
+    (-1: none), and where it stopped. Sizes were checked before.
+    """
+    most = min(end, at + WALK_AHEAD)
+    while at < most:
+        stop = at + 12 + load_i32(data, at + 8)
+        crc = crc32_wide(data, at + 16, stop, table) if at >= 48 else crc32_of(data, at + 16, stop, table)
+        if crc != load_u32(data, at + 12):
+            return at, stop
+        at = stop
+    return -1, at
+
+
+@kernel
 def decode_messages(
     data: Bytes,
     runs: Int64s,
@@ -570,9 +587,10 @@ def decode_messages(
     """
     row, key_at, value_at = state[ROWS], state[KEY_BYTES], state[VALUE_BYTES]
     status = DONE
-    at = 0
+    at = ahead = 0
     for run in range(0, len(runs), RUN):
         begin, end = runs[run + START], runs[run + END]
+        ahead, checked, bad = max(ahead, begin), begin, -1
         at = begin
         kind, append_time, magic = runs[run + TYPE], runs[run + TIMESTAMP], runs[run + MAGIC]
         least = 14 if magic == 0 else 22
@@ -589,6 +607,7 @@ def decode_messages(
             if kind == OWN:
                 whole = (row, key_at, value_at)
             cell = as_index(row)
+            ahead = prefetch(data, ahead, at + WALK_AHEAD)
             size = load_i32(data, at + 8)
             stop = at + 12 + size
             if size < least:
@@ -597,11 +616,12 @@ def decode_messages(
             if load_i8(data, at + 16) != magic:
                 status, state[EXPECTED], state[FOUND] = BAD_MAGIC, magic, load_i8(data, at + 16)
                 break
-            if verify:
+            if verify and at >= checked:
+                bad, checked = check_crcs(data, at, end, table)
+            if at == bad:
                 crc = crc32_of(data, at + 16, stop, table)
-                if crc != load_u32(data, at + 12):
-                    status, state[EXPECTED], state[FOUND] = BAD_CRC, load_u32(data, at + 12), crc
-                    break
+                status, state[EXPECTED], state[FOUND] = BAD_CRC, load_u32(data, at + 12), crc
+                break
             attributes = load_i8(data, at + 17)
             place = at + 18
             if enriched:

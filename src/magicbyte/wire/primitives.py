@@ -76,15 +76,6 @@ def copy_bytes(out: MutableBytes, to: int, data: Bytes, at: int, size: int) -> N
     out[to : to + size] = data[at : at + size]
 
 
-def touch(data: Bytes, start: int, end: int) -> int:
-    """Bring the bytes from `start` to `end` into the caches; return a number that means nothing.
-
-    Compiled code reads one byte of each line, in order, which memory serves several times as fast as the jumps from
-    header to header that follow. The plain twin has no such worries.
-    """
-    return 0
-
-
 def prefetch(data: Bytes, start: int, end: int) -> int:
     """Ask memory for the lines from `start` to `end`, which need not exist, without waiting; return where to go on.
 
@@ -134,6 +125,11 @@ def shift_right(value: int, bits: int) -> int:
 
 def crc32_of(data: Bytes, start: int, end: int, table: Int32s) -> int:
     """Return the CRC-32 (IEEE) of the bytes from `start` to `end`. `table` is `crc_table(IEEE)`."""
+    return checksum.crc32(data[start:end])
+
+
+def crc32_wide(data: Bytes, start: int, end: int, table: Int32s) -> int:
+    """As `crc32_of`, for 4 bytes or more with 64 in front of them in the buffer; never a call in compiled code."""
     return checksum.crc32(data[start:end])
 
 
@@ -300,6 +296,13 @@ def _in_python(function: Any) -> Any:
     return numba.njit(function, nogil=True)
 
 
+def _inlined(function: Any) -> Any:
+    """As `_in_python`, without a call of its own, which takes nanoseconds."""
+    import numba
+
+    return numba.njit(function, nogil=True, inline="always")
+
+
 @machine_body(as_int64)
 def _as_int64() -> Any:
     return _in_python(lambda value: value)
@@ -310,17 +313,6 @@ def _difference() -> Any:
     import numpy as np
 
     return _in_python(lambda value, other: np.int64(np.uint64(value) - np.uint64(other)))
-
-
-@machine_body(touch)
-def _touch() -> Any:
-    def touch(data: Any, start: int, end: int) -> int:
-        read = 0
-        for at in range(start, end, _LINE):
-            read ^= data[at]
-        return read
-
-    return _in_python(touch)
 
 
 @machine_body(prefetch)
@@ -458,18 +450,13 @@ def _crc_tables_only(data: Bytes, start: int, end: int, table: Int32s) -> int:
     return rest ^ 0xFFFFFFFF
 
 
-def _crc32_wide(data: Bytes, start: int, end: int) -> int:
-    """Return the CRC-32 of the bytes from `start` to `end`: at least 4, and 64 in front of them are in the buffer."""
-    return checksum.crc32(data[start:end])
-
-
 def _crc32_narrow(data: Bytes, start: int, end: int) -> int:
-    """As `_crc32_wide`, with 16 bytes in front."""
+    """Return the CRC-32 of the bytes from `start` to `end`: at least 4, and 16 in front of them are in the buffer."""
     return checksum.crc32(data[start:end])
 
 
 def _crc32c_wide(data: Bytes, start: int, end: int) -> int:
-    """As `_crc32_wide`, for CRC-32C."""
+    """As `_crc32c_narrow`, with 64 bytes in front."""
     return checksum.crc32c(data[start:end])
 
 
@@ -482,7 +469,7 @@ def _crc32c_narrow(data: Bytes, start: int, end: int) -> int:
 def _crc32_folded(data: Bytes, start: int, end: int, table: Int32s) -> int:
     """Return the CRC-32 of the bytes from `start` to `end`, by carry-less multiplication where that is possible."""
     if start >= 64 and end - start >= 4:
-        return _crc32_wide(data, start, end)
+        return crc32_wide(data, start, end, table)
     if start >= 16 and end - start >= 4:
         return _crc32_narrow(data, start, end)
     rest: int = _crc_by_table(data, start, end, 0xFFFFFFFF, table)
@@ -585,8 +572,10 @@ def _fold_body(polynomial: int, parts: int) -> Any:
                 return builder.shuffle_vector(value, value, chosen)
 
             def shifted(value: Any, count: int) -> Any:
-                whole = builder.bitcast(value, ir.IntType(128))
-                return builder.bitcast(builder.lshr(whole, ir.IntType(128)(count * 8)), narrow)
+                pieces = ir.VectorType(number, 4)
+                chosen = ir.Constant(pieces, [index + count // 4 for index in range(4)])
+                moved = builder.shuffle_vector(builder.bitcast(value, pieces), pieces([0] * 4), chosen)
+                return builder.bitcast(moved, narrow)
 
             size = builder.sub(end, start)
             vectors = builder.udiv(builder.add(size, word(width - 1)), word(width))
@@ -622,9 +611,16 @@ def _fold_body(polynomial: int, parts: int) -> Any:
                         combined = fold(combined, 1, builder.load(place))
                     builder.store(combined, total)
                     builder.store(builder.add(begin, builder.mul(rounds, word(lanes * width))), at)
-            with cgutils.for_range(builder, builder.udiv(builder.sub(end, builder.load(at)), word(width))) as loop:
-                more = load(source, builder.add(builder.load(at), builder.mul(loop.index, word(width))))
-                builder.store(fold(builder.load(total), 1, more), total)
+            test, again, done = (builder.append_basic_block(f"crc.{name}") for name in ("test", "again", "done"))
+            builder.branch(test)
+            builder.position_at_end(test)
+            position = builder.load(at)
+            builder.cbranch(builder.icmp_signed("<", position, end), again, done)
+            builder.position_at_end(again)
+            builder.store(fold(builder.load(total), 1, load(source, position)), total)
+            builder.store(builder.add(position, word(width)), at)
+            builder.branch(test)
+            builder.position_at_end(done)
             combined = builder.load(total)
             value = part(combined, parts - 1)
             if parts > 1:
@@ -660,7 +656,14 @@ def _carry_less_parts() -> int:
     return 4 if features.get("avx512f") else 2
 
 
-machine_body(_crc32_wide)(lambda: _fold_body(IEEE, _carry_less_parts()))
+@machine_body(crc32_wide)
+def _crc32_wide() -> Any:
+    if not (parts := _carry_less_parts()):
+        return _crc_tables_only
+    body = _fold_body(IEEE, parts)
+    return _inlined(lambda data, start, end, _table: body(data, start, end))
+
+
 machine_body(_crc32_narrow)(lambda: _fold_body(IEEE, 1))
 machine_body(_crc32c_wide)(lambda: _fold_body(CASTAGNOLI, _carry_less_parts()))
 machine_body(_crc32c_narrow)(lambda: _fold_body(CASTAGNOLI, 1))
