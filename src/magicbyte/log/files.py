@@ -204,10 +204,13 @@ def replace_file(path: Path, content: bytes) -> None:
     Durable once it returns. A crash or a full disk may leave a `.tmp` file beside it, which the next call replaces.
     """
     fresh = path.with_name(f"{path.name}.tmp")
-    with fresh.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
+    try:
+        with fresh.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:  # of a full disk the system does not say which file it was
+        raise OSError(error.errno, error.strerror, str(fresh)) from error
     fresh.replace(path)
     sync_directory(path.parent)
 

@@ -36,8 +36,8 @@ from magicbyte.records.scan import BatchTable, scan
 
 if TYPE_CHECKING:
     import uuid
+    from io import FileIO
     from types import TracebackType
-    from typing import BinaryIO
 
     from magicbyte.log.directory import PartitionDirectory
     from magicbyte.log.indexes import Int64Array
@@ -97,7 +97,7 @@ class PartitionWriter:
         self._producers = rules.producer_states()
         self._epochs = LeaderEpochs(ends_with_older=rules.line >= (2, 1, 1))
         self._has_batches = False
-        self._log: BinaryIO | None = None
+        self._log: FileIO | None = None
         self._indexer: SegmentIndexer | None = None
         self._base = self._end_offset = 0  # of the open segment; of the log so far
         self._segment_size = self._whole_size = 0
@@ -164,7 +164,7 @@ class PartitionWriter:
         self._bases.append(base_offset)
         self._indexer = SegmentIndexer(base_offset, self._rules, dialect=self._dialect, producers=self._producers)
         with self._named_errors():
-            self._log = self._path(base_offset, LOG).open("wb")
+            self._log = self._path(base_offset, LOG).open("wb", buffering=0)  # closing it writes nothing more
 
     def finish(self) -> WrittenPartition:
         """Complete the folder, make it durable and give it its name."""
@@ -230,7 +230,9 @@ class PartitionWriter:
         if self._rules.has_producers:
             self._epochs.append(table)
         with self._named_errors():
-            self._log.write(table.buffer[begin:end])
+            at = begin
+            while at < end:
+                at += self._log.write(table.buffer[at:end])
         self._segment_size += end - begin
         self._whole_size += end - begin
         self._end_offset = last_offset + 1
@@ -239,11 +241,10 @@ class PartitionWriter:
         """Make the open segment durable, with its indexes; or take it back, if it is not to be kept."""
         if self._log is None or self._indexer is None:
             return
-        with self._named_errors():
-            if keep:
-                for suffix, content in self._indexer.finish().files().items():
-                    self._put(self._path(self._base, suffix), content)
-                self._log.flush()
+        if keep:
+            for suffix, content in self._indexer.finish().files().items():
+                self._put(self._path(self._base, suffix), content)
+            with self._named_errors():
                 os.fsync(self._log.fileno())
         self._log.close()
         self._log = self._indexer = None
