@@ -47,6 +47,20 @@ def test_the_python_of_the_readme_works_as_printed(
     assert capsys.readouterr().out.startswith("34 1480000030000 b'key-003'")
 
 
+@pytest.mark.parametrize("page", ["convert.md", "diff.md"])
+def test_the_commands_and_the_python_of_a_page_work_as_printed(
+    page: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder)
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    for line in (line for block in blocks(text, "sh") for line in block.splitlines()):
+        command, _, remark = line.partition("#")
+        result = run(*shlex.split(command)[1:])
+        assert result.exit_code == ("status 1" in remark), (line, result.stderr)
+    (script,) = blocks(text, "python")
+    exec(compile(script, page, "exec"), {})
+
+
 def test_the_readme_begins_with_the_two_commands() -> None:
     assert [line.split("#")[0].strip() for line in blocks(README, "sh no-run")[0].splitlines()] == [
         "./magicbyte tour",

@@ -185,10 +185,9 @@ def _text(report: DiffReport, shown: dict[str, list[Difference]], ignore: list[s
     names = [name for name in ("timestamps", "headers") if name not in ignore]
     lines.append(f"{'same' if report.same else 'different'}: {what}: offset, key, value{', '.join(['', *names])}")
     lacking = sum((each.not_held for each in report.partitions), start=Counter[str]())
-    lines += [
-        f"  not compared: {name} of {many(count, 'record')}, for which the other side's format has no place"
-        for name, count in sorted(lacking.items())
-    ]
+    for name, count in sorted(lacking.items()):
+        counted = many(count, "control record") if name == "control records" else f"{name} of {many(count, 'record')}"
+        lines.append(f"  not compared: {counted}, for which the other side's format has no place")
     return "\n".join(lines)
 
 
