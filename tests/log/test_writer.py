@@ -1,18 +1,25 @@
 """Partition folders and log directories as they are written: Kafka's own, made again from their bytes."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from golden_data import Case, log_cases
+from golden_data import Case, Stage, log_cases
+from golden_data import checkpoints as golden_checkpoints
 from log.appended import batch_of_two, is_plain, rules_of
+from magicbyte.codecs import Codec
 from magicbyte.errors import CorruptRecordError, LogDirectoryError, TruncatedLogError
 from magicbyte.log import checkpoints
 from magicbyte.log.checkpoints import TopicPartition
 from magicbyte.log.directory import discover
 from magicbyte.log.index_writer import IndexRules
+from magicbyte.log.indexes import OffsetIndex, TimeIndex, TransactionIndex
 from magicbyte.log.producer_snapshot import ProducerSnapshot
 from magicbyte.log.writer import LogDirectoryWriter, PartitionWriter, temporary_name
+from magicbyte.records.enriched import build_enriched_message, build_enriched_wrapper
+from magicbyte.records.entry import entries
+from magicbyte.records.layout import Dialect
 
 
 def names(folder: Path) -> list[str]:
@@ -157,3 +164,70 @@ def test_a_former_run_that_did_not_finish_leaves_no_trace(tmp_path: Path) -> Non
         writer.append(batch_of_two(0, 1))
         writer.finish()
     assert sum(path.suffix == ".log" for path in (tmp_path / "t-0").iterdir()) == 1
+
+
+# ---- each format's writer, on every file of every golden log
+
+
+@pytest.mark.parametrize("case", log_cases(), ids=str)
+def test_a_companion_that_was_read_is_written_back_with_the_same_bytes(case: Case) -> None:
+    for name, content in case.partition_files().items():
+        base, suffix = int(name[:20]) if name[:20].isdigit() else 0, name.rpartition(".")[2]
+        if suffix == "snapshot":
+            assert ProducerSnapshot.parse(content).to_bytes() == content
+        elif suffix == "index":
+            assert content.startswith(OffsetIndex.parse(content, base).to_bytes())
+        elif suffix == "timeindex":
+            assert content.startswith(TimeIndex.parse(content, base).to_bytes())
+        elif suffix == "txnindex":
+            assert TransactionIndex.parse(content).to_bytes() == content
+        elif name == checkpoints.PARTITION_METADATA:
+            assert checkpoints.format_partition_metadata(checkpoints.parse_partition_metadata(content)) == content
+        elif name == checkpoints.LEADER_EPOCHS and content:  # 0 bytes mean no entries, too
+            assert checkpoints.format_leader_epochs(checkpoints.parse_leader_epochs(content)) == content
+
+
+@pytest.mark.parametrize("stage", golden_checkpoints(), ids=str)
+def test_a_checkpoint_that_was_read_is_written_back_with_the_same_bytes(stage: Stage) -> None:
+    for name, content in stage.files.items():
+        if name in checkpoints.OFFSET_CHECKPOINTS and content:
+            assert checkpoints.format_offset_checkpoint(checkpoints.parse_offset_checkpoint(content)) == content
+        elif name == checkpoints.CLEAN_SHUTDOWN:
+            assert checkpoints.format_clean_shutdown(checkpoints.parse_clean_shutdown(content)) == content
+
+
+def test_a_dialect_that_was_written_is_read_back() -> None:
+    for dialect in Dialect:
+        assert checkpoints.parse_message_dialect(checkpoints.format_message_dialect(dialect)) is dialect
+
+
+def enriched(offset: int, seconds: int, *, wrapped: int = 0) -> bytes:
+    """An enriched message; or a wrapper of `wrapped` messages, whose end only its inside tells."""
+    if not wrapped:
+        return build_enriched_message(offset, None, b"value", seconds=seconds)
+    inside = b"".join(build_enriched_message(at, None, b"value", seconds=seconds) for at in range(wrapped))
+    return build_enriched_wrapper(
+        Codec.GZIP, inside, num_messages=wrapped, non_keyed=True, start_offset=offset, seconds=seconds
+    )
+
+
+def test_a_log_of_the_enriched_dialect_gets_its_own_index_and_says_so(tmp_path: Path) -> None:
+    rules = replace(IndexRules.of("0.10.0"), interval_bytes=100)
+    log = b"".join([enriched(0, 10), enriched(1, 30), enriched(2, 20, wrapped=5), enriched(7, 5), enriched(8, 40)])
+    with PartitionWriter(tmp_path / "t-0", rules=rules, dialect=Dialect.ENRICHED) as writer:
+        writer.append(log)
+        assert writer.finish().end_offset == 9
+    assert names(tmp_path / "t-0") == [f"{0:020}.emindex", f"{0:020}.log", "message.dialect"]
+    (found,) = discover([str(tmp_path / "t-0")])
+    assert found.dialect is Dialect.ENRICHED
+    index = found.enriched_index(found.segments[0])
+    assert index is not None
+    assert (index.offsets[-1], index.timestamps[-1]) == (8, 40_000)
+    assert index.offsets.tolist()[0] > 0
+    starts = [position for position, _ in entries(log, Dialect.ENRICHED)]
+    assert set(index.positions.tolist()) <= set(starts)
+    with (
+        pytest.raises(CorruptRecordError, match="offset: expected > 6, found 6"),
+        PartitionWriter(tmp_path / "t-1", rules=rules, dialect=Dialect.ENRICHED) as writer,
+    ):
+        writer.append(enriched(2, 20, wrapped=5) + enriched(6, 5))
