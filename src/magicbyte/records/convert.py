@@ -8,32 +8,39 @@ them in memory at a time. Source: Kafka's RecordsUtil.downConvert; docs/formats/
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any, NamedTuple
 
 from magicbyte.codecs import Codec, Lz4Header, compress, decompress, lz4_header_checksum
 from magicbyte.errors import BatchTooLargeError, CorruptRecordError
 from magicbyte.records import encode_kernels as kernels
+from magicbyte.records.batch import HEADER as BATCH_HEADER
 from magicbyte.records.batch import RecordBatch, build_batch
 from magicbyte.records.columns import RecordColumns
 from magicbyte.records.control import marker_of
 from magicbyte.records.decode import DEFAULT_MAX_BATCH_BYTES, DecodeOptions, decode_entries, decode_rows
-from magicbyte.records.encode import DEFAULT_HEADER, Format, Writer
+from magicbyte.records.encode import DEFAULT_HEADER, Format, OldFrames, Writer
 from magicbyte.records.enriched import EnrichedControl, EnrichedMessage
 from magicbyte.records.entry import entries, parse_entry
 from magicbyte.records.layout import (
     CODEC_MASK,
     CONTROL_BIT,
+    DELETE_HORIZON_BIT,
     ENRICHED_CONTROL_BIT,
     NO_PRODUCER_ID,
     NO_TIMESTAMP,
+    TRANSACTIONAL_BIT,
+    V0_KEY_LENGTH,
+    V1_KEY_LENGTH,
     Dialect,
 )
 from magicbyte.records.message import Message
+from magicbyte.records.repack import decode_lz4
 from magicbyte.records.scan import BatchTable, scan
 from magicbyte.wire.checksum import Buffer
+from magicbyte.wire.kernel import Ints
 
 DEFAULT_BATCH_BYTES = 64 << 10
 
@@ -148,8 +155,8 @@ def convert(
         DecodeOptions(verify=verify, limit=limit),
         report,
     )
-    for kind, rows in groupby(range(len(table)), conversion.kind_of):
-        for chunk in conversion.steps(kind, list(rows)):
+    for kind, rows in conversion.kinds():
+        for chunk in conversion.steps(kind, rows):
             if len(chunk):
                 report.bytes_out += len(chunk)
                 yield chunk
@@ -169,17 +176,39 @@ class _Conversion:
     batch_bytes: int
     options: DecodeOptions
     report: ConversionReport
+    known: dict[tuple[int, int, bool], _Kind] = field(default_factory=dict)
 
-    def kind_of(self, row: int) -> _Kind:
+    def kinds(self) -> Iterator[tuple[_Kind, list[int]]]:
+        """Yield neighbouring rows of one kind, with that."""
+        table = self.table
+        columns = (_list(table.magic), _list(table.attributes), [count == 0 for count in _list(table.count)])
+        headers = list(zip(*columns, strict=True))
+        for kind, rows in groupby(range(len(headers)), lambda row: self._kind_of(row, *headers[row])):
+            yield kind, list(rows)
+
+    def _kind_of(self, row: int, magic: int, attributes: int, is_empty: bool) -> _Kind:
         """Decide what happens to a row of the table."""
+        kind = self.known.get((magic, attributes, is_empty))
+        if kind is None:
+            kind = self.known[magic, attributes, is_empty] = self._kind(magic, attributes, is_empty=is_empty)
+        if (
+            kind.action is _Action.PASS
+            and self.fix_lz4
+            and magic == 0
+            and kind.codec == Codec.LZ4
+            and self._has_other_lz4(row)
+        ):
+            return kind._replace(action=_Action.REBUILD)
+        return kind
+
+    def _kind(self, magic: int, attributes: int, *, is_empty: bool) -> _Kind:
         table, target = self.table, self.target
-        magic, attributes = int(table.magic[row]), int(table.attributes[row])
         enriched = table.dialect is Dialect.ENRICHED
         is_control = attributes & (ENRICHED_CONTROL_BIT if enriched else CONTROL_BIT if magic == 2 else 0) != 0
         codec = 0 if is_control else attributes & CODEC_MASK
         action = _Action.REBUILD
         if table.dialect is target.dialect and magic == target.magic:
-            if is_control or self.codec in (None, codec) or (magic == 2 and not int(table.count[row])):
+            if is_control or self.codec in (None, codec) or (magic == 2 and is_empty):
                 action = _Action.PASS
             elif magic == 2:
                 action = _Action.RECODE
@@ -187,8 +216,6 @@ class _Conversion:
             action = _Action.DROP
         elif self.fetch_offset is not None and table.dialect is target.dialect and magic < target.magic:
             action = _Action.PASS
-        if action is _Action.PASS and self.fix_lz4 and magic == 0 and codec == Codec.LZ4 and self._has_other_lz4(row):
-            action = _Action.REBUILD
         return _Kind(action, magic, codec, is_control)
 
     def _has_other_lz4(self, row: int) -> bool:
@@ -311,7 +338,7 @@ class _Conversion:
         """Decode rows and write their records in the target format."""
         plain_rows = kind.magic < 2 and kind.codec == 0
         to_plain = codec is Codec.NONE and self.target is not Format.V2
-        for from_rows, counts, columns in decode_entries(self.table, rows, self.options):
+        for from_rows, counts, columns, old in self._decoded(kind, rows, codec):
             spans = _spans(from_rows, counts, len(columns))
             for row, _, _ in spans:
                 self._count_losses(kind, row)
@@ -328,10 +355,23 @@ class _Conversion:
                         yield from writer.cut(first, end, codec, self.batch_bytes)
                 else:
                     batches = [number for row, first, end in spans for number in self._fields(writer, row, first, end)]
-                    yield writer.write(writer.form.int64(batches), codec, [DEFAULT_HEADER] * len(spans))
+                    if old is not None:
+                        old = old.of([row - from_rows[0] for row, _, _ in spans])
+                    yield writer.write(writer.form.int64(batches), codec, [DEFAULT_HEADER] * len(spans), old)
             except CorruptRecordError as error:  # offsets that no batch can hold: of the first of these rows, or behind
                 error.position = int(self.table.position[from_rows[0]])
                 raise
+
+    def _decoded(
+        self, kind: _Kind, rows: list[int], codec: Codec
+    ) -> Iterator[tuple[Sequence[int], Ints, RecordColumns, OldFrames | None]]:
+        """Yield what `decode_entries` does, and the old frames if they help with the new ones."""
+        lz4 = kind.codec == Codec.LZ4 == codec and self.level is None and kind.magic != self.target.magic
+        if lz4 and self.table.dialect is not Dialect.ENRICHED and self.target is not Format.ENRICHED:
+            yield from decode_lz4(self.table, rows, self.options)
+        else:
+            for found in decode_entries(self.table, rows, self.options):
+                yield *found, None
 
     def _fields(self, writer: Writer, row: int, first: int, end: int) -> list[int]:
         """Return the batch that a source wrapper or batch becomes."""
@@ -374,25 +414,32 @@ class _Conversion:
         report = self.report
         report.batches += 1
         if kind.magic == 2:
-            batch = RecordBatch(self._entry(row))
-            report.transactional_batches += batch.is_transactional
-            report.producer_states += batch.producer_id != NO_PRODUCER_ID
-            report.leader_epochs += batch.partition_leader_epoch >= 0
-            report.delete_horizons += batch.delete_horizon_ms is not None
+            header = BATCH_HEADER.unpack_from(self.table.buffer, int(self.table.position[row]))
+            _, _, leader_epoch, _, _, attributes, _, _, _, producer_id, *_ = header
+            report.transactional_batches += attributes & TRANSACTIONAL_BIT != 0
+            report.producer_states += producer_id != NO_PRODUCER_ID
+            report.leader_epochs += leader_epoch >= 0
+            report.delete_horizons += attributes & DELETE_HORIZON_BIT != 0
         elif self.table.dialect is Dialect.ENRICHED:
             for _, entry in entries(self._entry(row), Dialect.ENRICHED):
                 assert isinstance(entry, EnrichedMessage)
                 report.tags += len(entry.unknown_tags) > 0
         elif kind.codec:
-            report.wrapper_keys += Message(self._entry(row)).key_length >= 0
+            key_length = V1_KEY_LENGTH if kind.magic else V0_KEY_LENGTH
+            report.wrapper_keys += key_length.read(self.table.buffer[int(self.table.position[row]) :]) >= 0
 
 
-def _spans(rows: list[int], counts: Any, total: int) -> list[tuple[int, int, int]]:
+def _spans(rows: Sequence[int], counts: Any, total: int) -> list[tuple[int, int, int]]:
     """Return row of the table, first record, record behind the last, for each row that has records."""
     spans, at = [], 0
-    for row, count in zip(rows, counts if isinstance(counts, list) else counts.tolist(), strict=False):
+    for row, count in zip(rows, _list(counts), strict=False):
         end = min(at + count, total)  # of a damaged row of messages the sound ones are there
         if end > at:
             spans.append((row, at, end))
         at = end
     return spans
+
+
+def _list(column: Any) -> list[int]:
+    numbers: list[int] = column if isinstance(column, list) else column.tolist()
+    return numbers

@@ -161,6 +161,49 @@ def cut_wrappers(
 
 
 @kernel
+def store_batch_header(
+    batches: Int64s, batch: int, codec: int, out: MutableBytes, at: int, end: int, table: Int32s
+) -> None:
+    """Write the header of the v2 batch from `at` to `end`, whose records section is there, and its CRC.
+
+    `batch` is where its integers begin in `batches`; there is no producer and no leader epoch in it.
+    """
+    base_offset = batches[batch + OFFSET]
+    store_i64(out, at, base_offset)
+    store_i32(out, at + 8, end - at - 12)
+    store_i32(out, at + 12, -1)
+    store_i8(out, at + 16, 2)
+    store_i8(out, at + 21, 0)
+    store_i8(out, at + 22, codec | 8 if batches[batch + KIND] == LOG_APPEND else codec)
+    store_i32(out, at + 23, batches[batch + LAST_OFFSET] - base_offset)
+    store_i64(out, at + 27, batches[batch + TIMESTAMP])
+    store_i64(out, at + 35, batches[batch + MAX_TIMESTAMP])
+    store_i64(out, at + 43, -1)
+    store_i64(out, at + 49, -1)
+    store_i32(out, at + 53, -1)
+    store_i32(out, at + 57, batches[batch + END] - batches[batch + FIRST])
+    store_u32(out, at + 17, crc32c_of(out, at + 21, end, table))
+
+
+@kernel
+def store_wrapper_header(
+    batches: Int64s, batch: int, magic: int, codec: int, out: MutableBytes, at: int, end: int, table: Int32s
+) -> None:
+    """Write the header of the wrapper of `magic` 0 or 1 from `at` to `end`, whose value is there, and its CRC."""
+    store_i64(out, at, batches[batch + LAST_OFFSET])
+    store_i32(out, at + 8, end - at - 12)
+    store_i8(out, at + 16, magic)
+    store_i8(out, at + 17, codec | 8 if magic == 1 and batches[batch + KIND] == LOG_APPEND else codec)
+    place = at + 18
+    if magic == 1:
+        store_i64(out, place, batches[batch + MAX_TIMESTAMP])
+        place += 8
+    store_i32(out, place, -1)
+    store_i32(out, place + 4, end - place - 8)
+    store_u32(out, at + 12, crc32_of(out, at + 16, end, table))
+
+
+@kernel
 def encode_batches(
     batches: Int64s,
     gap: int,
@@ -348,21 +391,7 @@ def encode_batches(
         batches[batch + MAX_TIMESTAMP] = latest
         batches[batch + LAST_OFFSET] = base_offset + least_delta
         if gap == 61:
-            place = start - gap
-            store_i64(out, place, base_offset)
-            store_i32(out, place + 8, at - place - 12)
-            store_i32(out, place + 12, -1)
-            store_i8(out, place + 16, 2)
-            store_i8(out, place + 21, 0)
-            store_i8(out, place + 22, 8 if kind == LOG_APPEND else 0)
-            store_i32(out, place + 23, least_delta)
-            store_i64(out, place + 27, base_timestamp)
-            store_i64(out, place + 35, latest)
-            store_i64(out, place + 43, -1)
-            store_i64(out, place + 49, -1)
-            store_i32(out, place + 53, -1)
-            store_i32(out, place + 57, row - first)
-            store_u32(out, place + 17, crc32c_of(out, place + 21, at, table))
+            store_batch_header(batches, batch, 0, out, start - gap, at, table)
         state[AT], state[HEADERS], state[ROW], state[COUNT] = at, header, row, batch // BATCH + 1
     return DONE
 

@@ -181,7 +181,7 @@ def cache_directory() -> Path | None:
 
     digest = hashlib.blake2b(digest_size=8)
     package = Path(__file__).parent.parent
-    for source in sorted([*package.glob("wire/*.py"), *package.glob("records/*kernel*.py")]):
+    for source in sorted([*package.glob("wire/*.py"), *package.glob("*/*kernels.py")]):
         digest.update(source.read_bytes())
     digest.update(repr((sys.version_info[:2], bounds_checked(), str(package))).encode())
     chosen = os.environ.get("MAGICBYTE_CACHE_DIR")

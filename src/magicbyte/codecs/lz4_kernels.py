@@ -1,0 +1,377 @@
+"""LZ4 frames read with a note of what repeats in them, and written again without a search: the notes say where to look.
+
+Data that changed its form only, records in another message format say, repeats itself where it did before. So the
+matches of the old blocks are taken as hints: each is moved to where its bytes are now, compared there byte by byte and,
+if it holds, written. A wrong hint costs compression, never correctness. Source: LZ4's descriptions of its frames and
+blocks; what Kafka allows of them is in magicbyte.codecs.lz4.
+"""
+
+from __future__ import annotations
+
+from magicbyte.wire.kernel import Bytes, Int32s, Int64s, MutableBytes, kernel
+from magicbyte.wire.likely import likely
+from magicbyte.wire.primitives import (
+    as_index,
+    copy_bytes,
+    load_i32,
+    load_i64,
+    shift_right,
+    store_i8,
+    store_i32,
+    store_i64,
+)
+
+# ---- statuses
+DONE = 0
+FULL = 1  # `out` or `matches` is
+ODD = 2  # damaged, or of a kind that magicbyte.codecs.lz4 is left to deal with
+
+# ---- what `state` holds
+AT = 0  # position behind what was written
+COUNT = 1  # matches noted or used, in all
+LEAD = 2  # leads used
+STATE = 3
+
+# ---- fields of a match
+POSITION = 0  # where it begins in the content of its frame
+LENGTH = 1
+DISTANCE = 2  # how far back the same bytes are
+MATCH = 3
+
+GONE = -(1 << 30)
+"""A move is the position of an old byte in the new data less its old one. Below GONE it is not there, and GONE less
+the move says how many bytes further on the next one is that is."""
+
+LARGEST_BLOCK = 1 << 16  # so all distances in it can be written
+LEAST_MATCH = 4
+LAST_LITERALS = 5  # a block ends in that many literals
+LAST_MATCH = 12  # no match begins so near the end of a block
+FRAME_MAGIC = 0x04224D18
+FRAME_FLAGS = 0x6040  # version 1, independent blocks; at most 64 KiB each
+FRAME_OVERHEAD = 11  # header and end mark
+BLOCK_OVERHEAD = 40  # its size, and what it may grow by, apart from a 255th
+
+
+def room(size: int, frames: int) -> int:
+    """Return how many bytes frames of `size` bytes of content together may have."""
+    return size + size // 255 + size // LARGEST_BLOCK * BLOCK_OVERHEAD + frames * (FRAME_OVERHEAD + BLOCK_OVERHEAD)
+
+
+@kernel
+def load_size(data: Bytes, at: int) -> int:
+    """Return the little-endian uint32 at position `at`."""
+    return data[at] | data[at + 1] << 8 | data[at + 2] << 16 | data[at + 3] << 24
+
+
+@kernel
+def read_block(
+    data: Bytes, at: int, end: int, content: int, out: MutableBytes, room: int, matches: Int32s, state: Int64s
+) -> int:
+    """Decompress the block from `at` to `end` to position state[AT] of `out`, no further than `room`; see `read_frame`.
+
+    Its matches are noted from matches[state[COUNT] * MATCH] on, with positions that count from `content`. Sets
+    state[AT] and state[COUNT] if it is DONE; else it returns FULL or ODD.
+    """
+    start = to = state[AT]
+    count, last_in, last_out = state[COUNT] * MATCH, end - 20, room - 48
+    last_count = len(matches) - MATCH
+    while at < end:
+        token = data[as_index(at)]
+        at += 1
+        literals, size = token >> 4, (token & 15) + LEAST_MATCH
+        short = (literals < 15) & (size < 15 + LEAST_MATCH) & (at <= last_in) & (to <= last_out)
+        if likely(short):
+            store_i64(out, to, load_i64(data, at))
+            store_i64(out, to + 8, load_i64(data, at + 8))
+        else:
+            if literals == 15:
+                more = 255
+                while more == 255:
+                    if at >= end:
+                        return ODD
+                    more = data[at]
+                    literals += more
+                    at += 1
+            if literals > end - at:
+                return ODD
+            if literals > room - to:
+                return FULL
+            copy_bytes(out, to, data, at, literals)
+        at += literals
+        to += literals
+        if at >= end - 1:
+            if at != end:
+                return ODD
+            state[AT], state[COUNT] = to, count // MATCH
+            return DONE
+        distance = data[as_index(at)] | data[as_index(at + 1)] << 8
+        at += 2
+        if size == 15 + LEAST_MATCH:
+            more = 255
+            while more == 255:
+                if at >= end:
+                    return ODD
+                more = data[at]
+                size += more
+                at += 1
+        source = to - distance
+        if distance == 0 or source < start:
+            return ODD
+        if count > last_count or size > room - to:
+            return FULL
+        matches[as_index(count + POSITION)] = to - content
+        matches[as_index(count + LENGTH)] = size
+        matches[as_index(count + DISTANCE)] = distance
+        count += MATCH
+        if likely(short & (distance >= 8)):
+            store_i64(out, to, load_i64(out, source))
+            store_i64(out, to + 8, load_i64(out, source + 8))
+            store_i64(out, to + 16, load_i64(out, source + 16))
+            to += size
+        else:
+            for place in range(to, to + size):
+                out[as_index(place)] = out[as_index(place - distance)]
+            to += size
+    return ODD
+
+
+@kernel
+def read_frame(
+    data: Bytes,
+    at: int,
+    end: int,
+    checksum: int,
+    out: MutableBytes,
+    room: int,
+    matches: Int32s,
+    state: Int64s,
+) -> int:
+    """Decompress a frame like those that Kafka's Java classes write, from `at` to `end`, with that header `checksum`.
+
+    -1 for that: any. Its content goes to position state[AT] of `out`, and no further than `room`; what follows it there
+    may change. Shapes: matches (n * MATCH,), state (STATE,); otherwise as `read_block`.
+    """
+    content = state[AT]
+    if (
+        end - at < FRAME_OVERHEAD
+        or load_i32(data, at) != FRAME_MAGIC
+        or data[at + 4] << 8 | data[at + 5] != FRAME_FLAGS
+    ):
+        return ODD
+    if checksum >= 0 and data[at + 6] != checksum:
+        return ODD
+    at += 7
+    while end - at >= 4:
+        word = load_size(data, at)
+        at += 4
+        if word == 0:
+            return DONE
+        size = word & 0x7FFFFFFF
+        if size > end - at or size > LARGEST_BLOCK:
+            return ODD
+        if word == size:
+            most = min(room, state[AT] + LARGEST_BLOCK)
+            status: int = read_block(data, at, at + size, content, out, most, matches, state)
+            if status != DONE:
+                return status
+        else:
+            if size > room - state[AT]:
+                return FULL
+            copy_bytes(out, state[AT], data, at, size)
+            state[AT] += size
+        at += size
+    return ODD
+
+
+@kernel
+def shared(data: Bytes, at: int, other: int, end: int) -> int:
+    """Return how many bytes from `at` to at most `end` are those from `other` on, which is before `at`."""
+    place = at
+    while end - place >= 8:
+        unlike = load_i64(data, place) ^ load_i64(data, other)
+        if unlike != 0:
+            size = place - at
+            if shift_right(unlike, 32) == 0:
+                size += 4
+                unlike = unlike << 32
+            if shift_right(unlike, 48) == 0:
+                size += 2
+                unlike = unlike << 16
+            return size + 1 if shift_right(unlike, 56) == 0 else size
+        place += 8
+        other += 8
+    while place < end and data[as_index(place)] == data[as_index(other)]:
+        place += 1
+        other += 1
+    return place - at
+
+
+@kernel
+def store_length(out: MutableBytes, at: int, rest: int) -> int:
+    """Write what of a length does not fit into its half of the token; return the position behind it."""
+    while rest >= 255:
+        store_i8(out, at, 255)
+        rest -= 255
+        at += 1
+    store_i8(out, at, rest)
+    return at + 1
+
+
+@kernel
+def store_literals(data: Bytes, start: int, end: int, token: int, out: MutableBytes, at: int) -> int:
+    """Write a token, its lower half given, and the literals from `start` to `end`; return the position behind them."""
+    size = end - start
+    store_i8(out, at, min(size, 15) << 4 | token)
+    at += 1
+    if size >= 15:
+        at = store_length(out, at, size - 15)
+    copy_bytes(out, at, data, start, size)
+    return at + size
+
+
+@kernel
+def store_match(data: Bytes, anchor: int, place: int, size: int, distance: int, out: MutableBytes, at: int) -> int:
+    """Write the literals from `anchor` to `place` and a match there; return the position behind it."""
+    size -= LEAST_MATCH
+    at = store_literals(data, anchor, place, min(size, 15), out, at)
+    store_i8(out, at, distance)
+    store_i8(out, at + 1, distance >> 8)
+    at += 2
+    return store_length(out, at, size - 15) if size >= 15 else at
+
+
+@kernel
+def write_block(
+    data: Bytes,
+    start: int,
+    end: int,
+    matches: Int32s,
+    count: int,
+    moves: Int32s,
+    leads: Int32s,
+    period: int,
+    out: MutableBytes,
+    at: int,
+    state: Int64s,
+) -> int:
+    """Write the bytes of `data` from `start` to `end` as an LZ4 block to position `at` of `out`: LARGEST_BLOCK at most.
+
+    Hints are the matches of the old data from state[COUNT] to `count`, whose bytes have gone where `moves` says.
+    `leads` are more of them: positions in `data` in order, from leads[state[LEAD]] on, each of which may repeat what is
+    at the one `period` before it; the last is behind all data. State is left as the block that follows needs it. There
+    is room for the size of the data, a 255th of it and 32 bytes more. Returns the position behind the block.
+    """
+    anchor, last, stop = start, end - LAST_MATCH, end - LAST_LITERALS
+    lead, hint = state[LEAD], state[COUNT]
+    next_lead = leads[lead]
+    limit = min(next_lead, last - LAST_MATCH)
+    while hint < count:
+        position, size = matches[as_index(hint * MATCH + POSITION)], matches[as_index(hint * MATCH + LENGTH)]
+        distance = matches[as_index(hint * MATCH + DISTANCE)]
+        behind = position + size
+        # Nearly all matches: short, not cut by bytes that are gone.
+        move, other = moves[as_index(position)], moves[as_index(position - distance)]
+        place, back = position + move, distance + move - other
+        literals = place - anchor
+        cut = (move ^ moves[as_index(behind - 1)]) | (other ^ moves[as_index(behind - 1 - distance)])
+        outside = literals | (14 - literals) | (limit - place) | (16 - size) | (back - 1) | (place - start - back)
+        if likely((cut == 0) & (outside >= 0)):
+            unused, tail = 64 - 8 * min(size, 8), max(size - 8, 0)
+            unlike = load_i64(data, place) ^ load_i64(data, place - back)
+            unlike |= load_i64(data, place + tail) ^ load_i64(data, place + tail - back)
+            if likely(shift_right(unlike, unused) == 0):
+                store_i8(out, at, literals << 4 | (size - LEAST_MATCH))
+                store_i64(out, at + 1, load_i64(data, anchor))
+                store_i64(out, at + 9, load_i64(data, anchor + 8))
+                at += literals + 3
+                store_i8(out, at - 2, back)
+                store_i8(out, at - 1, back >> 8)
+                anchor = place + size
+                hint += 1
+                continue
+        while behind - position >= LEAST_MATCH:
+            move, other = moves[as_index(position)], moves[as_index(position - distance)]
+            if move < GONE or other < GONE:
+                position += max(GONE - move, GONE - other)
+                continue
+            place, back = position + move, distance + move - other
+            while next_lead <= min(place, last):
+                previous = leads[as_index(lead - period)] if lead >= period else -1
+                if next_lead >= anchor and start <= previous < next_lead:
+                    size = shared(data, next_lead, previous, stop)
+                    if size >= LEAST_MATCH:
+                        at = store_match(data, anchor, next_lead, size, next_lead - previous, out, at)
+                        anchor = next_lead + size
+                lead += 1
+                next_lead = leads[as_index(lead)]
+                limit = min(next_lead, last - LAST_MATCH)
+            if place < anchor:
+                position += anchor - place
+                continue
+            if place > last:
+                break
+            if back <= 0 or back > place - start:
+                position = behind
+                continue
+            size = shared(data, place, place - back, stop)
+            position += max(size, 1)
+            while place > anchor and place - back > start and data[place - 1] == data[place - back - 1]:
+                place -= 1
+                size += 1
+            if size >= LEAST_MATCH:
+                at = store_match(data, anchor, place, size, back, out, at)
+                anchor = place + size
+        if behind - position >= LEAST_MATCH:  # the block is full: the next begins with this hint
+            break
+        hint += 1
+    state[LEAD], state[COUNT] = lead, hint
+    return int(store_literals(data, anchor, end, 0, out, at))
+
+
+@kernel
+def store_size(out: MutableBytes, at: int, size: int) -> None:
+    """Write a uint32, little-endian."""
+    store_i8(out, at, size)
+    store_i8(out, at + 1, size >> 8)
+    store_i8(out, at + 2, size >> 16)
+    store_i8(out, at + 3, size >> 24)
+
+
+@kernel
+def write_frame(
+    data: Bytes,
+    start: int,
+    end: int,
+    checksum: int,
+    matches: Int32s,
+    count: int,
+    moves: Int32s,
+    leads: Int32s,
+    period: int,
+    out: MutableBytes,
+    at: int,
+    state: Int64s,
+) -> int:
+    """Write the bytes of `data` from `start` to `end` as an LZ4 frame to position `at` of `out`.
+
+    `checksum`: that of its header. Hints as in `write_block`, from state[COUNT] on. A block that does not shrink is
+    stored. There is room for what `write_block` needs, for each block. Returns the position behind the frame.
+    """
+    store_i32(out, at, FRAME_MAGIC)
+    store_i8(out, at + 4, FRAME_FLAGS >> 8)
+    store_i8(out, at + 5, FRAME_FLAGS)
+    store_i8(out, at + 6, checksum)
+    at += 7
+    state[LEAD] = 0
+    for begin in range(start, end, LARGEST_BLOCK):
+        behind = min(begin + LARGEST_BLOCK, end)
+        size = write_block(data, begin, behind, matches, count, moves, leads, period, out, at + 4, state) - at - 4
+        if size < behind - begin:
+            store_size(out, at, size)
+        else:
+            size = behind - begin
+            store_size(out, at, size | 1 << 31)
+            copy_bytes(out, at + 4, data, begin, size)
+        at += 4 + size
+    store_i32(out, at, 0)
+    return at + 4

@@ -1,0 +1,68 @@
+"""From LZ4 to LZ4 with less work: entries are opened many at a time, and what repeats in their frames is kept in mind.
+
+Whoever writes the same records in another format then has nothing to search for: see `OldFrames` of encode.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from magicbyte.codecs import lz4_kernels as lz4
+from magicbyte.records import kernels
+from magicbyte.records import repack_kernels as repack
+from magicbyte.records.columns import RecordColumns
+from magicbyte.records.decode import DecodeOptions, _Group, decode_entries
+from magicbyte.records.encode import OldFrames
+from magicbyte.records.forms import form_for
+from magicbyte.records.scan import BatchTable
+from magicbyte.wire.kernel import Ints, worth_compiling
+from magicbyte.wire.primitives import CASTAGNOLI, IEEE
+
+GROUP_BYTES = 512 << 10  # of decompressed entries: what is made of them stays in the caches
+_ROOM = 2 << 20  # for the last entry of a group
+_MOST_ENTRIES = 4096  # in a group
+_PLAIN_COSTS = 8  # times what other plain twins cost for a byte
+
+
+def decode_lz4(
+    table: BatchTable, rows: Sequence[int], options: DecodeOptions
+) -> Iterator[tuple[Sequence[int], Ints, RecordColumns, OldFrames | None]]:
+    """As `decode_entries` for neighbouring rows of one magic, compressed with LZ4, and with their frames.
+
+    Not for the enriched dialect. Entries that are damaged, very large or framed in an unusual way take the usual path,
+    one by one, and give no frames.
+    """
+    form = form_for(compiled=worth_compiling(_PLAIN_COSTS * len(table.buffer)))
+    data, magic = form.bytes_of(table.buffer), int(table.magic[rows[0]])
+    position: Any = table.position
+    size: Any = table.size
+    position, size = (form.int64(column[rows[0] : rows[-1] + 1]) for column in (position, size))
+    crc_table = form.crc_table(CASTAGNOLI if magic == 2 else IEEE)
+    first = 0
+    while first < len(rows):
+        last = min(first + _MOST_ENTRIES, len(rows))
+        most = min(form.sum(size[first:last]) // 3, _ROOM // 4)
+        scratch, matches = form.outputs([(_ROOM, "B"), (most * lz4.MATCH, "i")])
+        runs, places, state = (
+            form.zeros(count) for count in ((last - first) * kernels.RUN, (last - first) * repack.PLACES, lz4.STATE)
+        )
+        status = form.form(repack.open_entries)(
+            data, position[first:last], size[first:last], magic, int(options.verify), int(options.any_lz4_header),
+            options.limit, GROUP_BYTES, crc_table, scratch, matches, runs, places, state,
+        )  # fmt: skip
+        opened = int(state[lz4.LEAD])
+        if opened:
+            group = _Group(table, options)
+            group.compiled, group.batches, group.from_scratch = form is not form_for(compiled=False), magic == 2, True
+            group.scratch = scratch[: int(state[lz4.AT])]
+            group.runs = form_for(compiled=False).int64(runs[: opened * kernels.RUN])
+            group.rows = list(rows[first : first + opened])
+            old = OldFrames(places[: opened * repack.PLACES], matches)
+            for columns in group.finish():
+                yield *group.decoded, columns, old
+            first += opened
+        if first < len(rows) and (status == lz4.ODD or not opened):
+            for found in decode_entries(table, [rows[first]], options):
+                yield *found, None
+            first += 1

@@ -1,0 +1,236 @@
+"""The loops of conversion from LZ4 to LZ4: entries are opened many at a time, and closed again without a search.
+
+How: magicbyte.codecs.lz4_kernels, of which the statuses are, too. Byte positions: records/layout.py.
+"""
+
+from __future__ import annotations
+
+from magicbyte.codecs.lz4_kernels import AT, COUNT, DONE, FULL, GONE, LEAD, ODD, read_frame, write_frame
+from magicbyte.records.encode_kernels import BATCH, code_size, store_batch_header, store_wrapper_header
+from magicbyte.records.encode_kernels import END as LAST_ROW
+from magicbyte.records.encode_kernels import FIRST as FIRST_ROW
+from magicbyte.records.encode_kernels import START as SECTION
+from magicbyte.records.encode_kernels import STOP as SECTION_END
+from magicbyte.records.kernels import (
+    BASE_TIMESTAMP,
+    CHECK,
+    END,
+    HONOR,
+    LAST,
+    MAGIC,
+    NO_TYPE,
+    OFFSET,
+    RUN,
+    START,
+    TIMESTAMP,
+    TYPE,
+)
+from magicbyte.records.kernels import COUNT as RECORDS
+from magicbyte.wire.kernel import Bytes, Int32s, Int64s, MutableBytes, kernel
+from magicbyte.wire.primitives import (
+    as_index,
+    crc32_of,
+    crc32c_of,
+    load_i8,
+    load_i16,
+    load_i32,
+    load_i64,
+    load_u32,
+    zigzag64,
+)
+
+# ---- fields of a place: what is known of an entry's content
+CONTENT = 0  # its position where it was decompressed to
+SIZE = 1
+MATCHES = 2  # the first and the one behind the last match
+MATCHES_END = 3
+PLACES = 4
+
+LZ4 = 3
+LOG_APPEND_TIME_BIT = 8
+LEAST_RECORD = 7  # bytes of a v2 record
+CORRECT, BROKEN, ANY = 0x82, 0x1A, -1  # checksums of the headers of frames
+
+
+@kernel
+def open_entries(
+    data: Bytes,
+    position: Int64s,
+    size: Int64s,
+    magic: int,
+    verify: int,
+    any_header: int,
+    limit: int,
+    enough: int,
+    table: Int32s,
+    out: MutableBytes,
+    matches: Int32s,
+    runs: Int64s,
+    places: Int64s,
+    state: Int64s,
+) -> int:
+    """Decompress wrappers or batches of one magic into `out`, one behind the other, until there is `enough`, in bytes.
+
+    With `verify` their checksums are computed; `table` is that of the CRC of `magic`. `limit`: bytes that an entry may
+    have or decompress to. Shapes: position, size (n,): of the entries, as a scan found them; runs (n * RUN,) for the
+    decoding kernels; places (n * PLACES,); matches (m * MATCH,); state of magicbyte.codecs.lz4_kernels, zeros.
+    Returns DONE, or FULL or ODD for the entry behind the last that `runs` has; state[LEAD] of them are opened.
+    """
+    opened = 0
+    while opened < len(position):
+        if state[AT] >= enough:
+            return FULL
+        begin = position[opened]
+        end = begin + size[opened]
+        if size[opened] > limit:
+            return ODD
+        kind, append_time = NO_TYPE, -1
+        if magic == 2:
+            if verify and crc32c_of(data, begin + 21, end, table) != load_u32(data, begin + 17):
+                return ODD
+            frame, checksum = begin + 61, CORRECT
+            kind, append_time = (load_i16(data, begin + 21) & LOG_APPEND_TIME_BIT) >> 3, load_i64(data, begin + 35)
+        else:
+            if verify and crc32_of(data, begin + 16, end, table) != load_u32(data, begin + 12):
+                return ODD
+            frame, checksum = begin + 18, ANY
+            if magic == 1:
+                kind, append_time = (load_i8(data, begin + 17) & LOG_APPEND_TIME_BIT) >> 3, load_i64(data, begin + 18)
+                frame, checksum = begin + 26, ANY if any_header else CORRECT
+            key = load_i32(data, frame)
+            if key < -1 or key > end - frame - 8:
+                return ODD
+            frame += 8 + max(key, 0)
+            if load_i32(data, frame - 4) != end - frame:
+                return ODD
+        content, first = state[AT], state[COUNT]
+        status: int = read_frame(data, frame, end, checksum, out, min(len(out), content + limit), matches, state)
+        if status != DONE:
+            state[AT], state[COUNT] = content, first
+            return status if status == ODD or len(out) - content < limit else ODD
+        count = load_i32(data, begin + 57) if magic == 2 else 0
+        if count < 0 or count > (state[AT] - content) // LEAST_RECORD:
+            state[AT], state[COUNT] = content, first
+            return ODD
+        run, place = opened * RUN, opened * PLACES
+        runs[run + START], runs[run + END], runs[run + RECORDS] = content, state[AT], count
+        runs[run + OFFSET], runs[run + TYPE], runs[run + TIMESTAMP] = load_i64(data, begin), kind, append_time
+        runs[run + MAGIC], runs[run + LAST], runs[run + HONOR] = magic, 0, 1
+        runs[run + BASE_TIMESTAMP] = 0
+        if magic == 2:
+            runs[run + BASE_TIMESTAMP], runs[run + CHECK] = load_i64(data, begin + 27), -1
+        places[place + CONTENT], places[place + SIZE] = content, state[AT] - content
+        places[place + MATCHES], places[place + MATCHES_END] = first, state[COUNT]
+        opened += 1
+        state[LEAD] = opened
+    return DONE
+
+
+@kernel
+def note_moves(moves: Int32s, start: int, cell: int, end: int, move: int) -> None:
+    """Note for old bytes that those from `start` to `cell` are gone, and those from there to `end` moved by `move`."""
+    for at in range(start, cell):
+        moves[as_index(at)] = GONE - (cell - at)
+    for at in range(cell, end):
+        moves[as_index(at)] = move
+
+
+@kernel
+def note_cells(
+    data: Bytes,
+    at: int,
+    magic: int,
+    first: int,
+    end: int,
+    base: int,
+    total: int,
+    key_start: Int32s,
+    key_length: Int32s,
+    value_start: Int32s,
+    value_length: Int32s,
+    moves: Int32s,
+    leads: Int32s,
+) -> int:
+    """Fill `moves` for the old bytes, `total` from position `base` on, of which the columns' rows `first` to `end` are.
+
+    In `data` the same records lie from `at` on, in v2 without headers, or in magic 0 or 1: of those the begins go into
+    `leads`, and of magic 1 the begins of magic, attributes and timestamp. Shapes: key_start … value_length (n,); moves
+    (total,); leads (2 * (end - first) + 1,). Returns DONE, or ODD if the columns contradict `total`.
+    """
+    old, lead = 0, 0
+    for row in range(first, end):
+        key_size, value_size = max(key_length[row], 0), max(value_length[row], 0)
+        if magic == 2:
+            size, shift, byte = 0, 0, 128
+            while byte >= 128:
+                byte = data[at]
+                size |= (byte & 127) << shift
+                shift += 7
+                at += 1
+            at += size >> 1
+            value_at = at - 1 - value_size
+            key_at = value_at - code_size(zigzag64(value_length[row])) - key_size
+        else:
+            leads[lead] = at
+            lead += 1
+            if magic == 1:
+                leads[lead] = at + 16
+                lead += 1
+            key_at = at + (22 if magic == 0 else 30)
+            value_at = key_at + key_size + 4
+            at = value_at + value_size
+        key_old, value_old = key_start[row] - base, value_start[row] - base
+        if key_old < old or value_old < key_old + key_size or value_old + value_size > total:
+            return ODD
+        note_moves(moves, old, key_old, key_old + key_size, key_at - key_old)
+        note_moves(moves, key_old + key_size, value_old, value_old + value_size, value_at - value_old)
+        old = value_old + value_size
+    note_moves(moves, old, total, total, 0)
+    leads[lead] = len(data)
+    return DONE
+
+
+@kernel
+def close_entries(
+    data: Bytes,
+    batches: Int64s,
+    magic: int,
+    places: Int64s,
+    matches: Int32s,
+    key_start: Int32s,
+    key_length: Int32s,
+    value_start: Int32s,
+    value_length: Int32s,
+    table: Int32s,
+    moves: Int32s,
+    leads: Int32s,
+    out: MutableBytes,
+    state: Int64s,
+) -> int:
+    """Write batches or wrappers of the records in `data`, as `batches` of encode_kernels say, compressed with LZ4.
+
+    The matches come from the frames that the same records were in before, each opened to a place of `places`; keys and
+    values are there, where the columns say. `table` is that of the CRC of `magic`. Shapes: batches (k * BATCH,), places
+    (k * PLACES,), matches as `open_entries` left it; key_start … value_length (n,); moves, leads for the largest batch,
+    see `note_cells`; state of magicbyte.codecs.lz4_kernels; `out` has room. state[AT] is where the entries begin, and
+    then end. Returns DONE, or ODD for columns that are not those of the frames.
+    """
+    at = state[AT]
+    for batch in range(0, len(batches), BATCH):
+        place = batch // BATCH * PLACES
+        base, total, count = places[place + CONTENT], places[place + SIZE], places[place + MATCHES_END]
+        start, end = batches[batch + SECTION], batches[batch + SECTION_END]
+        first, last = batches[batch + FIRST_ROW], batches[batch + LAST_ROW]
+        cells = key_start, key_length, value_start, value_length
+        if note_cells(data, start, magic, first, last, base, total, *cells, moves, leads) != DONE:
+            return ODD
+        entry, period, state[COUNT] = at, 1 + magic % 2, places[place + MATCHES]
+        if magic == 2:
+            at = write_frame(data, start, end, CORRECT, matches, count, moves, leads, period, out, at + 61, state)
+            store_batch_header(batches, batch, LZ4, out, entry, at, table)
+        else:
+            checksum, header = (BROKEN, 26) if magic == 0 else (CORRECT, 34)
+            at = write_frame(data, start, end, checksum, matches, count, moves, leads, period, out, at + header, state)
+            store_wrapper_header(batches, batch, magic, LZ4, out, entry, at, table)
+    state[AT] = at
+    return DONE
