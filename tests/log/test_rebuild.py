@@ -11,10 +11,12 @@ from golden_data import Case, log_case, log_cases
 from log.appended import batch_of, is_plain, rules_of
 from magicbyte.errors import CorruptRecordError
 from magicbyte.log.directory import PartitionDirectory, discover
-from magicbyte.log.index_writer import IndexRules
+from magicbyte.log.index_writer import LATEST_RULES, IndexRules
 from magicbyte.log.producer_snapshot import ProducerEntry, ProducerSnapshot
 from magicbyte.log.rebuild import FileState, put, rebuild, recognise
 from magicbyte.log.writer import PartitionWriter
+from magicbyte.records.enriched import build_enriched_message
+from magicbyte.records.layout import Dialect
 
 CLOSED = [
     case
@@ -190,3 +192,14 @@ def test_a_sound_index_is_no_longer_called_sound_with_a_wrong_entry(case: Case, 
                 (path / name).write_bytes(wrong)
                 assert states(path, rules_of(case))[name] is FileState.DIFFERENT
             (path / name).write_bytes(content)
+
+
+def test_the_index_of_the_enriched_dialect_is_made_anew(tmp_path: Path) -> None:
+    log = b"".join(build_enriched_message(at, None, bytes(100), seconds=at) for at in range(100))
+    with PartitionWriter(tmp_path / "t-0", dialect=Dialect.ENRICHED) as writer:
+        writer.append(log)
+        writer.finish()
+    name = "00000000000000000000.emindex"
+    assert states(tmp_path / "t-0", LATEST_RULES) == {name: FileState.SAME}
+    (tmp_path / "t-0" / name).unlink()
+    assert states(tmp_path / "t-0", LATEST_RULES) == {name: FileState.MISSING}

@@ -212,7 +212,7 @@ def enriched(offset: int, seconds: int, *, wrapped: int = 0) -> bytes:
 
 
 def test_a_log_of_the_enriched_dialect_gets_its_own_index_and_says_so(tmp_path: Path) -> None:
-    rules = replace(IndexRules.of("0.10.0"), interval_bytes=100)
+    rules = replace(IndexRules.of("4.3.1"), interval_bytes=100)
     log = b"".join([enriched(0, 10), enriched(1, 30), enriched(2, 20, wrapped=5), enriched(7, 5), enriched(8, 40)])
     with PartitionWriter(tmp_path / "t-0", rules=rules, dialect=Dialect.ENRICHED) as writer:
         writer.append(log)

@@ -114,6 +114,10 @@ class IndexRules:
         """Return the rules by which the same version makes indexes anew from a log that it finds."""
         return replace(self, names_record_of_time=False)
 
+    def of_dialect(self, dialect: Dialect) -> IndexRules:
+        """Return the rules for a log of `dialect`: the enriched one knows no producers."""
+        return self if dialect is Dialect.KAFKA else replace(self, marker_rule=None)
+
     def producer_states(self) -> ProducerStates:
         """Return the state before the first entry of a log."""
         return ProducerStates(self.marker_rule or MarkerRule.TIMESTAMP, indexes_empty=self.line < (2, 8))

@@ -102,6 +102,8 @@ def rebuild(
     CorruptRecordError at the first damage of the log: what lies behind it cannot be told.
     """
     kernel.expect(partition.size)
+    dialect = dialect or partition.dialect
+    rules = rules.of_dialect(dialect)
     producers = _producers_at_start(partition, rules)
     bases = [segment.base_offset for segment in partition.segments]
     kept = bases if rules.line >= (2, 8) else bases[-2:]
@@ -110,9 +112,7 @@ def rebuild(
         if rules.has_producers and segment.base_offset in kept and segment.base_offset != bases[0]:
             snapshots[segment.base_offset] = producers.snapshot()
         look_ups = _LookUps(partition, segment)
-        made, also, end = _indexes(
-            partition, segment, rules, producers, look_ups, dialect or partition.dialect, limit, progress
-        )
+        made, also, end = _indexes(partition, segment, rules, producers, look_ups, dialect, limit, progress)
         if rules.has_producers and segment.base_offset == bases[-1]:
             snapshots[end] = producers.snapshot()
         files = [

@@ -87,7 +87,7 @@ class PartitionWriter:
     ) -> None:
         self.folder = folder
         self.name = folder.name if topic is None else f"{topic}-{partition}"
-        self._rules = rules
+        self._rules = rules = rules.of_dialect(dialect)
         entries = min(
             rules.max_index_bytes // OffsetIndex.ENTRY_SIZE, rules.max_index_bytes // TimeIndex.ENTRY_SIZE - 1
         )
