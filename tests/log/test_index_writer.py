@@ -6,13 +6,14 @@ wrote (likewise, up to 3.9.0).
 """
 
 import bisect
+import re
 from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 import pytest
 
-from golden_data import Case, log_case, log_cases
+from golden_data import GOLDEN, Case, log_case, log_cases
 from log.appended import batch_of, batch_of_two, indexes_of, is_plain, rules_of
 from magicbyte.errors import CorruptRecordError, LogDirectoryError
 from magicbyte.log.index_writer import LINES, IndexRules, SegmentIndexer, last_offsets
@@ -97,6 +98,7 @@ def test_an_offset_that_no_index_of_the_segment_can_name_is_damage() -> None:
 APPENDED = [case for case in log_cases() if case.state in ("clean shutdown", "before")]
 RECOVERED = log_cases(state="recovered")
 CLEANED = [case for case in log_cases() if case.state in ("after", "after2")]
+PAGE = GOLDEN.parents[1] / "docs" / "rebuild-index.md"
 SUFFIXES = (".index", ".timeindex", ".txnindex")
 
 
@@ -219,17 +221,46 @@ UNEXPLAINED = {
 GROUPED = [case for case in APPENDED if any(map(is_plain, case.segments().values()))] + CLEANED
 
 
+def explained_by(case: Case, name: str, log: bytes) -> str:
+    """What reproduces the offset and time index of a segment: "entry", each entry by itself; "group"; or "nothing"."""
+    files, base = case.partition_files(), int(name[:20])
+    there = {suffix: files[name[:20] + suffix] for suffix in SUFFIXES[:2] if name[:20] + suffix in files}
+    # Recovery and cleaner never look for the record of a time.
+    both = [replace(rules, marker_rule=None) for rules in (rules_of(case), rules_of(case).recovering())]
+    if there in [indexes_of(log, base, rules).files() for rules in both]:
+        return "entry"
+    for rules in both:
+        appends = appends_behind(log, base, there, rules)
+        if appends is not None:
+            indexer = SegmentIndexer(base, rules)
+            indexer.append(scan(memoryview(log)), 0, appends)
+            if indexer.finish().files() == there:
+                return "group"
+    return "nothing"
+
+
 @pytest.mark.parametrize("case", GROUPED, ids=str)
 def test_every_index_of_plain_messages_or_of_a_cleaner_is_the_one_that_some_grouping_gives(case: Case) -> None:
-    files = case.partition_files()
     for name, log in case.segments().items():
-        base = int(name[:20])
-        there = {suffix: files[name[:20] + suffix] for suffix in SUFFIXES[:2] if name[:20] + suffix in files}
-        explained = []
-        for rules in (rules_of(case), rules_of(case).recovering()):  # cleaners never looked for the record of a time
-            appends = appends_behind(log, base, there, rules)
-            if appends is not None:
-                indexer = SegmentIndexer(base, replace(rules, marker_rule=None))
-                indexer.append(scan(memoryview(log)), 0, appends)
-                explained.append(indexer.finish().files() == there)
-        assert any(explained) != ((case.id, name) in UNEXPLAINED), name
+        assert (explained_by(case, name, log) == "nothing") == ((case.id, name) in UNEXPLAINED), name
+
+
+def test_the_page_says_how_many_segments_are_reproduced_by_what() -> None:
+    found: dict[tuple[str, int], list[str]] = {}
+    for case in [*APPENDED, *CLEANED, *RECOVERED]:
+        for name, log in case.segments().items():
+            column = 2 if case in CLEANED else 3 if case in RECOVERED else int(is_plain(log))
+            found.setdefault((case.version, column), []).append(explained_by(case, name, log))
+    table = PAGE.read_text(encoding="utf-8").partition("| Written by |")[2].partition("\n\n")[0].splitlines()[2:]
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table]
+    assert [row[0] for row in rows] == list(dict.fromkeys(version for version, _ in found))
+    for version, *cells in rows:
+        for column, cell in enumerate(cells):
+            ways = found.get((version, column), [])
+            counts = [ways.count(way) for way in ("entry", "group", "nothing")]
+            said = [int(number) for number in re.findall(r"[0-9]+", cell)]
+            if " of " in cell:  # 4 of 4: each entry by itself
+                assert [*said, 0, 0] == [counts[0], len(ways), *counts[1:]]
+            else:  # 11: 2, 8, 1
+                expected = [len(ways), *counts] if ways else []
+                assert (said + [0] * len(expected))[: len(expected)] == expected, (version, column)
