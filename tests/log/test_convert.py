@@ -124,7 +124,14 @@ def test_every_golden_log_in_every_direction(case: golden_data.Case, tmp_path: P
 
 @pytest.mark.usefixtures("no_sync")
 @pytest.mark.parametrize("codec", Codec)
-@pytest.mark.parametrize("case", [case for case in ALL if case.name.startswith("basic-")], ids=str)
+@pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(case, id=str(case), marks=() if case.name.startswith("basic-") else pytest.mark.slow)
+        for case in ALL
+        if case.state != "crashed"
+    ],
+)
 def test_every_codec_holds_the_same_records(case: golden_data.Case, codec: Codec, tmp_path: Path) -> None:
     for target in Format:
         if codec is Codec.ZSTD and target is not Format.V2:
@@ -140,7 +147,7 @@ def test_every_codec_holds_the_same_records(case: golden_data.Case, codec: Codec
             entry.codec
             for content in logs(done.folder).values()
             for _, entry in entries(content, target.dialect)
-            if not entry.is_control
+            if not entry.is_control and entry.record_count != 0  # what compaction emptied stays as it is
         }
         assert found == {codec}
 
@@ -338,6 +345,7 @@ class Power:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.left = sys.maxsize
         self.calls = 0
+        monkeypatch.setattr(os, "fsync", lambda _: None)
         for owner, name in ((os, "fsync"), (Path, "rename"), (Path, "replace"), (Path, "mkdir"), (shutil, "rmtree")):
             monkeypatch.setattr(owner, name, self.watched(getattr(owner, name)))
 
@@ -427,10 +435,10 @@ def test_a_killed_process_and_a_rerun_give_the_bytes_of_an_undisturbed_run(
     run(larger, tmp_path / "whole", ConvertOptions(Format.V2, Codec.GZIP, verify=True))
     rng, out = random.Random(seed), tmp_path / "out"
     kills = 0
-    while kills < 20:
+    while kills < 5:
         process = subprocess.Popen(command(larger, out), stdout=subprocess.DEVNULL)
         try:
-            assert process.wait(rng.uniform(0.2, 0.8)) == 0
+            assert process.wait(rng.uniform(0.2, 1.2)) == 0
             break
         except subprocess.TimeoutExpired:
             process.send_signal(signal.SIGKILL)
@@ -517,15 +525,37 @@ def test_a_source_that_changed_is_not_continued(source: Path, tmp_path: Path) ->
         run(source / "orders-0", out, ConvertOptions(Format.V1))
 
 
-@pytest.mark.parametrize("content", ["orders.txt", STATE])
-def test_a_folder_with_other_things_in_it_is_refused(source: Path, tmp_path: Path, content: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("orders.txt", ""),
+        (STATE, ""),
+        (STATE, "[]\n"),
+        (STATE, "{\n"),
+        (STATE, '{"version": 2, "conversion": {}, "complete": false}\n'),
+        (STATE, '{"version": 1, "conversion": {}}\n'),
+    ],
+)
+def test_a_folder_with_other_things_in_it_is_refused(source: Path, tmp_path: Path, name: str, content: str) -> None:
     out = tmp_path / "out"
     out.mkdir()
-    (out / content).write_text("[]")
+    (out / name).write_text(content)
     before = tree(out)
-    with pytest.raises(LogDirectoryError, match="interrupted conversion"):
+    with pytest.raises(LogDirectoryError, match=r"interrupted conversion|expected version 1"):
         run(source, out, ConvertOptions(Format.V1))
     assert tree(out) == before
+
+
+def test_a_line_that_was_being_written_is_as_if_it_were_not_there(source: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    run(source, tmp_path / "whole", OPTIONS)
+    run(source / "orders-0", out, OPTIONS)
+    shutil.rmtree(out / "orders-0")
+    state = out / STATE
+    first, line, _ = state.read_bytes().split(b"\n")
+    state.write_bytes(first.replace(b"true", b"false") + b"\n" + line[:-20])
+    assert not any(each.resumed for each in run(source, out, OPTIONS))
+    assert tree(out) == tree(tmp_path / "whole")
 
 
 @pytest.mark.parametrize("place", [".", "orders-0", "orders-0/deeper", "new"])

@@ -8,6 +8,7 @@ far, so that another run of the same conversion goes on where one was interrupte
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import asdict, dataclass, field, fields
@@ -34,8 +35,11 @@ from magicbyte.records.layout import Dialect
 from magicbyte.records.lz4_repair import repair_lz4_headers
 from magicbyte.wire import kernel
 
-STATE = "conversion.json"
-"""Name of the file that says what was converted, and how; brokers pay no attention to it."""
+STATE = "conversion.jsonl"
+"""Name of the file that says what was converted, and how; brokers pay no attention to it.
+
+A JSON object per line: the first one is the conversion, each of the others a partition.
+"""
 
 DEFAULT_VERSIONS = {Format.V0: "0.9.0.1", Format.V1: "0.10.2.2", Format.V2: "4.3", Format.ENRICHED: "4.3"}
 """The Kafka whose index files are written, unless another one is asked for."""
@@ -156,10 +160,11 @@ def convert_logs(
         yield done
     for leftover in out.glob(".*.part"):  # of a run that converted more topics
         shutil.rmtree(leftover)
-    if is_sound and not job.is_complete and any(writer.is_finished(*name) for name in partitions):
+    if is_sound and not job.state.complete and any(writer.is_finished(*name) for name in partitions):
         starts = {name: log_start_offset(each) for name, each in partitions.items()}
-        writer.finish(_meta_properties(partitions.values()), starts)
-        job.complete()
+        writer.finish(meta_properties(partitions.values()), starts)
+        job.state.complete = all(writer.is_finished(*name) for name in partitions)  # else some may be tried again
+        job.state.write(out)
 
 
 def partitions_to_convert(
@@ -177,7 +182,7 @@ def partitions_to_convert(
     return dict(sorted(partitions.items()))
 
 
-def _meta_properties(partitions: Iterable[PartitionDirectory]) -> bytes | None:
+def meta_properties(partitions: Iterable[PartitionDirectory]) -> bytes | None:
     """Return the meta.properties of the sources' log directory; None where there is none, or more than one."""
     found = [
         read_whole(directory.files, directory.texts[checkpoints.META_PROPERTIES].path)
@@ -185,6 +190,43 @@ def _meta_properties(partitions: Iterable[PartitionDirectory]) -> bytes | None:
         if checkpoints.META_PROPERTIES in directory.texts
     ]
     return found[0] if len(found) == 1 else None
+
+
+# ---- what was done
+
+
+@dataclass(slots=True)
+class _State:
+    """The content of STATE. `complete`: nothing is left to write, and the directory may be a broker's by now."""
+
+    conversion: dict[str, Any]
+    complete: bool = False
+    partitions: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, path: Path) -> _State:
+        """Return what the file says; a last line that is cut was being written when a run ended."""
+        try:
+            first, *lines = [json.loads(line) for line in path.read_bytes().split(b"\n")[:-1]]
+            if first["version"] != _STATE_VERSION:
+                raise LogDirectoryError(f"{path}: expected version {_STATE_VERSION}, found {first['version']}")
+            return cls(first["conversion"], first["complete"], {line["partition"]: line for line in lines})
+        except (ValueError, KeyError, TypeError) as error:
+            raise LogDirectoryError(f"{path}: expected what an interrupted conversion left: {error!r}") from error
+
+    def write(self, out: Path) -> None:
+        """Put all of it into a new file, the partitions in the order of their names."""
+        first = {"version": _STATE_VERSION, "conversion": self.conversion, "complete": self.complete}
+        lines = [first, *(self.partitions[name] for name in sorted(self.partitions))]
+        replace_file(out / STATE, "".join(f"{json.dumps(line)}\n" for line in lines).encode())
+
+    def add(self, out: Path, name: str, said: dict[str, Any]) -> None:
+        """Add a line for a partition, durably; it stands for those of the same partition before it."""
+        self.partitions[name] = {"partition": name, **said}
+        with (out / STATE).open("ab") as file:
+            file.write(f"{json.dumps(self.partitions[name])}\n".encode())
+            file.flush()
+            os.fsync(file.fileno())
 
 
 # ---- one run
@@ -216,7 +258,7 @@ class _Job:
     partitions: dict[TopicPartition, PartitionDirectory]
     finished: frozenset[TopicPartition]
     """By earlier runs."""
-    state: dict[str, Any]
+    state: _State
     given_up: set[TopicPartition] = field(default_factory=set)
     """Partitions with an error: what is left of them need not be read."""
 
@@ -226,21 +268,18 @@ class _Job:
         for each in partitions.values():
             _refuse_overlap(out, each)
         path = out / STATE
-        state: dict[str, Any] = {"version": _STATE_VERSION, "conversion": options.identity()}
-        state |= {"complete": False, "partitions": {}}
+        state = _State(options.identity())
         if path.exists():
-            known = _read_state(path)
-            for key in ("version", "conversion"):
-                if known[key] != state[key]:
-                    raise LogDirectoryError(f"{path}: expected {key} {state[key]}, found another: {known[key]}")
-            state = known
+            state = _State.read(path)
+            if state.conversion != options.identity():
+                raise LogDirectoryError(f"{path}: expected {options.identity()}, found another: {state.conversion}")
         elif out.exists() and {each.name for each in out.iterdir()} - {f"{STATE}.tmp"}:
             raise LogDirectoryError(f"{out}: expected nothing, an empty folder or an interrupted conversion")
         finished = frozenset(name for name in partitions if (out / str(name)).exists())
-        if state["complete"] and len(finished) < len(partitions):
+        if state.complete and len(finished) < len(partitions):
             raise LogDirectoryError(f"{out}: expected an interrupted conversion, found a complete one")
         for name in finished:
-            said = state["partitions"].get(str(name))
+            said = state.partitions.get(str(name))
             if said is None or said["source"] != _identity(partitions[name]):
                 source = partitions[name].path
                 raise LogDirectoryError(
@@ -248,14 +287,9 @@ class _Job:
                 )
         out.mkdir(parents=True, exist_ok=True)
         job = cls(out, options, partitions, finished, state)
-        if not job.is_complete:
-            job.save()
+        if not state.complete:
+            state.write(out)
         return job
-
-    @property
-    def is_complete(self) -> bool:
-        """Whether nothing is left to write: the directory may be a broker's by now."""
-        return bool(self.state["complete"])
 
     def run(self, directory: LogDirectoryWriter) -> Iterator[PartitionConversion]:
         """Convert what is not finished, and yield all partitions in order."""
@@ -394,31 +428,21 @@ class _Job:
 
     def remember(self, done: PartitionConversion) -> None:
         """Write into STATE what was done."""
-        known = self.state["partitions"]
-        known[str(done.name)] = {
-            "source": _identity(self.partitions[done.name]),
-            "report": asdict(done.report),
-            "lost": done.report.lost(),
-            "lz4Headers": done.lz4_headers,
-            "verified": done.verified,
-        }
-        names = [str(name) for name in self.partitions if str(name) in known]
-        names += sorted(known.keys() - set(names))
-        self.state["partitions"] = {name: known[name] for name in names}
-        self.save()
-
-    def complete(self) -> None:
-        """Write into STATE that all is done, if it is: a partition with an error may be tried again."""
-        if all((self.out / str(name)).exists() for name in self.partitions):
-            self.state["complete"] = True
-            self.save()
-
-    def save(self) -> None:
-        replace_file(self.out / STATE, f"{json.dumps(self.state, indent=1)}\n".encode())
+        self.state.add(
+            self.out,
+            str(done.name),
+            {
+                "source": _identity(self.partitions[done.name]),
+                "report": asdict(done.report),
+                "lost": done.report.lost(),
+                "lz4Headers": done.lz4_headers,
+                "verified": done.verified,
+            },
+        )
 
     def recalled(self, name: TopicPartition) -> PartitionConversion:
         """Return what an earlier run did."""
-        said = self.state["partitions"][str(name)]
+        said = self.state.partitions[str(name)]
         return PartitionConversion(
             name,
             self.partitions[name].path,
@@ -456,16 +480,6 @@ def add_report(total: ConversionReport, part: ConversionReport) -> None:
 def _identity(partition: PartitionDirectory) -> dict[str, int]:
     """Return what tells the source of a finished partition from another one: its segments and their sizes."""
     return {segment.log.name: segment.log.size for segment in partition.segments}
-
-
-def _read_state(path: Path) -> dict[str, Any]:
-    try:
-        known = json.loads(path.read_bytes())
-        if isinstance(known, dict) and known.keys() >= {"version", "conversion", "complete", "partitions"}:
-            return known
-    except ValueError:
-        pass
-    raise LogDirectoryError(f"{path}: expected what an interrupted conversion left, found another file")
 
 
 def _refuse_overlap(out: Path, source: PartitionDirectory) -> None:
