@@ -33,6 +33,7 @@ from magicbyte.log.producer_state import LeaderEpochs
 from magicbyte.log.reader import read_chunks
 from magicbyte.records.layout import Dialect
 from magicbyte.records.scan import BatchTable, scan
+from magicbyte.wire import kernel
 
 if TYPE_CHECKING:
     import uuid
@@ -126,13 +127,14 @@ class PartitionWriter:
             self._log = None
 
     def append(self, data: Buffer) -> None:
-        """Write whole entries whose offsets follow those before.
+        """Write whole entries whose offsets follow those before. A call costs about 0.1 ms: join small pieces.
 
         Raises CorruptRecordError, with the position in `data`, for an entry that is cut, not an entry or not behind
         the one before it, and for a marker or wrapper whose inside is needed and cannot be read. Bytes in front of
         the error may have been written: the partition is not to be finished then.
         """
         view = memoryview(data).toreadonly().cast("B")
+        kernel.expect(self._whole_size + len(view))
         table = scan(view, dialect=self._dialect)
         if table.damage is not None:
             raise table.damage
