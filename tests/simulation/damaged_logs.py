@@ -29,12 +29,16 @@ class Original(NamedTuple):
 
 @dataclass
 class DamagedLog:
-    """The damaged bytes, the entries that are whole in them, and the (start, end, what) of every damaged region."""
+    """The damaged bytes, the entries that are whole in them, and the (start, end, what) of every damaged region.
+
+    `untouched`: start and end of the entries that are whole, in their places, and in no block that was moved.
+    """
 
     content: bytearray
     whole: dict[bytes, Original]
     regions: list[tuple[int, int, str]]
     originals: list[Original] = field(repr=False)
+    untouched: list[tuple[int, int]] = field(repr=False)
 
 
 # ---- entries
@@ -174,11 +178,13 @@ def damaged(seed: int, kind: str, size: int, damages: int, *, tail: bool = True)
     order: list[int] = list(range(room))
     targets: list[tuple[str, int]] = []
     copies: set[int] = set()  # places in `order`
+    swaps: list[tuple[int, int]] = []  # first and end
     for what in wanted:
         block = list(range(len(order) - len(copies), len(order) - len(copies) + room))
         at, count = rng.randint(2, 3), rng.randint(1, 2)
         other = at + count + rng.randint(0, 1)
         if what == "swap":
+            swaps.append((len(order) + at, len(order) + other + count))
             block[at : other + count] = (
                 block[other : other + count] + block[at + count : other] + block[at : at + count]
             )
@@ -196,11 +202,8 @@ def damaged(seed: int, kind: str, size: int, damages: int, *, tail: bool = True)
         content += originals[entry].content
     starts.append(len(content))
     regions: list[tuple[int, int, str]] = []
-    highest = -1
-    for place, entry in enumerate(order):
-        if place in copies or entry < highest:
-            regions.append((starts[place], starts[place + 1], "duplicate" if place in copies else "swap"))
-        highest = max(highest, entry)
+    regions += [(starts[place], starts[place + 1], "duplicate") for place in sorted(copies)]
+    regions += [(starts[first], starts[end], "swap") for first, end in swaps]
     whole_size = len(content)
     page_moves: list[tuple[int, int]] = []
     for what, place in targets:
@@ -215,7 +218,9 @@ def damaged(seed: int, kind: str, size: int, damages: int, *, tail: bool = True)
         regions.append((starts[-2], whole_size - cut, "tail"))
         del content[whole_size - cut :]
     whole: dict[bytes, Original] = {}
-    for start, entry in zip(starts, order, strict=False):
+    untouched = []
+    displaced = copies.union(*(range(*swap) for swap in swaps))
+    for place, (start, entry) in enumerate(zip(starts, order, strict=False)):
         original = originals[entry]
         size = len(original.content)
         moved = [
@@ -226,7 +231,9 @@ def damaged(seed: int, kind: str, size: int, damages: int, *, tail: bool = True)
         for position in (start, *moved):
             if content[position : position + size] == original.content:
                 whole[original.content] = original
-    return DamagedLog(content, whole, regions, originals)
+                if position == start and place not in displaced:
+                    untouched.append((start, start + size))
+    return DamagedLog(content, whole, regions, originals, untouched)
 
 
 def _damage(
@@ -253,11 +260,13 @@ def _damage(
             content[page : page + PAGE] = bytes(len(content[page : page + PAGE]))
             return [(page, page + PAGE, kind)]
         case "page-copy":
-            source, target = (rng.randrange(start, end) // PAGE * PAGE + shift for shift in (0, 2 * PAGE))
+            source = rng.randrange(start, end) // PAGE * PAGE
+            target = source + 2 * PAGE
             content[target : target + PAGE] = content[source : source + PAGE]
             return [(target, target + PAGE, kind)]
         case "page-swap":
-            one, two = (rng.randrange(start, end) // PAGE * PAGE + shift for shift in (0, 2 * PAGE))
+            one = rng.randrange(start, end) // PAGE * PAGE
+            two = one + 2 * PAGE
             content[one : one + PAGE], content[two : two + PAGE] = content[two : two + PAGE], content[one : one + PAGE]
             page_moves += [(one, two), (two, one)]
             return [(one, one + PAGE, kind), (two, two + PAGE, kind)]

@@ -24,6 +24,8 @@ COMMANDS = {
     "inventory": "Say what is in logs: formats, codecs, offsets, times.",
     "cat": "Print records, or write them as Arrow, Parquet, CSV.",
     "dump": "Print batches, indexes and snapshots, byte by byte.",
+    "verify": "Say whether logs are sound, and if not, what to do.",
+    "salvage": "Write all that is whole in damaged logs anew.",
     "convert": "Convert logs to another format or codec.",
     "diff": "Say whether two logs hold the same records.",
     "rebuild-index": "Make index files from logs, and compare.",

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 
 from magicbyte.errors import CorruptRecordError, LogDirectoryError, UnknownTopicError
-from magicbyte.log.checkpoints import LOG_START, TopicPartition, parse_offset_checkpoint
-from magicbyte.log.directory import FolderState, PartitionDirectory, parse_file
+from magicbyte.log.checkpoints import LOG_START, META_PROPERTIES, TopicPartition, parse_offset_checkpoint
+from magicbyte.log.directory import FolderState, PartitionDirectory, log_directories, parse_file
+from magicbyte.log.files import read_whole
 from magicbyte.records.entry import dialect_doubt, entries
 from magicbyte.records.layout import Dialect
 
@@ -64,6 +65,16 @@ def log_start_offset(partition: PartitionDirectory) -> int:
     except (OSError, LogDirectoryError):  # no such file, or the folder stands alone
         return 0
     return starts.get(TopicPartition(partition.topic, partition.partition), 0)
+
+
+def meta_properties(partitions: Iterable[PartitionDirectory]) -> bytes | None:
+    """Return the `meta.properties` of the log directory of `partitions`; None where there is none, or more than one."""
+    found = [
+        read_whole(directory.files, directory.texts[META_PROPERTIES].path)
+        for directory in log_directories(partitions)
+        if META_PROPERTIES in directory.texts
+    ]
+    return found[0] if len(found) == 1 else None
 
 
 def dialect_doubts(partition: PartitionDirectory, dialect: Dialect) -> list[str]:

@@ -7,14 +7,17 @@ Duplicates, entries whose offset cannot be right and content are put aside, and 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from magicbyte.errors import CorruptRecordError
-from magicbyte.log.index_writer import last_offsets
+from magicbyte.errors import CorruptRecordError, LogDirectoryError
+from magicbyte.log.index_writer import LATEST_RULES, IndexRules, last_offsets
+from magicbyte.log.partitions import log_start_offset, meta_properties
 from magicbyte.log.reader import CHUNK_BYTES, read_chunks
 from magicbyte.log.resync import MAX_OFFSET, MAX_RELATIVE, Gap, Limits, Outlier, Place, Sound, first_offset, walk
+from magicbyte.log.writer import LogDirectoryWriter
 from magicbyte.records.decode import DEFAULT_MAX_BATCH_BYTES
 from magicbyte.records.layout import (
     LAST_OFFSET_DELTA,
@@ -27,6 +30,10 @@ from magicbyte.records.layout import (
 from magicbyte.wire import kernel
 
 if TYPE_CHECKING:
+    import uuid
+    from pathlib import Path
+
+    from magicbyte.log.checkpoints import TopicPartition
     from magicbyte.log.directory import PartitionDirectory, Segment
     from magicbyte.log.writer import PartitionWriter
     from magicbyte.ports import ReadableFile
@@ -64,6 +71,13 @@ class SalvageReport:
     moved: int = 0
     lost: list[Loss] = field(default_factory=list)
     aside: list[Aside] = field(default_factory=list)
+
+    def add(self, plan: SegmentPlan) -> None:
+        """Take in what became of one segment."""
+        self.entries, self.moved = self.entries + plan.entries, self.moved + plan.moved
+        self.bytes += sum(extent.end - extent.position for extent in plan.extents)
+        self.lost += plan.lost
+        self.aside += plan.aside
 
     @property
     def is_sound(self) -> bool:
@@ -328,41 +342,127 @@ def limits_of(partition: PartitionDirectory, segment: Segment, limit: int = DEFA
     return Limits(segment.base_offset, high, limit)
 
 
+@dataclass(frozen=True, slots=True)
+class SalvageOptions:
+    """How to salvage. `version`: of the Kafka whose index rules to write by, None for the newest.
+
+    `dialect` overrules what the folders say. Entries of more than `limit` bytes are damage. `progress` is told of the
+    bytes walked.
+    """
+
+    version: str | None = None
+    dialect: Dialect | None = None
+    limit: int = DEFAULT_MAX_BATCH_BYTES
+    progress: Callable[[int], None] = lambda _: None
+
+    @property
+    def rules(self) -> IndexRules:
+        """The rules for indexes and companions. Raises LogDirectoryError for a version that is not known."""
+        return LATEST_RULES if self.version is None else IndexRules.of(self.version)
+
+
+DEFAULT_SALVAGE = SalvageOptions()
+
+
+class SalvagedPartition(NamedTuple):
+    """One partition of a new log directory. `resumed`: an earlier run had written it."""
+
+    name: TopicPartition
+    source: str
+    size: int
+    folder: Path
+    resumed: bool
+    report: SalvageReport
+
+
+def salvage_logs(
+    partitions: Mapping[TopicPartition, PartitionDirectory], out: Path, options: SalvageOptions = DEFAULT_SALVAGE
+) -> Iterator[SalvagedPartition]:
+    """Write what is sound of `partitions` into the log directory `out`; yield each when it has its name.
+
+    What an earlier run has finished stays, and is only reported. Raises LogDirectoryError for an `out` that holds
+    anything else, OSError where it cannot be written; CorruptRecordError for a transaction marker that is sound by its
+    checksum and says nothing, whose log no broker could open.
+    """
+    kernel.expect(sum(each.size for each in partitions.values()))
+    writer = LogDirectoryWriter(out, options.rules)
+    _refuse_others(out, partitions)
+    for name, partition in partitions.items():
+        resumed = writer.is_finished(*name)
+        if resumed:
+            report = salvage_partition(partition, None, options)
+        else:
+            with writer.partition(
+                *name, topic_id=_topic_id(partition), dialect=options.dialect or partition.dialect
+            ) as to:
+                report = salvage_partition(partition, to, options)
+                to.finish()
+        yield SalvagedPartition(name, partition.path, partition.size, out / str(name), resumed, report)
+    writer.finish(meta_properties(partitions.values()), _log_starts(partitions))
+
+
+def _refuse_others(out: Path, partitions: Iterable[TopicPartition]) -> None:
+    """Raise LogDirectoryError where `out` holds a partition that is not to be salvaged into it."""
+    names = {str(name) for name in partitions}
+    others = [each.name for each in out.iterdir() if each.is_dir() and not each.name.startswith(".")]
+    for other in sorted(set(others) - names):
+        raise LogDirectoryError(f"{out}: expected a new directory, or what an earlier run left; found {other}")
+
+
+def _log_starts(partitions: Mapping[TopicPartition, PartitionDirectory]) -> dict[TopicPartition, int]:
+    """Return where the partitions begin for readers, as far as that can be read."""
+    starts = {}
+    for name, partition in partitions.items():
+        with contextlib.suppress(CorruptRecordError):
+            starts[name] = log_start_offset(partition)
+    return starts
+
+
+def _topic_id(partition: PartitionDirectory) -> uuid.UUID | None:
+    """Return the topic's id, if the folder tells it."""
+    try:
+        metadata = partition.metadata()
+    except CorruptRecordError:  # `verify` reports it; a broker gets the id from its controller
+        return None
+    return None if metadata is None else metadata.topic_id
+
+
 def salvage_partition(
-    partition: PartitionDirectory,
-    writer: PartitionWriter,
-    *,
-    dialect: Dialect | None = None,
-    limit: int = DEFAULT_MAX_BATCH_BYTES,
-    progress: Callable[[int], None] = lambda _: None,
+    partition: PartitionDirectory, writer: PartitionWriter | None, options: SalvageOptions = DEFAULT_SALVAGE
 ) -> SalvageReport:
     """Write what is sound of `partition` with `writer`, which is left open; segments begin where those of it did.
 
-    `progress` is told of bytes that were walked. Raises OSError where the new log cannot be written.
+    Without a writer it only reports. Raises OSError where the new log cannot be written.
     """
     report = SalvageReport(partition.path, len(partition.segments))
-    reading = dialect or partition.dialect
+    dialect = options.dialect or partition.dialect
     kernel.expect(partition.size)
     for segment in partition.segments:
         with partition.files.open(segment.log.path) as file:
-            plan = plan_segment(file, limits_of(partition, segment, limit), reading, progress)
-            report.lost += plan.lost
-            report.aside += plan.aside
-            report.entries, report.moved = report.entries + plan.entries, report.moved + plan.moved
-            writer.roll(max(segment.base_offset, writer.end_offset))
-            buffer = bytearray(2 * CHUNK_BYTES)
-            for piece in _pieces(plan.extents):
-                size = piece.end - piece.position
-                if size > len(buffer):
-                    buffer = bytearray(size)
-                view = memoryview(buffer)[:size]
-                found = file.read_into(piece.position, view)
-                if found < size:
-                    expected = f"{size} bytes, as before"
-                    raise CorruptRecordError("size of the log", expected=expected, found=found, position=piece.position)
-                writer.append(view)
-                report.bytes += size
+            plan = plan_segment(file, limits_of(partition, segment, options.limit), dialect, options.progress)
+            report.add(plan)
+            if writer is not None:
+                writer.roll(max(segment.base_offset, writer.end_offset))
+                _copy(file, plan, writer)
     return report
+
+
+def _copy(file: ReadableFile, plan: SegmentPlan, writer: PartitionWriter) -> None:
+    """Write the planned bytes of `file`."""
+    buffer = bytearray(CHUNK_BYTES)
+    for piece in _pieces(plan.extents):
+        size = piece.end - piece.position
+        if size > len(buffer):
+            buffer = bytearray(size)
+        view = memoryview(buffer)[:size]
+        found = file.read_into(piece.position, view)
+        if found < size:
+            error = CorruptRecordError("size of the log", expected=f"{piece.end} bytes, as before", found=found)
+            raise error.locate(path=file.path)
+        try:
+            writer.append(view)
+        except CorruptRecordError as error:
+            raise error.locate(path=file.path, shift=piece.position) from None
 
 
 def _pieces(extents: list[Extent]) -> Iterator[Extent]:

@@ -1,0 +1,130 @@
+"""`magicbyte salvage`: a sound log of all that is whole in a damaged one."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from magicbyte.cli import options
+from magicbyte.cli.output import complain
+from magicbyte.cli.progress import progress
+from magicbyte.cli.render import many, size_text
+
+if TYPE_CHECKING:
+    from magicbyte.log.checkpoints import TopicPartition
+    from magicbyte.log.salvage import SalvagedPartition
+    from magicbyte.records.layout import Dialect
+
+Json = dict[str, Any]
+
+
+@click.command()
+@options.paths_argument
+@click.option("--out", type=click.Path(file_okay=False, path_type=Path), required=True, metavar="DIR",
+              help="The new log directory, or one where the same work was interrupted.")  # fmt: skip
+@click.option("--kafka", metavar="VERSION",
+              help="Write indexes as this Kafka does.  [default: the newest]")  # fmt: skip
+@click.option("--topic", "topics", multiple=True, help="Only this topic. Can be given several times.")
+@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@options.dialect_option
+@options.as_option
+@options.max_batch_bytes_option
+def salvage(
+    paths: tuple[str, ...],
+    out: Path,
+    kafka: str | None,
+    topics: tuple[str, ...],
+    form: str,
+    dialect: Dialect | None,
+    as_: TopicPartition | None,
+    max_batch_bytes: int,
+) -> None:
+    """Write every whole batch of damaged logs into a new log directory, with indexes.
+
+    Behind damage the search goes on with the next batch whose length, magic byte and checksum hold, and never with
+    batches that are only the content of a record. What is lost is reported by bytes and offsets. Nothing at PATH is
+    changed. A Kafka broker opens the result as its own.
+
+    Exit status: 0 nothing was damaged, 1 something was, and is reported, 2 wrong use or a failure to write.
+    """
+    from magicbyte.log.convert import partitions_to_convert
+    from magicbyte.log.salvage import SalvageOptions, salvage_logs
+
+    partitions = partitions_to_convert(paths, topics, as_)
+    total = sum(each.size for each in partitions.values())
+    done: list[SalvagedPartition] = []
+    with progress(total, shares_terminal=form == "text") as advance:
+        chosen = SalvageOptions(version=kafka, dialect=dialect, limit=max_batch_bytes, progress=advance)
+        try:
+            for each in salvage_logs(partitions, out, chosen):
+                done.append(each)
+                if form == "text":
+                    click.echo("\n".join(_lines(each)))
+        except (OSError, KeyboardInterrupt):
+            complain(
+                f"stopped: {len(done)} of {many(len(partitions), 'partition')} finished in {out}; "
+                "the same command goes on there"
+            )
+            raise
+    if form == "json":
+        click.echo(json.dumps({"partitions": [_json(each) for each in done]}, indent=2))
+    if not all(each.report.is_sound for each in done):
+        click.get_current_context().exit(1)
+
+
+def _lines(done: SalvagedPartition) -> list[str]:
+    report = done.report
+    batches = f"{report.entries} batch{'' if report.entries == 1 else 'es'}"
+    before = ", by an earlier run" if done.resumed else ""
+    lines = [f"{done.name}: {batches} recovered, {size_text(report.bytes)} of {size_text(done.size)}{before}"]
+    if report.moved:
+        lines.append(f"  put back in their places: {report.moved}")
+    for loss in report.lost:
+        offsets = "no offsets" if loss.offsets is None else f"offsets {loss.offsets[0]}..{loss.offsets[1]}"
+        place = f"{loss.path}, bytes {loss.position}..{loss.end - 1}"
+        lines.append(f"  lost: {place}, {offsets}: {loss.error.what}: expected {loss.error.expected}, "
+                     f"found {loss.error.found}")  # fmt: skip
+    for aside in report.aside:
+        place = f"{aside.path}, bytes {aside.position}..{aside.end - 1}, offsets {aside.offsets[0]}..{aside.offsets[1]}"
+        lines.append(f"  left out: {place}: {aside.why}")
+    return lines
+
+
+def _json(done: SalvagedPartition) -> Json:
+    report = done.report
+    return {
+        "partition": str(done.name),
+        "source": done.source,
+        "path": str(done.folder),
+        "resumed": done.resumed,
+        "batches": report.entries,
+        "bytes": report.bytes,
+        "bytesIn": done.size,
+        "moved": report.moved,
+        "lost": [
+            {
+                "path": loss.path,
+                "position": loss.position,
+                "end": loss.end,
+                "offsets": None if loss.offsets is None else list(loss.offsets),
+                "what": loss.error.what,
+                "expected": str(loss.error.expected),
+                "found": str(loss.error.found),
+            }
+            for loss in report.lost
+        ],
+        "leftOut": [
+            {
+                "path": aside.path,
+                "position": aside.position,
+                "end": aside.end,
+                "batches": aside.entries,
+                "offsets": list(aside.offsets),
+                "why": aside.why,
+            }
+            for aside in report.aside
+        ],
+    }

@@ -1,0 +1,105 @@
+"""`magicbyte verify`: whether logs are sound, and what is not."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from magicbyte.cli import options
+from magicbyte.cli.output import complain
+from magicbyte.cli.progress import progress
+from magicbyte.cli.render import many, size_text
+
+if TYPE_CHECKING:
+    from magicbyte.log.checkpoints import TopicPartition
+    from magicbyte.log.verify import Finding
+    from magicbyte.records.layout import Dialect
+
+Json = dict[str, Any]
+
+
+@click.command()
+@options.paths_argument
+@click.option("--quick", "depth", flag_value="quick", help="Only sizes, checksums and offsets of batches.")
+@click.option("--deep", "depth", flag_value="deep", help="Every record and every checksum inside, too.")
+@click.option("--topic", "topics", multiple=True, help="Only this topic. Can be given several times.")
+@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@options.dialect_option
+@options.as_option
+@options.max_batch_bytes_option
+@options.threads_option
+def verify(
+    paths: tuple[str, ...],
+    depth: str | None,
+    topics: tuple[str, ...],
+    form: str,
+    dialect: Dialect | None,
+    as_: TopicPartition | None,
+    max_batch_bytes: int,
+    threads: int,
+) -> None:
+    """Say whether logs are sound, and if not, what is wrong, where, and what to do.
+
+    Checks sizes, checksums and offsets of all batches, their headers, and whether indexes, snapshots, leader epochs and
+    checkpoints fit them. Behind damage the check goes on with the next whole batch. Nothing is written.
+
+    Exit status: 0 sound (there may be notes), 1 something is wrong, 2 wrong use.
+    """
+    from magicbyte.log.directory import discover
+    from magicbyte.log.partitions import choose, dialect_doubts, in_use
+    from magicbyte.log.verify import Depth, Severity
+    from magicbyte.log.verify import verify as check
+
+    partitions = choose(in_use(discover(paths, as_)), topics)
+    for partition in partitions:
+        for doubt in dialect_doubts(partition, dialect or partition.dialect):
+            complain(f"warning: {doubt}")
+    total = sum(each.size for each in partitions)
+    counts = dict.fromkeys(Severity, 0)
+    listed: list[Json] = []
+    with progress(total, shares_terminal=form == "text") as advance:
+        found = check(
+            partitions,
+            depth=Depth(depth or "usual"),
+            dialect=dialect,
+            limit=max_batch_bytes,
+            threads=threads,
+            progress=advance,
+        )
+        for finding in found:
+            counts[finding.severity] += 1
+            if form == "json":
+                listed.append(_json(finding))
+            else:
+                click.echo(_text(finding))
+    segments = sum(len(each.segments) for each in partitions)
+    if form == "json":
+        numbers = {severity.value: count for severity, count in counts.items()}
+        summary = {"partitions": len(partitions), "segments": segments, "bytes": total, **numbers}
+        click.echo(json.dumps({"findings": listed, "total": summary}, indent=2))
+    else:
+        where = f"{many(len(partitions), 'partition')}, {many(segments, 'segment')}, {size_text(total)}"
+        verdict = ", ".join(many(count, severity.value) for severity, count in counts.items() if count) or "sound"
+        click.echo(f"{where}: {verdict}")
+    if counts[Severity.ERROR] or counts[Severity.WARNING]:
+        click.get_current_context().exit(1)
+
+
+def _text(finding: Finding) -> str:
+    return f"{finding.severity.value}: {finding}\n    to do: {finding.advice}"
+
+
+def _json(finding: Finding) -> Json:
+    return {
+        "severity": finding.severity.value,
+        "path": finding.path,
+        "position": finding.position,
+        "end": finding.end,
+        "offsets": None if finding.offsets is None else list(finding.offsets),
+        "what": finding.what,
+        "expected": finding.expected,
+        "found": finding.found,
+        "advice": finding.advice,
+    }

@@ -1,0 +1,620 @@
+"""Proves that logs are sound, or says what is not: each entry, each file beside it, and whether they fit together.
+
+Damage never ends the check: behind it the walk of log/resync.py goes on. Nothing is written, nothing raised for what is
+wrong. Memory does not grow with the log.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from magicbyte.codecs import Codec, Lz4Header, lz4_header_checksum
+from magicbyte.errors import BatchTooLargeError, CorruptRecordError, TruncatedLogError
+from magicbyte.log import checkpoints
+from magicbyte.log.checkpoints import TopicPartition
+from magicbyte.log.directory import OFFSET_INDEX, log_directories
+from magicbyte.log.files import read_whole
+from magicbyte.log.index_writer import last_offsets, max_timestamps
+from magicbyte.log.producer_state import LeaderEpochs
+from magicbyte.log.reader import Chunk, decode_chunk
+from magicbyte.log.resync import Gap, Outlier, Place, Sound, walk
+from magicbyte.log.salvage import limits_of
+from magicbyte.records.decode import DEFAULT_MAX_BATCH_BYTES, DecodeOptions
+from magicbyte.records.enriched import EnrichedMessage
+from magicbyte.records.entry import parse_entry
+from magicbyte.records.layout import (
+    CODEC_MASK,
+    DELETE_HORIZON_BIT,
+    LAST_OFFSET_DELTA,
+    LOG_APPEND_TIME_BIT,
+    NO_TIMESTAMP,
+    PARTITION_LEADER_EPOCH,
+    RECORD_BATCH_OVERHEAD,
+    Dialect,
+)
+from magicbyte.records.message import Message
+from magicbyte.records.scan import BatchTable, scan
+from magicbyte.wire import kernel
+
+if TYPE_CHECKING:
+    from magicbyte.log.directory import LogDirectory, PartitionDirectory, Segment
+    from magicbyte.log.indexes import OffsetIndex, TimeIndex
+    from magicbyte.records.columns import RecordColumns
+
+    Int64s = np.ndarray[Any, np.dtype[np.int64]]
+
+_FRAME = 19  # bytes that an LZ4 frame's header has at most
+_NO_OFFSET = -1
+
+
+class Severity(enum.Enum):
+    """How bad it is. Errors and warnings make a log unsound; notes do not."""
+
+    ERROR = "error"  # records are lost, wrong or not to be read, or a broker would act on something false
+    WARNING = "warning"  # a broker mends it by itself when it opens the log
+    NOTE = "note"
+
+
+class Depth(enum.Enum):
+    """How much is looked at."""
+
+    QUICK = "quick"  # sizes, checksums and offsets of entries
+    USUAL = "usual"  # and their headers, and all files beside them
+    DEEP = "deep"  # and every record
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that is wrong, or worth knowing.
+
+    `position` and `end`: the bytes of the file, None where it is about the file as a whole. `offsets`: first and last,
+    of what is damaged or missing. `advice`: what to do.
+    """
+
+    severity: Severity
+    path: str
+    what: str
+    expected: str
+    found: str
+    advice: str
+    position: int | None = None
+    end: int | None = None
+    offsets: tuple[int, int] | None = None
+
+    def __str__(self) -> str:
+        place = [self.path]
+        if self.position is not None:
+            place.append(f"position {self.position}" + (f"..{self.end - 1}" if self.end is not None else ""))
+        if self.offsets is not None:
+            place.append(f"offsets {self.offsets[0]}..{self.offsets[1]}")
+        return f"{', '.join(place)}: {self.what}: expected {self.expected}, found {self.found}"
+
+
+SALVAGE = "`magicbyte salvage` makes a sound log of everything else; or copy the partition from another replica"
+TORN = "a broker cuts the log here when it opens it after a crash; `magicbyte salvage` does the same into a new log"
+ORDER = "`magicbyte salvage` puts moved entries back and duplicates aside"
+REBUILD = "`magicbyte rebuild-index` makes it anew from the log"
+DELETE = "delete it: the log does without"
+WAIT = "a broker finishes or removes it when it opens the log"
+FIX_LZ4 = "`magicbyte convert --to v1 --fix-lz4` repairs the byte"
+READ = "read it with `magicbyte dump`, which shows what is inside"
+LOOK = "compare with another replica"
+LIMIT = "raise --max-batch-bytes if it is meant to be that large"
+NOTHING = "nothing"
+
+
+def verify(
+    partitions: Iterable[PartitionDirectory],
+    *,
+    depth: Depth = Depth.USUAL,
+    dialect: Dialect | None = None,
+    limit: int = DEFAULT_MAX_BATCH_BYTES,
+    threads: int = 1,
+    progress: Callable[[int], None] = lambda _: None,
+) -> Iterator[Finding]:
+    """Yield all findings, partition by partition and segment by segment, by position.
+
+    `dialect` overrules what the folders say. Entries of more than `limit` bytes, or that decompress to more, are
+    findings. `threads` decode when DEEP. `progress` is told of the bytes checked.
+    """
+    chosen = list(partitions)
+    kernel.expect(sum(each.size for each in chosen))
+    ends: dict[TopicPartition, int] = {}
+    with ThreadPoolExecutor(threads, "magicbyte-verify") as pool:
+        for partition in chosen:
+            work = _Partition(partition, depth, dialect or partition.dialect, limit, progress, pool, threads)
+            yield from work.check()
+            if partition.topic is not None and partition.partition is not None:
+                ends[TopicPartition(partition.topic, partition.partition)] = work.end_offset
+    if depth is not Depth.QUICK:
+        for directory in log_directories(chosen):
+            yield from _check_log_directory(directory, ends)
+
+
+class _Damaged(NamedTuple):
+    """A gap whose lost offsets are not known until the log goes on."""
+
+    gap: Gap
+    findings: list[Finding]
+
+
+@dataclass(slots=True)
+class _Segment:
+    """What is known of one segment while it is walked."""
+
+    path: str
+    findings: list[Finding] = field(default_factory=list)
+    last: int = _NO_OFFSET  # of the last entry
+    largest_timestamp: int = NO_TIMESTAMP
+    epoch: int = -1
+    epoch_before: int = -1
+    lz4: dict[str, list[int]] = field(default_factory=dict)  # by finding: positions
+
+
+class _Partition:
+    def __init__(
+        self,
+        partition: PartitionDirectory,
+        depth: Depth,
+        dialect: Dialect,
+        limit: int,
+        progress: Callable[[int], None],
+        pool: ThreadPoolExecutor,
+        threads: int,
+    ) -> None:
+        self.partition, self.depth, self.dialect, self.limit = partition, depth, dialect, limit
+        self.progress, self.pool, self.threads = progress, pool, threads
+        self.end_offset = partition.segments[0].base_offset if partition.segments else 0
+        self.epochs = LeaderEpochs()
+        self.has_batches = False
+
+    def check(self) -> Iterator[Finding]:
+        """Yield the findings of all files of the partition."""
+        for segment in self.partition.segments:
+            found = self._segment(segment)
+            found.sort(key=lambda finding: (finding.path, finding.position or 0))
+            yield from found
+        if self.depth is not Depth.QUICK:
+            yield from self._beside()
+
+    # ---- a segment
+
+    def _segment(self, segment: Segment) -> list[Finding]:
+        state = _Segment(segment.log.path, last=self.end_offset - 1)
+        is_last = segment is self.partition.segments[-1]
+        indexes = None if self.depth is Depth.QUICK else _Indexes(self.partition, segment)
+        pending: deque[Future[list[Finding]]] = deque()
+        gaps: list[Gap] = []
+        with self.partition.files.open(segment.log.path) as file:
+            for event in walk(file, limits_of(self.partition, segment, self.limit), self.dialect):
+                if isinstance(event, Gap):
+                    self.progress(event.end - event.position)
+                    gaps.append(event)
+                elif isinstance(event, Outlier):
+                    expected = f"> {event.last}, and below those behind it"
+                    state.findings.append(_out_of_order(state.path, expected, event.position, event.end, event.offsets))
+                else:
+                    self.progress(len(event.view))
+                    if event.place is Place.MAIN:
+                        self._close_gaps(state, gaps, event.first - 1, is_last=is_last)
+                    self._entries(state, event, indexes, pending)
+        self._close_gaps(state, gaps, None, is_last=is_last)
+        for task in pending:
+            state.findings += task.result()
+        if indexes is not None:
+            state.findings += indexes.findings(state)
+        state.findings += _lz4_findings(state)
+        self.end_offset = max(self.end_offset, segment.base_offset, state.last + 1)
+        return state.findings
+
+    def _entries(
+        self, state: _Segment, sound: Sound, indexes: _Indexes | None, pending: deque[Future[list[Finding]]]
+    ) -> None:
+        """Check one piece of a row: where it stands, its headers, and, in a thread, its records."""
+        if sound.place is not Place.MAIN:
+            expected = "one of this segment" if sound.place is Place.OUTSIDE else f"> {state.last}"
+            offsets = (sound.first, sound.last)
+            state.findings.append(_out_of_order(state.path, expected, sound.position, sound.end, offsets))
+        if self.depth is Depth.QUICK:
+            state.last = max(state.last, sound.last) if sound.place is Place.MAIN else state.last
+            return
+        table = scan(sound.view, dialect=self.dialect)
+        self._headers(state, sound.position, table)
+        if sound.place is Place.MAIN:
+            if indexes is not None:
+                indexes.entries(sound.position, table, state.last)
+            self.epochs.append(table)
+            self.has_batches = bool(len(table)) and int(table.magic[len(table) - 1]) == 2
+            state.last = max(state.last, sound.last)
+        if self.depth is Depth.DEEP:
+            chunk = Chunk(state.path, sound.position, table)
+            pending.append(self.pool.submit(_records, chunk, self.limit))
+            if len(pending) > self.threads:
+                state.findings += pending.popleft().result()
+
+    def _headers(self, state: _Segment, position: int, table: BatchTable) -> None:
+        """Check what the headers of v2 batches say, and the header checksums of LZ4 frames."""
+        magic = np.asarray(table.magic, np.int64)
+        batches = np.flatnonzero(magic == 2)
+        if len(batches):
+            self._leader_epochs(state, position, table, batches)
+            delta = table.gather(LAST_OFFSET_DELTA, batches)
+            count = np.asarray(table.count, np.int64)[batches]
+            wrong = (delta < 0) | (count < 0) | (count > delta + 1)
+            for at in np.flatnonzero(wrong).tolist():
+                row = int(batches[at])
+                offset = int(table.offset[row])
+                state.findings.append(
+                    Finding(
+                        Severity.ERROR,
+                        state.path,
+                        "record count",
+                        f"0 to {int(delta[at]) + 1}, as the last offset delta allows",
+                        str(int(count[at])),
+                        READ,
+                        position + int(table.position[row]),
+                        position + int(table.position[row]) + int(table.size[row]),
+                        (offset, offset + max(int(delta[at]), 0)),
+                    )
+                )
+        self._lz4_headers(state, position, table, magic)
+
+    def _leader_epochs(self, state: _Segment, position: int, table: BatchTable, batches: Int64s) -> None:
+        """Find leader epochs that fall: no checksum covers them. The odd one of three is the one that is wrong."""
+        epochs = table.gather(PARTITION_LEADER_EPOCH, batches)
+        before = state.epoch
+        if (epochs >= np.maximum.accumulate(np.concatenate(([before], epochs[:-1])))).all():
+            state.epoch_before, state.epoch = (int(epochs[-2]) if len(epochs) > 1 else before), int(epochs[-1])
+            return
+        known = [state.epoch_before, before]
+        for at, epoch in enumerate(epochs.tolist()):
+            if epoch < known[-1]:
+                high = epoch >= known[-2] and at > 0
+                wrong = at - 1 if high else at
+                row = int(batches[wrong])
+                first = int(table.offset[row])
+                least = f">= {known[-1]}" if not high else f"{known[-2]} to {epoch}"
+                last = first + int(table.gather(LAST_OFFSET_DELTA, np.array([row]))[0])
+                place = position + int(table.position[row])
+                end = place + int(table.size[row])
+                found = str(int(epochs[wrong]))
+                state.findings.append(
+                    Finding(Severity.ERROR, state.path, "leader epoch", least, found, LOOK, place, end, (first, last))
+                )
+                if not high:
+                    continue
+                known.pop()
+            known = [known[-1], epoch]
+        state.epoch_before, state.epoch = known[0], known[-1]
+
+    def _lz4_headers(self, state: _Segment, position: int, table: BatchTable, magic: Int64s) -> None:
+        rows = np.flatnonzero(table.codec == Codec.LZ4)
+        for row in rows.tolist():
+            start = int(table.position[row])
+            entry = table.buffer[start : start + int(table.size[row])]
+            frame = entry[RECORD_BATCH_OVERHEAD:][:_FRAME] if magic[row] == 2 else _wrapper_frame(entry, self.dialect)
+            kind = lz4_header_checksum(frame)
+            if magic[row] > 0 and kind is Lz4Header.BROKEN:
+                state.lz4.setdefault(f"lz4 header checksum of magic {magic[row]}", []).append(position + start)
+            elif magic[row] == 0 and kind is Lz4Header.CORRECT:
+                state.lz4.setdefault("lz4 header checksum of magic 0", []).append(position + start)
+
+    def _close_gaps(self, state: _Segment, gaps: list[Gap], last: int | None, *, is_last: bool) -> None:
+        """Make findings of `gaps`; the log goes on behind offset `last`, or not at all."""
+        for gap in gaps:
+            error = gap.error
+            offsets = error.offsets if last is None else (gap.last + 1, last) if gap.last < last else None
+            advice = SALVAGE
+            if isinstance(error, TruncatedLogError) and is_last:
+                advice = TORN
+            elif isinstance(error, BatchTooLargeError) and error.found == gap.end - gap.position:
+                advice = LIMIT
+            state.findings.append(_of_error(error, advice, state.path, gap.position, gap.end, offsets))
+        gaps.clear()
+
+    # ---- what lies beside the segments
+
+    def _beside(self) -> Iterator[Finding]:
+        partition = self.partition
+        last_base = partition.segments[-1].base_offset if partition.segments else 0
+        for offset in partition.snapshots:
+            path = partition.snapshots[offset].path
+            try:
+                snapshot = partition.snapshot(offset)
+            except CorruptRecordError as error:
+                yield _of_error(error, REBUILD, path)
+                continue
+            if offset > self.end_offset:
+                yield _beyond(path, "offset of the snapshot", self.end_offset, offset, REBUILD)
+            for producer in snapshot.producers:
+                if producer.last_offset >= offset:
+                    yield _beyond(
+                        path,
+                        f"last offset of producer {producer.producer_id}",
+                        offset - 1,
+                        producer.last_offset,
+                        REBUILD,
+                    )
+        yield from self._epoch_file()
+        try:
+            partition.metadata()
+        except CorruptRecordError as error:
+            yield _of_error(error, LOOK, partition.texts[checkpoints.PARTITION_METADATA].path)
+        for leftover in partition.leftovers:
+            is_deleted = leftover.name.endswith(".deleted")
+            severity = Severity.NOTE if is_deleted else Severity.WARNING
+            what = "file that was being deleted" if is_deleted else "file of unfinished work"
+            yield Finding(severity, leftover.path, what, "none", f"{leftover.size} bytes", WAIT)
+        for orphan in partition.orphans:
+            yield Finding(Severity.WARNING, orphan.path, "index", "one of a .log file", "no such .log", DELETE)
+        for segment in partition.segments:
+            if OFFSET_INDEX not in segment.companions and self.dialect is Dialect.KAFKA:
+                found = "none" if segment.base_offset < last_base else "none of the last segment"
+                yield Finding(Severity.WARNING, segment.log.path, "offset index", "one", found, REBUILD)
+
+    def _epoch_file(self) -> Iterator[Finding]:
+        """Compare the leader epochs that are noted with those of the batches."""
+        partition = self.partition
+        entry = partition.texts.get(checkpoints.LEADER_EPOCHS)
+        if entry is None:
+            return
+        try:
+            noted = partition.leader_epochs() or []
+        except CorruptRecordError as error:
+            yield _of_error(error, LOOK, entry.path)
+            return
+        if noted and noted[-1].start_offset > self.end_offset:
+            yield _beyond(entry.path, "start of the last epoch", self.end_offset, noted[-1].start_offset, LOOK)
+        starts = dict(noted)
+        for epoch, start in self.epochs.entries if self.has_batches and noted else []:
+            known = starts.get(epoch)
+            if start < noted[0].start_offset and epoch < noted[0].epoch:
+                continue  # deleted records take their epochs with them
+            if known is None or known > max(start, noted[0].start_offset):
+                found = "no such epoch" if known is None else f"from offset {known} on"
+                expected = f"epoch {epoch} from offset {start} on, or from before it"
+                yield Finding(
+                    Severity.ERROR, entry.path, "leader epochs", expected, found, LOOK, None, None, (start, start)
+                )
+
+
+class _Indexes:
+    """The indexes of one segment, compared with its entries as they are walked."""
+
+    def __init__(self, partition: PartitionDirectory, segment: Segment) -> None:
+        self.segment = segment
+        self.found: list[Finding] = []
+        self.offsets: OffsetIndex | None = self._read(partition.offset_index, segment)
+        self.times: TimeIndex | None = self._read(partition.time_index, segment)
+        self._read(partition.transaction_index, segment)
+        self._read(partition.enriched_index, segment)
+        self.before: dict[int, int] = {}  # position of an index entry -> last offset in front of it
+        self.largest: list[int] = []  # for each entry of the time index: largest timestamp up to its offset
+        self.largest_timestamp = NO_TIMESTAMP
+        self.unclosed = [
+            entry.path
+            for suffix, size in ((".index", 8), (".timeindex", 12))
+            if (entry := segment.companions.get(suffix)) is not None
+            and entry.size > size
+            and not any(read_whole(partition.files, entry.path)[-size:])
+        ]
+
+    def _read(self, read: Callable[[Segment], Any], segment: Segment) -> Any:
+        try:
+            return read(segment)
+        except CorruptRecordError as error:
+            self.found.append(_of_error(error, REBUILD, error.path or segment.log.path))
+            return None
+
+    def entries(self, position: int, table: BatchTable, before: int) -> None:
+        """Take in entries that lie at `position` of the segment, behind offset `before`."""
+        try:
+            lasts = last_offsets(table)
+            timestamps = max_timestamps(table)
+        except CorruptRecordError:  # a wrapper of the enriched dialect that cannot be opened: DEEP tells of it
+            return
+        if self.offsets is not None and len(self.offsets):
+            starts = np.asarray(table.position, np.int64) + position
+            low, high = np.searchsorted(self.offsets.positions, [position, position + table.end])
+            for index in self.offsets.positions[low:high].tolist():
+                row = int(np.searchsorted(starts, index))
+                if row < len(starts) and starts[row] == index:
+                    self.before[index] = int(lasts[row - 1]) if row else before
+        if self.times is not None and len(self.times):
+            running = np.maximum(np.maximum.accumulate(timestamps), self.largest_timestamp)
+            while len(self.largest) < len(self.times) and self.times.offsets[len(self.largest)] <= lasts[-1]:
+                row = int(np.searchsorted(lasts, self.times.offsets[len(self.largest)]))
+                self.largest.append(int(running[row]))
+        self.largest_timestamp = max(self.largest_timestamp, int(timestamps.max()))
+
+    def findings(self, state: _Segment) -> list[Finding]:
+        """Return what does not fit, when all entries have been taken in."""
+        found = self.found
+        for path in self.unclosed:
+            found.append(
+                Finding(Severity.NOTE, path, "index", "closed", "room for more: its broker did not close it", NOTHING)
+            )
+        damaged = any(each.path == state.path and each.severity is Severity.ERROR for each in state.findings)
+        advice = SALVAGE if damaged else REBUILD
+        if self.offsets is not None:
+            path = self.segment.companions[OFFSET_INDEX].path
+            offsets, positions = self.offsets.offsets.tolist(), self.offsets.positions.tolist()
+            for at, (offset, position) in enumerate(zip(offsets, positions, strict=True)):
+                if position == 0 and offset == self.segment.base_offset and len(offsets) == 1:
+                    continue
+                before = self.before.get(position)
+                place = (at * 8, at * 8 + 8)
+                if before is None:
+                    expected, actual = "the position of an entry", str(position)
+                    found.append(Finding(Severity.ERROR, path, "offset index", expected, actual, advice, *place))
+                    continue
+                following = positions[at + 1] if at + 1 < len(positions) else None
+                most = state.last if following is None else self.before.get(following, state.last)
+                if not before < offset <= most:
+                    found.append(
+                        Finding(Severity.ERROR, path, "offset index", f"{before + 1} to {most} for position {position}",
+                                str(offset), advice, *place, (offset, offset))
+                    )  # fmt: skip
+        if self.times is not None:
+            found += self._time_findings(state, advice)
+        return found
+
+    def _time_findings(self, state: _Segment, advice: str) -> Iterator[Finding]:
+        assert self.times is not None
+        path = self.segment.companions[".timeindex"].path
+        stated = zip(self.times.timestamps.tolist(), self.times.offsets.tolist(), strict=True)
+        for at, (timestamp, offset) in enumerate(stated):
+            place = (at * 12, at * 12 + 12)
+            if at >= len(self.largest):
+                yield Finding(Severity.ERROR, path, "time index", f"an offset up to {state.last}", str(offset), advice,
+                              *place, (offset, offset))  # fmt: skip
+            elif self.largest[at] > timestamp:
+                expected = f">= {self.largest[at]}, the largest timestamp up to offset {offset}"
+                yield Finding(
+                    Severity.ERROR, path, "time index", expected, str(timestamp), advice, *place, (offset, offset)
+                )
+            elif self.largest[at] < timestamp:
+                expected = f"{self.largest[at]}, the largest timestamp up to offset {offset}"
+                yield Finding(
+                    Severity.NOTE, path, "time index", expected, str(timestamp), NOTHING, *place, (offset, offset)
+                )
+
+
+def _records(chunk: Chunk, limit: int) -> list[Finding]:
+    """Decode the entries of `chunk` and compare their records with their headers."""
+    errors: list[CorruptRecordError] = []
+    findings: list[Finding] = []
+    table = chunk.table
+    options = DecodeOptions(keys=False, values=False, headers=False, control=True, limit=limit)
+    for columns in decode_chunk(chunk, list(range(len(table))), options, errors.append):
+        findings += _against_headers(chunk, columns)
+    for error in errors:
+        row = int(
+            np.searchsorted(np.asarray(table.position, np.int64), (error.position or 0) - chunk.position, "right")
+        )
+        end = chunk.position + int(table.position[row - 1] + table.size[row - 1])
+        lz4 = error.what.startswith("lz4 header checksum")
+        advice = FIX_LZ4 if lz4 else LIMIT if isinstance(error, BatchTooLargeError) else READ
+        findings.append(_of_error(error, advice, chunk.path, error.position, end, error.offsets))
+    return findings
+
+
+def _against_headers(chunk: Chunk, columns: RecordColumns) -> Iterator[Finding]:
+    """Yield a finding for each entry whose records have other offsets or timestamps than its header says."""
+    table = chunk.table
+    offset, timestamp = np.asarray(columns.offset, np.int64), np.asarray(columns.timestamp, np.int64)
+    if not len(offset) or table.dialect is Dialect.ENRICHED:
+        return
+    falls = np.flatnonzero(offset[1:] <= offset[:-1])
+    if len(falls):
+        at = int(falls[0]) + 1
+        wrong = int(offset[at])
+        row = int(np.searchsorted(np.asarray(table.offset, np.int64), wrong))
+        place = chunk.position + int(table.position[min(row, len(table) - 1)])
+        expected = f"> {int(offset[at - 1])}"
+        yield Finding(
+            Severity.ERROR, chunk.path, "offset of a record", expected, str(wrong), READ, place, None, (wrong, wrong)
+        )
+        return
+    lasts = last_offsets(table)
+    rows = np.searchsorted(lasts, offset)
+    begins = np.flatnonzero(np.concatenate(([True], rows[1:] != rows[:-1])))
+    largest = np.maximum.reduceat(timestamp, begins)
+    headers = max_timestamps(table)
+    attributes, magics = np.asarray(table.attributes, np.int64), np.asarray(table.magic, np.int64)
+    for row, most in zip(rows[begins].tolist(), largest.tolist(), strict=True):
+        if row >= len(lasts) or magics[row] == 0 or headers[row] == most:
+            continue
+        place = chunk.position + int(table.position[row])
+        is_batch, compressed = magics[row] == 2, attributes[row] & CODEC_MASK
+        if attributes[row] & LOG_APPEND_TIME_BIT or (is_batch and attributes[row] & DELETE_HORIZON_BIT):
+            continue
+        if is_batch or compressed:
+            yield Finding(
+                Severity.WARNING,
+                chunk.path,
+                "largest timestamp of a batch" if is_batch else "timestamp of a wrapper",
+                f"{most}, the largest of its records",
+                str(int(headers[row])),
+                READ,
+                place,
+                place + int(table.size[row]),
+                (int(table.offset[row]), int(lasts[row])),
+            )
+
+
+def _wrapper_frame(entry: memoryview, dialect: Dialect) -> bytes:
+    """Return the first bytes of a wrapper's value, none where it has none."""
+    try:
+        view = parse_entry(entry, dialect)
+        assert isinstance(view, Message | EnrichedMessage)
+        return bytes((view.value or b"")[:_FRAME])
+    except CorruptRecordError:  # DEEP tells of it
+        return b""
+
+
+def _lz4_findings(state: _Segment) -> Iterator[Finding]:
+    for what, positions in state.lz4.items():
+        if what.endswith("0"):
+            found = f"the correct one, in {len(positions)} wrappers: consumers before 0.10 refuse them"
+            yield Finding(
+                Severity.NOTE, state.path, what, "the broken one of old clients", found, NOTHING, positions[0]
+            )
+        else:
+            found = f"the broken one of old clients, in {len(positions)} entries: consumers refuse them"
+            yield Finding(Severity.ERROR, state.path, what, "the correct one", found, FIX_LZ4, positions[0])
+
+
+def _out_of_order(path: str, expected: str, position: int, end: int, offsets: tuple[int, int]) -> Finding:
+    return Finding(Severity.ERROR, path, "offset", expected, str(offsets[0]), ORDER, position, end, offsets)
+
+
+def _of_error(
+    error: CorruptRecordError,
+    advice: str,
+    path: str,
+    position: int | None = None,
+    end: int | None = None,
+    offsets: tuple[int, int] | None = None,
+) -> Finding:
+    place = error.position if position is None else position
+    text = str(error.expected), str(error.found)
+    return Finding(Severity.ERROR, error.path or path, error.what, *text, advice, place, end, offsets)
+
+
+def _beyond(path: str, what: str, most: int, found: int, advice: str) -> Finding:
+    return Finding(Severity.ERROR, path, what, f"up to {most}", str(found), advice)
+
+
+def _check_log_directory(directory: LogDirectory, ends: dict[TopicPartition, int]) -> Iterator[Finding]:
+    """Compare the checkpoints of a log directory with the partitions that were checked."""
+    for read in (directory.meta_properties, directory.clean_shutdown):
+        try:
+            read()
+        except CorruptRecordError as error:
+            yield _of_error(error, LOOK, error.path or directory.path)
+    known: dict[str, dict[TopicPartition, int]] = {}
+    for name in checkpoints.OFFSET_CHECKPOINTS:
+        try:
+            known[name] = directory.offsets(name) or {}
+        except CorruptRecordError as error:
+            yield _of_error(error, "a broker starts without it, and checks more", error.path or directory.path)
+    for name, offsets in known.items():
+        for partition, offset in offsets.items():
+            end = ends.get(partition)
+            if end is not None and offset > end:
+                what = f"offset of {partition}"
+                yield _beyond(directory.texts[name].path, what, end, offset, "records may be missing at the log's end")
+    starts, marks = known.get(checkpoints.LOG_START, {}), known.get(checkpoints.HIGH_WATERMARK, {})
+    for partition, start in starts.items():
+        mark = marks.get(partition)
+        if partition in ends and mark is not None and start > mark:
+            path = directory.texts[checkpoints.LOG_START].path
+            yield _beyond(path, f"log start offset of {partition}", mark, start, LOOK)
