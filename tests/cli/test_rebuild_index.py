@@ -101,8 +101,11 @@ def test_damage_of_the_log_is_told_and_other_partitions_go_on(tmp_path: Path) ->
     folder(tmp_path, "orders-1")
     log = path / "00000000000000000059.log"
     log.write_bytes(log.read_bytes()[:-5])
+    report = json.loads(run("rebuild-index", path.parent, "--format", "json").stdout)
+    assert [each["damage"] and each["damage"]["what"] for each in report["partitions"]] == ["end of the log", None]
     result = run("rebuild-index", path.parent, "--write")
     assert result.exit_code == 1
+    assert "  00000000000000000053 " in result.stdout
     assert "magicbyte: cut short: " in result.stderr
     assert "00000000000000000059.log, position" in result.stderr
     assert "orders-1: as Kafka 4.3 writes it" in result.stdout
@@ -133,6 +136,13 @@ def test_out_is_not_the_log_itself(tmp_path: Path) -> None:
     result = run("rebuild-index", path, "--out", path.parent)
     assert result.exit_code == 2
     assert "expected another folder than that of the log" in result.stderr
+
+
+def test_two_partitions_of_one_name_cannot_both_go_below_out(tmp_path: Path) -> None:
+    paths = [folder(tmp_path / name) for name in ("one", "two")]
+    result = run("rebuild-index", *paths, "--out", tmp_path / "out")
+    assert result.exit_code == 2
+    assert "orders-0 is there 2 times" in result.stderr
 
 
 def test_a_store_can_be_read_but_not_written_to(tmp_path: Path) -> None:

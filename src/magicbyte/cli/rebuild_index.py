@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -82,16 +83,24 @@ def rebuild_index(
     partitions = choose(in_use(discover(paths, as_)), topics)
     for partition in partitions:
         _check(partition, paths, out, write=write)
+    folders = [Path(partition.path).name for partition in partitions]
+    if out is not None and len(set(folders)) < len(folders):
+        twice = next(name for name in folders if folders.count(name) > 1)
+        raise LogDirectoryError(f"{twice} is there {folders.count(twice)} times: expected each once for --out")
     damage = Damage("skip")
     report = _Report(form, write=write, out=out)
     with progress(sum(each.size for each in partitions), shares_terminal=form == "text") as advance:
         for partition in partitions:
+            known = given
+            if given is None:
+                with contextlib.suppress(CorruptRecordError):  # told below, behind the segments in front of it
+                    known = recognise(partition, interval_bytes=index_interval, dialect=dialect, limit=max_batch_bytes)
+            rules = known or replace(LATEST_RULES, interval_bytes=index_interval)
+            report.begin(partition, rules, recognised=given is None and known is not None)
             try:
-                known = given or recognise(partition, interval_bytes=index_interval, dialect=dialect)
-                rules = known or replace(LATEST_RULES, interval_bytes=index_interval)
-                report.begin(partition, rules, recognised=given is None and known is not None)
                 _rebuild(partition, rules, dialect, max_batch_bytes, report, advance)
             except CorruptRecordError as error:
+                report.damaged(error)
                 damage(error)
     report.end()
     damage.exit()
@@ -158,6 +167,7 @@ class _Report:
                 "kafka": rules.version,
                 "recognised": recognised,
                 "segments": [],
+                "damage": None,
             }
         )
         if self._form == "text":
@@ -177,6 +187,16 @@ class _Report:
         self._partitions[-1]["segments"].append(entry)
         if self._form == "text":
             click.echo(_line(rebuilt, written))
+
+    def damaged(self, error: CorruptRecordError) -> None:
+        """Take in what ended the walk over the partition."""
+        self._partitions[-1]["damage"] = {
+            "path": error.path,
+            "position": error.position,
+            "what": error.what,
+            "expected": str(error.expected),
+            "found": str(error.found),
+        }
 
     def end(self) -> None:
         """Say what it comes to."""
