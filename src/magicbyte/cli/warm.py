@@ -12,11 +12,11 @@ def warm() -> None:
 
     Takes some seconds, once per machine and version: for set-up scripts, images and Spark workers.
     """
-    from magicbyte import records
+    import magicbyte
     from magicbyte.wire import kernel
 
-    for module in pkgutil.iter_modules(records.__path__):
+    for module in pkgutil.walk_packages(magicbyte.__path__, "magicbyte."):
         if module.name.endswith("kernels"):
-            importlib.import_module(f"{records.__name__}.{module.name}")
+            importlib.import_module(module.name)
     count = kernel.warm()
     click.echo(f"{count} kernels are ready in {kernel.cache_directory() or 'memory only: no folder can be written'}")

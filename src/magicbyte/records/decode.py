@@ -6,13 +6,14 @@ slices take the plain twins of the kernels, large ones the compiled kernels; res
 
 from __future__ import annotations
 
+import itertools
 import struct
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import repeat
 from typing import Any
 
-from magicbyte.codecs import Codec, Lz4Header, OutputFull, decompress_into
+from magicbyte.codecs import Codec, Lz4Header, OutputFull, decompress_into, lz4_read_kernels
 from magicbyte.errors import BatchTooLargeError, CorruptRecordError
 from magicbyte.records import kernels
 from magicbyte.records.columns import BytesColumn, HeaderColumns, Record, RecordColumns
@@ -43,7 +44,9 @@ _BATCH_HEADER = struct.Struct(">qiibIhiqqqhii").unpack_from
 _WRAPPER_HEADER = struct.Struct(">Ibb").unpack_from
 _WINDOW = 4 * GROUP_BYTES  # that is scanned, and then decoded
 _STRETCH = 8  # uncompressed batches in a row that are worth reading their headers at once
-_PADDING = 32  # behind what is decompressed, so that short copies may read on
+_PADDING = 64  # behind what is decompressed, so that short copies may read and write on
+_KINDS = 8  # codecs that a kind of entries can have
+_PLAIN = 2 * _KINDS  # the kind of uncompressed v2 batches
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,14 +156,15 @@ def decode_entries(
     """
     group = _Group(table, options)
     try:
-        for stretch, plain in group.stretches(rows):
-            if plain:
-                for columns in group.add_plain_batches(stretch):
-                    yield *group.decoded, columns
+        for kind, stretch in group.stretches(rows):
+            if kind == _PLAIN:
+                found = group.add_plain_batches(stretch)
+            elif kind:
+                found = group.add_compressed(stretch, *divmod(kind, _KINDS))
             else:
-                for row in stretch:
-                    for columns in group.add(row):
-                        yield *group.decoded, columns
+                found = itertools.chain.from_iterable(map(group.add, stretch))
+            for columns in found:
+                yield *group.decoded, columns
     except CorruptRecordError:
         for columns in group.finish():
             yield *group.decoded, columns
@@ -227,39 +231,38 @@ class _Group:
         if self.size >= GROUP_BYTES:
             yield from self.finish()
 
-    def stretches(self, rows: Iterable[int]) -> Iterator[tuple[Any, bool]]:
-        """Part `rows` where uncompressed v2 batches with records for the application begin or end; say which are those.
-
-        A few such batches between others are not told apart: they are better decoded together with them.
+    def stretches(self, rows: Iterable[int]) -> Iterator[tuple[int, Any]]:
+        """Part `rows` where entries of another kind begin: magic * _KINDS + codec for those that are taken in together,
+        0 for all others. Fewer than _STRETCH of a kind are 0, too: they go better with what is around them.
         """
-        if not self.compiled:
-            yield rows, False
+        if not self.compiled or self.table.dialect is Dialect.ENRICHED:
+            yield 0, rows
             return
         import numpy as np
 
         chosen = np.arange(rows.start, rows.stop, rows.step) if isinstance(rows, range) else np.array(list(rows), "q")
-        bits = np.asarray(self.table.attributes, np.int64)[chosen] & (CODEC_MASK | CONTROL_BIT)
-        plain = (np.asarray(self.table.magic, np.int64)[chosen] == 2) & (bits == 0)
-        ends = [*(np.flatnonzero(plain[1:] != plain[:-1]) + 1).tolist(), len(chosen)]
-        begin = 0
-        for end in ends:
-            if end - begin >= _STRETCH and plain[begin]:
-                yield chosen[begin:end], True
-            else:
-                yield chosen[begin:end].tolist(), False
-            begin = end
+        magic, attributes = (np.asarray(each, "q")[chosen] for each in (self.table.magic, self.table.attributes))
+        codec = attributes & CODEC_MASK
+        records = (magic == 2) & (attributes & CONTROL_BIT == 0) & (codec <= Codec.ZSTD)
+        kinds = np.where(records | ((codec > 0) & (codec <= Codec.LZ4) & (magic < 2)), magic * _KINDS + codec, 0)
+        starts = np.flatnonzero(np.diff(kinds, prepend=-1))
+        counts = np.diff(starts, append=len(kinds))
+        kinds[np.repeat(counts < _STRETCH, counts)] = 0
+        starts = np.flatnonzero(np.diff(kinds, prepend=-1))
+        for start, end in itertools.pairwise([*starts.tolist(), len(kinds)]):
+            kind = int(kinds[start])
+            yield kind, chosen[start:end] if kind else chosen[start:end].tolist()
 
     def add_plain_batches(self, rows: Any) -> Iterator[RecordColumns]:
         """Take many uncompressed batches in, as `add` would one after the other: their headers are read at once."""
         import numpy as np
 
         yield from self.finish()
-        table = self.table
-        position, size = (np.asarray(column, np.int64)[rows] for column in (table.position, table.size))
+        position, size = self._places(rows)
         runs, make = np.empty(len(rows) * kernels.RUN, np.int64), form_for(compiled=True)
-        verify, crcs = int(self.options.verify), make.crc_table(CASTAGNOLI)
-        data = make.bytes_of(table.buffer)
-        good = kernels.open_batches(data, position, size, verify, self.options.limit, RECORD_MINIMUM, crcs, runs)
+        data, verify, limit = make.bytes_of(self.table.buffer), int(self.options.verify), self.options.limit
+        crcs = make.crc_table(CASTAGNOLI)
+        good = kernels.open_batches(data, position, size, verify, limit, RECORD_MINIMUM, crcs, runs)
         groups = np.cumsum(size) // GROUP_BYTES
         first = 0
         for end in [*(np.flatnonzero(groups[1:good] != groups[: max(good - 1, 0)]) + 1).tolist(), good]:
@@ -269,6 +272,82 @@ class _Group:
             first = end
         if good < len(rows):
             yield from self.add(int(rows[good]))  # raises, saying why
+
+    def add_compressed(self, rows: Any, magic: int, codec: int) -> Iterator[RecordColumns]:
+        """Take many batches or wrappers of one magic and codec in, as `add` would one after the other.
+
+        What is not as usual goes through `add`, which knows what to do or what is wrong.
+        """
+        import numpy as np
+
+        yield from self.finish()
+        make, verify, limit = form_for(compiled=True), int(self.options.verify), self.options.limit
+        data = make.bytes_of(self.table.buffer)
+        while len(rows):
+            position, size = self._places(rows)
+            whole = np.empty(len(rows) * kernels.RUN, np.int64)
+            if magic == 2:
+                crcs = make.crc_table(CASTAGNOLI)
+                good = kernels.open_batches(data, position, size, verify, limit, 0, crcs, whole)
+            else:
+                good = kernels.open_wrappers(data, position, size, magic, verify, limit, make.crc_table(IEEE), whole)
+            done = 0
+            while done < good:
+                self._room(max(4 * int(size[done]), GROUP_BYTES))
+                part = whole[done * kernels.RUN : good * kernels.RUN]
+                if not (count := self._decompress_many(Codec(codec), magic, part)):
+                    break
+                decompressed, taken = part[: count * kernels.RUN], rows[done : done + count].tolist()
+                yield from self._decode(decompressed, taken, batches=magic == 2, from_scratch=True)
+                done += count
+            if done < len(rows):
+                yield from self.add(int(rows[done]))
+                yield from self.finish()
+            rows = rows[done + 1 :]
+
+    def _decompress_many(self, codec: Codec, magic: int, runs: Any) -> int:
+        """Put payloads behind the others in `scratch`, and their places there into `runs`.
+
+        Returns how many: up to the first that does not fit, is not as usual or is damaged.
+        """
+        make, limit = form_for(compiled=True), self.options.limit
+        cells = runs.reshape(-1, kernels.RUN)
+        any_header = magic == 0 or self.options.any_lz4_header
+        if codec is Codec.LZ4:
+            data = make.bytes_of(self.table.buffer)
+            read: Any = lz4_read_kernels.read_frames
+            done = int(read(data, runs, kernels.RUN, int(any_header), self.scratch, self.filled, limit))
+        else:
+            header = Lz4Header.ANY if any_header else Lz4Header.CORRECT
+            done, at, most, end = 0, self.filled, 0, len(self.scratch) - _PADDING
+            places = []
+            with memoryview(self.scratch) as view:
+                for start, stop in cells[:, :2].tolist():
+                    if end - at < most:  # the next one will hardly be smaller
+                        break
+                    payload = self.table.buffer[start:stop]
+                    try:
+                        written = decompress_into(codec, payload, view[at : min(at + limit, end)], lz4_header=header)
+                    except (OutputFull, CorruptRecordError):
+                        break  # found again by whoever takes that row alone
+                    places.append((at, at + written))
+                    at, most = at + written, max(most, written)
+            done = len(places)
+            if done:
+                cells[:done, :2] = places
+        if magic == 2:
+            sizes = cells[:done, kernels.END] - cells[:done, kernels.START]
+            impossible = cells[:done, kernels.COUNT] > sizes // RECORD_MINIMUM
+            done = int(impossible.argmax()) if impossible.any() else done
+        if done:
+            self.filled = int(cells[done - 1, kernels.END])
+        return done
+
+    def _places(self, rows: Any) -> tuple[Any, Any]:
+        """Return positions and sizes of some rows."""
+        import numpy as np
+
+        return np.asarray(self.table.position, np.int64)[rows], np.asarray(self.table.size, np.int64)[rows]
 
     # ---- one row: header, checksum, where its records are
 

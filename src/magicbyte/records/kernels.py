@@ -253,6 +253,29 @@ def open_batches(
 
 
 @kernel
+def open_wrappers(
+    data: Bytes, position: Int64s, size: Int64s, magic: int, verify: int, limit: int, table: Int32s, runs: Int64s
+) -> int:
+    """As `open_batches`, for compressed messages of magic 0 or 1; `table` is that of CRC-32."""
+    for row in range(len(position)):
+        at, into, end = position[row], row * RUN, position[row] + size[row]
+        key = 18 if magic == 0 else 26
+        if size[row] > limit or size[row] < key + 8:
+            return row
+        if verify and crc32_of(data, at + 16, end, table) != load_u32(data, at + 12):
+            return row
+        if load_i32(data, at + key) != -1 or load_i32(data, at + key + 4) != size[row] - key - 8:
+            return row  # with a key, which is allowed and rare, or damaged
+        runs[into + START], runs[into + END], runs[into + COUNT] = at + key + 8, end, 0
+        runs[into + OFFSET], runs[into + BASE_TIMESTAMP] = load_i64(data, at), 0
+        runs[into + TYPE], runs[into + TIMESTAMP] = NO_TYPE, -1
+        if magic == 1:
+            runs[into + TYPE], runs[into + TIMESTAMP] = (load_i8(data, at + 17) >> 3) & 1, load_i64(data, at + 18)
+        runs[into + MAGIC], runs[into + LAST], runs[into + HONOR] = magic, 0, 1
+    return len(position)
+
+
+@kernel
 def find_fields(data: Bytes, at: int, end: int, state: Int64s) -> int:
     """Find the fields of the v2 record at `at`, whatever the length of its varints: state[STOP] to state[HEADER_COUNT].
 

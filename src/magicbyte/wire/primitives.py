@@ -76,6 +76,21 @@ def copy_bytes(out: MutableBytes, to: int, data: Bytes, at: int, size: int) -> N
     out[to : to + size] = data[at : at + size]
 
 
+def copy_32s(out: MutableBytes, to: int, data: Bytes, at: int, size: int) -> None:
+    """Copy `size` bytes as `copy_bytes` does, 32 at a time; `data` may be `out`, 32 bytes or more further on.
+
+    At least one such piece is copied. Up to 31 bytes behind both are read and written, too: the caller has room for it.
+    """
+    for i in range(size):
+        out[to + i] = data[at + i]
+
+
+def copy_16s(out: MutableBytes, to: int, data: Bytes, at: int, size: int) -> None:
+    """As `copy_32s`, with 16 bytes."""
+    for i in range(size):
+        out[to + i] = data[at + i]
+
+
 def prefetch(data: Bytes, start: int, end: int) -> int:
     """Ask memory for the lines from `start` to `end`, which need not exist, without waiting; return where to go on.
 
@@ -287,6 +302,53 @@ def _copy() -> Any:
         return nb.void(out, nb.int64, data, nb.int64, nb.int64), codegen
 
     return intrinsic(copy)
+
+
+def _copy_pieces(width: int) -> Any:
+    """Return the LLVM body of a copy in pieces of `width` bytes."""
+    from llvmlite import ir
+    from numba.core import cgutils as untyped
+    from numba.extending import intrinsic
+    from numba.np import arrayobj
+
+    array_struct: Any = arrayobj.make_array
+    cgutils: Any = untyped
+    check = bounds_checked()
+    byte, word, wide = ir.IntType(8), ir.IntType(64), ir.VectorType(ir.IntType(64), width // 8)
+
+    def copy(_typing: Any, out: Any, to: Any, data: Any, at: Any, size: Any) -> Any:
+        from numba import types as nb
+
+        def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            out_array = array_struct(signature.args[0])(context, builder, arguments[0])
+            in_array = array_struct(signature.args[2])(context, builder, arguments[2])
+            to, at, size = arguments[1], arguments[3], arguments[4]
+            if check:
+                reach = builder.and_(builder.add(size, word(width - 1)), word(-width))
+                _check_range(context, builder, out_array, to, reach)
+                _check_range(context, builder, in_array, at, reach)
+            target = builder.gep(builder.bitcast(out_array.data, byte.as_pointer()), [to])
+            source = builder.gep(builder.bitcast(in_array.data, byte.as_pointer()), [at])
+
+            def move(place: Any) -> None:
+                piece = builder.load(builder.bitcast(builder.gep(source, [place]), wide.as_pointer()), align=1)
+                builder.store(piece, builder.bitcast(builder.gep(target, [place]), wide.as_pointer()), align=1)
+
+            move(word(0))
+            with (
+                builder.if_then(builder.icmp_signed(">", size, word(width))),
+                cgutils.for_range_slice(builder, word(width), size, word(width)) as (place, _),
+            ):
+                move(place)
+            return context.get_dummy_value()
+
+        return nb.void(out, nb.int64, data, nb.int64, nb.int64), codegen
+
+    return intrinsic(copy)
+
+
+machine_body(copy_32s)(lambda: _copy_pieces(32))
+machine_body(copy_16s)(lambda: _copy_pieces(16))
 
 
 def _in_python(function: Any) -> Any:
