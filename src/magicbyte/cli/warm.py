@@ -12,11 +12,12 @@ def warm() -> None:
 
     Takes some seconds, once per machine and version: for set-up scripts, images and Spark workers.
     """
-    import magicbyte
+    from magicbyte import codecs, records
     from magicbyte.wire import kernel
 
-    for module in pkgutil.walk_packages(magicbyte.__path__, "magicbyte."):
-        if module.name.endswith("kernels"):
-            importlib.import_module(module.name)
+    for room in (codecs, records):
+        for module in pkgutil.iter_modules(room.__path__):
+            if module.name.endswith("kernels"):
+                importlib.import_module(f"{room.__name__}.{module.name}")
     count = kernel.warm()
     click.echo(f"{count} kernels are ready in {kernel.cache_directory() or 'memory only: no folder can be written'}")
