@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from cli.command import run
 from golden_data import log_case
 from interop import jvm
 from interop.batches import Json, b64
@@ -52,6 +53,14 @@ RECOVERED = {
     "2.8.2": ["2.8.2/txn-none", "2.8.2/mixed-none-090-0102-28", "2.8.2/compact-zstd.after"],
     "3.9.1": ["3.9.1/txn-none", "3.9.1/basic-none", "3.9.1/compact-gzip.after"],
     "4.3.1": ["4.3.1/txn-none", "4.3.1/basic-snappy", "4.3.1/compact-none.after2"],
+}
+REBUILT = {
+    "0.9.0.1": "0.9.0.1/recompress-snappy-to-gzip",
+    "0.10.2.2": "0.10.2.2/mixed-snappy-0102-090",
+    "0.11.0.3": "0.11.0.3/txn-none",
+    "2.8.2": "2.8.2/mixed-none-090-0102-28",
+    "3.9.1": "3.9.1/idempotent-gzip",
+    "4.3.1": "4.3.1/txn-none",
 }
 CONVERTED = {
     "0.9.0.1": [("4.3.1/basic-zstd", "gzip"), ("3.9.1/txn-none", "keep"), ("0.10.2.2/basic-lz4", "keep")],
@@ -147,7 +156,25 @@ def write_converted(version: str, out: LogDirectoryWriter) -> dict[str, list[Jso
     return topics
 
 
-WRITERS: list[Callable[[str, LogDirectoryWriter], dict[str, list[Json]]]] = [write_golden, write_converted]
+def write_rebuilt(version: str, out: LogDirectoryWriter) -> dict[str, list[Json]]:
+    """Copy the log of REBUILT and let `rebuild-index` make what belongs to it."""
+    case = log_case(REBUILT[version])
+    topic = f"indexed-{case.version}-{case.name}"
+    folder = out.out / f"{topic}-0"
+    folder.mkdir()
+    for name, content in case.partition_files().items():
+        if name.endswith(".log") or name == checkpoints.LEADER_EPOCHS:
+            (folder / name).write_bytes(content)
+    result = run("rebuild-index", folder, "--kafka", version, "--index-interval", str(INTERVAL), "--write")
+    assert result.exit_code == 0, result.output
+    return {topic: case.records()}
+
+
+WRITERS: list[Callable[[str, LogDirectoryWriter], dict[str, list[Json]]]] = [
+    write_golden,
+    write_converted,
+    write_rebuilt,
+]
 """Each writes partitions 0 of topics of its own, in the newest format of the version, and returns their records."""
 
 
