@@ -218,11 +218,34 @@ def test_segments_begin_where_the_source_rolled_and_where_they_would_grow_too_la
     assert all(len(content) <= most or len(list(entries(content))) == 1 for content in logs(done.folder).values())
 
 
-def test_threads_make_the_same_bytes(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("held", [1, 128 << 20])
+def test_threads_make_the_same_bytes(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, held: int) -> None:
     monkeypatch.setattr(reader, "CHUNK_BYTES", 9000)
+    monkeypatch.setattr(reader, "HELD_BYTES", held)
     for threads in (1, 4):
         done = run(source, tmp_path / str(threads), ConvertOptions(Format.V2, Codec.LZ4, threads=threads, verify=True))
         assert all(each.verified for each in done)
+    assert tree(tmp_path / "1") == tree(tmp_path / "4")
+
+
+@pytest.mark.parametrize("held", [1, 128 << 20])
+@pytest.mark.parametrize("at", [0, -1])
+def test_threads_find_the_same_damage(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, held: int, at: int
+) -> None:
+    monkeypatch.setattr(reader, "HELD_BYTES", held)
+    log = min((source / "orders-2").glob("*.log"))
+    content = bytearray(log.read_bytes())
+    position, _ = list(entries(content))[at]
+    content[position + 70] ^= 1
+    log.write_bytes(content)
+    errors = []
+    for threads in (1, 4):
+        done = run(source, tmp_path / str(threads), ConvertOptions(Format.V2, Codec.NONE, threads=threads))
+        assert [each.sound for each in done] == [True, True, False, True, True, True]
+        errors.append(str(done[2].error))
+    assert errors[0] == errors[1]
+    assert f"{log}, position {position}, " in errors[0]
     assert tree(tmp_path / "1") == tree(tmp_path / "4")
 
 

@@ -141,8 +141,10 @@ def test_what_one_format_has_no_place_for_is_counted_and_no_difference(
     assert report.partitions[0].digest_a.body == report.partitions[0].digest_b.body
 
 
-def test_threads_change_nothing(logs: Logs, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("held", [1, 128 << 20])
+def test_threads_change_nothing(logs: Logs, monkeypatch: pytest.MonkeyPatch, held: int) -> None:
     monkeypatch.setattr(reader, "CHUNK_BYTES", 50_000)
+    monkeypatch.setattr(reader, "HELD_BYTES", held)
     many = [record._replace(offset=base + record.offset) for base in range(0, 6000, 100) for record in RECORDS]
     other = [record for record in many if record.offset != 4000]
     for threads in (1, 4):

@@ -18,13 +18,12 @@ from typing import Any
 
 from magicbyte.codecs import Codec
 from magicbyte.errors import CorruptRecordError, LogDirectoryError, MagicbyteError
-from magicbyte.log import checkpoints
 from magicbyte.log.checkpoints import TopicPartition
 from magicbyte.log.diff import Difference, DiffOptions, DiffReport, PartitionComparison, Side, diff_partition
-from magicbyte.log.directory import PartitionDirectory, discover, log_directories
-from magicbyte.log.files import read_whole, replace_file
+from magicbyte.log.directory import PartitionDirectory, discover
+from magicbyte.log.files import replace_file
 from magicbyte.log.index_writer import IndexRules
-from magicbyte.log.partitions import choose, in_use, log_start_offset
+from magicbyte.log.partitions import choose, in_use, log_start_offset, meta_properties
 from magicbyte.log.reader import Chunk, in_order, read_chunks
 from magicbyte.log.writer import LogDirectoryWriter, PartitionWriter, temporary_name
 from magicbyte.records.convert import ConversionReport, convert
@@ -49,6 +48,7 @@ DIFFERENCES = 10
 """Differences of a partition to its source that are kept."""
 _SEGMENT_BYTES = 1 << 30
 _STATE_VERSION = 1
+_NO_ENTRIES = memoryview(b"")
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,16 +182,6 @@ def partitions_to_convert(
     return dict(sorted(partitions.items()))
 
 
-def meta_properties(partitions: Iterable[PartitionDirectory]) -> bytes | None:
-    """Return the meta.properties of the sources' log directory; None where there is none, or more than one."""
-    found = [
-        read_whole(directory.files, directory.texts[checkpoints.META_PROPERTIES].path)
-        for directory in log_directories(partitions)
-        if checkpoints.META_PROPERTIES in directory.texts
-    ]
-    return found[0] if len(found) == 1 else None
-
-
 # ---- what was done
 
 
@@ -236,14 +226,14 @@ class _State:
 class _Piece:
     """A step on the way of a partition: a segment begins, or (without one) a chunk of it comes, or the partition ends.
 
-    The second half is what the chunk became.
+    The second half is what the chunk became, or a part of that.
     """
 
     name: TopicPartition
     segment: int | None = None
     chunk: Chunk | None = None
 
-    entries: list[memoryview] = field(default_factory=list)
+    entries: memoryview = _NO_ENTRIES
     report: ConversionReport = field(default_factory=ConversionReport)
     lz4_headers: int = 0
     next_offset: int = 0
@@ -293,7 +283,10 @@ class _Job:
 
     def run(self, directory: LogDirectoryWriter) -> Iterator[PartitionConversion]:
         """Convert what is not finished, and yield all partitions in order."""
-        work = groupby(in_order(self.pieces(), self.convert, self.options.threads), lambda piece: piece.name)
+        work = groupby(
+            in_order(self.pieces(), self.convert, self.options.threads, size=lambda piece: len(piece.entries)),
+            lambda piece: piece.name,
+        )
         for name, source in self.partitions.items():
             if name in self.finished:
                 done = self.recalled(name)
@@ -329,7 +322,7 @@ class _Job:
                     yield _Piece(name, chunk=chunk)
 
     def convert(self, piece: _Piece) -> Iterator[_Piece]:
-        """Yield the piece with what its chunk becomes."""
+        """Yield what a piece becomes: of a chunk its entries, group by group, and then the report."""
         chunk, options = piece.chunk, self.options
         if chunk is not None and piece.name not in self.given_up:
             table = chunk.table
@@ -337,14 +330,15 @@ class _Job:
                 entries = table.buffer[: table.end]
                 if options.fix_lz4:
                     entries, piece.lz4_headers = repair_lz4_headers(table)
-                piece.entries += convert(
+                for group in convert(
                     entries,
                     options.target,
                     dialect=table.dialect,
                     codec=options.codec,
                     limit=options.limit,
                     report=piece.report,
-                )
+                ):
+                    yield _Piece(piece.name, chunk=chunk, entries=group)
                 last = parse_entry(table.buffer[int(table.position[-1]) : table.end], table.dialect)
                 assert last is not None, "the scan found it whole"
                 piece.next_offset = last.next_offset or 0
@@ -461,12 +455,11 @@ def _append(writer: PartitionWriter, piece: _Piece) -> None:
             expected = f"at least {writer.end_offset}, behind the segment before"
             raise CorruptRecordError("base offset of a segment", expected=expected, found=piece.segment)
         writer.roll(piece.segment, keep_empty=True)
-    for entries in piece.entries:
-        try:
-            writer.append(entries)
-        except CorruptRecordError as error:
-            error.position = None  # of what was written, and the source's entry is not known
-            raise error.locate(path=None if piece.chunk is None else piece.chunk.path) from None
+    try:
+        writer.append(piece.entries)
+    except CorruptRecordError as error:
+        error.position = None  # of what was written, and the source's entry is not known
+        raise error.locate(path=None if piece.chunk is None else piece.chunk.path) from None
     if piece.error is not None:
         raise piece.error
 

@@ -18,7 +18,7 @@ import numpy as np
 from magicbyte.errors import CorruptRecordError, LogDirectoryError
 from magicbyte.log.directory import PartitionDirectory, discover
 from magicbyte.log.partitions import choose, in_use, log_start_offset
-from magicbyte.log.reader import Chunk, DamageHandler, SegmentReader, decode_chunk, in_order, stop_at_damage
+from magicbyte.log.reader import Chunk, DamageHandler, SegmentReader, decode_chunk, held_bytes, in_order, stop_at_damage
 from magicbyte.records.columns import Record, RecordColumns
 from magicbyte.records.decode import DEFAULT_MAX_BATCH_BYTES, DecodeOptions
 from magicbyte.records.digest import NOTHING, Array, Digest, RecordHashes, hash_records
@@ -285,7 +285,13 @@ def _pieces(side: Side, options: DiffOptions) -> Iterator[_Piece]:
     )
     threads = 1 if options.threads == 1 else max(options.threads // 2, 2)  # the other side has as many
     highest = np.int64(_LOWEST)
-    for piece in in_order(chunks(), lambda chunk: _hashed(chunk, decoding, options.on_damage), threads):
+    hashed = in_order(
+        chunks(),
+        lambda chunk: _hashed(chunk, decoding, options.on_damage),
+        threads,
+        size=lambda piece: held_bytes(piece.columns),
+    )
+    for piece in hashed:
         if side.first > 0:
             piece = piece.take(piece.hashes.offset >= side.first)
         offset = piece.hashes.offset

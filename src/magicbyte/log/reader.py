@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from magicbyte.errors import BatchTooLargeError, CorruptRecordError, TruncatedLogError
 from magicbyte.records.batch import RecordBatch
@@ -38,6 +38,8 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 CHUNK_BYTES = 4 << 20
+HELD_BYTES = 128 << 20
+"""That the results of one chunk may have before they are taken."""
 _BUFFERS = 6  # chunks that are kept for the next ones
 _MAX_OFFSET = (1 << 63) - 1
 
@@ -297,27 +299,31 @@ class SegmentReader:
                 if not more:
                     return
 
-        for columns in in_order(work(), lambda item: decode_chunk(*item, options, on_damage), threads):
+        for columns in in_order(work(), lambda item: decode_chunk(*item, options, on_damage), threads, size=held_bytes):
             chosen = select_records(columns, selection)
             if len(chosen):
                 yield chosen
 
 
-def in_order(items: Iterator[T], work: Callable[[T], Iterator[R]], threads: int) -> Iterator[R]:
+def in_order(
+    items: Iterator[T], work: Callable[[T], Iterator[R]], threads: int, *, size: Callable[[R], int] = lambda _: 1
+) -> Iterator[R]:
     """Yield what `work` makes of each item, in order, with `threads` of them under way at a time.
 
-    Damage that ends the items, or the work on one of them, is raised behind what was made before it.
+    A thread goes on with an item until the results have HELD_BYTES, by `size`; the rest is made when it is asked for,
+    so that no item, whatever it decompresses to, fills the memory. Damage that ends the items, or the work on one of
+    them, is raised behind what was made before it.
     """
     if threads < 2:
         for item in items:
             yield from work(item)
         return
     with ThreadPoolExecutor(threads, "magicbyte-decode") as pool:
-        pending: deque[Future[tuple[list[R], CorruptRecordError | None]]] = deque()
+        pending: deque[Future[_Made[R]]] = deque()
         damage: CorruptRecordError | None = None
         try:
             for item in items:
-                pending.append(pool.submit(_all_of, work, item))
+                pending.append(pool.submit(_begin, work(item), size))
                 if len(pending) > threads:
                     yield from _delivered(pending)
         except CorruptRecordError as error:  # in the walk, which is ahead: what lies before it is to be given first
@@ -328,23 +334,45 @@ def in_order(items: Iterator[T], work: Callable[[T], Iterator[R]], threads: int)
             raise damage
 
 
-def _all_of(work: Callable[[T], Iterator[R]], item: T) -> tuple[list[R], CorruptRecordError | None]:
-    """Return all that `work` yields, and the damage that ended it."""
+class _Made(NamedTuple, Generic[R]):
+    """Results of an item, and what else there may be: more of them, or the damage that ended the work."""
+
+    results: list[R]
+    rest: Iterator[R]
+    damage: CorruptRecordError | None
+
+
+def _begin(work: Iterator[R], size: Callable[[R], int]) -> _Made[R]:
+    """Return the first results of `work`, of HELD_BYTES and one more at most."""
     found: list[R] = []
+    held = 0
     try:
-        found.extend(work(item))
+        for each in work:
+            found.append(each)
+            held += size(each)
+            if held >= HELD_BYTES:
+                return _Made(found, work, None)
     except CorruptRecordError as error:
-        return found, error
-    return found, None
+        return _Made(found, iter(()), error)
+    return _Made(found, iter(()), None)
 
 
-def _delivered(pending: deque[Future[tuple[list[R], CorruptRecordError | None]]]) -> Iterator[R]:
+def _delivered(pending: deque[Future[_Made[R]]]) -> Iterator[R]:
     """Yield the results of the first of `pending`; raise the damage behind them."""
-    found, damage = pending.popleft().result()
-    yield from found
-    if damage is not None:
+    made = pending.popleft().result()
+    yield from made.results
+    try:
+        yield from made.rest
+        if made.damage is not None:
+            raise made.damage
+    except CorruptRecordError:
         pending.clear()
-        raise damage
+        raise
+
+
+def held_bytes(columns: RecordColumns) -> int:
+    """Return about how many bytes stay in memory for the sake of `columns`."""
+    return sum(len(memoryview(cells.data)) for cells in (columns.key, columns.value) if cells is not None)
 
 
 def _batch(table: BatchTable, row: int) -> RecordBatch:
