@@ -6,12 +6,15 @@ wrote (likewise, up to 3.9.0).
 """
 
 import bisect
+import itertools
 import re
 from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from golden_data import GOLDEN, Case, log_case, log_cases
 from log.appended import batch_of, batch_of_two, indexes_of, is_plain, rules_of
@@ -19,6 +22,8 @@ from magicbyte.errors import CorruptRecordError, LogDirectoryError
 from magicbyte.log.index_writer import LINES, IndexRules, SegmentIndexer, last_offsets
 from magicbyte.log.indexes import AbortedTransaction, OffsetIndex, TimeIndex, TransactionIndex
 from magicbyte.log.producer_snapshot import ProducerEntry, ProducerSnapshot
+from magicbyte.log.producer_state import MarkerRule, ProducerStates
+from magicbyte.records.batch import RecordBatch
 from magicbyte.records.control import ControlType, build_marker
 from magicbyte.records.layout import MAX_TIMESTAMP, V1_TIMESTAMP
 from magicbyte.records.scan import BatchTable, scan
@@ -264,3 +269,80 @@ def test_the_page_says_how_many_segments_are_reproduced_by_what() -> None:
             else:  # 11: 2, 8, 1
                 expected = [len(ways), *counts] if ways else []
                 assert (said + [0] * len(expected))[: len(expected)] == expected, (version, column)
+
+
+# ---- random logs, against the rules said once more in the plainest way
+
+
+@st.composite
+def batches_of_few_producers(draw: st.DrawFn) -> list[bytes]:
+    log, offset = [], 0
+    for _ in range(draw(st.integers(1, 40))):
+        producer, epoch = draw(st.integers(0, 3)), draw(st.integers(0, 2))
+        kind = draw(st.sampled_from(["plain", "idempotent", "transactional", "abort", "commit"]))
+        timestamp = draw(st.integers(-1, 30))
+        if kind in ("abort", "commit"):
+            log.append(
+                build_marker(
+                    ControlType[kind.upper()],
+                    base_offset=offset,
+                    timestamp=timestamp,
+                    producer_id=producer,
+                    producer_epoch=epoch,
+                    coordinator_epoch=draw(st.integers(0, 3)),
+                )
+            )
+        else:
+            header = {"producer_id": producer, "producer_epoch": epoch, "base_sequence": draw(st.integers(0, 9))}
+            header["attributes"] = 16 * (kind == "transactional")
+            records = draw(st.integers(1, 3))
+            log.append(batch_of(offset, timestamp, records, **(header if kind != "plain" else {})))
+        offset += draw(st.integers(3, 6))
+    return log
+
+
+@given(log=batches_of_few_producers(), rule=st.sampled_from(list(MarkerRule)), empty=st.booleans())
+def test_producers_and_transactions_of_a_table_are_those_of_its_entries_one_by_one(
+    log: list[bytes], rule: MarkerRule, empty: bool
+) -> None:
+    at_once, singly = (ProducerStates(rule, indexes_empty=empty) for _ in range(2))
+    aborted = at_once.append(scan(memoryview(b"".join(log))))
+    assert aborted == [each for batch in log for each in singly.append(scan(memoryview(batch)))]
+    assert at_once.snapshot() == singly.snapshot()
+
+
+@given(
+    log=batches_of_few_producers(),
+    version=st.sampled_from(["1.1", "2.8", "4.3"]),
+    interval=st.integers(0, 300),
+    cuts=st.sets(st.integers(1, 39)),
+)
+def test_entries_are_those_that_a_plain_loop_over_the_appends_gives(
+    log: list[bytes], version: str, interval: int, cuts: set[int]
+) -> None:
+    rules = replace(IndexRules.of(version).recovering(), interval_bytes=interval)
+    starts = [0, *sorted(cut for cut in cuts if cut < len(log))]
+    indexer = SegmentIndexer(0, rules)
+    indexer.append(scan(memoryview(b"".join(log))), 0, starts)
+    made = indexer.finish()
+
+    appends = [log[start:end] for start, end in itertools.pairwise([*starts, len(log)])]
+    if rules.entry_per_batch:
+        appends = [[batch] for batch in log]
+    offsets, times, position, since, largest = [], [], 0, 0, (-1, 0)
+    for append in appends:
+        batches = [RecordBatch(memoryview(batch)) for batch in append]
+        for batch in batches:
+            if batch.max_timestamp > largest[0]:
+                largest = batch.max_timestamp, batch.last_offset
+        if since > interval:
+            offsets.append((batches[-1].last_offset if rules.names_last_offset else batches[0].base_offset, position))
+            times += [largest] if largest[0] > (times[-1][0] if times else -1) else []
+            since = 0
+        size = sum(map(len, append))
+        position, since = position + size, since + size
+    times += [largest] if largest[0] > (times[-1][0] if times else -1) else []
+    index, time_index = OffsetIndex.parse(made.offset_index or b"", 0), TimeIndex.parse(made.time_index or b"", 0)
+    assert list(zip(index.offsets.tolist(), index.positions.tolist(), strict=True)) == offsets
+    assert list(zip(time_index.timestamps.tolist(), time_index.offsets.tolist(), strict=True)) == times
+    assert made.largest_timestamp == largest[0]
