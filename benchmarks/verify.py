@@ -1,0 +1,112 @@
+"""`magicbyte verify` of 1 GiB as a whole process: --deep beside Kafka's dump tool, --quick beside reading with CRC-32C.
+
+One segment of 1 GiB (v2, lz4, records of 1000 bytes; see data.py) in the page cache, with the indexes that
+rebuild-index makes for it. Deep: DumpLogSegments --deep-iteration, which decompresses each batch and prints a line for
+each record, to /dev/null; both have all cores. Quick: a Python process that reads the file in pieces of 4 MiB and
+computes their CRC-32C with the crc32c package; on one core. All start from nothing and take turns. Targets: deep,
+rival's time / ours >= 10; quick, rival's time / ours >= 0.6. `peak_mib` is resident memory at its highest.
+
+Run: python benchmarks/verify.py [quick|deep]   (written to benchmarks/results/verify.json)
+"""
+
+import os
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import crc32c
+
+import data
+import harness
+import ours
+from data import kafka_oracle
+
+TARGETS = {"deep": 10.0, "quick": 0.6}
+ROUNDS = {"deep": 3, "quick": 7}
+PIECE = 4 << 20
+
+
+def read_with_crc(path: str) -> None:
+    """Be the rival of --quick."""
+    buffer = bytearray(PIECE)
+    crc = 0
+    with open(path, "rb", buffering=0) as file:
+        while size := file.readinto(buffer):
+            crc = crc32c.crc32c(memoryview(buffer)[:size], crc)
+
+
+def measure(command: list[str]) -> dict[str, float]:
+    """Run a process; return how long it runs and its peak memory."""
+    start = time.perf_counter()
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    _, status, used = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    assert process.returncode == 0, command
+    return {"seconds": time.perf_counter() - start, "peak_mib": used.ru_maxrss / 1024}
+
+
+def turns(commands: dict[str, list[str]], rounds: int) -> dict[str, dict[str, float]]:
+    """Run the commands in turns, after a run of ours that compiles and reads what is not there yet."""
+    found: dict[str, list[dict[str, float]]] = {name: [] for name in commands}
+    measure(commands["magicbyte"])
+    for _ in range(rounds):
+        for name, command in commands.items():
+            found[name].append(measure(command))
+    return {name: summary(runs) for name, runs in found.items()}
+
+
+def summary(runs: list[dict[str, float]]) -> dict[str, float]:
+    """Return median and spread of some runs."""
+    seconds = [each["seconds"] for each in runs]
+    return {
+        "seconds": round(statistics.median(seconds), 3),
+        "lowest": round(min(seconds), 3),
+        "highest": round(max(seconds), 3),
+        "peak_mib": round(max(each["peak_mib"] for each in runs)),
+        "runs": len(runs),
+    }
+
+
+def indexed() -> Path:
+    """Return a log directory with the segment, and indexes of it."""
+    (segment,) = data.gibibyte_segment().glob("*/*.log")
+    folder = data.folder() / "verify" / "benchmark-0"
+    if not (folder / segment.with_suffix(".index").name).exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / segment.name).hardlink_to(segment)
+        command = [sys.executable, "-c", ours.PROGRAM, "rebuild-index", str(folder), "--write"]
+        subprocess.run(command, check=False, stdout=subprocess.DEVNULL)  # status 1: there was none
+    return folder.parent
+
+
+def compare(depth: str) -> dict[str, object]:
+    """Run both sides of one depth in turns."""
+    folder = indexed()
+    (segment,) = folder.glob("*/*.log")
+    with segment.open("rb") as file:  # into the page cache
+        while file.read(1 << 24):
+            pass
+    verify = [sys.executable, "-c", ours.PROGRAM, "verify", f"--{depth}", str(folder)]
+    if depth == "quick":
+        rival = harness.python(__file__, str(segment))
+        results = turns({"magicbyte": harness.pinned(verify), "read and crc32c": rival}, ROUNDS[depth])
+        other = "read and crc32c"
+    else:
+        libs = kafka_oracle.fetch(data.KAFKA)
+        java = [kafka_oracle.jdk_program("java"), "-Xmx2g", "-cp", f"{libs}/*", "kafka.tools.DumpLogSegments"]
+        results = turns(
+            {"magicbyte": verify, "java": [*java, "--deep-iteration", "--files", str(segment)]}, ROUNDS[depth]
+        )
+        other = "java"
+    ratios = harness.ratios(results, {other: TARGETS[depth]}, "seconds")
+    return {"bytes": segment.stat().st_size, "results": results, "ratios": ratios}
+
+
+if __name__ == "__main__":
+    if "--worker" in sys.argv:
+        read_with_crc(sys.argv[-1])
+    else:
+        wanted = sys.argv[1:] or list(TARGETS)
+        harness.save("verify", __doc__, {f"{depth}, 1 GiB": compare(depth) for depth in wanted})
