@@ -97,6 +97,13 @@ def test_an_offset_that_no_index_of_the_segment_can_name_is_damage() -> None:
             indexes_of(batch_of_two(0, 1), base_offset, IndexRules.of("4.3.1"))
 
 
+def test_a_position_that_no_index_can_name_is_damage() -> None:
+    indexer = SegmentIndexer(0)
+    indexer.append(scan(memoryview(batch_of_two(0, 1))), 2**31 - 1)
+    with pytest.raises(CorruptRecordError, match=r"position 2147483648: position in the segment"):
+        indexer.append(scan(memoryview(batch_of_two(2, 1))), 2**31)
+
+
 # ---- golden logs
 
 

@@ -100,6 +100,14 @@ def test_segments_roll_before_offsets_are_too_far_from_the_base(tmp_path: Path) 
     assert [(segment.base_offset, segment.log.size) for segment in found.segments] == [(0, 194), (far, 97)]
 
 
+def test_offsets_may_go_as_far_as_offsets_go(tmp_path: Path) -> None:
+    with PartitionWriter(tmp_path / "t-0") as writer:
+        writer.append(batch_of_two(0, 1) + batch_of_two(2**63 - 3, 1))
+        assert writer.finish().end_offset == 2**63 - 1
+    with PartitionWriter(tmp_path / "t-1") as writer, pytest.raises(CorruptRecordError, match="offset: expected"):
+        writer.append(batch_of_two(2**63 - 1, 1))  # its last offset is beyond
+
+
 def test_an_empty_log_has_one_empty_segment(tmp_path: Path) -> None:
     with PartitionWriter(tmp_path / "t-0", rules=IndexRules.of("2.8.2")) as writer:
         assert writer.finish().end_offset == 0

@@ -197,7 +197,7 @@ class SegmentIndexer:
         """Take in the entries of `table`, unmerged; its buffer begins `start_position` bytes into the segment.
 
         `appends`: the rows, ascending from 0, that each began an append; the last append ends with the table. None:
-        each entry was appended by itself. Raises CorruptRecordError for an offset too far from the base offset, and
+        each entry was appended by itself. Raises CorruptRecordError for an offset or position that no index holds, and
         for a wrapper, batch or marker that must be looked into and cannot be read; positions are of the segment.
         """
         if not len(table):
@@ -243,7 +243,7 @@ class SegmentIndexer:
         count = len(table)
         header_offsets = np.asarray(table.offset, np.int64)
         last, timestamps = last_offsets(table), max_timestamps(table)
-        self._check_offsets(table, last)
+        self._check(table, start_position, last)
 
         starts = np.arange(count) if appends is None else np.asarray(appends, np.int64)
         ends = np.append(starts[1:], count) - 1
@@ -257,7 +257,14 @@ class SegmentIndexer:
         self._offsets.add(offsets, start_position + np.asarray(table.position, np.int64)[starts[chosen]])
         self._add_times(table, timestamps, last, ends[chosen])
 
-    def _check_offsets(self, table: BatchTable, offsets: Int64Array) -> None:
+    def _check(self, table: BatchTable, start_position: int, offsets: Int64Array) -> None:
+        """Raise CorruptRecordError for an entry whose offset or position an index cannot name."""
+        position = int(table.position[len(table) - 1])
+        if start_position + position > MAX_RELATIVE:
+            found = start_position + position
+            raise CorruptRecordError(
+                "position in the segment", expected=f"<= {MAX_RELATIVE}", found=found, position=position
+            )
         far = (offsets < self.base_offset) | (offsets - self.base_offset > MAX_RELATIVE)
         if far.any():
             row = int(np.argmax(far))
@@ -311,7 +318,7 @@ class SegmentIndexer:
     def _append_enriched(self, table: BatchTable, start_position: int) -> None:
         """As _append, of the enriched dialect: one index of offset, largest timestamp so far and position."""
         offsets = np.asarray(table.offset, np.int64)
-        self._check_offsets(table, offsets)
+        self._check(table, start_position, offsets)
         positions = np.asarray(table.position, np.int64)
         timestamps = max_timestamps(table)
         largest = np.maximum.accumulate(np.concatenate(([self._largest], timestamps)))

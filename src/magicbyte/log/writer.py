@@ -208,7 +208,7 @@ class PartitionWriter:
             room = begin + self._segment_bytes - self._segment_size
             end = min(
                 int(np.searchsorted(ends, room, "right")),
-                int(np.searchsorted(last, self._base + MAX_RELATIVE, "right")),
+                int(np.searchsorted(last, min(self._base + MAX_RELATIVE, _MAX_OFFSET), "right")),
             )
             if not self._bases or (end <= start and (self._segment_size or last[start] - self._base > MAX_RELATIVE)):
                 self.roll(self._next_base(table, start, first, last))
