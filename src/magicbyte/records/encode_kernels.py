@@ -7,9 +7,12 @@ never raise; `state` receives where and why they stopped. Byte positions: record
 from __future__ import annotations
 
 from magicbyte.wire.kernel import Bytes, Int8s, Int32s, Int64s, MutableBytes, kernel
+from magicbyte.wire.likely import likely
 from magicbyte.wire.primitives import (
+    as_index,
     as_int64,
     copy_bytes,
+    copy_cell,
     crc32_of,
     crc32c_of,
     difference,
@@ -52,6 +55,8 @@ OWN = 2
 LOG_APPEND = 1
 UNSET = -(1 << 63)
 MAX_INT32 = 0x7FFFFFFF
+ROOM = 80  # bytes behind a usual record in `out`, and behind a cell in its data, so that copies may reach further
+MOST_CALM = (1 << 63) - 1 - (1 << 32)  # offset from which on those of a batch may wrap
 MAX_SECONDS = 0xFFFFFFFE  # that the header of an enriched message holds
 
 
@@ -265,60 +270,93 @@ def encode_batches(
         kind = batches[batch + KIND]
         latest, least_delta = UNSET, 0
         row = first
+        # What makes a record usual in this batch: positions and rows up to these, and no other kind of timestamp.
+        most_at, most_row = len(out) - ROOM, end
+        if cut_end > 0:
+            most_at, most_row = min(most_at, start - gap + most_bytes), min(first + most_rows, end)
+        calm = -1 if len(header_count) > 0 or base_offset > MOST_CALM or (cut_end > 0 and kind == LOG_APPEND) else 0
+        key_room, value_room = len(key_data) - ROOM, len(value_data) - ROOM
         while row < end:
-            time = timestamp[row]
-            delta = difference(offset[row], base_offset)
+            cell = as_index(row)
+            time, delta = timestamp[cell], difference(offset[cell], base_offset)
+            time_code, delta_code = zigzag64(difference(time, base_timestamp)), delta << 1
+            key_size, value_size = key_length[cell], value_length[cell]
+            key_code, value_code = zigzag64(key_size), zigzag64(value_size)
+            key_at, value_at = key_start[cell], value_start[cell]
+            size = 6 + max(key_size, 0) + max(value_size, 0)
+            other = (timestamp_type[cell] ^ kind) if cut_end > 0 else 0
+            unusual = calm | other | -other | (most_row - 1 - row) | (delta - least_delta) | (8191 - delta)
+            unusual |= time_code | (16383 - time_code) | (key_size + 1) | (63 - key_size) | (value_size + 1)
+            unusual |= (8180 - size) | key_at | (key_room - key_at - key_size) | value_at
+            unusual |= (value_room - value_at - value_size) | (most_at - at - 5 - size)
+            if likely(unusual >= 0):  # everything in front of the key is one integer, its first bytes uppermost
+                long_time, long_delta, long_value = time_code > 127, delta_code > 127, value_code > 127
+                size += long_time + long_delta + long_value
+                head, used = size << 1, 4
+                if size > 63:
+                    head, used = ((size << 1 & 127) | 128) << 8 | size >> 6, 5
+                if long_time:
+                    head, used = head << 24 | (time_code & 127 | 128) << 8 | time_code >> 7, used + 2
+                else:
+                    head, used = head << 16 | time_code, used + 1
+                if long_delta:
+                    head, used = head << 16 | (delta_code & 127 | 128) << 8 | delta_code >> 7, used + 1
+                else:
+                    head = head << 8 | delta_code
+                head = head << 8 | key_code
+                store_i64(out, at, as_int64(head << (64 - 8 * used)))
+                at += used
+                copy_cell(out, at, key_data, key_at, key_size)
+                at += max(key_size, 0)
+                if long_value:
+                    store_i8(out, at, (value_code & 127) | 128)
+                    at += 1
+                    value_code = value_code >> 7
+                store_i8(out, at, value_code)
+                at += 1
+                copy_cell(out, at, value_data, value_at, value_size)
+                at += max(value_size, 0)
+                store_i8(out, at, 0)
+                at += 1
+                latest = max(latest, time)
+                least_delta = delta
+                row += 1
+                continue
             new = cut_end > 0 and row > first
             if delta < least_delta or delta > MAX_INT32 or offset[row] < base_offset:
                 if new:
                     break
                 state[ROW] = row
                 return BAD_OFFSETS
-            key_size, value_size = key_length[row], value_length[row]
-            key_at, value_at = key_start[row], value_start[row]
             key_left, value_left = len(key_data) - key_at, len(value_data) - value_at
             wrong = (key_size + 1) | key_at | key_left | (value_size + 1) | value_at | value_left
             if wrong < 0 or key_size > key_left or value_size > value_left:
                 state[ROW] = row
                 return BAD_CELL
-            time_code, delta_code = zigzag64(difference(time, base_timestamp)), delta << 1
-            key_code, value_code = zigzag64(key_size), zigzag64(value_size)
             headers = header_count[row] if len(header_count) > 0 else 0
-            size = 6 + max(key_size, 0) + max(value_size, 0)
-            # Nearly all records: short varints, written here without a call.
-            short = headers == 0 and 0 <= time_code < 16384 and (delta_code | key_code << 7 | size << 1) < 16384
-            if short:
-                if time_code > 127:
-                    size += 1
-                if delta_code > 127:
-                    size += 1
-                if value_code > 127:
-                    size += 1
-                length_size = 2 if size > 63 else 1
-            else:
-                size += code_size(time_code) + code_size(delta_code) + code_size(key_code) + code_size(value_code) - 4
-                if headers != 0:
-                    if headers < 0 or headers > len(header_key_length) - header:
-                        state[ROW] = row
-                        return BAD_CELL
-                    cells = headers_size(
-                        header,
-                        headers,
-                        len(header_key_data),
-                        header_key_start,
-                        header_key_length,
-                        len(header_value_data),
-                        header_value_start,
-                        header_value_length,
-                    )
-                    if cells < 0:
-                        state[ROW] = row
-                        return BAD_CELL
-                    size += cells + code_size(headers << 1) - 1
-                if size > MAX_INT32:
+            size += code_size(time_code) + code_size(delta_code) + code_size(key_code) + code_size(value_code) - 4
+            if headers != 0:
+                if headers < 0 or headers > len(header_key_length) - header:
                     state[ROW] = row
-                    return TOO_LARGE
-                length_size = code_size(size << 1)
+                    return BAD_CELL
+                cells = headers_size(
+                    header,
+                    headers,
+                    len(header_key_data),
+                    header_key_start,
+                    header_key_length,
+                    len(header_value_data),
+                    header_value_start,
+                    header_value_length,
+                )
+                if cells < 0:
+                    state[ROW] = row
+                    return BAD_CELL
+                size += cells + code_size(headers << 1) - 1
+            if size > MAX_INT32:
+                state[ROW] = row
+                return TOO_LARGE
+            length_size = code_size(size << 1)
             if new:
                 if at - start + gap + length_size + size > most_bytes or row - first >= most_rows:
                     break
@@ -328,59 +366,28 @@ def encode_batches(
                 state[AT], state[HEADERS], state[ROW], state[COUNT] = whole, whole_header, first, batch // BATCH
                 state[NEED] = gap + size + 8
                 return DONE if cut_end > 0 and batch > 0 else FULL
-            if short:  # everything in front of the key as one integer, its first bytes uppermost
-                head, used = size << 1, 4
-                if size > 63:
-                    head, used = ((size << 1 & 127) | 128) << 8 | size >> 6, 5
-                if time_code > 127:
-                    head, used = head << 24 | (time_code & 127 | 128) << 8 | time_code >> 7, used + 2
-                else:
-                    head, used = head << 16 | time_code, used + 1
-                if delta_code > 127:
-                    head, used = head << 16 | (delta_code & 127 | 128) << 8 | delta_code >> 7, used + 1
-                else:
-                    head = head << 8 | delta_code
-                head = head << 8 | key_code
-                store_i64(out, at, as_int64(head << (64 - 8 * used)))
-                at += used
-                if key_size > 0:
-                    copy_bytes(out, at, key_data, key_at, key_size)
-                    at += key_size
-                if value_code > 127:
-                    store_i8(out, at, (value_code & 127) | 128)
-                    store_i8(out, at + 1, value_code >> 7)
-                    at += 2
-                else:
-                    store_i8(out, at, value_code)
-                    at += 1
-                if value_size > 0:
-                    copy_bytes(out, at, value_data, value_at, value_size)
-                    at += value_size
-                store_i8(out, at, 0)
-                at += 1
-            else:
+            at = store_code(out, at, size << 1)
+            out[at] = 0
+            at = store_code(out, at + 1, time_code)
+            at = store_code(out, at, delta_code)
+            at = store_code(out, at, key_code)
+            if key_size > 0:
+                copy_bytes(out, at, key_data, key_at, key_size)
+                at += key_size
+            at = store_code(out, at, value_code)
+            if value_size > 0:
+                copy_bytes(out, at, value_data, value_at, value_size)
+                at += value_size
+            at = store_code(out, at, headers << 1)
+            for i in range(header, header + headers):
+                size = header_key_length[i]
                 at = store_code(out, at, size << 1)
-                out[at] = 0
-                at = store_code(out, at + 1, time_code)
-                at = store_code(out, at, delta_code)
-                at = store_code(out, at, key_code)
-                if key_size > 0:
-                    copy_bytes(out, at, key_data, key_at, key_size)
-                    at += key_size
-                at = store_code(out, at, value_code)
-                if value_size > 0:
-                    copy_bytes(out, at, value_data, value_at, value_size)
-                    at += value_size
-                at = store_code(out, at, headers << 1)
-                for i in range(header, header + headers):
-                    size = header_key_length[i]
-                    at = store_code(out, at, size << 1)
-                    copy_bytes(out, at, header_key_data, header_key_start[i], size)
-                    at = store_code(out, at + size, zigzag64(header_value_length[i]))
-                    size = max(header_value_length[i], 0)
-                    copy_bytes(out, at, header_value_data, header_value_start[i], size)
-                    at += size
-                header += headers
+                copy_bytes(out, at, header_key_data, header_key_start[i], size)
+                at = store_code(out, at + size, zigzag64(header_value_length[i]))
+                size = max(header_value_length[i], 0)
+                copy_bytes(out, at, header_value_data, header_value_start[i], size)
+                at += size
+            header += headers
             latest = max(latest, time)
             least_delta = delta
             row += 1

@@ -731,3 +731,12 @@ machine_body(_crc32c_wide)(lambda: _fold_body(CASTAGNOLI, _carry_less_parts()))
 machine_body(_crc32c_narrow)(lambda: _fold_body(CASTAGNOLI, 1))
 machine_body(crc32_of)(lambda: _crc32_folded if _carry_less_parts() else _crc_tables_only)
 machine_body(crc32c_of)(lambda: _crc32c_folded if _carry_less_parts() else _crc_tables_only)
+
+
+def copy_cell(out: MutableBytes, to: int, data: Bytes, at: int, size: int) -> None:
+    """As `copy_32s`, but from another buffer, and `size` may be -1, too."""
+    if size > 0:
+        out[to : to + size] = data[at : at + size]
+
+
+machine_body(copy_cell)(lambda: _copy_pieces(32))
