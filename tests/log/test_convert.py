@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -666,3 +667,27 @@ def test_progress_is_told_all_bytes_of_the_source_once_and_once_more_to_verify(s
     told.clear()
     run(source, tmp_path / "out", options)  # all is there
     assert sum(told) == 2 * size
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_memory_does_not_grow_with_the_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, threads: int) -> None:
+    monkeypatch.setenv("MAGICBYTE_KERNELS", "plain")
+    monkeypatch.setattr(reader, "CHUNK_BYTES", 2000)
+    options = ConvertOptions(Format.V2, Codec.ZSTD, verify=True, threads=threads)
+    peaks = []
+    for count in (40, 240):
+        folder = tmp_path / str(count) / "orders-0"
+        folder.mkdir(parents=True)
+        with (folder / f"{0:020}.log").open("wb") as file:
+            for base in range(0, 50 * count, 50):
+                inner = b"".join(build_message(1, at, 7, b"k", bytes([base % 251]) * 100) for at in range(50))
+                file.write(build_wrapper(1, Codec.SNAPPY, inner, base + 49, 7))
+        tracemalloc.start()
+        try:
+            (done,) = run(folder, tmp_path / f"out-{count}", options)
+            peaks.append(tracemalloc.get_traced_memory()[1])
+        finally:
+            tracemalloc.stop()
+        assert done.verified
+        assert done.report.records == 50 * count
+    assert peaks[1] - peaks[0] < 150_000  # the records have 1.5 MB more

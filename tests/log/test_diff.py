@@ -1,6 +1,7 @@
 """Comparing logs: what differs is found, however the records are stored, and nothing else."""
 
 import random
+import tracemalloc
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -360,3 +361,20 @@ def test_the_source_is_read_only(logs: Logs, tmp_path: Path) -> None:
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     list(diff(str(tmp_path / "a"), str(tmp_path / "b")))
     assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+
+
+def test_batches_that_decompress_to_much_do_not_fill_the_memory(logs: Logs, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MAGICBYTE_KERNELS", "plain")  # compiling would count
+    monkeypatch.setattr(reader, "HELD_BYTES", 8 << 20)
+    zeros = [Record(at, 7, 0, None, bytes(2 << 20)) for at in range(150)]
+    log = b"".join(entries([record], codec=Codec.ZSTD) for record in zeros)
+    assert len(log) < 100_000
+    tracemalloc.start()
+    try:
+        differences, report = logs.compare(log, log, DiffOptions(threads=4))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert differences == []
+    assert report.partitions[0].compared == 150
+    assert peak < 150 << 20  # of 600 MiB
