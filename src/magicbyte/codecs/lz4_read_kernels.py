@@ -46,9 +46,11 @@ def read_block(data: Bytes, at: int, end: int, out: MutableBytes, to: int, stop:
                         return MALFORMED
                     more = load_u8(data, at)
                     size, at = size + more, at + 1
-                if size > stop - to:
+                if size > stop - to or at >= end:
                     return MALFORMED
-            if back >= 32:
+            if size <= 16 and back >= 16:
+                copy_16s(out, to, out, source, 16)
+            elif back >= 32:
                 copy_32s(out, to, out, source, size)
             elif back >= 16:
                 copy_16s(out, to, out, source, size)
@@ -56,8 +58,6 @@ def read_block(data: Bytes, at: int, end: int, out: MutableBytes, to: int, stop:
                 for place in range(to, to + size):
                     out[as_index(place)] = out[as_index(place - back)]
             to += size
-            if at >= end:
-                return MALFORMED
             token = load_u8(data, at)
             at += 1
         size = token >> 4

@@ -17,7 +17,7 @@ from magicbyte.wire.kernel import Ints, worth_compiling
 if TYPE_CHECKING:
     import numpy as np
 
-GROUP_BYTES = 2 << 20  # of records per RecordColumns: large enough that Python between the kernels does not count
+GROUP_BYTES = 4 << 20  # of records per RecordColumns: large enough that Python between the kernels does not count
 _ROWS_AT_FIRST = 1024
 
 
