@@ -13,8 +13,8 @@ from magicbyte.codecs import Codec
 from magicbyte.errors import TruncatedLogError
 from magicbyte.log.directory import discover
 from magicbyte.log.index_writer import LATEST_RULES
-from magicbyte.log.resync import Gap, Limits, Sound, walk
-from magicbyte.log.salvage import DUPLICATE, IMPOSSIBLE, limits_of, plan_segment, salvage_partition
+from magicbyte.log.resync import Gap, Limits, Sound, limits_of, walk
+from magicbyte.log.salvage import DUPLICATE, IMPOSSIBLE, plan_segment, salvage_partition
 from magicbyte.log.writer import PartitionWriter
 from magicbyte.records.batch import build_batch
 from magicbyte.records.enriched import build_enriched_message

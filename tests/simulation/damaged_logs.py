@@ -162,15 +162,16 @@ def log_of(rng: random.Random, kind: str, size: int) -> list[Original]:
 
 # ---- damage
 
-KINDS = ("flip", "flips", "offset", "length", "small-length", "magic", "zeros", "page-copy", "duplicate", "swap",
-         "page-swap", "adjacent")  # fmt: skip
+KINDS = ("flip", "flips", "offset", "length", "small-length", "magic", "zeros", "duplicate", "swap", "adjacent")
+PAGE_KINDS = ("page-copy", "page-swap")  # pages of a disk that lie where another one should: they cut entries apart
 
 
-def damaged(seed: int, kind: str, size: int, damages: int, *, tail: bool = True) -> DamagedLog:
-    """Return a log of `kind` with `damages` of all kinds at random places, the last entries cut off if `tail`."""
+def damaged(seed: int, kind: str, size: int, damages: int, *, pages: bool = True) -> DamagedLog:
+    """Return a log of `kind` with `damages` at random places, and the last entry cut off. `pages`: PAGE_KINDS, too."""
     rng = random.Random(f"{seed}-{kind}")
     originals = log_of(rng, kind, size)
-    wanted = [KINDS[at % len(KINDS)] for at in range(damages)]
+    kinds = KINDS + PAGE_KINDS if pages else KINDS
+    wanted = [kinds[at % len(kinds)] for at in range(damages)]
     rng.shuffle(wanted)
     room = len(originals) // (damages + 2)
     assert room > 8, "too many damages for so few entries"
@@ -213,10 +214,9 @@ def damaged(seed: int, kind: str, size: int, damages: int, *, tail: bool = True)
             kinds = [rng.choice(("flip", "flips", "length", "magic", "zeros")) for _ in places]
         for each, each_kind in zip(places, kinds, strict=True):
             regions += _damage(rng, content, starts[each], starts[each + 1], each_kind, page_moves)
-    if tail:
-        cut = rng.randint(1, starts[-1] - starts[-2] - 1)
-        regions.append((starts[-2], whole_size - cut, "tail"))
-        del content[whole_size - cut :]
+    cut = rng.randint(1, starts[-1] - starts[-2] - 1)
+    regions.append((starts[-2], whole_size - cut, "tail"))
+    del content[whole_size - cut :]
     whole: dict[bytes, Original] = {}
     untouched = []
     displaced = copies.union(*(range(*swap) for swap in swaps))

@@ -52,6 +52,7 @@ from magicbyte.wire.primitives import CASTAGNOLI, IEEE
 from magicbyte.wire.running_crc import CRC32, CRC32C, CrcKind
 
 if TYPE_CHECKING:
+    from magicbyte.log.directory import PartitionDirectory, Segment
     from magicbyte.ports import ReadableFile
 
 MAX_RELATIVE = (1 << 31) - 1
@@ -131,6 +132,14 @@ class Limits:
     low: int = 0
     high: int = MAX_OFFSET
     entry_bytes: int = DEFAULT_MAX_BATCH_BYTES
+
+
+def limits_of(partition: PartitionDirectory, segment: Segment, limit: int = DEFAULT_MAX_BATCH_BYTES) -> Limits:
+    """Return what a segment can hold, by its own name and that of the next one."""
+    bases = [each.base_offset for each in partition.segments]
+    later = [base for base in bases if base > segment.base_offset]
+    high = min(later) - 1 if later else min(segment.base_offset + MAX_RELATIVE, MAX_OFFSET)
+    return Limits(segment.base_offset, high, limit)
 
 
 def walk(file: ReadableFile, limits: Limits, dialect: Dialect = Dialect.KAFKA) -> Iterator[Sound | Outlier | Gap]:

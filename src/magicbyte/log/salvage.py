@@ -16,7 +16,7 @@ from magicbyte.errors import CorruptRecordError, LogDirectoryError
 from magicbyte.log.index_writer import LATEST_RULES, IndexRules, last_offsets
 from magicbyte.log.partitions import log_start_offset, meta_properties
 from magicbyte.log.reader import CHUNK_BYTES, read_chunks
-from magicbyte.log.resync import MAX_OFFSET, MAX_RELATIVE, Gap, Limits, Outlier, Place, Sound, first_offset, walk
+from magicbyte.log.resync import Gap, Limits, Outlier, Place, Sound, first_offset, limits_of, walk
 from magicbyte.log.writer import LogDirectoryWriter
 from magicbyte.records.decode import DEFAULT_MAX_BATCH_BYTES
 from magicbyte.records.layout import (
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from magicbyte.log.checkpoints import TopicPartition
-    from magicbyte.log.directory import PartitionDirectory, Segment
+    from magicbyte.log.directory import PartitionDirectory
     from magicbyte.log.writer import PartitionWriter
     from magicbyte.ports import ReadableFile
 
@@ -160,7 +160,7 @@ def plan_segment(
         else:
             rows.append(_Row.of(event))
             known = event.row
-    return _Planner(file, dialect, limits, rows, outliers).plan(gaps)
+    return _Planner(file, dialect, limits, rows, outliers, gaps).plan()
 
 
 def _taken_off(rows: list[_Row], event: Outlier) -> _Row:
@@ -177,13 +177,15 @@ def _taken_off(rows: list[_Row], event: Outlier) -> _Row:
 
 
 class _Suspect(NamedTuple):
-    """One entry that is out of order; `alone` if its whole row is."""
+    """One entry that is out of order. `alone`: between others that are in order, so its offset may be what is wrong.
+
+    `sure`: it cannot be the content of a record, or a changed offset that only damage beside it keeps from showing.
+    """
 
     first: int
     last: int
     position: int
     end: int
-    place: Place
     sure: bool
     alone: bool
 
@@ -202,19 +204,26 @@ class _Home(NamedTuple):
 
 class _Planner:
     def __init__(
-        self, file: ReadableFile, dialect: Dialect, limits: Limits, rows: list[_Row], outliers: list[_Row]
+        self,
+        file: ReadableFile,
+        dialect: Dialect,
+        limits: Limits,
+        rows: list[_Row],
+        outliers: list[_Row],
+        gaps: list[Gap],
     ) -> None:
-        self.file, self.dialect, self.limits = file, dialect, limits
+        self.file, self.dialect, self.limits, self.gaps = file, dialect, limits, gaps
+        self.gap_starts, self.gap_ends = {gap.position for gap in gaps}, {gap.end for gap in gaps}
         self.main = [row for row in rows if row.place is Place.MAIN]
         doubtful = [row for row in rows if row.place is not Place.MAIN] + outliers
         self.doubtful = sorted(doubtful, key=lambda row: row.position)
         self.aside: list[Aside] = []
 
-    def plan(self, gaps: list[Gap]) -> SegmentPlan:
+    def plan(self) -> SegmentPlan:
         """Return what to take."""
         taken = self._chosen()
         self.aside.sort(key=lambda aside: aside.position)
-        lost = [Loss(self.file.path, gap.position, gap.end, self._missing(gap, taken), gap.error) for gap in gaps]
+        lost = [Loss(self.file.path, gap.position, gap.end, self._missing(gap, taken), gap.error) for gap in self.gaps]
         entries = sum(row.entries for row in self.main) + len(taken)
         return SegmentPlan(self._extents(taken), entries, len(taken), lost, self.aside)
 
@@ -247,19 +256,37 @@ class _Planner:
                 self._refuse(each, CONTRADICTED)
             else:
                 chosen.append((each, home))
-        return chosen
+        return [pair for pair in chosen if not self._belongs_where_it_is(pair[0], chosen)]
+
+    def _belongs_where_it_is(self, each: _Suspect, chosen: list[tuple[_Suspect, _Home]]) -> bool:
+        """Say whether an entry's neighbours in the file leave just the offsets free that it needs: its own are wrong.
+
+        Of entries that were swapped, another one of `chosen` has those offsets. Puts it aside if so.
+        """
+        left = next((row.last for row in self.main if row.end == each.position), None)
+        right = next((row.position for row in self.main if row.position == each.end), None)
+        if not each.alone or left is None or right is None:
+            return False
+        behind = first_offset(self.file, right, self.dialect)
+        if behind - left != each.last - each.first + 2 or any(left < one.first < behind for one, _ in chosen):
+            return False
+        self._refuse(each, CONTRADICTED)
+        return True
 
     def _refuse(self, each: _Suspect, why: str) -> None:
         self.aside.append(Aside(self.file.path, each.position, each.end, 1, (each.first, each.last), why))
 
     def _entries(self, row: _Row) -> Iterator[_Suspect]:
+        beside_gap = row.position in self.gap_ends or row.end in self.gap_starts
+        alone = row.entries == 1 and not beside_gap
+        sure = row.sure and not (row.entries == 1 and beside_gap)
         position = row.position
         while position < row.end:
             head = memoryview(self.file.read_at(position, LAST_OFFSET_DELTA.start + 4))
             end, first = position + LOG_OVERHEAD + SIZE.read(head), OFFSET.read(head)
             last = first + (LAST_OFFSET_DELTA.read(head) if head[MAGIC.start] == 2 else 0)
             first = first_offset(self.file, position, self.dialect)
-            yield _Suspect(first, last, position, end, row.place, row.sure, row.entries == 1)
+            yield _Suspect(first, last, position, end, sure, alone)
             position = end
 
     def _homes(self, suspects: list[_Suspect]) -> list[_Home]:
@@ -332,14 +359,6 @@ class _Planner:
             if each.last == last:
                 last = each.first - 1
         return (first, last) if first <= last else None
-
-
-def limits_of(partition: PartitionDirectory, segment: Segment, limit: int = DEFAULT_MAX_BATCH_BYTES) -> Limits:
-    """Return what a segment can hold, by its own name and that of the next one."""
-    bases = [each.base_offset for each in partition.segments]
-    later = [base for base in bases if base > segment.base_offset]
-    high = min(later) - 1 if later else min(segment.base_offset + MAX_RELATIVE, MAX_OFFSET)
-    return Limits(segment.base_offset, high, limit)
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,8 +24,7 @@ from magicbyte.log.files import read_whole
 from magicbyte.log.index_writer import last_offsets, max_timestamps
 from magicbyte.log.producer_state import LeaderEpochs
 from magicbyte.log.reader import Chunk, decode_chunk
-from magicbyte.log.resync import Gap, Outlier, Place, Sound, walk
-from magicbyte.log.salvage import limits_of
+from magicbyte.log.resync import Gap, Outlier, Place, Sound, limits_of, walk
 from magicbyte.records.decode import DEFAULT_MAX_BATCH_BYTES, DecodeOptions
 from magicbyte.records.enriched import EnrichedMessage
 from magicbyte.records.entry import parse_entry
