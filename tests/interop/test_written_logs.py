@@ -216,7 +216,7 @@ class Opened:
         (self.data / checkpoints.RECOVERY_POINT).write_bytes(b"")
         before = self.log.stat().st_size
         with self.broker():
-            pass
+            self.refused = run("rebuild-index", self.data, "--write")
         self.said_recovering = self.log.read_text()[before:]
 
     def place(self, topic: str, files: dict[str, bytes]) -> None:
@@ -310,6 +310,13 @@ def test_a_broker_changes_nothing_of_what_we_wrote_but_what_it_appends(version: 
                 assert after[name].startswith(content)
             elif not name.startswith(active) and name != checkpoints.LEADER_EPOCHS:
                 assert after[name] == content, name
+
+
+@pytest.mark.parametrize("version", WRITTEN)
+def test_a_log_directory_that_a_broker_uses_is_not_written_to(version: str, opened: dict[str, Opened]) -> None:
+    refused = opened[version].refused
+    assert refused.exit_code == 2
+    assert "a broker is using this log directory" in refused.stderr
 
 
 @pytest.mark.parametrize("version", WRITTEN)

@@ -1,6 +1,7 @@
 """Rebuilt index files and snapshots beside those that brokers left: what counts as the same, and what is told."""
 
 import itertools
+import random
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -203,3 +204,27 @@ def test_the_index_of_the_enriched_dialect_is_made_anew(tmp_path: Path) -> None:
     assert states(tmp_path / "t-0", LATEST_RULES) == {name: FileState.SAME}
     (tmp_path / "t-0" / name).unlink()
     assert states(tmp_path / "t-0", LATEST_RULES) == {name: FileState.MISSING}
+
+
+def test_whatever_changes_in_a_folder_is_told_and_nothing_else_happens(tmp_path: Path) -> None:
+    rng, case = random.Random(20261121), log_case("2.8.2/txn-zstd")
+    told: set[FileState] = set()
+    damage = []
+    for at in range(60):
+        files = case.partition_files()
+        name = rng.choice([each for each in files if each[:20].isdigit() and files[each]])
+        changed = bytearray(files[name])
+        place = rng.randrange(len(changed))
+        changed[place : place + 8] = rng.choice([rng.randbytes(8), bytes(8), b"\x7f" + b"\xff" * 7, b""])
+        (tmp_path / str(at)).mkdir()
+        for each, content in files.items():
+            (tmp_path / str(at) / each).write_bytes(bytes(changed) if each == name else content)
+        try:
+            told |= set(
+                states(tmp_path / str(at), IndexRules.of(rng.choice(["0.10.2", "1.1", "2.8.2", "4.3"]))).values()
+            )
+        except CorruptRecordError as error:
+            damage.append(error)
+    assert told >= {FileState.SAME, FileState.DIFFERENT}
+    assert damage
+    assert not [error for error in damage if error.path is None or error.position is None]
