@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from magicbyte.codecs import Codec, Lz4Header, lz4_header_checksum
+from magicbyte.codecs.lz4 import HEADER as LZ4_HEADER
 from magicbyte.errors import BatchTooLargeError, CorruptRecordError, TruncatedLogError
 from magicbyte.log import checkpoints
 from magicbyte.log.checkpoints import TopicPartition
-from magicbyte.log.directory import OFFSET_INDEX, log_directories
+from magicbyte.log.directory import OFFSET_INDEX, TIME_INDEX, log_directories
 from magicbyte.log.files import read_whole
 from magicbyte.log.index_writer import last_offsets, max_timestamps
 from magicbyte.log.producer_state import LeaderEpochs
@@ -51,6 +52,8 @@ if TYPE_CHECKING:
 
 _FRAME = 19  # bytes that an LZ4 frame's header has at most
 _NO_OFFSET = -1
+_NONE = -(1 << 62)
+_CORRECT = np.frombuffer(LZ4_HEADER[Lz4Header.CORRECT], np.uint8)
 
 
 class Severity(enum.Enum):
@@ -295,6 +298,13 @@ class _Partition:
 
     def _lz4_headers(self, state: _Segment, position: int, table: BatchTable, magic: Int64s) -> None:
         rows = np.flatnonzero(table.codec == Codec.LZ4)
+        size = np.asarray(table.size, np.int64)[rows]
+        usual = (magic[rows] == 2) & (size >= RECORD_BATCH_OVERHEAD + len(_CORRECT))
+        if usual.any():
+            starts = np.asarray(table.position, np.int64)[rows[usual]] + RECORD_BATCH_OVERHEAD
+            heads = np.frombuffer(table.buffer, np.uint8)[starts[:, None] + np.arange(len(_CORRECT))]
+            usual[usual] = (heads == _CORRECT).all(axis=1)
+        rows = rows[~usual]
         for row in rows.tolist():
             start = int(table.position[row])
             entry = table.buffer[start : start + int(table.size[row])]
@@ -394,8 +404,11 @@ class _Indexes:
         self.times: TimeIndex | None = self._read(partition.time_index, segment)
         self._read(partition.transaction_index, segment)
         self._read(partition.enriched_index, segment)
-        self.before: dict[int, int] = {}  # position of an index entry -> last offset in front of it
-        self.largest: list[int] = []  # for each entry of the time index: largest timestamp up to its offset
+        # of each entry of the offset index: the last offset in front of its position, _NONE if no entry lies there
+        self.before = np.full(0 if self.offsets is None else len(self.offsets), _NONE, np.int64)
+        # of each entry of the time index: the largest timestamp up to its offset; `timed` of them are known
+        self.largest = np.full(0 if self.times is None else len(self.times), NO_TIMESTAMP, np.int64)
+        self.timed = 0
         self.largest_timestamp = NO_TIMESTAMP
         self.unclosed = [
             entry.path
@@ -422,15 +435,16 @@ class _Indexes:
         if self.offsets is not None and len(self.offsets):
             starts = np.asarray(table.position, np.int64) + position
             low, high = np.searchsorted(self.offsets.positions, [position, position + table.end])
-            for index in self.offsets.positions[low:high].tolist():
-                row = int(np.searchsorted(starts, index))
-                if row < len(starts) and starts[row] == index:
-                    self.before[index] = int(lasts[row - 1]) if row else before
+            indexed = self.offsets.positions[low:high]
+            rows = np.minimum(np.searchsorted(starts, indexed), len(starts) - 1)
+            in_front = np.concatenate(([before], lasts[:-1]))[rows]
+            self.before[low:high] = np.where(starts[rows] == indexed, in_front, _NONE)
         if self.times is not None and len(self.times):
             running = np.maximum(np.maximum.accumulate(timestamps), self.largest_timestamp)
-            while len(self.largest) < len(self.times) and self.times.offsets[len(self.largest)] <= lasts[-1]:
-                row = int(np.searchsorted(lasts, self.times.offsets[len(self.largest)]))
-                self.largest.append(int(running[row]))
+            end = int(np.searchsorted(self.times.offsets, lasts[-1], "right"))
+            if end > self.timed:
+                self.largest[self.timed : end] = running[np.searchsorted(lasts, self.times.offsets[self.timed : end])]
+                self.timed = end
         self.largest_timestamp = max(self.largest_timestamp, int(timestamps.max()))
 
     def findings(self, state: _Segment) -> list[Finding]:
@@ -442,48 +456,52 @@ class _Indexes:
             )
         damaged = any(each.path == state.path and each.severity is Severity.ERROR for each in state.findings)
         advice = SALVAGE if damaged else REBUILD
-        if self.offsets is not None:
-            path = self.segment.companions[OFFSET_INDEX].path
-            offsets, positions = self.offsets.offsets.tolist(), self.offsets.positions.tolist()
-            for at, (offset, position) in enumerate(zip(offsets, positions, strict=True)):
-                if position == 0 and offset == self.segment.base_offset and len(offsets) == 1:
-                    continue
-                before = self.before.get(position)
-                place = (at * 8, at * 8 + 8)
-                if before is None:
-                    expected, actual = "the position of an entry", str(position)
-                    found.append(Finding(Severity.ERROR, path, "offset index", expected, actual, advice, *place))
-                    continue
-                following = positions[at + 1] if at + 1 < len(positions) else None
-                most = state.last if following is None else self.before.get(following, state.last)
-                if not before < offset <= most:
-                    found.append(
-                        Finding(Severity.ERROR, path, "offset index", f"{before + 1} to {most} for position {position}",
-                                str(offset), advice, *place, (offset, offset))
-                    )  # fmt: skip
-        if self.times is not None:
-            found += self._time_findings(state, advice)
+        found += self._offset_findings(state, advice)
+        found += self._time_findings(state, advice)
         return found
 
+    def _offset_findings(self, state: _Segment, advice: str) -> Iterator[Finding]:
+        if self.offsets is None or not len(self.offsets):
+            return
+        path, offsets, positions = (
+            self.segment.companions[OFFSET_INDEX].path,
+            self.offsets.offsets,
+            self.offsets.positions,
+        )
+        if len(offsets) == 1 and positions[0] == 0 and offsets[0] == self.segment.base_offset:
+            return  # what Kafka takes an index with nothing in it for
+        most = np.append(self.before[1:], state.last)
+        most[most == _NONE] = state.last
+        wrong = (self.before == _NONE) | (offsets <= self.before) | (offsets > most)
+        for at in np.flatnonzero(wrong).tolist():
+            place, offset, position = (at * 8, at * 8 + 8), int(offsets[at]), int(positions[at])
+            if self.before[at] == _NONE:
+                expected = "the position of an entry"
+                yield Finding(Severity.ERROR, path, "offset index", expected, str(position), advice, *place)
+            else:
+                expected = f"{self.before[at] + 1} to {most[at]} for position {position}"
+                offsets_of = (offset, offset)
+                yield Finding(Severity.ERROR, path, "offset index", expected, str(offset), advice, *place, offsets_of)
+
     def _time_findings(self, state: _Segment, advice: str) -> Iterator[Finding]:
-        assert self.times is not None
-        path = self.segment.companions[".timeindex"].path
-        stated = zip(self.times.timestamps.tolist(), self.times.offsets.tolist(), strict=True)
-        for at, (timestamp, offset) in enumerate(stated):
-            place = (at * 12, at * 12 + 12)
-            if at >= len(self.largest):
-                yield Finding(Severity.ERROR, path, "time index", f"an offset up to {state.last}", str(offset), advice,
-                              *place, (offset, offset))  # fmt: skip
-            elif self.largest[at] > timestamp:
-                expected = f">= {self.largest[at]}, the largest timestamp up to offset {offset}"
-                yield Finding(
-                    Severity.ERROR, path, "time index", expected, str(timestamp), advice, *place, (offset, offset)
-                )
-            elif self.largest[at] < timestamp:
-                expected = f"{self.largest[at]}, the largest timestamp up to offset {offset}"
-                yield Finding(
-                    Severity.NOTE, path, "time index", expected, str(timestamp), NOTHING, *place, (offset, offset)
-                )
+        if self.times is None:
+            return
+        path, timestamps, offsets = self.segment.companions[TIME_INDEX].path, self.times.timestamps, self.times.offsets
+        unlike = self.largest != timestamps
+        unlike[self.timed :] = True
+        for at in np.flatnonzero(unlike).tolist():
+            place, offset, timestamp, most = (
+                (at * 12, at * 12 + 12),
+                int(offsets[at]),
+                int(timestamps[at]),
+                self.largest[at],
+            )
+            severity, expected, found, todo = Severity.ERROR, f"an offset up to {state.last}", offset, advice
+            if at < self.timed:
+                expected, found = f"{most}, the largest timestamp up to offset {offset}", timestamp
+                if most < timestamp:  # look-ups begin too early, and find what they look for
+                    severity, todo = Severity.NOTE, NOTHING
+            yield Finding(severity, path, "time index", expected, str(found), todo, *place, (offset, offset))
 
 
 def _records(chunk: Chunk, limit: int) -> list[Finding]:
@@ -491,7 +509,8 @@ def _records(chunk: Chunk, limit: int) -> list[Finding]:
     errors: list[CorruptRecordError] = []
     findings: list[Finding] = []
     table = chunk.table
-    options = DecodeOptions(keys=False, values=False, headers=False, control=True, limit=limit)
+    inner = bool((np.asarray(table.magic, np.int64) < 2).any())  # checksums of their own; a batch's was verified
+    options = DecodeOptions(keys=False, values=False, headers=False, verify=inner, control=True, limit=limit)
     for columns in decode_chunk(chunk, list(range(len(table))), options, errors.append):
         findings += _against_headers(chunk, columns)
     for error in errors:
