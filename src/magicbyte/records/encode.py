@@ -42,7 +42,7 @@ from magicbyte.wire.kernel import worth_compiling
 from magicbyte.wire.primitives import CASTAGNOLI, IEEE
 
 DEFAULT_BATCH_BYTES = 16384
-GROUP_BYTES = 1 << 20  # of records per chunk: the kernels are worth their call, the buffer stays in the caches
+GROUP_BYTES = 1 << 21  # of records per chunk: the kernels are worth their call, the buffer stays in the caches
 _MOST_ROWS = 0x7FFFFFFF
 _RECORD_OVERHEAD = 36  # upper bound of what a v2 record has beside key, value and headers
 _HEADER_OVERHEAD = 10
