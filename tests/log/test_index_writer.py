@@ -165,8 +165,34 @@ def test_tables_of_lists_and_of_arrays_give_the_same(case_id: str) -> None:
         assert made[0] == made[1]
 
 
+@pytest.mark.parametrize(
+    ("version", "timestamps"), [("0.11.0.3", (60, 80)), ("2.4.0", (50, -1)), ("2.4.1", (60, 80)), ("4.3.1", (60, 80))]
+)
+def test_what_a_marker_changes_of_its_producer_depends_on_the_version(
+    version: str, timestamps: tuple[int, int]
+) -> None:
+    """Measured with brokers of these versions that recovered such a log."""
+    states = IndexRules.of(version).producer_states()
+    marker = {"coordinator_epoch": 3}
+    log = [
+        batch_of(0, 50, 2, producer_id=1, producer_epoch=0, base_sequence=7, attributes=16),
+        build_marker(ControlType.COMMIT, base_offset=2, timestamp=60, producer_id=1, producer_epoch=0, **marker),
+        batch_of(3, 70, producer_id=2, producer_epoch=0, base_sequence=0, attributes=16),
+        build_marker(ControlType.COMMIT, base_offset=4, timestamp=80, producer_id=2, producer_epoch=1, **marker),
+    ]
+    states.append(scan(memoryview(b"".join(log))))
+    if version.startswith("0.11"):
+        batches = [(8, 2, 0), (-1, 4, 0)]
+    else:
+        batches = [(8, 1, 1), (-1, -1, 0)]
+    assert states.snapshot().producers == tuple(
+        ProducerEntry(number, epoch, *batch, timestamp, 3, -1)
+        for number, epoch, batch, timestamp in zip((1, 2), (0, 1), batches, timestamps, strict=True)
+    )
+
+
 def test_an_abort_of_nothing_is_indexed_up_to_2_7() -> None:
-    """Measured with recovering brokers: 0.11.0.3 has the entry, 2.8.2 and later do not (tests/interop)."""
+    """Measured with recovering brokers: 0.11.0.3, 2.4.0, 2.4.1 and 2.7.2 have the entry, 2.8.2 and later do not."""
     log = b"".join(
         [
             batch_of(0, 1, producer_id=8, producer_epoch=0, base_sequence=0, attributes=16),

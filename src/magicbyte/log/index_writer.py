@@ -46,6 +46,7 @@ LINES = (
 """The release lines whose rules are known, in order."""
 
 MAX_RELATIVE = (1 << 31) - 1
+_LATEST = 999  # a line stands for its latest release
 _OFFSETS_AND_TIMES = DecodeOptions(keys=False, values=False, headers=False, verify=False, control=True)
 
 
@@ -84,11 +85,12 @@ class IndexRules:
         line = next((each for each in LINES if re.fullmatch(rf"{re.escape(each)}(\.[0-9]{{1,3}})?", version)), None)
         if line is None:
             raise LogDirectoryError(f"Kafka {version}: expected a version of {LINES[0]} to {LINES[-1]}, such as 3.9.1")
-        key, place = _key(version), _key(line)
+        place = _key(line)
+        release = _key(version) if version != line else (*place, _LATEST)
         return cls(
             version=version,
             names_last_offset=place >= (2, 0),
-            entry_per_batch=place >= (3, 9) and key != (3, 9, 0),
+            entry_per_batch=release >= (3, 9, 1),
             has_time_index=place >= (0, 10, 1),
             names_record_of_time=(0, 11) <= place < (3, 8),
             marker_rule=None
@@ -96,7 +98,7 @@ class IndexRules:
             else MarkerRule.IS_A_BATCH
             if place < (1, 0)
             else MarkerRule.NOTHING
-            if place < (2, 2)
+            if release < (2, 4, 1)
             else MarkerRule.TIMESTAMP,
         )
 

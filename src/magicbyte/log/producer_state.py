@@ -42,7 +42,7 @@ class MarkerRule(enum.Enum):
 
     IS_A_BATCH = "0.11"  # it counts as one, of its own offset and timestamp; the last sequence stays
     NOTHING = "1.0"
-    TIMESTAMP = "2.2"
+    TIMESTAMP = "2.4.1"
 
 
 class ProducerStates:
@@ -97,9 +97,10 @@ class ProducerStates:
         producer, epoch = batch.producer_id, batch.producer_epoch
         old = self._producers.get(producer)
         if old is None:
-            old = ProducerEntry(producer, epoch, NO_SEQUENCE, NO_OFFSET, 0, NO_TIMESTAMP, _NO_EPOCH, NO_OFFSET)
-        elif epoch != old.producer_epoch:  # a newer one: the batches before it are forgotten
-            old = old._replace(producer_epoch=epoch, last_sequence=NO_SEQUENCE, last_offset=NO_OFFSET, offset_delta=0)
+            old = _no_batches(producer, epoch)
+        elif epoch != old.producer_epoch:  # a newer one: the batches before it are forgotten, their timestamp as well
+            coordinator_epoch = old.coordinator_epoch
+            old = _no_batches(producer, epoch)._replace(coordinator_epoch=coordinator_epoch)
         marker = marker_of(batch)
         kind = None if marker is None else marker.type
         if not batch.is_control:
@@ -125,6 +126,11 @@ class ProducerStates:
             stable = self._transactions.last_stable_offset(batch.last_offset + 1)
             ended = AbortedTransaction(producer, batch.base_offset, batch.last_offset, stable)
         return None if ended is None else indexes.AbortedTransaction(indexes.TRANSACTION_VERSION, *ended)
+
+
+def _no_batches(producer: int, epoch: int) -> ProducerEntry:
+    """Return what is known of a producer before its first batch."""
+    return ProducerEntry(producer, epoch, NO_SEQUENCE, NO_OFFSET, 0, NO_TIMESTAMP, _NO_EPOCH, NO_OFFSET)
 
 
 def _telling_rows(table: BatchTable) -> list[int]:

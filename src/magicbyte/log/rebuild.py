@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-FAMILIES = ("4.3", "3.7", "2.7", "2.1", "1.1", "0.11.0", "0.10.2", "0.10.0")
+FAMILIES = ("4.3", "3.7", "2.7", "2.4.0", "1.1", "0.11.0", "0.10.2", "0.10.0")
 """Versions whose files can tell them from later ones, newest first."""
 
 SAMPLE_BYTES = 64 << 20
