@@ -23,10 +23,11 @@ from log.appended import batch_of, indexes_of
 from magicbyte.codecs import Codec
 from magicbyte.log import checkpoints
 from magicbyte.log.checkpoints import TopicPartition
-from magicbyte.log.convert import ConvertOptions, convert_logs
+from magicbyte.log.convert import ConvertOptions, convert_logs, partitions_to_convert
 from magicbyte.log.index_writer import IndexRules
 from magicbyte.log.producer_snapshot import ProducerSnapshot
 from magicbyte.log.producer_state import LeaderEpochs
+from magicbyte.log.salvage import SalvageOptions, salvage_logs
 from magicbyte.log.writer import LogDirectoryWriter
 from magicbyte.records.control import ControlType, build_marker
 from magicbyte.records.encode import Format
@@ -72,6 +73,15 @@ CONVERTED = {
 }
 """By version: logs that are converted for it, and to which codec."""
 CONVERTED_TO = {"0.9.0.1": Format.V0, "0.10.2.2": Format.V1, "0.11.0.3": Format.V1}  # others: v2
+SALVAGED = {
+    "0.9.0.1": "0.9.0.1/basic-none",
+    "0.10.2.2": "0.10.2.2/basic-none",
+    "0.11.0.3": "0.11.0.3/stored-v1-gzip",
+    "2.8.2": "2.8.2/basic-lz4",
+    "3.9.1": "3.9.1/basic-snappy",
+    "4.3.1": "4.3.1/basic-zstd",
+}
+"""By version: logs of which a batch is damaged before they are salvaged for it."""
 ABORT, COMMIT = ControlType.ABORT, ControlType.COMMIT
 
 
@@ -170,10 +180,34 @@ def write_rebuilt(version: str, out: LogDirectoryWriter) -> dict[str, list[Json]
     return {topic: case.records()}
 
 
+def write_salvaged(version: str, out: LogDirectoryWriter) -> dict[str, list[Json]]:
+    """Damage the size field of a batch of SALVAGED, and salvage the rest; return its records."""
+    case = log_case(SALVAGED[version])
+    name = TopicPartition(f"salvaged-{case.version}-{case.name}", 0)
+    batches = case.batches()
+    lost = batches[len(batches) // 2]
+    source = out.out.with_name("damaged") / str(name)
+    source.mkdir(parents=True)
+    for file, content in case.segments().items():
+        damaged = bytearray(content)
+        if file == lost["segment"]:
+            damaged[lost["position"] + 8] ^= 0x55
+        (source / file).write_bytes(damaged)
+    folder = out.out.with_name("salvaged")
+    (done,) = salvage_logs(partitions_to_convert([str(source)]), folder, SalvageOptions(version))
+    assert [(loss.position, loss.end - loss.position) for loss in done.report.lost] == [
+        (lost["position"], lost["size"])
+    ]
+    done.folder.rename(out.out / done.folder.name)
+    missing = range(lost["baseOffset"], lost["lastOffset"] + 1)
+    return {name.topic: [record for record in case.records() if record["offset"] not in missing]}
+
+
 WRITERS: list[Callable[[str, LogDirectoryWriter], dict[str, list[Json]]]] = [
     write_golden,
     write_converted,
     write_rebuilt,
+    write_salvaged,
 ]
 """Each writes partitions 0 of topics of its own, in the newest format of the version, and returns their records."""
 
@@ -342,8 +376,9 @@ def test_its_dump_tool_has_no_complaint(version: str, opened: dict[str, Opened])
     tool = "org.apache.kafka.tools.DumpLogSegments" if version.startswith("4.") else "kafka.tools.DumpLogSegments"
     command = jvm.kafka_oracle.tool_command(version, tool, ["--deep-iteration", "--files", ",".join(paths)])
     done = subprocess.run(command, capture_output=True, timeout=jvm.SECONDS, text=True)
-    # Markers that a format cannot hold leave holes, as compaction does, and the tool tells of all holes.
-    holes = r"Non-(con)?secutive offsets in .*/converted-[^/]*-(txn|compact)-[^/]*/.*\n(  [0-9]+ is followed by .*\n)+"
+    # Markers that a format cannot hold leave holes, as compaction and damage do, and the tool tells of all holes.
+    with_holes = r"/(converted-[^/]*-(txn|compact)-|salvaged-)[^/]*/"
+    holes = rf"Non-(con)?secutive offsets in .*{with_holes}.*\n(  [0-9]+ is followed by .*\n)+"
     complaints = re.sub(holes, "", done.stderr)
     if version.startswith("4."):  # this tool says so of every segment whose base is not 0, a broker's own included
         complaints = re.sub(r"Non-consecutive offsets in .*\n  -1 is followed by [0-9]+\n", "", complaints)

@@ -182,3 +182,15 @@ def test_a_salvaged_partition_is_whole_and_its_source_untouched(tmp_path):
     assert (report.entries, report.bytes, len(report.lost)) == (11, len(WHOLE) - len(BATCHES[4]), 1)
     again = discover([str(tmp_path / "out" / "t-0")])[0]
     assert plan_segment(Memory(before), limits_of(again, again.segments[0]), Dialect.KAFKA).entries == 11
+
+
+def test_a_segment_of_which_nothing_is_left_goes_unless_it_is_the_last(tmp_path):
+    source = tmp_path / "t-0"
+    source.mkdir()
+    for base, content in ((0, BATCHES[0]), (5, b"x" * 200), (10, BATCHES[2]), (15, b"x" * 200)):
+        (source / f"{base:020}.log").write_bytes(content)
+    with PartitionWriter(tmp_path / "out" / "t-0") as writer:
+        salvage_partition(discover([str(source)])[0], writer)
+        writer.finish()
+    names = {path.name for path in (tmp_path / "out" / "t-0").iterdir() if path.suffix in (".log", ".snapshot")}
+    assert names == {f"{base:020}.log" for base in (0, 10, 15)} | {f"{base:020}.snapshot" for base in (10, 15)}

@@ -460,7 +460,8 @@ def salvage_partition(
         with partition.files.open(segment.log.path) as file:
             plan = plan_segment(file, limits_of(partition, segment, options.limit), dialect, options.progress)
             report.add(plan)
-            if writer is not None:
+            # a segment of which nothing is left goes, but for the last: its base is where the next offsets begin
+            if writer is not None and (plan.extents or segment is partition.segments[-1]):
                 writer.roll(max(segment.base_offset, writer.end_offset))
                 _copy(file, plan, writer)
     return report
