@@ -79,10 +79,24 @@ def read_block(
         token = data[as_index(at)]
         at += 1
         literals, size = token >> 4, (token & 15) + LEAST_MATCH
-        short = (literals < 15) & (size < 15 + LEAST_MATCH) & (at <= last_in) & (to <= last_out)
-        if likely(short):
+        inside = (14 - literals) | (18 - size) | (last_in - at) | (last_out - to) | (last_count - count)
+        if likely(inside >= 0):  # nearly all sequences: few literals, a short match, far from every end
             store_i64(out, to, load_i64(data, at))
             store_i64(out, to + 8, load_i64(data, at + 8))
+            at += literals + 2
+            to += literals
+            distance = data[as_index(at - 2)] | data[as_index(at - 1)] << 8
+            source = to - distance
+            if likely((distance >= 8) & (source >= start)):
+                matches[as_index(count + POSITION)] = to - content
+                matches[as_index(count + LENGTH)] = size
+                matches[as_index(count + DISTANCE)] = distance
+                count += MATCH
+                store_i64(out, to, load_i64(out, source))
+                store_i64(out, to + 8, load_i64(out, source + 8))
+                store_i64(out, to + 16, load_i64(out, source + 16))
+                to += size
+                continue
         else:
             if literals == 15:
                 more = 255
@@ -97,41 +111,35 @@ def read_block(
             if literals > room - to:
                 return FULL
             copy_bytes(out, to, data, at, literals)
-        at += literals
-        to += literals
-        if at >= end - 1:
-            if at != end:
-                return ODD
-            state[AT], state[COUNT] = to, count // MATCH
-            return DONE
-        distance = data[as_index(at)] | data[as_index(at + 1)] << 8
-        at += 2
-        if size == 15 + LEAST_MATCH:
-            more = 255
-            while more == 255:
-                if at >= end:
+            at += literals
+            to += literals
+            if at >= end - 1:
+                if at != end:
                     return ODD
-                more = data[at]
-                size += more
-                at += 1
-        source = to - distance
-        if distance == 0 or source < start:
+                state[AT], state[COUNT] = to, count // MATCH
+                return DONE
+            distance = data[at] | data[at + 1] << 8
+            at += 2
+            if size == 15 + LEAST_MATCH:
+                more = 255
+                while more == 255:
+                    if at >= end:
+                        return ODD
+                    more = data[at]
+                    size += more
+                    at += 1
+        if distance == 0 or to - distance < start:
             return ODD
         if count > last_count or size > room - to:
             return FULL
-        matches[as_index(count + POSITION)] = to - content
-        matches[as_index(count + LENGTH)] = size
-        matches[as_index(count + DISTANCE)] = distance
+        matches[count + POSITION], matches[count + LENGTH], matches[count + DISTANCE] = to - content, size, distance
         count += MATCH
-        if likely(short & (distance >= 8)):
-            store_i64(out, to, load_i64(out, source))
-            store_i64(out, to + 8, load_i64(out, source + 8))
-            store_i64(out, to + 16, load_i64(out, source + 16))
-            to += size
+        if distance >= size:
+            copy_bytes(out, to, out, to - distance, size)
         else:
             for place in range(to, to + size):
                 out[as_index(place)] = out[as_index(place - distance)]
-            to += size
+        to += size
     return ODD
 
 

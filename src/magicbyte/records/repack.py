@@ -19,8 +19,8 @@ from magicbyte.records.scan import BatchTable
 from magicbyte.wire.kernel import Ints, worth_compiling
 from magicbyte.wire.primitives import CASTAGNOLI, IEEE
 
-GROUP_BYTES = 512 << 10  # of decompressed entries: what is made of them stays in the caches
-_ROOM = 2 << 20  # for the last entry of a group
+GROUP_BYTES = 2 << 20  # of decompressed entries
+_ROOM = 4 << 20  # for them and the last entry of a group
 _MOST_ENTRIES = 4096  # in a group
 _PLAIN_COSTS = 8  # times what other plain twins cost for a byte
 
