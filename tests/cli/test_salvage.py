@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -83,6 +86,21 @@ def test_a_run_that_was_interrupted_is_continued_with_the_same_bytes(
     assert "t-0: " in again.stdout
     assert "by an earlier run" in again.stdout
     shutil.rmtree(tmp_path / "out" / ".t-1.part", ignore_errors=True)
+    assert files(tmp_path / "out") == files(tmp_path / "whole")
+
+
+def test_a_run_that_is_killed_at_any_moment_is_continued_with_the_same_bytes(tmp_path: Path) -> None:
+    log = damaged_logs.damaged(5, "v2", 4 << 20, 10)
+    for partition in range(4):
+        damaged_logs.write(tmp_path / "source" / f"t-{partition}", log.content[: (4 - partition) << 20])
+    run("salvage", tmp_path / "source", "--out", tmp_path / "whole")
+    command = [sys.executable, "-m", "magicbyte", "salvage", tmp_path / "source", "--out", tmp_path / "out"]
+    for delay in (0.5, 0.7, 0.9):
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+        time.sleep(delay)
+        process.kill()
+        process.wait()
+    run("salvage", tmp_path / "source", "--out", tmp_path / "out")
     assert files(tmp_path / "out") == files(tmp_path / "whole")
 
 
