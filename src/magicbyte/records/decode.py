@@ -245,10 +245,13 @@ class _Group:
         codec = attributes & CODEC_MASK
         records = (magic == 2) & (attributes & CONTROL_BIT == 0) & (codec <= Codec.ZSTD)
         kinds = np.where(records | ((codec > 0) & (codec <= Codec.LZ4) & (magic < 2)), magic * _KINDS + codec, 0)
-        starts = np.flatnonzero(np.diff(kinds, prepend=-1))
-        counts = np.diff(starts, append=len(kinds))
-        kinds[np.repeat(counts < _STRETCH, counts)] = 0
-        starts = np.flatnonzero(np.diff(kinds, prepend=-1))
+        if len(kinds) < _STRETCH or (kinds != kinds[0]).any():
+            starts = np.flatnonzero(np.diff(kinds, prepend=-1))
+            counts = np.diff(starts, append=len(kinds))
+            kinds[np.repeat(counts < _STRETCH, counts)] = 0
+            starts = np.flatnonzero(np.diff(kinds, prepend=-1))
+        else:
+            starts = np.zeros(1, np.int64)
         for start, end in itertools.pairwise([*starts.tolist(), len(kinds)]):
             kind = int(kinds[start])
             yield kind, chosen[start:end] if kind else chosen[start:end].tolist()

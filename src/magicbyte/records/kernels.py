@@ -23,6 +23,7 @@ from magicbyte.wire.primitives import (
     load_u8,
     load_u32,
     prefetch,
+    prefetch_far,
     unzigzag32,
     unzigzag64,
 )
@@ -377,7 +378,7 @@ def decode_batches(
         for _ in range(runs[run + COUNT] if status == DONE else 0):
             begin, cell, usual, stop = at, as_index(row), 0, 0
             delta = later = key_at_source = key_size = value_at_source = value_size = header_at = count = 0
-            ahead = prefetch(data, ahead, at + AHEAD)
+            ahead = prefetch_far(data, ahead, at + AHEAD)
             while at < safe:  # goes round once; what is not usual is left to `find_fields`
                 code, at = load_u8(data, at), at + 1
                 if code > 127:

@@ -99,6 +99,11 @@ def prefetch(data: Bytes, start: int, end: int) -> int:
     return end
 
 
+def prefetch_far(data: Bytes, start: int, end: int) -> int:
+    """As `prefetch`, but not into the first cache, for bytes that are read so much later that they would not stay."""
+    return end
+
+
 def as_int64(value: int) -> int:
     """Return `value` wrapped into 64 bits, as Java's long arithmetic does."""
     if -0x8000000000000000 <= value <= 0x7FFFFFFFFFFFFFFF:
@@ -377,8 +382,8 @@ def _difference() -> Any:
     return _in_python(lambda value, other: np.int64(np.uint64(value) - np.uint64(other)))
 
 
-@machine_body(prefetch)
-def _prefetch() -> Any:
+def _prefetch(nearness: int) -> Any:
+    """Return the LLVM body of a prefetch; `nearness` 3 means all caches, 2 the second one and those behind it."""
     from llvmlite import ir
     from numba.core import cgutils as untyped
     from numba.extending import intrinsic
@@ -396,7 +401,7 @@ def _prefetch() -> Any:
             place = builder.gep(builder.bitcast(array.data, byte.as_pointer()), [arguments[1]])
             kind = ir.FunctionType(ir.VoidType(), [byte.as_pointer(), number, number, number])
             function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0i8")
-            builder.call(function, [place, number(0), number(3), number(1)])  # to read; all caches; data
+            builder.call(function, [place, number(0), number(nearness), number(1)])  # to read; data
             return context.get_dummy_value()
 
         return nb.void(data, at), codegen
@@ -410,6 +415,10 @@ def _prefetch() -> Any:
         return start
 
     return _in_python(lines)
+
+
+machine_body(prefetch)(lambda: _prefetch(3))
+machine_body(prefetch_far)(lambda: _prefetch(2))
 
 
 @machine_body(as_index)
