@@ -51,11 +51,12 @@ def test_the_same_over_fifty_seeds_and_a_hundred_damages(kind: str) -> None:
 
 
 @pytest.mark.slow
-def test_pages_that_lie_where_others_should_cost_two_entries_in_a_hundred_thousand_at_most() -> None:
+@pytest.mark.xfail(strict=True, reason="58 of 4,542,574 entries: 16 missed, 42 wrongly taken; see docs/salvage.md")
+def test_pages_that_lie_where_others_should_cost_one_entry_in_a_hundred_thousand_at_most() -> None:
     with agreement.kernels("compiled"):
         scores = [score(seed, kind, 24 << 20, 100) for kind in KINDS for seed in range(100, 150)]
     whole, missed, false = (sum(column) for column in zip(*scores, strict=True))
-    assert missed + false <= 2 * whole / 100_000
+    assert missed + false <= whole / 100_000
 
 
 @pytest.mark.slow
