@@ -296,7 +296,7 @@ class _Group:
                 good = kernels.open_wrappers(data, position, size, magic, verify, limit, make.crc_table(IEEE), whole)
             done = 0
             while done < good:
-                self._room(max(4 * int(size[done]), GROUP_BYTES))
+                self._room(max(4 * int(size[done]), self._usual_room()))
                 part = whole[done * kernels.RUN : good * kernels.RUN]
                 if not (count := self._decompress_many(Codec(codec), magic, part)):
                     break
@@ -439,11 +439,15 @@ class _Group:
         header = Lz4Header.ANY if magic == 0 or self.options.any_lz4_header else Lz4Header.CORRECT
         return Codec(number), entry[at + 4 :], header
 
+    def _usual_room(self) -> int:
+        """Return how many bytes of scratch are worth having at once: little for little input."""
+        return min(GROUP_BYTES, 16 * len(self.table.buffer))
+
     def _room(self, wanted: int) -> int:
         """Return how many bytes are free in the scratch, made larger if nothing refers to it yet."""
         room = len(self.scratch) - self.filled - _PADDING
         if room < wanted and not self.runs:
-            least = max(GROUP_BYTES if self.compiled else 0, wanted) + _PADDING
+            least = max(self._usual_room() if self.compiled else 0, wanted) + _PADDING
             (self.scratch,) = form_for(compiled=self.compiled).outputs([(least, "B")])
             self.filled, room = 0, least - _PADDING
         return max(room, 0)
