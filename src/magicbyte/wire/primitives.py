@@ -258,7 +258,11 @@ machine_body(store_i64)(lambda: _store(64))
 
 @machine_body(copy_bytes)
 def _copy() -> Any:
-    """Return the LLVM body of a copy: two 16-byte moves when both sides have room for them, else memcpy."""
+    """Return the LLVM body of a copy.
+
+    To 32 bytes it is two moves of 16 where both sides have room for them; to 128 two or four moves of 32, the last
+    ones counted from the end, so that they may overlap; else memcpy, whose call takes as long as those moves.
+    """
     from llvmlite import ir
     from numba.extending import intrinsic
     from numba.np import arrayobj
@@ -266,7 +270,7 @@ def _copy() -> Any:
     array_struct: Any = arrayobj.make_array
 
     check = bounds_checked()
-    byte, word, wide = ir.IntType(8), ir.IntType(64), ir.VectorType(ir.IntType(64), 2)
+    byte, word = ir.IntType(8), ir.IntType(64)
 
     def copy(_typing: Any, out: Any, to: Any, data: Any, at: Any, size: Any) -> Any:
         from numba import types as nb
@@ -280,6 +284,18 @@ def _copy() -> Any:
                 _check_range(context, builder, in_array, at, size)
             target = builder.gep(builder.bitcast(out_array.data, byte.as_pointer()), [to])
             source = builder.gep(builder.bitcast(in_array.data, byte.as_pointer()), [at])
+
+            def piece(base: Any, place: Any, width: int) -> Any:
+                return builder.bitcast(builder.gep(base, [place]), ir.VectorType(word, width // 8).as_pointer())
+
+            def move(width: int, *places: Any) -> None:
+                loaded = [builder.load(piece(source, place, width), align=1) for place in places]
+                for each, place in zip(loaded, places, strict=True):
+                    builder.store(each, piece(target, place, width), align=1)
+
+            def from_end(distance: int) -> Any:
+                return builder.sub(size, word(distance))
+
             reach = word(32)
             short = builder.and_(
                 builder.icmp_signed("<=", size, reach),
@@ -290,18 +306,19 @@ def _copy() -> Any:
             )
             with builder.if_else(short) as (then, otherwise):
                 with then:
-                    for step in (0, 16):
-                        piece = builder.load(
-                            builder.bitcast(builder.gep(source, [word(step)]), wide.as_pointer()), align=1
-                        )
-                        builder.store(
-                            piece, builder.bitcast(builder.gep(target, [word(step)]), wide.as_pointer()), align=1
-                        )
+                    move(16, word(0), word(16))
                 with otherwise:
-                    memcpy = builder.module.declare_intrinsic(
-                        "llvm.memcpy", [byte.as_pointer(), byte.as_pointer(), word]
-                    )
-                    builder.call(memcpy, [target, source, size, ir.IntType(1)(0)])
+                    medium = builder.icmp_unsigned("<=", from_end(33), word(128 - 33))
+                    with builder.if_else(medium) as (then, otherwise):
+                        with then:
+                            with builder.if_then(builder.icmp_signed(">", size, word(64))):
+                                move(32, word(32), from_end(64))
+                            move(32, word(0), from_end(32))
+                        with otherwise:
+                            memcpy = builder.module.declare_intrinsic(
+                                "llvm.memcpy", [byte.as_pointer(), byte.as_pointer(), word]
+                            )
+                            builder.call(memcpy, [target, source, size, ir.IntType(1)(0)])
             return context.get_dummy_value()
 
         return nb.void(out, nb.int64, data, nb.int64, nb.int64), codegen
