@@ -1,0 +1,54 @@
+"""Schema files on the disk."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from magicbyte.schema.check import check
+from magicbyte.schema.errors import Rule, SchemaError, SchemaErrors
+from magicbyte.schema.tree import MessageSchema
+
+
+def read(path: Path | str) -> tuple[MessageSchema | None, list[SchemaError]]:
+    """Return what a file holds and what is wrong with it, as `check` does for its text. Raises OSError."""
+    raw = Path(path).read_bytes()
+    try:
+        text = raw.decode()
+    except UnicodeDecodeError as error:
+        before = raw[: error.start].decode()
+        line, column = before.count("\n") + 1, len(before) - before.rfind("\n")
+        found = f"the byte {raw[error.start]:#04x}"
+        return None, [SchemaError(str(path), line, column, "", Rule.JSON, "UTF-8", found, "save the file as UTF-8")]
+    return check(text, str(path))
+
+
+def load(path: Path | str) -> MessageSchema:
+    """Return the schema that a file holds. Raises SchemaErrors with all that is wrong with it, and OSError."""
+    message, errors = read(path)
+    if message is None:
+        raise SchemaErrors(errors)
+    return message
+
+
+def load_directory(directory: Path | str) -> dict[str, MessageSchema]:
+    """Return the schemas of all `.json` files of a folder, by their names, sorted; folders inside are not looked into.
+
+    Raises SchemaErrors with all that is wrong with any of them, also where two have one name, and OSError.
+    """
+    found: dict[str, MessageSchema] = {}
+    errors: list[SchemaError] = []
+    for path in sorted(Path(directory).iterdir()):
+        if path.suffix != ".json":
+            continue
+        message, wrong = read(path)
+        errors += wrong
+        if message is not None and message.name in found:
+            found_path = found[message.name].path
+            expected, mend = "messages of different names", "rename one of them"
+            twice = f"the name of {found_path}"
+            errors.append(SchemaError(str(path), 1, 1, message.name, Rule.SAME_NAME, expected, twice, mend))
+        elif message is not None:
+            found[message.name] = message
+    if errors:
+        raise SchemaErrors(errors)
+    return dict(sorted(found.items()))

@@ -1,0 +1,133 @@
+"""The checked tree: what a schema file means, once every rule of the language holds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from magicbyte.schema.versions import Versions
+
+INTEGER_BITS: Final = {"int8": 8, "int16": 16, "uint16": 16, "int32": 32, "uint32": 32, "int64": 64}
+"""The integer types and how many bits they have."""
+
+ENCODABLE_BITS: Final = {"int16": 16, "int32": 32, "int64": 64}
+"""The types that may have an `encoding`, and how many bits they have."""
+
+PRIMITIVE_TYPES: Final = ("bool", *INTEGER_BITS, "float64", "uuid", "string", "bytes", "records")
+"""The types that are no structs."""
+
+FIXED_SIZES: Final = {
+    "bool": 1, "int8": 1, "int16": 2, "uint16": 2, "int32": 4, "uint32": 4, "int64": 8, "float64": 8, "uuid": 16,
+}  # fmt: skip
+"""Bytes of the types that always take as many, as long as no `encoding` says otherwise."""
+
+Default = bool | int | float | str | None
+"""A field's value where the file or the version has none: parsed; a UUID as Kafka's text, 22 letters of base64."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where in which file something stands; lines and columns count from 1."""
+
+    path: str
+    line: int
+    column: int
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.line}:{self.column}"
+
+
+@dataclass(frozen=True, slots=True)
+class Encoding:
+    """How an integer goes over the wire (KIP-625).
+
+    `fixed` is big-endian two's complement; `packed` is the zigzag form, `unpacked` the plain bits of the number, each
+    as LEB128. Its text is the name in the file, such as `packed32`.
+    """
+
+    kind: Literal["fixed", "packed", "unpacked"]
+    bits: Literal[16, 32, 64]
+
+    @property
+    def max_bytes(self) -> int:
+        """The most bytes that a value takes."""
+        return self.bits // 8 if self.kind == "fixed" else -(-self.bits // 7)
+
+    def __str__(self) -> str:
+        return f"{self.kind}{self.bits}"
+
+
+@dataclass(frozen=True, slots=True)
+class FieldType:
+    """A field's type: the name of a primitive or of a struct, and whether it is an array of those."""
+
+    name: str
+    array: bool = False
+    struct: bool = False
+
+    def __str__(self) -> str:
+        return f"[]{self.name}" if self.array else self.name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FieldSchema:
+    """One field of a struct or of a message.
+
+    `encodings` are those of the field, or of the elements of an array; () where the type alone says how it is written.
+    Together they cover `versions`, and no two share one. `flexible_versions` is the override of the message's, None
+    without one. `default` of an array, of bytes or of a struct is None where the file says `null`; what they are
+    otherwise (empty, or a struct of defaults) tells `null_by_default`.
+    """
+
+    name: str
+    type: FieldType
+    versions: Versions
+    nullable_versions: Versions
+    tag: int | None
+    tagged_versions: Versions
+    default: Default
+    null_by_default: bool
+    ignorable: bool
+    map_key: bool
+    entity_type: str | None
+    flexible_versions: Versions | None
+    zero_copy: bool
+    about: str
+    encodings: tuple[tuple[Versions, Encoding], ...]
+    place: Place
+
+    @property
+    def json_name(self) -> str:
+        """The name with a small first letter: the key of the field in Kafka's JSON form of a message."""
+        return self.name[:1].lower() + self.name[1:]
+
+    def encoding_at(self, version: int) -> Encoding | None:
+        """Return the encoding of the field, or of its elements, in `version`; None where the type says it alone."""
+        return next((encoding for versions, encoding in self.encodings if version in versions), None)
+
+
+@dataclass(frozen=True, slots=True)
+class StructSchema:
+    """A struct: named once in a file, inline at the field that has it as its type or among the `commonStructs`."""
+
+    name: str
+    versions: Versions
+    fields: tuple[FieldSchema, ...]
+    about: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessageSchema:
+    """A whole file. `structs` has every struct by its name, in the order in which the file names them."""
+
+    api_key: int | None
+    type: str
+    name: str
+    valid_versions: Versions
+    deprecated_versions: Versions
+    flexible_versions: Versions
+    listeners: tuple[str, ...]
+    latest_version_unstable: bool
+    structs: dict[str, StructSchema]
+    fields: tuple[FieldSchema, ...]
+    path: str
