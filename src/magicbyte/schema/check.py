@@ -115,6 +115,7 @@ class _Checker:
             structs=self.structs,
             fields=fields,
             path=self.report.source.path,
+            about=keys.text("about") or "",
         )
         self._check_nesting(message)
         return message

@@ -131,3 +131,4 @@ class MessageSchema:
     structs: dict[str, StructSchema]
     fields: tuple[FieldSchema, ...]
     path: str
+    about: str = ""
