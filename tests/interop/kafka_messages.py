@@ -24,7 +24,7 @@ def ask(questions: Iterable[Json], kafka: str) -> list[Json]:
 
 
 def supported(names: Iterable[str], kafka: str) -> dict[str, range]:
-    """Return the versions that a Kafka version's classes have of each message; messages it does not know are left out."""
+    """Return the versions that a Kafka release has of each message; messages that it does not know are left out."""
     names = list(names)
     found = ask(({"op": "versions", "message": name} for name in names), kafka)
     return {

@@ -8,9 +8,14 @@ from collections.abc import Iterator
 from typing import Any
 
 from magicbyte.schema.tree import INTEGER_BITS, FieldSchema, MessageSchema
-from protocol.interpreter import UNKNOWN, ZERO_UUID, Values, complete, default_of, present
+from protocol.interpreter import UNKNOWN, ZERO_UUID, Values, default_of, present
 
-KINDS = ("default", "default inside", "null", "null inside", "empty", "lowest", "highest", "random", "random again")
+KINDS = (
+    "default", "default inside", "lowest", "highest", "random", "random again",
+    "null at 0", "null at 1", "null at 2", "null at 3", "empty at 0", "empty at 1", "empty at 2", "empty at 3",
+)  # fmt: skip
+"""What most fields of an example are. "null at 1" means: everything that may be null is, arrays of structs from the
+second level down; "empty" likewise; the highest integers have the longest strings beside them."""
 LETTERS = "abc-XYZ.09 é√𝄞\0"
 FIRST_UNKNOWN_TAG = 10_000  # above every known one
 EDGES = (0, 1, 2, 3, 126, 127, 128)  # around the length at which a varint of it grows to two bytes
@@ -19,9 +24,10 @@ EDGES = (0, 1, 2, 3, 126, 127, 128)  # around the length at which a varint of it
 def examples(schema: MessageSchema, version: int, kinds: tuple[str, ...] = KINDS) -> Iterator[Values]:
     """Return messages of every kind for a version, without those that equal an earlier one."""
     seen = set()
-    for kind in kinds:
-        rng = random.Random(f"{schema.name} {version} {kind}")
-        values = complete(schema, version, struct_of(schema, schema.fields, version, kind.split(" again")[0], rng))
+    for name in kinds:
+        rng = random.Random(f"{schema.name} {version} {name}")
+        kind, _, level = name.removesuffix(" again").partition(" at ")
+        values = struct_of(schema, schema.fields, version, kind, rng, int(level or 0))
         text = json.dumps(values, sort_keys=True)
         if text not in seen:
             seen.add(text)
@@ -29,40 +35,41 @@ def examples(schema: MessageSchema, version: int, kinds: tuple[str, ...] = KINDS
 
 
 def struct_of(
-    schema: MessageSchema, fields: tuple[FieldSchema, ...], version: int, kind: str, rng: random.Random
+    schema: MessageSchema, fields: tuple[FieldSchema, ...], version: int, kind: str, rng: random.Random, level: int
 ) -> Values:
-    values = {field.json_name: value_of(schema, field, version, kind, rng) for field in present(fields, version)}
-    if version in schema.flexible_versions and kind in ("highest", "random") and rng.random() < 0.8:
+    values = {field.json_name: value_of(schema, field, version, kind, rng, level) for field in present(fields, version)}
+    chance = {"highest": 1, "random": 0.7}.get(kind, 0)
+    if version in schema.flexible_versions and rng.random() < chance:
         tags = sorted(rng.sample(range(FIRST_UNKNOWN_TAG, FIRST_UNKNOWN_TAG + 20_000), rng.randrange(1, 3)))
         values[UNKNOWN] = [[tag, blob(rng, rng.randrange(5))] for tag in tags]
     return values
 
 
-def value_of(schema: MessageSchema, field: FieldSchema, version: int, kind: str, rng: random.Random) -> Any:
-    leaf = not field.type.struct
-    if version in field.nullable_versions and (
-        kind == "null" or (kind == "null inside" and leaf) or (kind == "random" and rng.random() < 0.15)
-    ):
+def value_of(schema: MessageSchema, field: FieldSchema, version: int, kind: str, rng: random.Random, level: int) -> Any:
+    leaf, nullable = not field.type.struct, version in field.nullable_versions
+    if nullable and ((kind == "null" and (leaf or level == 0)) or (kind == "random" and rng.random() < 0.15)):
         return None
     if (kind == "default" and field.type.array) or (kind.startswith("default") and leaf):
-        return default_of(schema, field)
+        default = default_of(schema, field)
+        if default is not None or nullable:
+            return default  # the default of records is null even where they must not be
     if not field.type.array:
-        return element_of(schema, field, version, kind, rng)
-    if kind in ("null", "empty"):
-        return []
-    if kind == "highest":  # the second one differs, for maps whose keys must
-        return [element_of(schema, field, version, each, rng) for each in ("highest", "random")]
-    if kind == "random" and leaf:
-        return [element_of(schema, field, version, kind, rng) for _ in range(rng.choice(EDGES[:4]))]
-    return [
-        element_of(schema, field, version, kind, rng) for _ in range(rng.choice((1, 1, 2)) if kind == "random" else 1)
-    ]
+        return element_of(schema, field, version, kind, rng, level)
+    if kind == "highest":
+        return [element_of(schema, field, version, each, rng, level) for each in ("highest", "random")]
+    if kind == "random":
+        count = rng.choice((0, 1, 2, 3)) if leaf else rng.choice((1, 1, 2))
+    else:
+        count = 0 if kind in ("null", "empty") and (leaf or level == 0) else 1
+    return [element_of(schema, field, version, kind, rng, level - 1) for _ in range(count)]
 
 
-def element_of(schema: MessageSchema, field: FieldSchema, version: int, kind: str, rng: random.Random) -> Any:
+def element_of(
+    schema: MessageSchema, field: FieldSchema, version: int, kind: str, rng: random.Random, level: int
+) -> Any:
     name = field.type.name
     if field.type.struct:
-        return struct_of(schema, schema.structs[name].fields, version, kind, rng)
+        return struct_of(schema, schema.structs[name].fields, version, kind, rng, level)
     if name in INTEGER_BITS:
         return integer_of(field, version, kind, rng)
     wide = kind in ("highest", "random")

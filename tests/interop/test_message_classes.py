@@ -1,0 +1,115 @@
+"""Kafka's own message classes against the schemas: the same bytes and the same values, for every API and version.
+
+Old versions come from the classes of 3.9.1, new ones from 4.3.1; where both have a version, both are asked.
+"""
+
+import base64
+from functools import cache
+
+import pytest
+
+from interop.kafka_messages import NEW, OLD, Json, ask, supported
+from protocol.interpreter import RefusedError, Values, complete, read, write
+from protocol.schemas import all_schemas, versions
+from protocol.values import examples
+
+pytestmark = [pytest.mark.interop, pytest.mark.usefixtures("needs_java")]
+
+# What the two releases changed without a new version; each version is left to the release that is named by the schemas.
+OTHERS = {
+    OLD: {("TransactionLogValue", 1), ("ShareGroupPartitionMetadataValue", 0)},
+    NEW: {
+        ("VoteRequest", 0), ("VoteRequest", 1), ("ReadShareGroupStateSummaryResponse", 0),
+        ("ShareGroupMetadataValue", 0), ("ShareGroupStatePartitionMetadataValue", 0),
+    },
+}  # fmt: skip
+NOWHERE = {("ShareGroupPartitionMetadataValue", 0), ("ShareGroupStatePartitionMetadataValue", 0)}  # only 4.0 had them
+
+Case = tuple[str, int, Values]
+
+
+@cache
+def java_versions(kafka: str) -> dict[str, range]:
+    return supported(all_schemas(), kafka)
+
+
+def java_version(name: str, version: int, kafka: str) -> int | None:
+    """Return the number of our version in a Kafka release's class, None if it has none.
+
+    4.x counts the versions of keys of coordinators' records from 0; before, they were the number in front of the key.
+    """
+    known = java_versions(kafka).get(name, range(0))
+    if kafka == NEW and all_schemas()[name].type == "data" and name.endswith("Key"):
+        version = 0
+    return version if version in known and (name, version) not in OTHERS[kafka] else None
+
+
+@cache
+def cases(kafka: str) -> list[Case]:
+    """Return every example of every version that a Kafka release has."""
+    return [
+        (name, version, values)
+        for name, version in versions()
+        if java_version(name, version, kafka) is not None
+        for values in examples(all_schemas()[name], version)
+    ]
+
+
+def question(operation: str, case: Case, kafka: str, **more: object) -> Json:
+    name, version, _ = case
+    return {"op": operation, "message": name, "version": java_version(name, version, kafka), **more}
+
+
+def test_every_version_is_known_to_one_of_the_releases() -> None:
+    missing = {
+        (name, version)
+        for name, version in versions()
+        if all(java_version(name, version, kafka) is None for kafka in (OLD, NEW))
+    }
+    assert missing == NOWHERE
+
+
+@pytest.mark.parametrize("kafka", [OLD, NEW])
+def test_java_writes_the_bytes_that_the_schema_says(kafka: str) -> None:
+    questions = [question("encode", case, kafka, values=case[2]) for case in cases(kafka)]
+    for (name, version, values), answer in zip(cases(kafka), ask(questions, kafka), strict=True):
+        assert "error" not in answer, (name, version, values, answer)
+        assert base64.b64decode(answer["bytes"]) == write(all_schemas()[name], version, values), (name, version, values)
+
+
+@pytest.mark.parametrize("kafka", [OLD, NEW])
+def test_java_reads_the_values_that_the_schema_says(kafka: str) -> None:
+    written = [write(all_schemas()[name], version, values) for name, version, values in cases(kafka)]
+    questions = [
+        question("decode", case, kafka, bytes=base64.b64encode(data).decode())
+        for case, data in zip(cases(kafka), written, strict=True)
+    ]
+    for case, data, answer in zip(cases(kafka), written, ask(questions, kafka), strict=True):
+        name, version, values = case
+        schema = all_schemas()[name]
+        assert "error" not in answer, (case, answer)
+        assert complete(schema, version, answer["values"]) == values, (case, answer)
+        assert (base64.b64decode(answer["bytes"]), answer["rest"]) == (data, 0), (case, answer)
+        assert read(schema, version, data) == (values, len(data)), case
+
+
+@pytest.mark.parametrize("kafka", [OLD, NEW])
+def test_java_writes_and_refuses_in_another_version_what_the_schema_says(kafka: str) -> None:
+    questions, expected = [], []
+    for name, schema in all_schemas().items():
+        known = [version for version in schema.valid_versions if java_version(name, version, kafka) is not None]
+        for version in known:
+            for values in examples(schema, version, ("default", "default inside", "null at 0", "highest")):
+                for other in known:
+                    case = (name, version, values)
+                    questions.append(question("encode", case, kafka, values=values, at=other))
+                    try:
+                        expected.append(write(schema, other, values))
+                    except RefusedError:
+                        expected.append(None)
+    refused = 0
+    for asked, data, answer in zip(questions, expected, ask(questions, kafka), strict=True):
+        refused += data is None
+        assert ("error" in answer) == (data is None), (asked, answer)
+        assert data is None or base64.b64decode(answer["bytes"]) == data, (asked, answer)
+    assert refused > 1000
