@@ -44,10 +44,10 @@ _NAME = re.compile(r"[A-Z][A-Za-z0-9]*")
 
 
 def check(text: str, path: str = "<text>") -> tuple[MessageSchema | None, list[SchemaError]]:
-    """Return the schema that `text` is and what is wrong with it; the schema only where nothing is.
+    """Return the schema that `text` is, None where it breaks a rule, and what is wrong with it, in the text's order.
 
     `path` is what errors call the file. All errors that can be told in one go are: an error does not hide another
-    unless what it is about cannot be read. No text at all raises.
+    unless what it is about cannot be read. Beside a schema there can be warnings. No text at all raises.
     """
     source = Source(text, path)
     value, errors = scan(source)
@@ -60,7 +60,7 @@ def check(text: str, path: str = "<text>") -> tuple[MessageSchema | None, list[S
         message = _Checker(value, report).message
     else:
         report.add(Rule.JSON, value.at, "", expected="an object", found=described(value), mend="write {…}")
-    return (None, sorted(set(report.errors))) if report.errors else (message, [])
+    return None if report.failed else message, sorted(set(report.errors))
 
 
 class _Checker:
@@ -88,6 +88,7 @@ class _Checker:
             self._check_name("name", keys.at_key("name"), self.name, self.name)
         type_ = self._type()
         valid, flexible = self._versions()
+        deprecated = keys.versions("deprecatedVersions") or Versions.NONE
         self._check_for_requests(type_)
         if valid is not None and valid.is_empty:
             flexible = Versions.NONE
@@ -97,18 +98,18 @@ class _Checker:
         around = Around(flexible, self.name, top_level=True)
         for value in objects(keys, "commonStructs", self.report):
             self._name_common(value)
-        fields = self._fields(keys, around)
+        fields = self._fields(keys, around) if "fields" in keys or valid is None or not valid.is_empty else ()
         for value in objects(keys, "commonStructs", self.report):
             self._read_common(value, flexible)
         self._check_uses()
-        if valid is None or type_ is None or self.report.errors:
+        if valid is None or type_ is None or self.report.failed:
             return None
         message = MessageSchema(
             api_key=api_key,
             type=type_,
             name=self.name,
             valid_versions=valid,
-            deprecated_versions=keys.versions("deprecatedVersions") or Versions.NONE,
+            deprecated_versions=deprecated,
             flexible_versions=flexible or Versions.NONE,
             listeners=listeners,
             latest_version_unstable=keys.boolean("latestVersionUnstable"),
@@ -326,7 +327,7 @@ class _Checker:
                     Rule.SAME_STRUCT, at, way, expected=f"a struct in commonStructs, as {inline[name]} has it, too",
                     found=f"{quoted(name)}, which is inline", mend="move the struct to commonStructs",
                 )  # fmt: skip
-        if not self.report.errors:
+        if not self.report.failed:
             self._check_recursion()
 
     def _check_recursion(self) -> None:

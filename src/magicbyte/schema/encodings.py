@@ -41,7 +41,9 @@ def read_encodings(
     """
     before = len(report.errors)
     if type_.array != (key == "elementEncoding") or type_.name not in ENCODABLE_BITS:
-        report.add(Rule.ENCODING_TYPE, value.at, field, **_wrong_type(key, type_))
+        expected, mend = _wrong_type(key, type_)
+        found = f"type {quoted(str(type_))}"
+        report.add(Rule.ENCODING_TYPE, value.at, field, expected=expected, found=found, mend=mend)
         return ()
     parts: list[_Part] = []
     if value.kind == "string":
@@ -63,7 +65,7 @@ def read_encodings(
     return tuple((part.versions, part.encoding) for part in sorted(parts, key=lambda part: part.versions.lowest))
 
 
-def _wrong_type(key: str, type_: FieldType) -> dict[str, str]:
+def _wrong_type(key: str, type_: FieldType) -> tuple[str, str]:
     if key == "encoding" and type_.array and type_.name in ENCODABLE_BITS:
         mend = 'write "elementEncoding" to encode the elements of an array'
     elif key == "elementEncoding" and type_.name in ENCODABLE_BITS:
@@ -71,10 +73,8 @@ def _wrong_type(key: str, type_: FieldType) -> dict[str, str]:
     else:
         mend = f'remove "{key}"'
     if key == "encoding":
-        expected = "a field of type int16, int32 or int64"
-    else:
-        expected = "an array of int16, int32 or int64"
-    return {"expected": expected, "found": f"type {quoted(str(type_))}", "mend": mend}
+        return "a field of type int16, int32 or int64", mend
+    return "an array of int16, int32 or int64", mend
 
 
 def _by_versions(value: Value, type_: FieldType, report: Report, field: str) -> list[_Part]:

@@ -59,6 +59,8 @@ class Rule(enum.StrEnum):
 class SchemaError:
     """One broken rule: where, which, what was expected and found there, and how to mend it.
 
+    A `warning` tells of what is not as it should be and yet does no harm: the schema is whole in spite of it.
+
     `field` is the way to the field through the names of the file (`MetadataResponse.Topics.Partitions.LeaderId`),
     `line` and `column` count from 1.
     """
@@ -71,10 +73,12 @@ class SchemaError:
     expected: str
     found: str
     mend: str
+    warning: bool = False
 
     def __str__(self) -> str:
         where = f"{self.path}:{self.line}:{self.column}: {self.field}{': ' if self.field else ''}"
-        return f"{where}{self.rule}: expected {self.expected}, found {self.found}; {self.mend}"
+        rule = f"{'warning, ' if self.warning else ''}{self.rule}"
+        return f"{where}{rule}: expected {self.expected}, found {self.found}; {self.mend}"
 
 
 class SchemaErrors(MagicbyteError):  # noqa: N818 (there are several in it)
@@ -86,3 +90,17 @@ class SchemaErrors(MagicbyteError):  # noqa: N818 (there are several in it)
 
     def __str__(self) -> str:
         return "\n".join(str(error) for error in self.errors)
+
+
+class SchemaValueError(MagicbyteError):
+    """A value does not fit its field: of another type, out of range, null or not there in that version.
+
+    `way` leads to it through the JSON form, such as `topics[2].partitions[0].leaderId`.
+    """
+
+    def __init__(self, way: str, *, expected: str, found: str) -> None:
+        super().__init__(way, expected, found)
+        self.way, self.expected, self.found = way, expected, found
+
+    def __str__(self) -> str:
+        return f"{self.way or 'the message'}: expected {self.expected}, found {self.found}"

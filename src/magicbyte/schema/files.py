@@ -36,7 +36,7 @@ def load_directory(directory: Path | str) -> dict[str, MessageSchema]:
     Raises SchemaErrors with all that is wrong with any of them, also where two have one name, and OSError.
     """
     found: dict[str, MessageSchema] = {}
-    errors: list[SchemaError] = []
+    errors: list[SchemaError] = []  # and warnings
     for path in sorted(Path(directory).iterdir()):
         if path.suffix != ".json":
             continue
@@ -49,6 +49,6 @@ def load_directory(directory: Path | str) -> dict[str, MessageSchema]:
             errors.append(SchemaError(str(path), 1, 1, message.name, Rule.SAME_NAME, expected, twice, mend))
         elif message is not None:
             found[message.name] = message
-    if errors:
+    if any(not error.warning for error in errors):
         raise SchemaErrors(errors)
     return dict(sorted(found.items()))

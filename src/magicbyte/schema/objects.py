@@ -32,16 +32,25 @@ class Report:
         self.source = source
         self.errors: list[SchemaError] = []
 
-    def add(self, rule: Rule, at: int, field: str, *, expected: str, found: str, mend: str) -> None:
+    def add(
+        self, rule: Rule, at: int, field: str, *, expected: str, found: str, mend: str, warning: bool = False
+    ) -> None:
         """Note that `rule` is broken at position `at`, in the field with the way `field`."""
-        self.errors.append(self.source.error(at, rule, expected=expected, found=found, mend=mend, field=field))
+        error = self.source.error(at, rule, expected=expected, found=found, mend=mend, field=field, warning=warning)
+        self.errors.append(error)
+
+    @property
+    def failed(self) -> bool:
+        """Whether there is an error, not only warnings."""
+        return any(not error.warning for error in self.errors)
 
 
 class Fields:
     """The members of one object of a file: what each key holds, once its kind is checked.
 
     `keys` says which keys there are and what each holds. A key that is not among them, that stands twice, or whose
-    value is of another kind is reported and otherwise passed over. Texts stand for numbers and for true and false, and
+    value is of another kind is reported and otherwise passed over; twice the same value is only a warning, since files
+    of Kafka's have that. Texts stand for numbers and for true and false, and
     what is no list for a list of it alone: Kafka's generator takes `"tag": "0"`.
     """
 
@@ -55,9 +64,12 @@ class Fields:
                 mend = did_you_mean(member.key, keys) or f"the keys here are {', '.join(keys)}"
                 self._add(Rule.UNKNOWN_KEY, member.at, "a key of the language", quoted(member.key), mend)
             elif member.key in self._values or member.key in self._bad:
-                self._add(
-                    Rule.DUPLICATE_KEY, member.at, "each key once", f"{quoted(member.key)} again", "keep one of them"
-                )
+                first = self._values.get(member.key)
+                self._report.add(
+                    Rule.DUPLICATE_KEY, member.at, field, expected="each key once",
+                    found=f"{quoted(member.key)} again", mend="keep one of them",
+                    warning=first is not None and first.same_as(member.value),
+                )  # fmt: skip
             elif self._fits(member.value, keys[member.key]):
                 self._values[member.key] = member.value
             else:
@@ -111,7 +123,7 @@ class Fields:
     def versions(self, key: str) -> Versions | None:
         """Return the range of a key that holds one; None without it, and where it cannot be read, which is reported."""
         value = self._values.get(key)
-        if value is None or not value.text.strip():
+        if value is None:
             return None
         try:
             return Versions.parse(value.text)

@@ -45,6 +45,19 @@ class Value:
     items: tuple[Value, ...] = ()
     members: tuple[Member, ...] = ()
 
+    def same_as(self, other: Value) -> bool:
+        """Return whether both are the same text but for blanks and comments."""
+        return (
+            (self.kind, self.text) == (other.kind, other.text)
+            and len(self.items) == len(other.items)
+            and len(self.members) == len(other.members)
+            and all(one.same_as(two) for one, two in zip(self.items, other.items, strict=True))
+            and all(
+                one.key == two.key and one.value.same_as(two.value)
+                for one, two in zip(self.members, other.members, strict=True)
+            )
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Member:
@@ -67,10 +80,12 @@ class Source:
         line = bisect_right(self._starts, at)
         return Place(self.path, line, at - self._starts[line - 1] + 1)
 
-    def error(self, at: int, rule: Rule, *, expected: str, found: str, mend: str, field: str = "") -> SchemaError:
+    def error(
+        self, at: int, rule: Rule, *, expected: str, found: str, mend: str, field: str = "", warning: bool = False
+    ) -> SchemaError:
         """Return the error that `rule` is broken at position `at`."""
         place = self.place(at)
-        return SchemaError(place.path, place.line, place.column, field, rule, expected, found, mend)
+        return SchemaError(place.path, place.line, place.column, field, rule, expected, found, mend, warning)
 
 
 class _MalformedError(Exception):
