@@ -2,12 +2,22 @@
 
 import json
 from collections.abc import Iterable
+from functools import cache
 from typing import Any
 
 from interop import jvm
+from protocol.schemas import all_schemas
 
 OLD, NEW = "3.9.1", "4.3.1"  # the last release with every old version; the newest
 AT_ONCE = 4000  # questions to one JVM
+# What the two releases changed without a new version; our schemas follow the other one.
+DIFFERENT = {
+    OLD: {("TransactionLogValue", 1), ("ShareGroupPartitionMetadataValue", 0)},
+    NEW: {
+        ("VoteRequest", 0), ("VoteRequest", 1), ("ReadShareGroupStateSummaryResponse", 0),
+        ("ShareGroupMetadataValue", 0), ("ShareGroupStatePartitionMetadataValue", 0),
+    },
+}  # fmt: skip
 
 Json = dict[str, Any]
 
@@ -23,12 +33,24 @@ def ask(questions: Iterable[Json], kafka: str) -> list[Json]:
     return answers
 
 
-def supported(names: Iterable[str], kafka: str) -> dict[str, range]:
+@cache
+def supported(kafka: str) -> dict[str, range]:
     """Return the versions that a Kafka release has of each message; messages that it does not know are left out."""
-    names = list(names)
-    found = ask(({"op": "versions", "message": name} for name in names), kafka)
+    found = ask(({"op": "versions", "message": name} for name in all_schemas()), kafka)
     return {
         name: range(answer["lowest"], answer["highest"] + 1)
-        for name, answer in zip(names, found, strict=True)
+        for name, answer in zip(all_schemas(), found, strict=True)
         if "lowest" in answer
     }
+
+
+def java_version(name: str, version: int, kafka: str) -> int | None:
+    """Return the number of our version in a Kafka release's class, None if it has none.
+
+    4.x counts the versions of the keys of coordinators' records from 0; before, they were the number in front of a key.
+    """
+    if kafka == NEW and all_schemas()[name].type == "data" and name.endswith("Key"):
+        java = 0
+    else:
+        java = version
+    return java if java in supported(kafka).get(name, ()) and (name, version) not in DIFFERENT[kafka] else None

@@ -8,40 +8,16 @@ from functools import cache
 
 import pytest
 
-from interop.kafka_messages import NEW, OLD, Json, ask, supported
+from interop.kafka_messages import NEW, OLD, Json, ask, java_version
 from protocol.interpreter import RefusedError, Values, complete, read, write
 from protocol.schemas import all_schemas, versions
 from protocol.values import examples
 
 pytestmark = [pytest.mark.interop, pytest.mark.usefixtures("needs_java")]
 
-# What the two releases changed without a new version; each version is left to the release that is named by the schemas.
-OTHERS = {
-    OLD: {("TransactionLogValue", 1), ("ShareGroupPartitionMetadataValue", 0)},
-    NEW: {
-        ("VoteRequest", 0), ("VoteRequest", 1), ("ReadShareGroupStateSummaryResponse", 0),
-        ("ShareGroupMetadataValue", 0), ("ShareGroupStatePartitionMetadataValue", 0),
-    },
-}  # fmt: skip
-NOWHERE = {("ShareGroupPartitionMetadataValue", 0), ("ShareGroupStatePartitionMetadataValue", 0)}  # only 4.0 had them
-
 Case = tuple[str, int, Values]
-
-
-@cache
-def java_versions(kafka: str) -> dict[str, range]:
-    return supported(all_schemas(), kafka)
-
-
-def java_version(name: str, version: int, kafka: str) -> int | None:
-    """Return the number of our version in a Kafka release's class, None if it has none.
-
-    4.x counts the versions of keys of coordinators' records from 0; before, they were the number in front of the key.
-    """
-    known = java_versions(kafka).get(name, range(0))
-    if kafka == NEW and all_schemas()[name].type == "data" and name.endswith("Key"):
-        version = 0
-    return version if version in known and (name, version) not in OTHERS[kafka] else None
+# Early access messages of 4.0, which 4.1 changed without a new version.
+NOWHERE = {("ShareGroupPartitionMetadataValue", 0), ("ShareGroupStatePartitionMetadataValue", 0)}
 
 
 @cache
