@@ -13,6 +13,8 @@ class ErrorCode(enum.IntEnum):
     CORRUPT_MESSAGE = 2
     UNKNOWN_TOPIC_OR_PARTITION = 3
     MESSAGE_TOO_LARGE = 10
+    UNSUPPORTED_VERSION = 35
+    INVALID_REQUEST = 42
     UNSUPPORTED_FOR_MESSAGE_FORMAT = 43
     KAFKA_STORAGE_ERROR = 56
     UNSUPPORTED_COMPRESSION_TYPE = 76
@@ -95,3 +97,56 @@ class UnknownTopicError(MagicbyteError):
     """A topic or partition that the given logs do not hold."""
 
     code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+class ProtocolError(MagicbyteError):
+    """Bytes that are no message of the version they are read as, or a value that its field cannot hold.
+
+    `field` is wrong, what was `expected` and `found`, and, of bytes, at which `position` of the message, or of the
+    tagged field, it is. `message` and `version` say of what.
+    """
+
+    code = ErrorCode.INVALID_REQUEST
+
+    def __init__(self, field: str, *, expected: object, found: object, position: int | None = None) -> None:
+        super().__init__(field, expected, found)
+        self.field = field
+        self.expected = expected
+        self.found = found
+        self.position = position
+        self.message: str | None = None
+        self.version: int | None = None
+
+    def of(self, message: str, version: int) -> "ProtocolError":
+        """Add what the caller knows: which message in which version."""
+        self.message, self.version = message, version
+        return self
+
+    def __str__(self) -> str:
+        where = "" if self.message is None else f"{self.message} version {self.version}, "
+        at = "" if self.position is None else f" at byte {self.position}"
+        return f"{where}{self.field}{at}: expected {self.expected}, found {self.found}"
+
+
+class UnsupportedVersionError(MagicbyteError):
+    """A version that a message does not have, or a field that is set and that the version to write does not have."""
+
+    code = ErrorCode.UNSUPPORTED_VERSION
+
+    def __init__(self, what: str, version: int | None, *, known: range | None = None) -> None:
+        super().__init__(what, version)
+        self.what = what
+        self.version = version
+        self.known = known
+        self.message: str | None = None
+
+    def of(self, message: str, version: int) -> "UnsupportedVersionError":
+        """Add what the caller knows: which message in which version."""
+        self.message, self.version = message, version
+        return self
+
+    def __str__(self) -> str:
+        if self.known is None:
+            return f"{self.message} version {self.version} has no {self.what}, which is set"
+        known = f"{self.known[0]} to {self.known[-1]}" if self.known else "none"
+        return f"{self.what} has no version {self.version}: known are {known}"

@@ -1,0 +1,1 @@
+"""Kafka's messages: every request, response, header and stored record, in every version."""

@@ -1,0 +1,745 @@
+"""What generated messages are made of: the classes `Message` and `Writer`, and a function for each form on the wire.
+
+Functions that read take the bytes, a position in them and the field's name (for errors); they return the value and the
+position after it. `flexible` says which of two forms strings, bytes and arrays have: in flexible versions an unsigned
+varint, one more than their length, stands in front of them; in others an int16 (strings) or int32 (bytes, arrays).
+
+Bytes are read in place: `records` are views into the frame. Reading past the end raises IndexError or struct.error, of
+which `Message.read` makes a ProtocolError; all other faults are ProtocolErrors from the start.
+Sources: Kafka's message generator; KIP-482 (flexible versions); KIP-625 (packed and unpacked integers).
+"""
+
+from __future__ import annotations
+
+import functools
+import struct
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, ClassVar, Final, NamedTuple, Protocol, Self, TypeAlias, TypeVar
+
+from magicbyte.errors import ProtocolError, UnsupportedVersionError
+
+T = TypeVar("T")
+Bytes: TypeAlias = bytes | memoryview  # what is read; `Message.read` takes any buffer
+Buffer: TypeAlias = bytes | bytearray | memoryview
+Records: TypeAlias = Buffer | Sequence[Buffer]  # one buffer, or several that follow each other
+Tags: TypeAlias = tuple[tuple[int, bytes], ...]  # fields whose tags the schema does not know, with their bytes
+
+new: Final = object.__new__
+NULL_UUID: Final = uuid.UUID(int=0)  # what Kafka writes for "no id"
+LONGEST_STRING: Final = 0x7FFF  # bytes, in flexible versions too
+ONE_BYTE: Final = 0x80  # smaller varints take one byte
+
+_INT16 = struct.Struct(">h")
+_INT32 = struct.Struct(">i")
+_FEW = 17  # for arrays of fewer numbers there is a Struct at hand
+_NUMBERS = {code: [struct.Struct(f">{count}{code}") for count in range(_FEW)] for code in "?bhHiIqd"}
+
+
+class Writer:
+    """Collects the bytes of messages. Records are not copied: `buffers` has them as they were given.
+
+    `buffer` has everything else; `attached` says before which byte of it which buffers belong.
+    """
+
+    __slots__ = ("attached", "buffer")
+
+    def __init__(self) -> None:
+        self.buffer = bytearray()
+        self.attached: list[tuple[int, Sequence[Buffer]]] = []
+
+    def __len__(self) -> int:
+        return len(self.buffer) + sum(memoryview(each).nbytes for _, buffers in self.attached for each in buffers)
+
+    def buffers(self) -> list[Buffer]:
+        """Return what was written as a list of buffers in order: for `writev`, `sendmsg`, `writelines`."""
+        if not self.attached:
+            return [self.buffer]
+        whole, found, start = memoryview(self.buffer), list[Buffer](), 0
+        for end, buffers in self.attached:
+            if end > start:
+                found.append(whole[start:end])
+            found += buffers
+            start = end
+        if start < len(whole):
+            found.append(whole[start:])
+        return found
+
+    def __bytes__(self) -> bytes:
+        return b"".join(self.buffers()) if self.attached else bytes(self.buffer)
+
+
+class Writable(Protocol):
+    """A generated struct or message."""
+
+    def _write(self, out: Writer, version: int) -> None: ...
+
+
+class Message:
+    """A request, a response, a header or a stored record: one class for all its versions.
+
+    Fields that a version does not have keep their defaults when it is read. When it is written, they are left out if
+    they are `ignorable` or have their default; otherwise the write fails.
+    """
+
+    __slots__ = ()
+    API_KEY: ClassVar[int | None] = None
+    VALID_VERSIONS: ClassVar[range]
+    FLEXIBLE_VERSIONS: ClassVar[range]
+
+    def _write(self, out: Writer, version: int) -> None:
+        raise NotImplementedError
+
+    @staticmethod
+    def _read(data: Bytes, at: int, version: int) -> tuple[Any, int]:
+        raise NotImplementedError
+
+    def write(self, out: Writer, version: int) -> None:
+        """Append this message in the form of `version`; `out` is of no use after an error.
+
+        Raises UnsupportedVersionError, for the version itself or a field it does not have, and ProtocolError when a
+        value does not fit its field.
+        """
+        if version not in self.VALID_VERSIONS:
+            raise UnsupportedVersionError(type(self).__name__, version, known=self.VALID_VERSIONS)
+        try:
+            self._write(out, version)
+        except struct.error as error:
+            written = _innermost(error, "self")
+            what = f"a number in {type(self if written is None else written).__name__}"
+            raise ProtocolError(what, expected="within its type", found=error).of(
+                type(self).__name__, version
+            ) from None
+        except (ProtocolError, UnsupportedVersionError) as error:
+            raise error.of(type(self).__name__, version) from None
+
+    def encode(self, version: int) -> bytes:
+        """Return this message in the form of `version`. Raises what `write` does."""
+        out = Writer()
+        self.write(out, version)
+        return bytes(out)
+
+    def size(self, version: int) -> int:
+        """Return how many bytes `write` makes of this message. Records are not copied for it."""
+        out = Writer()
+        self.write(out, version)
+        return len(out)
+
+    @classmethod
+    def read(cls, buffer: Buffer, version: int) -> Self:
+        """Return the message that fills `buffer` in the form of `version`.
+
+        Raises UnsupportedVersionError, and ProtocolError for bytes that are no such message, or more than one.
+        """
+        message, end = cls.read_at(buffer, 0, version)
+        if end != len(buffer):
+            error = ProtocolError("bytes after the message", expected=0, found=len(buffer) - end, position=end)
+            raise error.of(cls.__name__, version)
+        return message
+
+    @classmethod
+    def read_at(cls, buffer: Buffer, at: int, version: int) -> tuple[Self, int]:
+        """Return the message that begins at byte `at`, and the position after it. Raises what `read` does."""
+        if version not in cls.VALID_VERSIONS:
+            raise UnsupportedVersionError(cls.__name__, version, known=cls.VALID_VERSIONS)
+        data = buffer if isinstance(buffer, bytes) else memoryview(buffer).cast("B")
+        try:
+            return cls._read(data, at, version)
+        except (IndexError, struct.error) as error:
+            reached = _innermost(error, "at")
+            found = ProtocolError("the end of the data", expected="more bytes", found=f"{len(data)}", position=reached)
+            raise found.of(cls.__name__, version) from None
+        except ProtocolError as error:
+            raise error.of(cls.__name__, version) from None
+
+
+def _innermost(error: BaseException, name: str) -> Any:
+    """Return the variable `name` of the innermost function that has one: how far the failed call had come."""
+    trace, found = error.__traceback__, None
+    while trace is not None:
+        found = trace.tb_frame.f_locals.get(name, found)
+        trace = trace.tb_next
+    return found
+
+
+# ---- integers of variable length
+
+
+def read_uvarint(data: Bytes, at: int, field: str, bits: int = 32) -> tuple[int, int]:
+    """Read an unsigned varint of up to `bits` bits. Forms that are longer than needed are accepted."""
+    value, start, shift = 0, at, 0
+    while shift < bits:
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < ONE_BYTE:
+            if value >> bits:
+                break
+            return value, at
+        shift += 7
+    raise ProtocolError(field, expected=f"a varint of {bits} bits", found=bytes(data[start:at]).hex(), position=start)
+
+
+def read_packed(data: Bytes, at: int, bits: int, field: str) -> tuple[int, int]:
+    """Read a zigzag varint: packed16, packed32 or packed64."""
+    value = data[at]
+    if value < ONE_BYTE:
+        at += 1
+    else:
+        value, at = read_uvarint(data, at, field, bits)
+    return (value >> 1) ^ -(value & 1), at
+
+
+def read_unpacked(data: Bytes, at: int, bits: int, field: str) -> tuple[int, int]:
+    """Read a varint of a two's complement: unpacked16, unpacked32 or unpacked64."""
+    value = data[at]
+    if value < ONE_BYTE:
+        return value, at + 1
+    value, at = read_uvarint(data, at, field, bits)
+    return value - (value >> (bits - 1) << bits), at
+
+
+def write_uvarint(buffer: bytearray, value: int) -> None:
+    """Append an unsigned varint."""
+    while value >= ONE_BYTE:
+        buffer.append(value & 0x7F | ONE_BYTE)
+        value >>= 7
+    buffer.append(value)
+
+
+def write_packed(buffer: bytearray, value: int, bits: int, field: str) -> None:
+    """Append a zigzag varint. The value must fit into `bits` bits, with its sign."""
+    write_uvarint(buffer, (fitting(value, bits, field) << 1) ^ (value >> (bits - 1)))
+
+
+def write_unpacked(buffer: bytearray, value: int, bits: int, field: str) -> None:
+    """Append a varint of the two's complement. The value must fit into `bits` bits, with its sign."""
+    write_uvarint(buffer, fitting(value, bits, field) & ((1 << bits) - 1))
+
+
+def fitting(value: int, bits: int, field: str) -> int:
+    """Return `value` if it fits into `bits` bits, with its sign: an encoding may be narrower than its field."""
+    if not -1 << (bits - 1) <= value < 1 << (bits - 1):
+        raise ProtocolError(field, expected=f"a value of {bits} bits", found=value)
+    return value
+
+
+# ---- lengths
+
+
+def read_length(data: Bytes, at: int, flexible: bool, field: str) -> tuple[int, int]:
+    """Read the length of bytes, or the count of an array; -1 stands for null."""
+    if flexible:
+        length, end = read_uvarint(data, at, field)
+        return length - 1, end
+    (length,) = _INT32.unpack_from(data, at)
+    if length < -1:
+        raise ProtocolError(field, expected="a length", found=length, position=at)
+    return length, at + 4
+
+
+def read_count(data: Bytes, at: int, flexible: bool, minimum: int, field: str) -> tuple[int, int]:
+    """Read the count of an array, -1 for null; so many elements of `minimum` bytes must fit into what is left."""
+    if flexible and 0 < data[at] < ONE_BYTE:
+        count, end = data[at] - 1, at + 1
+    else:
+        count, end = read_length(data, at, flexible, field)
+    if count * minimum > len(data) - end:
+        most = f"at most {(len(data) - end) // minimum} elements"
+        raise ProtocolError(field, expected=most, found=count, position=at)
+    return count, end
+
+
+def write_length(buffer: bytearray, length: int, flexible: bool) -> None:
+    """Append the length of bytes, or the count of an array; -1 for null."""
+    if not flexible:
+        buffer += _INT32.pack(length)
+    elif length < ONE_BYTE - 1:
+        buffer.append(length + 1)
+    else:
+        write_uvarint(buffer, length + 1)
+
+
+def present(value: T | None, field: str) -> T:
+    """Return a value that may not be null here. Raises ProtocolError."""
+    if value is None:
+        raise ProtocolError(field, expected="not null", found="null")
+    return value
+
+
+# ---- strings, bytes, records, ids
+
+
+def read_nullable_string(data: Bytes, at: int, flexible: bool, field: str) -> tuple[str | None, int]:
+    """Read a string of UTF-8, or null."""
+    if flexible:
+        start, length = at + 1, data[at] - 1
+        if length >= ONE_BYTE - 1:
+            length, start = read_length(data, at, True, field)
+    else:
+        start, (length,) = at + 2, _INT16.unpack_from(data, at)
+    if length == -1:
+        return None, start
+    end = start + length
+    if not 0 <= length <= LONGEST_STRING or end > len(data):
+        most = min(len(data) - start, LONGEST_STRING)
+        raise ProtocolError(field, expected=f"a length up to {most}", found=length, position=at)
+    try:
+        return str(data[start:end], "utf-8"), end
+    except UnicodeDecodeError as error:
+        raise ProtocolError(field, expected="UTF-8", found=error.reason, position=start + error.start) from None
+
+
+def read_string(data: Bytes, at: int, flexible: bool, field: str) -> tuple[str, int]:
+    """Read a string of UTF-8."""
+    if flexible and 0 < (length := data[at]) < ONE_BYTE and (end := at + length) <= len(data):  # most are such
+        try:
+            return str(data[at + 1 : end], "utf-8"), end
+        except UnicodeDecodeError as error:
+            raise ProtocolError(field, expected="UTF-8", found=error.reason, position=at + 1 + error.start) from None
+    value, end = read_nullable_string(data, at, flexible, field)
+    if value is None:
+        raise ProtocolError(field, expected="not null", found="null", position=at)
+    return value, end
+
+
+def write_string(buffer: bytearray, value: str, flexible: bool, field: str) -> None:
+    """Append a string. Raises ProtocolError if it is too long or has surrogates."""
+    try:
+        raw = value.encode()
+    except UnicodeEncodeError as error:
+        raise ProtocolError(field, expected="text of Unicode", found=error.reason) from None
+    length = len(raw)
+    if length > LONGEST_STRING:
+        raise ProtocolError(field, expected=f"at most {LONGEST_STRING} bytes", found=length)
+    if flexible:
+        write_length(buffer, length, True)
+    else:
+        buffer += _INT16.pack(length)
+    buffer += raw
+
+
+def write_nullable_string(buffer: bytearray, value: str | None, flexible: bool, field: str) -> None:
+    """Append a string or null. Raises what `write_string` does."""
+    if value is not None:
+        write_string(buffer, value, flexible, field)
+    elif flexible:
+        buffer.append(0)
+    else:
+        buffer += b"\xff\xff"
+
+
+def read_nullable_view(data: Bytes, at: int, flexible: bool, field: str) -> tuple[memoryview | None, int]:
+    """Read bytes or records, or null, as a view of the data."""
+    length, start = read_length(data, at, flexible, field)
+    if length == -1:
+        return None, start
+    end = start + length
+    if end > len(data):
+        raise ProtocolError(field, expected=f"a length up to {len(data) - start}", found=length, position=at)
+    return memoryview(data)[start:end], end
+
+
+def read_view(data: Bytes, at: int, flexible: bool, field: str) -> tuple[memoryview, int]:
+    """Read bytes or records as a view of the data."""
+    value, end = read_nullable_view(data, at, flexible, field)
+    return present(value, field), end
+
+
+def read_nullable_bytes(data: Bytes, at: int, flexible: bool, field: str) -> tuple[bytes | None, int]:
+    """Read bytes, or null."""
+    value, end = read_nullable_view(data, at, flexible, field)
+    return None if value is None else bytes(value), end
+
+
+def read_bytes(data: Bytes, at: int, flexible: bool, field: str) -> tuple[bytes, int]:
+    """Read bytes."""
+    value, end = read_nullable_view(data, at, flexible, field)
+    return bytes(present(value, field)), end
+
+
+def write_bytes(buffer: bytearray, value: bytes, flexible: bool, field: str) -> None:
+    """Append bytes."""
+    write_length(buffer, len(present(value, field)), flexible)
+    buffer += value
+
+
+def write_nullable_bytes(buffer: bytearray, value: bytes | None, flexible: bool, field: str) -> None:
+    """Append bytes or null."""
+    if value is None:
+        write_length(buffer, -1, flexible)
+    else:
+        write_bytes(buffer, value, flexible, field)
+
+
+def write_records(out: Writer, value: Records | None, flexible: bool) -> None:
+    """Append records or null; the buffers themselves are attached, not copied."""
+    if value is None:
+        write_length(out.buffer, -1, flexible)
+        return
+    buffers = [value] if isinstance(value, (bytes, bytearray, memoryview)) else value
+    write_length(out.buffer, sum(memoryview(each).nbytes for each in buffers), flexible)
+    out.attached.append((len(out.buffer), buffers))
+
+
+def read_uuid(data: Bytes, at: int) -> tuple[uuid.UUID, int]:
+    """Read an id; `NULL_UUID` is none."""
+    end = at + 16
+    if end > len(data):
+        raise IndexError
+    number = int.from_bytes(data[at:end], "big")
+    if not number:
+        return NULL_UUID, end
+    found = new(uuid.UUID)  # its constructor takes three times as long
+    object.__setattr__(found, "int", number)
+    object.__setattr__(found, "is_safe", uuid.SafeUUID.unknown)
+    return found, end
+
+
+def write_uuid(buffer: bytearray, value: uuid.UUID) -> None:
+    """Append an id."""
+    buffer += value.bytes
+
+
+# ---- arrays
+
+
+def read_numbers(data: Bytes, at: int, flexible: bool, code: str, field: str) -> tuple[tuple[Any, ...], int]:
+    """Read an array of numbers; `code` is their type as `struct` has it."""
+    if flexible and 0 < (count := data[at]) <= _FEW:  # most are such
+        numbers = _NUMBERS[code][count - 1]
+        return numbers.unpack_from(data, at + 1), at + 1 + numbers.size
+    values, end = read_nullable_numbers(data, at, flexible, code, field)
+    return present(values, field), end
+
+
+def read_nullable_numbers(
+    data: Bytes, at: int, flexible: bool, code: str, field: str
+) -> tuple[tuple[Any, ...] | None, int]:
+    """Read an array of numbers, or null; `code` is their type as `struct` has it."""
+    count, start = read_count(data, at, flexible, _NUMBERS[code][1].size, field)
+    if count == -1:
+        return None, start
+    numbers = _NUMBERS[code][count] if count < _FEW else struct.Struct(f">{count}{code}")
+    return numbers.unpack_from(data, start), start + numbers.size
+
+
+def write_numbers(buffer: bytearray, values: Sequence[Any] | None, flexible: bool, code: str) -> None:
+    """Append an array of numbers, or null; `code` is their type as `struct` has it."""
+    if values is None:
+        write_length(buffer, -1, flexible)
+        return
+    count = len(values)
+    write_length(buffer, count, flexible)
+    numbers = _NUMBERS[code][count] if count < _FEW else struct.Struct(f">{count}{code}")
+    buffer += numbers.pack(*values)
+
+
+def read_array(
+    data: Bytes, at: int, flexible: bool, minimum: int, field: str, read: Callable[..., tuple[T, int]], *arguments: Any
+) -> tuple[list[T], int]:
+    """Read an array of elements of at least `minimum` bytes, each by `read(data, position, *arguments)`."""
+    values, end = read_nullable_array(data, at, flexible, minimum, field, read, *arguments)
+    return present(values, field), end
+
+
+def read_nullable_array(
+    data: Bytes, at: int, flexible: bool, minimum: int, field: str, read: Callable[..., tuple[T, int]], *arguments: Any
+) -> tuple[list[T] | None, int]:
+    """Read an array of elements of at least `minimum` bytes, each by `read(data, position, *arguments)`; or null."""
+    count, at = read_count(data, at, flexible, minimum, field)
+    if count == -1:
+        return None, at
+    values = []
+    for _ in range(count):
+        value, at = read(data, at, *arguments)
+        values.append(value)
+    return values, at
+
+
+def write_array(
+    buffer: bytearray, values: Sequence[T] | None, flexible: bool, write: Callable[..., None], *arguments: Any
+) -> None:
+    """Append an array, each element by `write(buffer, element, *arguments)`, or null."""
+    if values is None:
+        write_length(buffer, -1, flexible)
+        return
+    write_length(buffer, len(values), flexible)
+    for value in values:
+        write(buffer, value, *arguments)
+
+
+def write_structs(out: Writer, values: Sequence[Writable] | None, flexible: bool, version: int) -> None:
+    """Append an array of structs, or null."""
+    if values is None:
+        write_length(out.buffer, -1, flexible)
+        return
+    write_length(out.buffer, len(values), flexible)
+    for value in values:
+        value._write(out, version)
+
+
+def read_varints(
+    data: Bytes, at: int, flexible: bool, bits: int, field: str, read: Callable[[Bytes, int, int, str], tuple[int, int]]
+) -> tuple[tuple[int, ...], int]:
+    """Read an array of integers, each by `read`: `read_packed` or `read_unpacked`."""
+    values, end = read_nullable_varints(data, at, flexible, bits, field, read)
+    return present(values, field), end
+
+
+def read_nullable_varints(
+    data: Bytes, at: int, flexible: bool, bits: int, field: str, read: Callable[[Bytes, int, int, str], tuple[int, int]]
+) -> tuple[tuple[int, ...] | None, int]:
+    """Read an array of integers, or null, each by `read`: `read_packed` or `read_unpacked`."""
+    values, end = read_nullable_array(data, at, flexible, 1, field, read, bits, field)
+    return None if values is None else tuple(values), end
+
+
+# ---- structs that may be null, tagged fields
+
+
+def read_nullable_struct(
+    data: Bytes, at: int, version: int, field: str, read: Callable[[Bytes, int, int], tuple[T, int]]
+) -> tuple[T | None, int]:
+    """Read a struct behind the byte 1, or the byte -1 for null."""
+    mark = data[at]
+    if mark == 1:
+        return read(data, at + 1, version)
+    if mark == 0xFF:
+        return None, at + 1
+    raise ProtocolError(field, expected="1, or -1 for null", found=mark, position=at)
+
+
+def write_nullable_struct(out: Writer, value: Writable | None, version: int) -> None:
+    """Append a struct behind the byte 1, or the byte -1 for null."""
+    if value is None:
+        out.buffer.append(0xFF)
+    else:
+        out.buffer.append(1)
+        value._write(out, version)
+
+
+def read_tags(data: Bytes, at: int) -> tuple[dict[int, Bytes], int]:
+    """Read the tagged fields at the end of a struct: their bytes, by tag."""
+    count, at = read_uvarint(data, at, "count of tagged fields")
+    found: dict[int, Bytes] = {}
+    for _ in range(count):
+        tag, start = read_uvarint(data, at, "tag")
+        size, start = read_uvarint(data, start, "size of a tagged field")
+        end = start + size
+        if end > len(data):
+            raise ProtocolError(f"size of tag {tag}", expected=f"up to {len(data) - start}", found=size, position=at)
+        if tag in found:
+            raise ProtocolError("tag", expected="each tag once", found=f"tag {tag} twice", position=at)
+        found[tag] = data[start:end]
+        at = end
+    return found, at
+
+
+def whole(payload: Bytes, read: tuple[T, int], field: str) -> T:
+    """Return the value that was read from the bytes of a tagged field: it must have filled them."""
+    value, end = read
+    if end != len(payload):
+        raise ProtocolError(field, expected=f"a tagged field of {end} bytes", found=len(payload))
+    return value
+
+
+def unknown(tags: dict[int, Bytes]) -> Tags:
+    """Return tagged fields that no schema claimed, as messages keep them: by tag, copied."""
+    return tuple((tag, bytes(tags[tag])) for tag in sorted(tags))
+
+
+def read_unknown_tags(data: Bytes, at: int) -> tuple[Tags, int]:
+    """Read the tagged fields at the end of a struct whose schema has none."""
+    if data[at] == 0:
+        return (), at + 1
+    tags, end = read_tags(data, at)
+    return unknown(tags), end
+
+
+def write_tags(buffer: bytearray, known: Iterable[tuple[int, bytes]], others: Tags, flexible: bool = True) -> None:
+    """Append the tagged fields at the end of a struct: those of the schema and the unknown ones, by tag."""
+    tags = sorted([*known, *others])
+    if not flexible:
+        raise UnsupportedVersionError("tagged fields", None)
+    write_uvarint(buffer, len(tags))
+    last = -1
+    for tag, payload in tags:
+        if tag <= last:
+            raise ProtocolError("unknown_tags", expected="each tag once, and none of the schema's", found=f"tag {tag}")
+        last = tag
+        write_uvarint(buffer, tag)
+        write_uvarint(buffer, len(payload))
+        buffer += payload
+
+
+def absent(field: str) -> UnsupportedVersionError:
+    """Return the error for a field that is set, is not ignorable, and does not exist in the version to write."""
+    return UnsupportedVersionError(f"field {field}", None)
+
+
+# ---- structs of numbers and arrays of numbers: several fields, or several structs, in one step
+
+
+class Shapes(dict[tuple[int, ...], Callable[..., bytes]]):
+    """Packs fields in one step that have arrays of numbers among them: a function for each set of array lengths.
+
+    `layout` is as for `struct`, with "[" in front of the numbers of each array: "hii[i[i" is a number of 16 and two of
+    32 bits and two arrays. The function takes all fields in order, each array as its count on the wire (one more than
+    its length if `flexible`), then its numbers. At most `KEPT` functions are kept.
+    """
+
+    KEPT = 1024
+
+    def __init__(self, layout: str, *, flexible: bool) -> None:
+        super().__init__()
+        self.flexible = flexible
+        self.first, *self.rest = layout.split("[")
+
+    def __missing__(self, lengths: tuple[int, ...]) -> Callable[..., bytes]:
+        if self.flexible and max(lengths) >= ONE_BYTE - 1:
+            return functools.partial(self._pack_long, lengths)
+        count = "B" if self.flexible else "i"
+        arrays = "".join(f"{count}{length}{part}" for length, part in zip(lengths, self.rest, strict=True))
+        pack = struct.Struct(f">{self.first}{arrays}").pack
+        if len(self) < self.KEPT:
+            self[lengths] = pack
+        return pack
+
+    def _pack_long(self, lengths: tuple[int, ...], *values: Any) -> bytes:
+        """Pack arrays of which some have counts of more than a byte."""
+        at = len(self.first)
+        buffer = bytearray(struct.pack(f">{self.first}", *values[:at]))
+        for length, part in zip(lengths, self.rest, strict=True):
+            end = at + length + len(part)
+            write_uvarint(buffer, values[at])
+            buffer += struct.pack(f">{length}{part}", *values[at + 1 : end])
+            at = end
+        return bytes(buffer)
+
+
+class _Plan(NamedTuple):
+    """How to read structs of one shape that follow each other."""
+
+    size: int  # bytes of each
+    checks: list[tuple[int, bytes]]  # where in each which byte must stand: counts, and no tagged fields
+    columns: list[Callable[[Bytes], Iterator[Any]]]  # of the fields that are no arrays; of each array
+
+
+class Rows:
+    """Reads many structs in one step: those that follow each other and have arrays of the same lengths.
+
+    `layout` is as that of `Shapes`; if `flexible`, a struct ends with its count of tagged fields, which must be 0. Each
+    row is a tuple of the numbers, or, where there are arrays, of that tuple and one for each array.
+    """
+
+    KEPT = 256  # plans
+
+    def __init__(self, layout: str, *, flexible: bool) -> None:
+        self.flexible = flexible
+        self.first, *self.rest = layout.split("[")
+        self.before = struct.calcsize(f">{self.first}")
+        self.sizes = [(struct.calcsize(f">{part[0]}"), struct.calcsize(f">{part[1:]}")) for part in self.rest]
+        self.plans: dict[tuple[int, ...], _Plan] = {}
+
+    def read(self, data: Bytes, at: int, most: int) -> tuple[Iterable[Any], int]:
+        """Return up to `most` structs of one shape, and the position after them: none if the first is unusual."""
+        lengths = self._lengths(data, at)
+        plan = self.plans.get(lengths) or self._plan(lengths)
+        if plan is None:
+            return (), at
+        size, checks, columns = plan
+        end = at + size * min(most, (len(data) - at) // size)
+        for offset, byte in checks:
+            column = bytes(data[at + offset : end : size])
+            end = at + size * (len(column) - len(column.lstrip(byte)))
+        if end == at:
+            return (), at
+        rows = data[at:end]
+        if len(columns) == 1:
+            return columns[0](rows), end
+        return zip(*[column(rows) for column in columns], strict=False), end  # where all are empty, one has no end
+
+    def _lengths(self, data: Bytes, at: int) -> tuple[int, ...]:
+        """Return the lengths of the arrays of the struct at `at`."""
+        found = []
+        at += self.before
+        for number, after in self.sizes:
+            if self.flexible:
+                length, at = data[at] - 1, at + 1
+            else:
+                (length,) = _INT32.unpack_from(data, at)
+                at += 4
+            found.append(length)
+            at += max(length, 0) * number + after
+        return tuple(found)
+
+    def _plan(self, lengths: tuple[int, ...]) -> _Plan | None:
+        """Return how to read structs whose arrays have these lengths, unless one of them is null or long."""
+        if len(self.plans) == self.KEPT or not all(0 <= length < _FEW for length in lengths):
+            return None
+        head, checks, arrays = f">{self.first}", list[tuple[int, bytes]](), list[tuple[int, str]]()
+        for length, part in zip(lengths, self.rest, strict=True):
+            count = bytes([length + 1]) if self.flexible else _INT32.pack(length)
+            offset = struct.calcsize(head)
+            checks += [(offset + each, count[each : each + 1]) for each in range(len(count))]
+            arrays.append((offset + len(count), f"{length}{part[0]}"))
+            numbers = struct.calcsize(f">{length}{part[0]}")
+            head += f"{len(count) + numbers}x{part[1:]}"
+        if self.flexible:
+            checks.append((struct.calcsize(head), b"\0"))
+            head += "x"
+        fields = struct.Struct(head)
+        columns: list[Callable[[Bytes], Iterator[Any]]] = [fields.iter_unpack]
+        for offset, numbers_code in arrays:
+            after = fields.size - offset - struct.calcsize(f">{numbers_code}")
+            column = struct.Struct(f">{offset}x{numbers_code}{after}x")
+            columns.append(column.iter_unpack)
+        plan = self.plans[lengths] = _Plan(fields.size, checks, columns)
+        return plan
+
+
+_WORTH = 4  # fewer structs are read one by one
+
+
+def read_rows(
+    data: Bytes,
+    at: int,
+    flexible: bool,
+    minimum: int,
+    field: str,
+    read_many: Callable[[Bytes, int, int, int], tuple[list[T], int]],
+    read: Callable[[Bytes, int, int], tuple[T, int]],
+    version: int,
+) -> tuple[list[T], int]:
+    """Read an array of structs of numbers: by `read_many` as far as they look alike, the others by `read`."""
+    values, end = read_nullable_rows(data, at, flexible, minimum, field, read_many, read, version)
+    return present(values, field), end
+
+
+def read_nullable_rows(
+    data: Bytes,
+    at: int,
+    flexible: bool,
+    minimum: int,
+    field: str,
+    read_many: Callable[[Bytes, int, int, int], tuple[list[T], int]],
+    read: Callable[[Bytes, int, int], tuple[T, int]],
+    version: int,
+) -> tuple[list[T] | None, int]:
+    """Read an array of structs of numbers, or null: by `read_many` as far as they look alike, the others by `read`."""
+    count, at = read_count(data, at, flexible, minimum, field)
+    if count == -1:
+        return None, at
+    values: list[T] = []
+    while (left := count - len(values)) > 0:
+        if left >= _WORTH:
+            alike, at = read_many(data, at, left, version)
+            values += alike
+            left -= len(alike)
+            if len(alike) >= _WORTH:
+                continue
+        for _ in range(min(left, _WORTH)):
+            value, at = read(data, at, version)
+            values.append(value)
+    return values, at
