@@ -24,6 +24,7 @@ from magicbyte.wire.primitives import (
     load_u32,
     prefetch,
     prefetch_far,
+    short_varint,
     unzigzag32,
     unzigzag64,
 )
@@ -104,6 +105,7 @@ REFER = 1  # positions in the source
 PACK = 2  # copied, one after the other
 
 AHEAD = 20 << 10  # bytes that are asked of memory before they are decoded: more than a usual batch
+TWO_BYTES = (1 << 14) - 1  # the most that a varint of two bytes says
 SPARE = 16  # bytes that may be read behind a record before its lengths are checked
 WALK_AHEAD = 4 << 10  # the same for the walk over messages
 
@@ -362,8 +364,10 @@ def decode_batches(
     for run in range(0, len(runs), RUN):
         at, end = runs[run + START], runs[run + END]
         ahead = max(ahead, end)
-        base_offset, base_timestamp = runs[run + OFFSET], runs[run + BASE_TIMESTAMP]
-        kind, append_time = runs[run + TYPE], runs[run + TIMESTAMP]
+        base_offset, kind = runs[run + OFFSET], runs[run + TYPE]
+        base_timestamp, own = runs[run + BASE_TIMESTAMP], -1
+        if kind == LOG_APPEND:
+            base_timestamp, own = runs[run + TIMESTAMP], 0  # all records have the broker's
         whole = (row, key_at, value_at, headers)
         begin = at
         if runs[run + CHECK] >= 0:
@@ -380,35 +384,23 @@ def decode_batches(
             delta = later = key_at_source = key_size = value_at_source = value_size = header_at = count = 0
             ahead = prefetch_far(data, ahead, at + AHEAD)
             while at < safe:  # goes round once; what is not usual is left to `find_fields`
-                code, at = load_u8(data, at), at + 1
-                if code > 127:
-                    byte, at = load_u8(data, at), at + 1
-                    code = (code & 127) | (byte << 7)
-                    if byte > 127:
-                        break
+                code, at = short_varint(data, at)
+                if code > TWO_BYTES:
+                    break
                 stop = at + (code >> 1)
                 if code & 1 or stop > safe:
                     break
-                code, at = load_u8(data, at + 1), at + 2  # attributes are skipped: unused
-                if code > 127:
-                    byte, at = load_u8(data, at), at + 1
-                    code = (code & 127) | (byte << 7)
-                    if byte > 127:
-                        break
+                code, at = short_varint(data, at + 1)  # attributes are skipped: unused
+                if code > TWO_BYTES:
+                    break
                 delta = (code >> 1) ^ -(code & 1)
-                code, at = load_u8(data, at), at + 1
-                if code > 127:
-                    byte, at = load_u8(data, at), at + 1
-                    code = (code & 127) | (byte << 7)
-                    if byte > 127:
-                        break
+                code, at = short_varint(data, at)
+                if code > TWO_BYTES:
+                    break
                 later = (code >> 1) ^ -(code & 1)
-                code, at = load_u8(data, at), at + 1
-                if code > 127:
-                    byte, at = load_u8(data, at), at + 1
-                    code = (code & 127) | (byte << 7)
-                    if byte > 127:
-                        break
+                code, at = short_varint(data, at)
+                if code > TWO_BYTES:
+                    break
                 key_at_source, key_size, used = at, code >> 1, code >> 1
                 if code & 1:
                     if code != 1:
@@ -417,12 +409,9 @@ def decode_batches(
                 if used >= stop - at:
                     break
                 at += used
-                code, at = load_u8(data, at), at + 1
-                if code > 127:
-                    byte, at = load_u8(data, at), at + 1
-                    code = (code & 127) | (byte << 7)
-                    if byte > 127:
-                        break
+                code, at = short_varint(data, at)
+                if code > TWO_BYTES:
+                    break
                 value_at_source, value_size, used = at, code >> 1, code >> 1
                 if code & 1:
                     if code != 1:
@@ -448,10 +437,7 @@ def decode_batches(
                 value_at_source, value_size = state[VALUE], state[VALUE_SIZE]
                 header_at, count = state[HEADER], state[HEADER_COUNT]
             at = stop
-            if kind == LOG_APPEND:
-                timestamp[cell] = append_time
-            else:
-                timestamp[cell] = as_int64(base_timestamp + delta)
+            timestamp[cell] = as_int64(base_timestamp + (delta & own))
             offset[cell] = as_int64(base_offset + later)
             key_length[cell] = key_size
             if keys == PACK:

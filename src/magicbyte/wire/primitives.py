@@ -71,6 +71,15 @@ def store_i64(out: MutableBytes, at: int, value: int) -> None:
     _PACK_I64(out, at, value)
 
 
+def short_varint(data: Bytes, at: int) -> tuple[int, int]:
+    """Return what the varint of one or two bytes at `at` says, unsigned, and the position behind it.
+
+    More than 16383 means that it has more bytes than two. Never a call in compiled code.
+    """
+    code = data[at]
+    return (code, at + 1) if code < 128 else ((code & 127) | data[at + 1] << 7, at + 2)
+
+
 def copy_bytes(out: MutableBytes, to: int, data: Bytes, at: int, size: int) -> None:
     """Copy `size` bytes of `data` from position `at` to position `to` of `out`; they do not overlap."""
     out[to : to + size] = data[at : at + size]
@@ -390,6 +399,19 @@ def _inlined(function: Any) -> Any:
 @machine_body(as_int64)
 def _as_int64() -> Any:
     return _in_python(lambda value: value)
+
+
+@machine_body(short_varint)
+def _short_varint() -> Any:
+    byte = _load(8, signed=False)
+
+    def read(data: Any, at: int) -> tuple[int, int]:
+        code = byte(data, at)
+        if code < 128:
+            return code, at + 1
+        return (code & 127) | byte(data, at + 1) << 7, at + 2
+
+    return _inlined(read)
 
 
 @machine_body(difference)
