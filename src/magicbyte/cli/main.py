@@ -29,6 +29,7 @@ COMMANDS = {
     "convert": "Convert logs to another format or codec.",
     "diff": "Say whether two logs hold the same records.",
     "rebuild-index": "Make index files from logs, and compare.",
+    "schema": "Compile message schemas; sizes, differences, advice.",
     "warm": "Compile the fast paths now, not at their first use.",
 }
 """Each name, its hyphens as underscores, is also that of the module here and of the command in it."""

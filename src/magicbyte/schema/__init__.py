@@ -9,26 +9,41 @@ The language is told in docs/schema/grammar.md. At run time nothing imports this
 `magicbyte.protocol`.
 """
 
+from magicbyte.schema.advise import Advice, advise
 from magicbyte.schema.check import check
-from magicbyte.schema.errors import Rule, SchemaError, SchemaErrors
-from magicbyte.schema.files import load, load_directory, read
+from magicbyte.schema.diff import Change, ChangeKind, compare
+from magicbyte.schema.errors import Rule, SchemaError, SchemaErrors, SchemaValueError, UnknownMessageError
+from magicbyte.schema.files import bundled, load, load_bundled, load_directory, read
+from magicbyte.schema.sizes import FieldSize, MessageSize, measure
 from magicbyte.schema.tree import Default, Encoding, FieldSchema, FieldType, MessageSchema, Place, StructSchema
 from magicbyte.schema.versions import Versions
 
 __all__ = [
+    "Advice",
+    "Change",
+    "ChangeKind",
     "Default",
     "Encoding",
     "FieldSchema",
+    "FieldSize",
     "FieldType",
     "MessageSchema",
+    "MessageSize",
     "Place",
     "Rule",
     "SchemaError",
     "SchemaErrors",
+    "SchemaValueError",
     "StructSchema",
+    "UnknownMessageError",
     "Versions",
+    "advise",
+    "bundled",
     "check",
+    "compare",
     "load",
+    "load_bundled",
     "load_directory",
+    "measure",
     "read",
 ]

@@ -104,3 +104,7 @@ class SchemaValueError(MagicbyteError):
 
     def __str__(self) -> str:
         return f"{self.way or 'the message'}: expected {self.expected}, found {self.found}"
+
+
+class UnknownMessageError(MagicbyteError):
+    """A name that no schema of the package has."""

@@ -1,12 +1,16 @@
-"""Schema files on the disk."""
+"""Schema files on the disk, and those that come with the package: every message of Kafka's."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from magicbyte.schema.check import check
-from magicbyte.schema.errors import Rule, SchemaError, SchemaErrors
+from magicbyte.schema.errors import Rule, SchemaError, SchemaErrors, UnknownMessageError
+from magicbyte.schema.objects import did_you_mean
 from magicbyte.schema.tree import MessageSchema
+
+_INSTALLED = Path(__file__).parent / "bundled"  # where the wheel has the folder `schemas/` of the repository
+_REPOSITORY = Path(__file__).parents[3] / "schemas"
 
 
 def read(path: Path | str) -> tuple[MessageSchema | None, list[SchemaError]]:
@@ -52,3 +56,18 @@ def load_directory(directory: Path | str) -> dict[str, MessageSchema]:
     if any(not error.warning for error in errors):
         raise SchemaErrors(errors)
     return dict(sorted(found.items()))
+
+
+def bundled() -> dict[str, Path]:
+    """Return the schema files that come with the package, by the names of their messages, sorted."""
+    directory = _INSTALLED if _INSTALLED.is_dir() else _REPOSITORY
+    return {path.stem: path for path in sorted(directory.rglob("*.json"), key=lambda each: each.stem)}
+
+
+def load_bundled(name: str) -> MessageSchema:
+    """Return a schema that comes with the package: `MetadataResponse`, say. Raises UnknownMessageError."""
+    files = bundled()
+    if name not in files:
+        hint = did_you_mean(name, files) or f"there are {len(files)} messages, from {min(files)} to {max(files)}"
+        raise UnknownMessageError(f"no message {name!r} comes with magicbyte: {hint}")
+    return load(files[name])

@@ -37,7 +37,7 @@ class FieldSize:
 
 @dataclass(frozen=True, slots=True)
 class MessageSize:
-    """What a message takes: all its bytes, and by field, in the order in which they are written; `""` is the message."""
+    """What a message takes: all its bytes, and by field in the order of their writing; `""` is the message itself."""
 
     bytes: int
     fields: dict[str, FieldSize]
@@ -76,9 +76,7 @@ def encoded_size(value: int, encoding: Encoding) -> int:
 def encoding_of(field: FieldSchema, version: int) -> Encoding | None:
     """Return how the integers of a field are written in `version`; None for types that cannot have an encoding."""
     bits = ENCODABLE_BITS.get(field.type.name)
-    if bits is None:
-        return None
-    return field.encoding_at(version) or next(_fixed(each) for each in (16, 32, 64) if each == bits)
+    return None if bits is None else field.encoding_at(version) or Encoding("fixed", bits)
 
 
 def integers(message: MessageSchema, version: int, values: object) -> Iterator[tuple[str, FieldSchema, int]]:
@@ -90,10 +88,6 @@ def integers(message: MessageSchema, version: int, values: object) -> Iterator[t
     meter = _Meter(message, version)
     meter.struct(message.fields, read_values(message, values), "", "")
     yield from meter.integers
-
-
-def _fixed(bits: Any) -> Encoding:
-    return Encoding("fixed", bits)
 
 
 def _varint(value: int) -> int:

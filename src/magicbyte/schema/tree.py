@@ -10,7 +10,9 @@ from magicbyte.schema.versions import Versions
 INTEGER_BITS: Final = {"int8": 8, "int16": 16, "uint16": 16, "int32": 32, "uint32": 32, "int64": 64}
 """The integer types and how many bits they have."""
 
-ENCODABLE_BITS: Final = {"int16": 16, "int32": 32, "int64": 64}
+Bits = Literal[16, 32, 64]
+
+ENCODABLE_BITS: Final[dict[str, Bits]] = {"int16": 16, "int32": 32, "int64": 64}
 """The types that may have an `encoding`, and how many bits they have."""
 
 PRIMITIVE_TYPES: Final = ("bool", *INTEGER_BITS, "float64", "uuid", "string", "bytes", "records")
@@ -46,7 +48,7 @@ class Encoding:
     """
 
     kind: Literal["fixed", "packed", "unpacked"]
-    bits: Literal[16, 32, 64]
+    bits: Bits
 
     @property
     def max_bytes(self) -> int:

@@ -1,0 +1,333 @@
+"""`magicbyte schema`: the schema compiler's commands."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from magicbyte.cli.render import many
+
+if TYPE_CHECKING:
+    from magicbyte.schema import Advice, Change, FieldSize, MessageSchema, MessageSize, SchemaError
+
+Json = dict[str, Any]
+
+_FAILED = 1
+
+_file = click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path)
+_format = click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
+
+
+@click.group(invoke_without_command=True, epilog="Exit status: 0 sound or compatible, 1 not so, 2 wrong use.")
+@click.pass_context
+def schema(context: click.Context) -> None:
+    """Compile message schemas: Kafka's JSON, and an encoding for each integer.
+
+    A MESSAGE is a schema file, or the name of a message that comes with magicbyte, such as MetadataResponse.
+    docs/schema has a tutorial and the grammar.
+    """
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
+
+
+# ---- check
+
+
+@schema.command()
+@click.argument("paths", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path), metavar="FILE|DIR…")
+@_format
+def check(paths: tuple[Path, ...], form: str) -> None:
+    """Say what is wrong with schema files, all of it at once.
+
+    Of a folder all .json files are looked at, also in folders inside. Exit status 1 if any has an error.
+    """
+    from magicbyte.schema import read
+
+    files = [file for path in paths for file in _schema_files(path)]
+    found = [error for file in files for error in read(file)[1]]
+    errors = [error for error in found if not error.warning]
+    if form == "json":
+        report = {"files": len(files), "errors": len(errors), "findings": [_error_json(error) for error in found]}
+        click.echo(json.dumps(report, indent=2))
+    else:
+        for error in found:
+            click.echo(_error_text(error))
+        bad = len({error.path for error in errors})
+        warnings = f", {many(len(found) - len(errors), 'warning')}" if len(found) > len(errors) else ""
+        verdict = f"{many(len(errors), 'error')} in {bad} of" if errors else "no errors in"
+        click.echo(f"{verdict} {many(len(files), 'file')}{warnings}")
+    if errors:
+        click.get_current_context().exit(_FAILED)
+
+
+def _schema_files(path: Path) -> list[Path]:
+    if not path.is_dir():
+        return [path]
+    files = sorted(path.rglob("*.json"))
+    if not files:
+        raise click.UsageError(f"{path} has no .json file")
+    return files
+
+
+def _error_text(error: SchemaError) -> str:
+    place = f"{error.path}:{error.line}:{error.column}"
+    field = f" in {error.field}" if error.field else ""
+    return (
+        f"{place}: {'warning: ' if error.warning else ''}{error.rule}{field}\n"
+        f"    expected {error.expected}, found {error.found}\n"
+        f"    {error.mend}"
+    )
+
+
+def _error_json(error: SchemaError) -> Json:
+    return {
+        "path": error.path,
+        "line": error.line,
+        "column": error.column,
+        "field": error.field,
+        "rule": error.rule.value,
+        "expected": error.expected,
+        "found": error.found,
+        "mend": error.mend,
+        "warning": error.warning,
+    }
+
+
+# ---- size
+
+
+@schema.command()
+@click.argument("message")
+@click.option("--version", "version", type=int, required=True, help="The version to write.")
+@click.option("--values", "values_path", type=_file, required=True, help="Values in Kafka's JSON form; - reads stdin.")
+@click.option("--proposed", "proposed_path", type=_file, help="A schema to compare with: same fields, other encodings.")
+@click.option("--proposed-version", type=int, help="The version of it to compare with. [default: that of --version]")
+@_format
+def size(
+    message: str, version: int, values_path: Path, proposed_path: Path | None, proposed_version: int | None, form: str
+) -> None:
+    """Print how many bytes each field of MESSAGE takes.
+
+    Of an array and a struct only its own bytes are told: the count, and what tells null from present; its fields have
+    rows of their own. No header is counted.
+    """
+    from magicbyte.schema import load, measure
+    from magicbyte.schema.values import parse_json
+
+    if proposed_version is not None and proposed_path is None:
+        raise click.UsageError("--proposed-version needs --proposed")
+    today = _message(message)
+    values = parse_json(_text_of(values_path))
+    sizes = measure(today, version, values)
+    other, other_version = None, version if proposed_version is None else proposed_version
+    if proposed_path is not None:
+        other = measure(load(proposed_path), other_version, values)
+    if form == "json":
+        click.echo(json.dumps(_size_json(today.name, version, sizes, other_version, other), indent=2))
+    else:
+        click.echo("\n".join(_size_text(today.name, version, sizes, other_version, other)))
+
+
+def _size_json(name: str, version: int, today: MessageSize, other_version: int, other: MessageSize | None) -> Json:
+    report: Json = {"message": name, "version": version, "bytes": today.bytes, "fields": _fields_json(today)}
+    if other is not None:
+        report["proposed"] = {"version": other_version, "bytes": other.bytes, "fields": _fields_json(other)}
+    return report
+
+
+def _fields_json(size: MessageSize) -> list[Json]:
+    return [
+        {"field": row.way, "type": row.type, "form": row.form, "values": row.values, "bytes": row.bytes}
+        for row in size.fields.values()
+    ]
+
+
+def _size_text(name: str, version: int, today: MessageSize, other_version: int, other: MessageSize | None) -> list[str]:
+    ways = list(dict.fromkeys([*today.fields, *(other.fields if other is not None else ())]))
+    table = [["field", "form", "values", "bytes"]]
+    if other is not None:
+        table[0] += ["proposed", "bytes", "change"]
+    for way in ways:
+        row = today.fields.get(way)
+        cells = [way or "(message)", *_size_cells(row), str(row.bytes if row else 0)]
+        if other is not None:
+            then = other.fields.get(way)
+            difference = (then.bytes if then else 0) - (row.bytes if row else 0)
+            cells += [then.form if then else "-", str(then.bytes if then else 0), _signed(difference)]
+        table.append(cells)
+    head = f"{name} version {version}: {many(today.bytes, 'byte')}"
+    if other is not None:
+        share = 100 * (other.bytes - today.bytes) / max(today.bytes, 1)
+        head += f"; proposed version {other_version}: {many(other.bytes, 'byte')} ({share:+.1f} %)"
+    return [head, "", *_columns(table, left={0, 1, 4})]
+
+
+def _size_cells(row: FieldSize | None) -> list[str]:
+    return [row.form, str(row.values)] if row else ["-", "0"]
+
+
+# ---- diff
+
+
+@schema.command()
+@click.argument("old")
+@click.argument("new")
+@_format
+def diff(old: str, new: str, form: str) -> None:
+    """Say whether the schema NEW may follow OLD, and why not.
+
+    Each is a MESSAGE. Exit status 1 if peers of both would misunderstand each other in a version that both have, or if
+    old versions are gone.
+    """
+    from magicbyte.schema import compare
+
+    changes = compare(_message(old), _message(new))
+    broken = [change for change in changes if not change.compatible]
+    if form == "json":
+        report = {"compatible": not broken, "changes": [_change_json(change) for change in changes]}
+        click.echo(json.dumps(report, indent=2))
+    else:
+        for change in changes:
+            click.echo(_change_text(change))
+        if broken:
+            click.echo(f"incompatible: {len(broken)} of {many(len(changes), 'change')}")
+        else:
+            click.echo(f"compatible: {many(len(changes), 'change')}")
+    if broken:
+        click.get_current_context().exit(_FAILED)
+
+
+def _change_json(change: Change) -> Json:
+    return {
+        "field": change.field,
+        "change": change.kind.value,
+        "compatible": change.compatible,
+        "versions": [str(each) for each in change.versions],
+        "reason": change.reason,
+    }
+
+
+def _change_text(change: Change) -> str:
+    versions = f", versions {', '.join(str(each) for each in change.versions)}" if change.versions else ""
+    mark = "ok" if change.compatible else "INCOMPATIBLE"
+    return f"{mark}: {change.kind}: {change.field}{versions}\n    {change.reason}"
+
+
+# ---- advise
+
+
+@schema.command()
+@click.argument("message")
+@click.option("--samples", "samples_path", type=_file, required=True, help="A message's values on each line, as JSON.")
+@click.option("--version", "version", type=int, help="The version to write. [default: the newest]")
+@_format
+def advise(message: str, samples_path: Path, version: int | None, form: str) -> None:
+    """Say which encoding gives the integers of MESSAGE the fewest bytes.
+
+    Told from sample values: for each int16, int32 and int64 field, and for arrays of them, the values there were, what
+    they take today and at best, and by how much one value can be longer than in the fixed encoding.
+    """
+    from magicbyte.schema import advise as advise_on
+    from magicbyte.schema import measure
+
+    tree = _message(message)
+    chosen = tree.valid_versions.highest if version is None else version
+    samples = _samples(samples_path)
+    advice = advise_on(tree, chosen, samples)
+    whole = sum(measure(tree, chosen, sample).bytes for sample in samples)
+    if form == "json":
+        report = {
+            "message": tree.name,
+            "version": chosen,
+            "samples": len(samples),
+            "bytes": whole,
+            "saved": sum(each.saved for each in advice),
+            "fields": [_advice_json(each) for each in advice],
+        }
+        click.echo(json.dumps(report, indent=2))
+    else:
+        click.echo("\n".join(_advice_text(tree.name, chosen, len(samples), whole, advice)))
+
+
+def _samples(path: Path) -> list[object]:
+    from magicbyte.schema import SchemaValueError
+    from magicbyte.schema.values import parse_json
+
+    samples = []
+    for number, line in enumerate(_text_of(path).splitlines(), 1):
+        if line.strip():
+            try:
+                samples.append(parse_json(line))
+            except SchemaValueError as error:
+                raise click.UsageError(f"{path}, line {number}: {error}") from error
+    if not samples:
+        raise click.UsageError(f"{path} has no sample: one message as JSON on each line")
+    return samples
+
+
+def _advice_json(advice: Advice) -> Json:
+    return {
+        "field": advice.way,
+        "type": advice.type,
+        "values": advice.values,
+        "lowest": advice.lowest,
+        "highest": advice.highest,
+        "today": str(advice.today),
+        "best": str(advice.best),
+        "bytes": {str(encoding): count for encoding, count in advice.bytes.items()},
+        "saved": advice.saved,
+        "worstGrowth": advice.worst_growth,
+    }
+
+
+def _advice_text(name: str, version: int, samples: int, whole: int, advice: list[Advice]) -> list[str]:
+    table = [["field", "values", "range", "today", "bytes", "best", "bytes", "saved", "at worst"]]
+    for each in advice:
+        range_ = f"{each.lowest}..{each.highest}" if each.lowest != each.highest else str(each.lowest)
+        today, best = each.bytes[each.today], each.bytes[each.best]
+        growth = f"+{each.worst_growth} each" if each.worst_growth else "-"
+        row = [each.way, str(each.values), range_, str(each.today), str(today), str(each.best), str(best)]
+        table.append([*row, str(each.saved), growth])
+    saved = sum(each.saved for each in advice)
+    head = f"{name} version {version}: {many(samples, 'sample')}, {many(whole, 'byte')}; "
+    head += f"the best encodings save {saved} ({100 * saved / max(whole, 1):.1f} %)"
+    return [head, "", *_columns(table, left={0, 3, 5})]
+
+
+# ---- what they share
+
+
+def _message(name: str) -> MessageSchema:
+    """Return the schema of a file or of a message that comes with the package."""
+    from magicbyte.schema import load, load_bundled
+
+    path = Path(name)
+    return load(path) if path.suffix == ".json" or path.is_file() else load_bundled(name)
+
+
+def _text_of(path: Path) -> str:
+    try:
+        with click.open_file(str(path), encoding="utf-8") as file:
+            text: str = file.read()
+    except UnicodeDecodeError as error:
+        raise click.UsageError(f"{path}: expected UTF-8, found the byte {error.object[error.start]:#04x}") from error
+    return text
+
+
+def _signed(number: int) -> str:
+    return f"{number:+}" if number else "0"
+
+
+def _columns(table: list[list[str]], left: set[int]) -> list[str]:
+    """Return the lines of a table: columns as wide as they must be, those of `left` flush left."""
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+
+    lines = []
+    for row in table:
+        cells = zip(row, widths, strict=True)
+        padded = [cell.ljust(width) if at in left else cell.rjust(width) for at, (cell, width) in enumerate(cells)]
+        lines.append("  ".join(padded).rstrip())
+    return lines

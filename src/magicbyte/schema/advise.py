@@ -1,0 +1,80 @@
+"""Which encoding suits each integer field of a message, from sample values: what KIP-625's motivation does by hand.
+
+Only encodings with all bits of the type are weighed: a narrower one saves more on some values and refuses others, which
+is for the schema's author to decide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Literal
+
+from magicbyte.schema.sizes import check_version, encoded_size, encoding_of, integers
+from magicbyte.schema.tree import ENCODABLE_BITS, Encoding, FieldSchema, MessageSchema
+
+_KINDS: tuple[Literal["fixed", "unpacked", "packed"], ...] = ("fixed", "unpacked", "packed")  # the plainest first
+
+
+@dataclass(slots=True)
+class Advice:
+    """What the samples say on one field, or on the elements of an array.
+
+    `bytes` has what all its values take under each encoding weighed, `today` is the encoding that it has, `best` the
+    one of fewest bytes; of equal ones that which it has today, then fixed, then unpacked.
+    """
+
+    way: str
+    type: str
+    today: Encoding
+    values: int = 0
+    lowest: int = 0
+    highest: int = 0
+    bytes: dict[Encoding, int] = field(default_factory=dict)
+
+    @property
+    def best(self) -> Encoding:
+        """The encoding that needs the fewest bytes for these values."""
+        return min(self.bytes, key=lambda each: (self.bytes[each], each != self.today))
+
+    @property
+    def saved(self) -> int:
+        """Bytes that the best encoding saves over today's, on all values."""
+        return self.bytes[self.today] - self.bytes[self.best]
+
+    @property
+    def worst_growth(self) -> int:
+        """Bytes by which one value can be longer in the best encoding than in the fixed one of the type."""
+        return max(0, self.best.max_bytes - ENCODABLE_BITS[self.type.removeprefix("[]")] // 8)
+
+    def _add(self, value: int) -> None:
+        self.lowest = min(self.lowest, value) if self.values else value
+        self.highest = max(self.highest, value) if self.values else value
+        self.values += 1
+        for encoding in self.bytes:
+            self.bytes[encoding] += encoded_size(value, encoding)
+
+
+def advise(message: MessageSchema, version: int, samples: Iterable[object]) -> list[Advice]:
+    """Return advice on every int16, int32 and int64 of `version` that the samples have a value of, in their order.
+
+    Each sample is the JSON form of a whole message; what it leaves out counts with its default, since that is written.
+    Raises SchemaValueError for a sample that cannot be written in that version, and for a version that is not valid.
+    """
+    check_version(message, version)
+    found: dict[str, Advice] = {}
+    for sample in samples:
+        for way, field_, value in integers(message, version, sample):
+            if way not in found:
+                found[way] = _advice(way, field_, version)
+            found[way]._add(value)
+    return list(found.values())
+
+
+def _advice(way: str, field_: FieldSchema, version: int) -> Advice:
+    today = encoding_of(field_, version)
+    assert today is not None, "only integers are yielded"
+    bits = ENCODABLE_BITS[field_.type.name]
+    weighed = {Encoding(kind, bits): 0 for kind in _KINDS}
+    weighed.setdefault(today, 0)
+    return Advice(way, str(field_.type), today, bytes=weighed)
