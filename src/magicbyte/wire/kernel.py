@@ -16,10 +16,13 @@ import os
 import sys
 import threading
 import types as python_types
+import zlib
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias, overload
+
+from magicbyte.wire import image
 
 
 class Ints(Protocol):
@@ -66,6 +69,7 @@ class Kernel:
         self.__doc__ = py_func.__doc__
         self.__name__ = py_func.__name__
         self._compiled: Any = None
+        self._dispatcher: Any = None
         _all.append(self)
 
     def __call__(self, *arguments: Any) -> Any:
@@ -77,9 +81,16 @@ class Kernel:
         global _loaded
         with _lock:
             if self._compiled is None:
-                self._compiled = _compile(self._origin)
+                self._compiled = _image(self, self._origin) or self.dispatcher()
                 _loaded = True
         return self._compiled
+
+    def dispatcher(self) -> Any:
+        """Return what Numba makes of it, for other kernels to call."""
+        with _lock:
+            if self._dispatcher is None:
+                self._dispatcher = _compile(self._origin)
+        return self._dispatcher
 
 
 def kernel(py_func: Callable[..., Any]) -> Kernel:
@@ -121,19 +132,51 @@ def warm() -> int:
     return len(_all)
 
 
-def _compile(py_func: Callable[..., Any]) -> Any:
-    """Compile `py_func` for its annotated signature. Kernels and primitives that it names become their machine form."""
+def _compile(py_func: Callable[..., Any], *, from_cache: bool = True) -> Any:
+    """Compile `py_func` for its annotated signature. Kernels and primitives that it names become their machine form.
+
+    `from_cache`: from Numba's cache, if it is there. An image cannot be made of that.
+    """
     import numba
 
-    names = {name: each.compiled() for name, each in _kernels_named_by(py_func).items()}
+    names = {name: each.dispatcher() for name, each in _kernels_named_by(py_func).items()}
     for name in py_func.__code__.co_names:
         value = py_func.__globals__.get(name)
         if isinstance(value, python_types.FunctionType) and value in _machine_bodies:
             body = _machine_bodies[value]()
-            names[name] = body.compiled() if isinstance(body, Kernel) else body
+            names[name] = body.dispatcher() if isinstance(body, Kernel) else body
     linked = _linked(py_func, names)
     with _cache_directory() as cached:
-        return numba.njit(_signature(py_func), cache=cached, nogil=True, error_model="numpy")(linked)
+        return numba.njit(_signature(py_func), cache=cached and from_cache, nogil=True, error_model="numpy")(linked)
+
+
+def _image(kernel: Kernel, origin: Callable[..., Any]) -> image.Image | None:
+    """Return a kernel's machine code from its image, which is made if there is none; None where there cannot be one."""
+    folder = cache_directory() if image.SUPPORTED and not bounds_checked() else None
+    if folder is None:
+        return None
+    notes = {name: str(text) for name, text in origin.__annotations__.items()}
+    code = image.machine(), origin.__code__.co_code, origin.__code__.co_consts, notes
+    path = folder / f"{origin.__module__}.{origin.__name__}.{zlib.crc32(repr(code).encode()):08x}.o"
+    signature = image.Signature(results=_RESULTS[notes.pop("return")], takes=tuple(map(_ARRAYS.get, notes.values())))
+    if (address := image.load(path)) is None:
+        with (folder / "images").open("w") as lock_file:
+            _lock_file(lock_file.fileno())
+            if (address := image.load(path)) is None:
+                (made,) = _compile(origin, from_cache=False).overloads.values()
+                image.save(path, made.library, made.fndesc.llvm_func_name, signature)
+                address = image.load(path)
+    return image.Image(address, kernel.__name__, signature) if address else None
+
+
+_ARRAYS = {
+    "Bytes": image.Array("u1", is_written=False),
+    "MutableBytes": image.Array("u1", is_written=True),
+    "Int64s": image.Array("i8", is_written=True),
+    "Int32s": image.Array("i4", is_written=True),
+    "Int8s": image.Array("i1", is_written=True),
+}
+_RESULTS = {"int": 1, "tuple[int, int]": 2, "None": 0}
 
 
 def _kernels_named_by(py_func: Callable[..., Any]) -> dict[str, Kernel]:
