@@ -173,6 +173,19 @@ def decode_entries(
         yield *group.decoded, columns
 
 
+def decode_opened(
+    table: BatchTable, rows: list[int], options: DecodeOptions, opened: Any, runs: Any, *, compiled: bool
+) -> Iterator[tuple[list[int], Ints, RecordColumns]]:
+    """As `decode_entries` for rows of one magic whose payloads lie decompressed in `opened`, where `runs` say.
+
+    Checksums of the entries are not verified again. `compiled` tells the form of `opened` and `runs`.
+    """
+    group = _Group(table, options)
+    group.compiled, group.scratch = compiled, opened
+    for columns in group.decode(runs, rows, batches=int(table.magic[rows[0]]) == 2, from_scratch=True):
+        yield *group.decoded, columns
+
+
 _NO_CELLS = BytesColumn(b"", [0], [], packed=True)
 
 
@@ -240,8 +253,12 @@ class _Group:
             return
         import numpy as np
 
-        chosen = np.arange(rows.start, rows.stop, rows.step) if isinstance(rows, range) else np.array(list(rows), "q")
-        magic, attributes = (np.asarray(each, "q")[chosen] for each in (self.table.magic, self.table.attributes))
+        if isinstance(rows, range):
+            part: Any = slice(rows.start, rows.stop, rows.step)
+            chosen = np.arange(rows.start, rows.stop, rows.step)
+        else:
+            part = chosen = np.array(list(rows), np.int64)
+        magic, attributes = (np.asarray(each, np.int64)[part] for each in (self.table.magic, self.table.attributes))
         codec = attributes & CODEC_MASK
         records = (magic == 2) & (attributes & CONTROL_BIT == 0) & (codec <= Codec.ZSTD)
         kinds = np.where(records | ((codec > 0) & (codec <= Codec.LZ4) & (magic < 2)), magic * _KINDS + codec, 0)
@@ -271,7 +288,7 @@ class _Group:
         for end in [*(np.flatnonzero(groups[1:good] != groups[: max(good - 1, 0)]) + 1).tolist(), good]:
             if end > first:
                 part = runs[first * kernels.RUN : end * kernels.RUN]
-                yield from self._decode(part, rows[first:end].tolist(), batches=True, from_scratch=False)
+                yield from self.decode(part, rows[first:end].tolist(), batches=True, from_scratch=False)
             first = end
         if good < len(rows):
             yield from self.add(int(rows[good]))  # raises, saying why
@@ -301,7 +318,7 @@ class _Group:
                 if not (count := self._decompress_many(Codec(codec), magic, part)):
                     break
                 decompressed, taken = part[: count * kernels.RUN], rows[done : done + count].tolist()
-                yield from self._decode(decompressed, taken, batches=magic == 2, from_scratch=True)
+                yield from self.decode(decompressed, taken, batches=magic == 2, from_scratch=True)
                 done += count
             if done < len(rows):
                 yield from self.add(int(rows[done]))
@@ -501,13 +518,14 @@ class _Group:
     # ---- all collected rows: kernels, columns
 
     def finish(self) -> Iterator[RecordColumns]:
-        """Decode what was collected, and forget it. Raises for the first damaged row, after what is before it."""
+        """Decode what was collected, and forget it. Raises as `decode`."""
         if self.runs:
             runs, rows, batches, from_scratch = self.runs, self.rows, self.batches, self.from_scratch
             self.rows, self.runs, self.size, self.from_scratch = [], [], 0, False
-            yield from self._decode(runs, rows, batches=batches, from_scratch=from_scratch)
+            yield from self.decode(runs, rows, batches=batches, from_scratch=from_scratch)
 
-    def _decode(self, runs: Any, rows: list[int], *, batches: bool, from_scratch: bool) -> Iterator[RecordColumns]:
+    def decode(self, runs: Any, rows: list[int], *, batches: bool, from_scratch: bool) -> Iterator[RecordColumns]:
+        """Decode `runs`, one for each of `rows`. Raises for the first damaged row, after what is before it."""
         source = self.scratch if from_scratch else self.table.buffer
         runs = form_for(compiled=self.compiled).int64(runs)  # in which `measure_messages` sets the counts
         columns, status, failed, state = self._run_kernels(source, runs, batches=batches)

@@ -12,7 +12,7 @@ from magicbyte.codecs import lz4_kernels as lz4
 from magicbyte.records import kernels
 from magicbyte.records import repack_kernels as repack
 from magicbyte.records.columns import RecordColumns
-from magicbyte.records.decode import DecodeOptions, _Group, decode_entries
+from magicbyte.records.decode import DecodeOptions, decode_entries, decode_opened
 from magicbyte.records.encode import OldFrames
 from magicbyte.records.forms import form_for
 from magicbyte.records.scan import BatchTable
@@ -33,7 +33,8 @@ def decode_lz4(
     Not for the enriched dialect. Entries that are damaged, very large or framed in an unusual way take the usual path,
     one by one, and give no frames.
     """
-    form = form_for(compiled=worth_compiling(_PLAIN_COSTS * len(table.buffer)))
+    compiled = worth_compiling(_PLAIN_COSTS * len(table.buffer))
+    form = form_for(compiled=compiled)
     data, magic = form.bytes_of(table.buffer), int(table.magic[rows[0]])
     position: Any = table.position
     size: Any = table.size
@@ -53,14 +54,10 @@ def decode_lz4(
         )  # fmt: skip
         opened = int(state[lz4.LEAD])
         if opened:
-            group = _Group(table, options)
-            group.compiled, group.batches, group.from_scratch = form is not form_for(compiled=False), magic == 2, True
-            group.scratch = scratch[: int(state[lz4.AT])]
-            group.runs = form_for(compiled=False).int64(runs[: opened * kernels.RUN])
-            group.rows = list(rows[first : first + opened])
             old = OldFrames(places[: opened * repack.PLACES], matches)
-            for columns in group.finish():
-                yield *group.decoded, columns, old
+            taken, runs = list(rows[first : first + opened]), runs[: opened * kernels.RUN]
+            for found in decode_opened(table, taken, options, scratch[: int(state[lz4.AT])], runs, compiled=compiled):
+                yield *found, old
             first += opened
         if first < len(rows) and (status == lz4.ODD or not opened):
             for found in decode_entries(table, [rows[first]], options):
