@@ -206,7 +206,7 @@ class _Checker:
         name = next((each.value for each in value.members if each.key == "name"), None)
         if name is None or name.kind != "string":
             return
-        if name.text in self.common:
+        if name.text in self.common or name.text == self.name:
             self.add(
                 Rule.SAME_STRUCT, name.at, name.text, expected="each struct once",
                 found=f"{quoted(name.text)} again", mend="rename one of them",
@@ -312,7 +312,7 @@ class _Checker:
     # ---- between structs
 
     def _check_uses(self) -> None:
-        known = {*self.structs, *self.common}
+        known = {*self.structs, *self.common, self.name}
         inline: dict[str, str] = {}
         for field, at, way in self.uses:
             name = field.type.name

@@ -49,6 +49,10 @@ ENTITY_TYPES: Final = {
 ZERO_UUID: Final = "A" * 22
 """The UUID of 16 zero bytes, as Kafka writes it."""
 
+_JAVA_TYPES: Final = {
+    "boolean": "bool", "byte": "int8", "short": "int16", "int": "int32", "long": "int64", "double": "float64",
+    "float": "float64",
+}  # fmt: skip
 _FIELD_NAME = re.compile(r"[A-Za-z][A-Za-z0-9]*")
 _STRUCT_NAME = re.compile(r"[A-Z][A-Za-z0-9]*")
 _DECIMAL = re.compile(r"-?[0-9]{1,20}")
@@ -337,5 +341,7 @@ def _meant_type(name: str) -> str:
         return f'write "[]{name.strip("[]")}" for an array'
     if name == "records":
         return "an array of records cannot be: take an array of structs that have records"
+    if name in _JAVA_TYPES:
+        return f'did you mean "{_JAVA_TYPES[name]}"?'
     meant = did_you_mean(name, PRIMITIVE_TYPES)
     return meant or f"the types are {', '.join(PRIMITIVE_TYPES)}; a struct's name begins with a capital letter"
