@@ -12,10 +12,18 @@ OLD, NEW = "3.9.1", "4.3.1"  # the last release with every old version; the newe
 AT_ONCE = 4000  # questions to one JVM
 # What the two releases changed without a new version; our schemas follow the other one.
 DIFFERENT = {
-    OLD: {("TransactionLogValue", 1), ("ShareGroupPartitionMetadataValue", 0)},
-    NEW: {
-        ("VoteRequest", 0), ("VoteRequest", 1), ("ReadShareGroupStateSummaryResponse", 0),
-        ("ShareGroupMetadataValue", 0), ("ShareGroupStatePartitionMetadataValue", 0),
+    OLD: {
+        ("ConsumerGroupCurrentMemberAssignmentValue", 0), ("ConsumerGroupMetadataValue", 0),
+        ("ConsumerGroupTargetAssignmentMetadataValue", 0), ("OffsetCommitValue", 4),
+        ("ReadShareGroupStateSummaryResponse", 0), ("ShareGroupMetadataValue", 0),
+        ("ShareGroupPartitionMetadataValue", 0), ("TransactionLogValue", 1),
+    },
+    NEW: set(),
+}  # fmt: skip
+# Fields that the newer release calls otherwise than our schemas.
+RENAMED = {
+    ("VoteRequest", NEW): {
+        "candidateEpoch": "replicaEpoch", "candidateId": "replicaId", "candidateDirectoryId": "replicaDirectoryId",
     },
 }  # fmt: skip
 
@@ -24,13 +32,24 @@ Json = dict[str, Any]
 
 def ask(questions: Iterable[Json], kafka: str) -> list[Json]:
     """Return the answers of one Kafka version's classes, in order."""
-    lines = [json.dumps(question) for question in questions]
+    asked = list(questions)
+    lines = [json.dumps(question) for question in asked]
+    names = [RENAMED.get((question["message"], kafka), {}) for question in asked]
+    lines = [renamed(line, ours) for line, ours in zip(lines, names, strict=True)]
     answers: list[Json] = []
     for first in range(0, len(lines), AT_ONCE):
         given = "".join(line + "\n" for line in lines[first : first + AT_ONCE]).encode()
-        answers += [json.loads(line) for line in jvm.run("Messages", stdin=given, version=kafka).splitlines()]
-    assert len(answers) == len(lines)
+        told = jvm.run("Messages", stdin=given, version=kafka).decode().splitlines()
+        for line, ours in zip(told, names[first : first + AT_ONCE], strict=True):
+            answers.append(json.loads(renamed(line, {theirs: name for name, theirs in ours.items()})))
     return answers
+
+
+def renamed(text: str, names: dict[str, str]) -> str:
+    """Return JSON text with other names of fields."""
+    for name, other in names.items():
+        text = text.replace(f'"{name}"', f'"{other}"')
+    return text
 
 
 @cache

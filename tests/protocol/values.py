@@ -14,8 +14,8 @@ KINDS = (
     "default", "default inside", "lowest", "highest", "random", "random again",
     "null at 0", "null at 1", "null at 2", "null at 3", "empty at 0", "empty at 1", "empty at 2", "empty at 3",
 )  # fmt: skip
-"""What most fields of an example are. "null at 1" means: everything that may be null is, arrays of structs from the
-second level down; "empty" likewise; the highest integers have the longest strings beside them."""
+"""What most fields of an example are. "null at 1" means: everything that may be null is, arrays of structs and
+structs from the second level down; "empty" likewise; the highest integers have the longest strings beside them."""
 LETTERS = "abc-XYZ.09 é√𝄞\0"
 FIRST_UNKNOWN_TAG = 10_000  # above every known one
 EDGES = (0, 1, 2, 3, 126, 127, 128)  # around the length at which a varint of it grows to two bytes
@@ -54,7 +54,8 @@ def value_of(schema: MessageSchema, field: FieldSchema, version: int, kind: str,
         if default is not None or nullable:
             return default  # the default of records is null even where they must not be
     if not field.type.array:
-        return element_of(schema, field, version, kind, rng, level)
+        inside = level - 1 if kind == "null" and nullable and not leaf else level
+        return element_of(schema, field, version, kind, rng, inside)
     if kind == "highest":
         return [element_of(schema, field, version, each, rng, level) for each in ("highest", "random")]
     if kind == "random":
