@@ -12,7 +12,7 @@ import pytest
 from magicbyte.wire import image
 from magicbyte.wire.kernel import Bytes, Int64s, MutableBytes, kernel
 
-pytestmark = pytest.mark.skipif(not image.SUPPORTED, reason="images are for Linux")
+pytestmark = pytest.mark.skipif(not image.supported(), reason="images are for Linux")
 
 PROGRAM = """
 import sys

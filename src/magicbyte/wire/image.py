@@ -1,8 +1,9 @@
 """Machine code of kernels as files, loaded again without Numba: importing that takes a quarter of a second and 80 MB.
 
 An image is an object file with one function, which takes the place of 64-bit words: room for the results, then the
-arguments, of an array its address and its length. Numba makes the code, LLVM alone loads it. Only on Linux, where this
-was tried; elsewhere, and where the code is not as expected, kernels come from Numba's own cache.
+arguments, of an array the place of numpy's object, where the function finds what Numba's own calls find there. Numba
+makes the code, LLVM alone loads it. Only on Linux, where this was tried; elsewhere, and where the code or those objects
+are not as expected, kernels come from Numba's own cache.
 """
 
 from __future__ import annotations
@@ -16,15 +17,15 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-SUPPORTED = sys.platform == "linux" and sys.maxsize > 1 << 32
-
+# numpy's PyArrayObject: bytes in front of its fields
+_DATA, _DIMENSIONS, _SHAPE, _FLAGS = 16, 24, 32, 64
+_CONTIGUOUS, _WRITEABLE = 1, 0x400
+_OTHER_ARRAY = 1  # what the code returns for one that it cannot take
 _RESULTS = 2  # words: no kernel returns more
 _ENTRY = "magicbyte_kernel"
 _FREES = "NRT_MemInfo_call_dtor"  # called for arrays that Numba owns: never for ours
 _OF_LIBC = {"memcpy", "memmove", "memset"}
 _CHECKSUM = struct.Struct("<I")  # CRC-32 of the object file, in front of it: LLVM ends the process over a damaged one
-_address_of = ctypes.addressof
-_bytes_of = (ctypes.c_char * 0).from_buffer  # refuses what is not contiguous, or not to be written to
 
 
 class Array(NamedTuple):
@@ -50,39 +51,45 @@ class Image:
     def __init__(self, address: int, name: str, signature: Signature) -> None:
         import numpy as np
 
-        self._call = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(address)
+        self._words = ctypes.c_int64 * (_RESULTS + len(signature.takes))
+        self._call = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(self._words))(address)
         self.__name__ = name
-        self._takes = [each and (np.dtype(each.type), each.is_written) for each in signature.takes]
+        self._takes = [each and np.dtype(each.type) for each in signature.takes]
         self._results = signature.results
-        words = _RESULTS + sum(1 if each is None else 2 for each in signature.takes)
-        self._words = struct.Struct(f"{words}q")
 
     def __call__(self, *arguments: Any) -> Any:
         """Run it. Raises TypeError for arguments of other types."""
         words = [0] * _RESULTS
-        for argument, wanted in zip(arguments, self._takes, strict=True):
-            if wanted is None:
+        for argument, dtype in zip(arguments, self._takes, strict=True):
+            if dtype is None:
                 words.append(argument)
-                continue
-            dtype, is_written = wanted
-            if argument.dtype != dtype or argument.ndim != 1:
-                raise TypeError(
-                    f"{self.__name__}: {argument.ndim} dimensions of {argument.dtype} where {dtype} belongs"
-                )
-            if is_written:
-                words += _address_of(_bytes_of(argument)), len(argument)
-            elif argument.flags.c_contiguous:
-                words += argument.ctypes.data, len(argument)
+            elif argument.dtype == dtype:
+                words.append(id(argument))
             else:
-                raise TypeError(f"{self.__name__}: the array is not contiguous")
-        room = bytearray(self._words.size)
-        self._words.pack_into(room, 0, *words)
-        status = self._call(_address_of(_bytes_of(room)))
-        assert status == 0, "kernels raise nothing"
-        if self._results == 0:
-            return None
-        found = self._words.unpack(room)
-        return found[0] if self._results == 1 else found[: self._results]
+                raise TypeError(f"{self.__name__}: an array of {argument.dtype} where {dtype} belongs")
+        room = self._words(*words)
+        if self._call(room):
+            raise TypeError(f"{self.__name__}: an array of more dimensions, not contiguous, or not to be written to")
+        if self._results == 1:
+            return room[0]
+        return tuple(room[: self._results]) if self._results else None
+
+
+@cache
+def supported() -> bool:
+    """Say whether images work here: Linux, 64 bits, and numpy's objects are laid out as the code presumes."""
+    import numpy as np
+
+    if sys.platform != "linux" or sys.maxsize < 1 << 32:
+        return False
+    probe = np.arange(3, dtype=np.uint8)
+    probe.flags.writeable = False
+    place = id(probe)
+    data, shape = (ctypes.c_void_p.from_address(place + field).value for field in (_DATA, _SHAPE))
+    dimensions, flags = (ctypes.c_int.from_address(place + field).value for field in (_DIMENSIONS, _FLAGS))
+    if data != probe.ctypes.data or dimensions != 1 or flags & (_CONTIGUOUS | _WRITEABLE) != _CONTIGUOUS or not shape:
+        return False
+    return ctypes.c_ssize_t.from_address(shape).value == len(probe)
 
 
 @cache
@@ -168,28 +175,49 @@ def _numba_types(signature: Signature) -> list[str]:
 
 
 def _entry(name: str, function: str, signature: Signature) -> str:
-    """Return a function in LLVM's language that takes the place of words, and calls `function`."""
+    """Return a function in LLVM's language that takes the place of words, and calls `function`.
+
+    It looks at all arrays before it takes anything out of them: those of no dimensions have no shape.
+    """
+    checks: list[str] = []
     loads: list[str] = []
+    passed, good = ["ptr %words", "ptr %exception"], "true"
 
-    def word(type_: str) -> str:
-        at = _RESULTS + len(loads)
-        loads.append(f"%at{at} = getelementptr i64, ptr %words, i64 {at}\n %w{at} = load {type_}, ptr %at{at}")
-        return f"{type_} %w{at}"
+    def load(lines: list[str], type_: str, base: str, at: int) -> str:
+        value = f"%v{len(checks)}.{len(loads)}"
+        lines.append(f"{value}.at = getelementptr i8, ptr {base}, i64 {at}\n {value} = load {type_}, ptr {value}.at")
+        return value
 
-    passed = ["ptr %words", "ptr %exception"]
-    for each in signature.takes:
+    for index, each in enumerate(signature.takes):
+        at = 8 * (_RESULTS + index)
         if each is None:
-            passed.append(word("i64"))
-        else:
-            data, length, size = word("ptr"), word("i64"), f"i64 {each.type[-1]}"
-            passed += ["ptr null", "ptr null", length, size, data, length, size]
-    lines = "\n ".join(loads)
+            passed.append(f"i64 {load(checks, 'i64', '%words', at)}")
+            continue
+        array, flags = load(checks, "ptr", "%words", at), _CONTIGUOUS | (_WRITEABLE if each.is_written else 0)
+        for field, mask, wanted in ((_DIMENSIONS, -1, 1), (_FLAGS, flags, flags)):
+            value, before = load(checks, "i32", array, field), good
+            good = f"%good{len(checks)}"
+            checks.append(f"{value}.masked = and i32 {value}, {mask}")
+            checks.append(f"{value}.good = icmp eq i32 {value}.masked, {wanted}")
+            checks.append(f"{good} = and i1 {value}.good, {before}")
+        data, length = load(loads, "ptr", array, _DATA), load(loads, "i64", load(loads, "ptr", array, _SHAPE), 0)
+        size = f"i64 {each.type[-1]}"
+        passed += ["ptr null", "ptr null", f"i64 {length}", size, f"ptr {data}", f"i64 {length}", size]
     return f"""
 declare i32 @"{function}"({", ".join(_numba_types(signature))})
 define void @"{_FREES}"(ptr %unused) {{ ret void }}
 define i32 @"{name}"(ptr %words) {{
  %exception = alloca ptr
- {lines}
+ {_lines(checks)}
+ br i1 {good}, label %run, label %refuse
+run:
+ {_lines(loads)}
  %status = call i32 @"{function}"({", ".join(passed)})
  ret i32 %status
+refuse:
+ ret i32 {_OTHER_ARRAY}
 }}"""
+
+
+def _lines(texts: list[str]) -> str:
+    return "\n ".join(texts)

@@ -152,7 +152,7 @@ def _compile(py_func: Callable[..., Any], *, from_cache: bool = True) -> Any:
 
 def _image(kernel: Kernel, origin: Callable[..., Any]) -> image.Image | None:
     """Return a kernel's machine code from its image, which is made if there is none; None where there cannot be one."""
-    folder = cache_directory() if image.SUPPORTED and not bounds_checked() else None
+    folder = cache_directory() if image.supported() and not bounds_checked() else None
     if folder is None:
         return None
     notes = {name: str(text) for name, text in origin.__annotations__.items()}
