@@ -1,1 +1,53 @@
-"""Kafka's messages: every request, response, header and stored record, in every version."""
+"""Kafka's messages: every request, response, header and stored record, in every version.
+
+    >>> from magicbyte.protocol.messages.metadata import MetadataRequest
+    >>> MetadataRequest(topics=None).encode(1)
+    b'\\xff\\xff\\xff\\xff'
+    >>> MetadataRequest.read(b"\\xff\\xff\\xff\\xff", 1).topics is None
+    True
+
+`messages` has a module for each API, `stored` one for each record of the internal topics; `APIS` lists the APIs by
+their keys. All of it is imported when it is used. docs/protocol tells what the messages hold.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from magicbyte.protocol.api import Api
+    from magicbyte.protocol.apis import APIS
+    from magicbyte.protocol.framing import (
+        Frames,
+        Request,
+        api_of,
+        read_request,
+        read_request_header,
+        read_response,
+        write_request,
+        write_response,
+    )
+    from magicbyte.protocol.runtime import NULL_UUID, Message, Writer
+
+__all__ = [
+    "APIS",
+    "NULL_UUID",
+    "Api",
+    "Frames",
+    "Message",
+    "Request",
+    "Writer",
+    "api_of",
+    "read_request",
+    "read_request_header",
+    "read_response",
+    "write_request",
+    "write_response",
+]
+
+_HOMES = {"APIS": "apis", "Api": "api", "Message": "runtime", "NULL_UUID": "runtime", "Writer": "runtime"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES.get(name, 'framing')}"), name)

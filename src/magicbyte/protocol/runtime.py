@@ -20,6 +20,7 @@ from typing import Any, ClassVar, Final, NamedTuple, Protocol, Self, TypeAlias, 
 from magicbyte.errors import ProtocolError, UnsupportedVersionError
 
 T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 Bytes: TypeAlias = bytes | memoryview  # what is read; `Message.read` takes any buffer
 Buffer: TypeAlias = bytes | bytearray | memoryview
 Records: TypeAlias = Buffer | Sequence[Buffer]  # one buffer, or several that follow each other
@@ -372,14 +373,21 @@ def write_nullable_bytes(buffer: bytearray, value: bytes | None, flexible: bool,
         write_bytes(buffer, value, flexible, field)
 
 
-def write_records(out: Writer, value: Records | None, flexible: bool) -> None:
-    """Append records or null; the buffers themselves are attached, not copied."""
+def write_records(out: Writer, value: Records | None, flexible: bool, field: str) -> None:
+    """Append records; the buffers themselves are attached, not copied. Raises ProtocolError for null."""
     if value is None:
-        write_length(out.buffer, -1, flexible)
-        return
+        raise ProtocolError(field, expected="not null", found="null")
     buffers = [value] if isinstance(value, (bytes, bytearray, memoryview)) else value
     write_length(out.buffer, sum(memoryview(each).nbytes for each in buffers), flexible)
     out.attached.append((len(out.buffer), buffers))
+
+
+def write_nullable_records(out: Writer, value: Records | None, flexible: bool) -> None:
+    """Append records or null; the buffers themselves are attached, not copied."""
+    if value is None:
+        write_length(out.buffer, -1, flexible)
+    else:
+        write_records(out, value, flexible, "")
 
 
 def read_uuid(data: Bytes, at: int) -> tuple[uuid.UUID, int]:
@@ -702,44 +710,39 @@ class Rows:
 _WORTH = 4  # fewer structs are read one by one
 
 
+class Row(Protocol[T_co]):
+    """The class of a struct that can be read in rows."""
+
+    def _read(self, data: Bytes, at: int, version: int) -> tuple[T_co, int]: ...
+
+    def _read_many(self, data: Bytes, at: int, most: int, version: int) -> tuple[Sequence[T_co], int]:
+        """Read up to `most` structs that look alike; none if already the first is unusual."""
+
+
 def read_rows(
-    data: Bytes,
-    at: int,
-    flexible: bool,
-    minimum: int,
-    field: str,
-    read_many: Callable[[Bytes, int, int, int], tuple[list[T], int]],
-    read: Callable[[Bytes, int, int], tuple[T, int]],
-    version: int,
+    data: Bytes, at: int, flexible: bool, minimum: int, field: str, kind: Row[T], version: int
 ) -> tuple[list[T], int]:
-    """Read an array of structs of numbers: by `read_many` as far as they look alike, the others by `read`."""
-    values, end = read_nullable_rows(data, at, flexible, minimum, field, read_many, read, version)
+    """Read an array of structs of numbers, those that look alike in one step."""
+    values, end = read_nullable_rows(data, at, flexible, minimum, field, kind, version)
     return present(values, field), end
 
 
 def read_nullable_rows(
-    data: Bytes,
-    at: int,
-    flexible: bool,
-    minimum: int,
-    field: str,
-    read_many: Callable[[Bytes, int, int, int], tuple[list[T], int]],
-    read: Callable[[Bytes, int, int], tuple[T, int]],
-    version: int,
+    data: Bytes, at: int, flexible: bool, minimum: int, field: str, kind: Row[T], version: int
 ) -> tuple[list[T] | None, int]:
-    """Read an array of structs of numbers, or null: by `read_many` as far as they look alike, the others by `read`."""
+    """Read an array of structs of numbers, or null, those that look alike in one step."""
     count, at = read_count(data, at, flexible, minimum, field)
     if count == -1:
         return None, at
     values: list[T] = []
     while (left := count - len(values)) > 0:
         if left >= _WORTH:
-            alike, at = read_many(data, at, left, version)
+            alike, at = kind._read_many(data, at, left, version)
             values += alike
             left -= len(alike)
             if len(alike) >= _WORTH:
                 continue
         for _ in range(min(left, _WORTH)):
-            value, at = read(data, at, version)
+            value, at = kind._read(data, at, version)
             values.append(value)
     return values, at

@@ -1,0 +1,136 @@
+"""Frames: what goes over a connection. Four bytes of size, a header, a request or a response.
+
+Which header a message has depends on its API and version: `Api.request_header_version`, `Api.response_header_version`.
+Source: Kafka's protocol guide; KIP-482 (flexible headers), KIP-511 (the header of ApiVersions).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from magicbyte.errors import ProtocolError, UnsupportedVersionError
+from magicbyte.protocol.api import Api
+from magicbyte.protocol.apis import APIS
+from magicbyte.protocol.messages.request_header import RequestHeader
+from magicbyte.protocol.messages.response_header import ResponseHeader
+from magicbyte.protocol.runtime import Buffer, Message, Writer
+
+LARGEST_FRAME: Final = 100 * 1024 * 1024  # bytes: the default of socket.request.max.bytes
+
+_SIZE = struct.Struct(">i")
+_KEY_AND_VERSION = struct.Struct(">hh")
+
+
+class Frames:
+    """Splits the bytes of a connection into frames, however they arrive."""
+
+    def __init__(self, largest: int = LARGEST_FRAME) -> None:
+        self.largest = largest
+        self.pending = bytearray()  # the start of a frame, its size included, whose end has not arrived yet
+
+    def feed(self, data: Buffer) -> Iterator[memoryview]:
+        """Yield the frames that `data` completes, without their sizes; not copied where `data` has all of them.
+
+        Take all of them before the next call. Raises ProtocolError for a size that is negative or above `largest`.
+        """
+        view, at = memoryview(data).cast("B"), 0
+        while self.pending and at < len(view):
+            missing = _SIZE.size - len(self.pending)
+            if missing <= 0:
+                missing = _SIZE.size + self._size(self.pending) - len(self.pending)
+            taken = view[at : at + missing]
+            self.pending += taken
+            at += len(taken)
+            if len(self.pending) >= _SIZE.size and len(self.pending) == _SIZE.size + self._size(self.pending):
+                whole, self.pending = self.pending, bytearray()
+                yield memoryview(whole)[_SIZE.size :]
+        while len(view) - at >= _SIZE.size:
+            end = at + _SIZE.size + self._size(view[at : at + _SIZE.size])
+            if end > len(view):
+                break
+            yield view[at + _SIZE.size : end]
+            at = end
+        self.pending += view[at:]
+
+    def _size(self, data: bytearray | memoryview) -> int:
+        (size,) = _SIZE.unpack_from(data)
+        if not 0 <= size <= self.largest:
+            raise ProtocolError("size of a frame", expected=f"0 to {self.largest}", found=size, position=0)
+        return int(size)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A request as it came: its API, its header, and itself."""
+
+    api: Api
+    header: RequestHeader
+    message: Message
+
+
+def api_of(key: int) -> Api:
+    """Return the API with this key. Raises UnsupportedVersionError if there is none."""
+    api = APIS.get(key)
+    if api is None:
+        raise UnsupportedVersionError(f"API {key}", None, known=range(0))
+    return api
+
+
+def write_request(request: Message, version: int, *, correlation_id: int, client_id: str | None) -> Writer:
+    """Return the frame of a request, with its size: `buffers` of it is what to send. Raises what `write` does."""
+    assert request.API_KEY is not None, "a request has a key"
+    api = APIS[request.API_KEY]
+    header = RequestHeader(
+        request_api_key=api.key, request_api_version=version, correlation_id=correlation_id, client_id=client_id
+    )
+    return _frame(header, api.request_header_version(version), request, version)
+
+
+def write_response(response: Message, version: int, *, correlation_id: int) -> Writer:
+    """Return the frame of a response, with its size: `buffers` of it is what to send. Raises what `write` does."""
+    assert response.API_KEY is not None, "a response has a key"
+    header = ResponseHeader(correlation_id=correlation_id)
+    return _frame(header, APIS[response.API_KEY].response_header_version(version), response, version)
+
+
+def _frame(header: Message, header_version: int, message: Message, version: int) -> Writer:
+    out = Writer()
+    out.buffer += bytes(_SIZE.size)
+    header.write(out, header_version)
+    message.write(out, version)
+    _SIZE.pack_into(out.buffer, 0, len(out) - _SIZE.size)
+    return out
+
+
+def read_request_header(frame: Buffer) -> tuple[Api, RequestHeader, int]:
+    """Return the API, the header and the position of the body of a request's frame, without its size.
+
+    The version may be one that is not known: brokers answer ApiVersions even then. Raises UnsupportedVersionError for
+    an API that is not known, and ProtocolError.
+    """
+    if len(frame) < _KEY_AND_VERSION.size:
+        raise ProtocolError("request header", expected=">= 4 bytes", found=len(frame), position=0)
+    key, version = _KEY_AND_VERSION.unpack_from(frame)
+    api = api_of(key)
+    header, at = RequestHeader.read_at(frame, 0, api.request_header_version(version))
+    return api, header, at
+
+
+def read_request(frame: Buffer) -> Request:
+    """Return the request in a frame, without its size. Raises UnsupportedVersionError and ProtocolError."""
+    api, header, at = read_request_header(frame)
+    api.check(header.request_api_version)
+    return Request(api, header, api.request.read(memoryview(frame)[at:], header.request_api_version))
+
+
+def read_response(frame: Buffer, api: Api, version: int) -> tuple[ResponseHeader, Message]:
+    """Return header and response in a frame, without its size; `api` and `version` are those of the request.
+
+    Raises UnsupportedVersionError and ProtocolError.
+    """
+    api.check(version)
+    header, at = ResponseHeader.read_at(frame, 0, api.response_header_version(version))
+    return header, api.response.read(memoryview(frame)[at:], version)

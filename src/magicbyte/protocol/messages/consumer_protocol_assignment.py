@@ -1,0 +1,83 @@
+"""Generated from ConsumerProtocolAssignment.json. Do not edit: the schema compiler makes it.
+
+ConsumerProtocolAssignment: versions 0-3.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from magicbyte.protocol.runtime import (
+    Bytes,
+    Message,
+    Records,
+    Writer,
+    new,
+    read_array,
+    read_nullable_view,
+    read_numbers,
+    read_string,
+    write_nullable_records,
+    write_numbers,
+    write_string,
+    write_structs,
+)
+
+
+@dataclass(slots=True, kw_only=True)
+class TopicPartition:
+    """Partitions that the consumer is to read.
+
+    topic: Name of the topic.
+    partitions: Numbers of the partitions.
+    """
+
+    topic: str = ""  # string, versions 0+
+    partitions: tuple[int, ...] = ()  # []int32, versions 0+
+
+    def _write(self, out: Writer, version: int) -> None:
+        buffer = out.buffer
+        write_string(buffer, self.topic, False, "topic")
+        write_numbers(buffer, self.partitions, False, "i")
+
+    @staticmethod
+    def _read(data: Bytes, at: int, version: int) -> tuple[TopicPartition, int]:
+        self = new(TopicPartition)
+        self.topic, at = read_string(data, at, False, "topic")
+        self.partitions, at = read_numbers(data, at, False, "i", "partitions")
+        return self, at
+
+
+@dataclass(slots=True, kw_only=True)
+class ConsumerProtocolAssignment(Message):
+    """What a consumer gets to read: the assignment in SyncGroup of groups of type consumer, after an int16 version.
+
+    assigned_partitions: Partitions that the consumer is to read.
+    user_data: Bytes from the assignor to its own counterpart in the consumer; null if it needs none.
+    """
+
+    VALID_VERSIONS: ClassVar[range] = range(4)
+    FLEXIBLE_VERSIONS: ClassVar[range] = range(0)
+
+    assigned_partitions: list[TopicPartition] = field(default_factory=list)  # []TopicPartition, versions 0+
+    user_data: Records | None = None  # bytes, versions 0+, nullable
+
+    def _write(self, out: Writer, version: int) -> None:
+        write_structs(out, self.assigned_partitions, False, version)
+        write_nullable_records(out, self.user_data, False)
+
+    @staticmethod
+    def _read(data: Bytes, at: int, version: int) -> tuple[ConsumerProtocolAssignment, int]:
+        self = new(ConsumerProtocolAssignment)
+        self.assigned_partitions, at = read_array(
+            data,
+            at,
+            False,
+            6,
+            "assigned_partitions",
+            TopicPartition._read,
+            version,
+        )
+        self.user_data, at = read_nullable_view(data, at, False, "user_data")
+        return self, at

@@ -1,0 +1,195 @@
+"""Generated from ControllerRegistrationRequest.json and ControllerRegistrationResponse.json. Do not edit: the schema
+
+compiler makes it.
+ControllerRegistrationRequest: version 0, flexible 0+.
+ControllerRegistrationResponse: version 0, flexible 0+.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass, field
+from typing import ClassVar
+from uuid import UUID
+
+from magicbyte.protocol.runtime import (
+    NULL_UUID,
+    Bytes,
+    Message,
+    Tags,
+    Writer,
+    new,
+    read_array,
+    read_nullable_string,
+    read_string,
+    read_unknown_tags,
+    read_uuid,
+    write_nullable_string,
+    write_string,
+    write_structs,
+    write_tags,
+    write_uuid,
+)
+
+_HH = struct.Struct(">hh")
+_I = struct.Struct(">i")
+_IH = struct.Struct(">ih")
+_T = struct.Struct(">?")
+_UHH = struct.Struct(">Hh")
+
+
+@dataclass(slots=True, kw_only=True)
+class Listener:
+    """Addresses of the controller.
+
+    name: Name of the listener, such as CONTROLLER.
+    host: Host name or IP address.
+    port: TCP port that belongs to the host.
+    security_protocol: 0 PLAINTEXT, 1 SSL, 2 SASL_PLAINTEXT, 3 SASL_SSL.
+    """
+
+    name: str = ""  # string, versions 0+
+    host: str = ""  # string, versions 0+
+    port: int = 0  # uint16, versions 0+
+    security_protocol: int = 0  # int16, versions 0+
+    unknown_tags: Tags = ()
+
+    def _write(self, out: Writer, version: int) -> None:
+        buffer = out.buffer
+        write_string(buffer, self.name, True, "name")
+        write_string(buffer, self.host, True, "host")
+        buffer += _UHH.pack(self.port, self.security_protocol)
+        if self.unknown_tags:
+            write_tags(buffer, (), self.unknown_tags)
+        else:
+            buffer.append(0)
+
+    @staticmethod
+    def _read(data: Bytes, at: int, version: int) -> tuple[Listener, int]:
+        self = new(Listener)
+        self.name, at = read_string(data, at, True, "name")
+        self.host, at = read_string(data, at, True, "host")
+        self.port, self.security_protocol = _UHH.unpack_from(data, at)
+        at += 4
+        self.unknown_tags, at = read_unknown_tags(data, at)
+        return self, at
+
+
+@dataclass(slots=True, kw_only=True)
+class Feature:
+    """Features that the controller can run, each with a range of levels.
+
+    name: Name of the feature, such as metadata.version.
+    min_supported_version: Lowest level that it can run.
+    max_supported_version: Highest level that it can run.
+    """
+
+    name: str = ""  # string, versions 0+
+    min_supported_version: int = 0  # int16, versions 0+
+    max_supported_version: int = 0  # int16, versions 0+
+    unknown_tags: Tags = ()
+
+    def _write(self, out: Writer, version: int) -> None:
+        buffer = out.buffer
+        write_string(buffer, self.name, True, "name")
+        buffer += _HH.pack(self.min_supported_version, self.max_supported_version)
+        if self.unknown_tags:
+            write_tags(buffer, (), self.unknown_tags)
+        else:
+            buffer.append(0)
+
+    @staticmethod
+    def _read(data: Bytes, at: int, version: int) -> tuple[Feature, int]:
+        self = new(Feature)
+        self.name, at = read_string(data, at, True, "name")
+        self.min_supported_version, self.max_supported_version = _HH.unpack_from(data, at)
+        at += 4
+        self.unknown_tags, at = read_unknown_tags(data, at)
+        return self, at
+
+
+@dataclass(slots=True, kw_only=True)
+class ControllerRegistrationRequest(Message):
+    """Sent by a controller to the active one: where it is reached and what it can do. KRaft only.
+
+    controller_id: Controller that registers.
+    incarnation_id: Random id of this run of the controller process.
+    zk_migration_ready: True if it is configured for a migration from ZooKeeper.
+    listeners: Addresses of the controller.
+    features: Features that the controller can run, each with a range of levels.
+    """
+
+    API_KEY: ClassVar[int | None] = 70
+    VALID_VERSIONS: ClassVar[range] = range(1)
+    FLEXIBLE_VERSIONS: ClassVar[range] = range(1)
+
+    controller_id: int = 0  # int32, versions 0+
+    incarnation_id: UUID = NULL_UUID  # uuid, versions 0+
+    zk_migration_ready: bool = False  # bool, versions 0+
+    listeners: list[Listener] = field(default_factory=list)  # []Listener, versions 0+
+    features: list[Feature] = field(default_factory=list)  # []Feature, versions 0+
+    unknown_tags: Tags = ()
+
+    def _write(self, out: Writer, version: int) -> None:
+        buffer = out.buffer
+        buffer += _I.pack(self.controller_id)
+        write_uuid(buffer, self.incarnation_id)
+        buffer += _T.pack(self.zk_migration_ready)
+        write_structs(out, self.listeners, True, version)
+        write_structs(out, self.features, True, version)
+        if self.unknown_tags:
+            write_tags(buffer, (), self.unknown_tags)
+        else:
+            buffer.append(0)
+
+    @staticmethod
+    def _read(data: Bytes, at: int, version: int) -> tuple[ControllerRegistrationRequest, int]:
+        self = new(ControllerRegistrationRequest)
+        (self.controller_id,) = _I.unpack_from(data, at)
+        at += 4
+        self.incarnation_id, at = read_uuid(data, at)
+        (self.zk_migration_ready,) = _T.unpack_from(data, at)
+        at += 1
+        self.listeners, at = read_array(data, at, True, 7, "listeners", Listener._read, version)
+        self.features, at = read_array(data, at, True, 6, "features", Feature._read, version)
+        self.unknown_tags, at = read_unknown_tags(data, at)
+        return self, at
+
+
+@dataclass(slots=True, kw_only=True)
+class ControllerRegistrationResponse(Message):
+    """Whether the controller is registered.
+
+    throttle_time_ms: Milliseconds for which the client should send no further request because it is over its quota;
+        0 means it is within it.
+    error_code: Error that concerns the request as a whole, by its number in the protocol; 0 means none.
+    error_message: What went wrong in words for people to read; null when there was no error or the broker has
+        nothing to add.
+    """
+
+    API_KEY: ClassVar[int | None] = 70
+    VALID_VERSIONS: ClassVar[range] = range(1)
+    FLEXIBLE_VERSIONS: ClassVar[range] = range(1)
+
+    throttle_time_ms: int = 0  # int32, versions 0+
+    error_code: int = 0  # int16, versions 0+
+    error_message: str | None = ""  # string, versions 0+, nullable
+    unknown_tags: Tags = ()
+
+    def _write(self, out: Writer, version: int) -> None:
+        buffer = out.buffer
+        buffer += _IH.pack(self.throttle_time_ms, self.error_code)
+        write_nullable_string(buffer, self.error_message, True, "error_message")
+        if self.unknown_tags:
+            write_tags(buffer, (), self.unknown_tags)
+        else:
+            buffer.append(0)
+
+    @staticmethod
+    def _read(data: Bytes, at: int, version: int) -> tuple[ControllerRegistrationResponse, int]:
+        self = new(ControllerRegistrationResponse)
+        self.throttle_time_ms, self.error_code = _IH.unpack_from(data, at)
+        at += 6
+        self.error_message, at = read_nullable_string(data, at, True, "error_message")
+        self.unknown_tags, at = read_unknown_tags(data, at)
+        return self, at

@@ -1,0 +1,188 @@
+"""Generated from DeleteShareGroupOffsetsRequest.json and DeleteShareGroupOffsetsResponse.json. Do not edit: the schema
+
+compiler makes it.
+DeleteShareGroupOffsetsRequest: version 0, flexible 0+.
+DeleteShareGroupOffsetsResponse: version 0, flexible 0+.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass, field
+from typing import ClassVar
+from uuid import UUID
+
+from magicbyte.protocol.runtime import (
+    NULL_UUID,
+    Bytes,
+    Message,
+    Tags,
+    Writer,
+    new,
+    read_array,
+    read_nullable_string,
+    read_string,
+    read_unknown_tags,
+    read_uuid,
+    write_nullable_string,
+    write_string,
+    write_structs,
+    write_tags,
+    write_uuid,
+)
+
+_H = struct.Struct(">h")
+_IH = struct.Struct(">ih")
+
+
+@dataclass(slots=True, kw_only=True)
+class DeleteShareGroupOffsetsRequestTopic:
+    """Topics whose offsets are deleted.
+
+    topic_name: Name of the topic.
+    """
+
+    topic_name: str = ""  # string, versions 0+
+    unknown_tags: Tags = ()
+
+    def _write(self, out: Writer, version: int) -> None:
+        buffer = out.buffer
+        write_string(buffer, self.topic_name, True, "topic_name")
+        if self.unknown_tags:
+            write_tags(buffer, (), self.unknown_tags)
+        else:
+            buffer.append(0)
+
+    @staticmethod
+    def _read(data: Bytes, at: int, version: int) -> tuple[DeleteShareGroupOffsetsRequestTopic, int]:
+        self = new(DeleteShareGroupOffsetsRequestTopic)
+        self.topic_name, at = read_string(data, at, True, "topic_name")
+        self.unknown_tags, at = read_unknown_tags(data, at)
+        return self, at
+
+
+@dataclass(slots=True, kw_only=True)
+class DeleteShareGroupOffsetsRequest(Message):
+    """Deletes a share group's offsets of whole topics; it must be without members.
+
+    group_id: Share group whose offsets are deleted.
+    topics: Topics whose offsets are deleted.
+    """
+
+    API_KEY: ClassVar[int | None] = 92
+    VALID_VERSIONS: ClassVar[range] = range(1)
+    FLEXIBLE_VERSIONS: ClassVar[range] = range(1)
+
+    group_id: str = ""  # string, versions 0+
+    # []DeleteShareGroupOffsetsRequestTopic, versions 0+
+    topics: list[DeleteShareGroupOffsetsRequestTopic] = field(default_factory=list)
+    unknown_tags: Tags = ()
+
+    def _write(self, out: Writer, version: int) -> None:
+        buffer = out.buffer
+        write_string(buffer, self.group_id, True, "group_id")
+        write_structs(out, self.topics, True, version)
+        if self.unknown_tags:
+            write_tags(buffer, (), self.unknown_tags)
+        else:
+            buffer.append(0)
+
+    @staticmethod
+    def _read(data: Bytes, at: int, version: int) -> tuple[DeleteShareGroupOffsetsRequest, int]:
+        self = new(DeleteShareGroupOffsetsRequest)
+        self.group_id, at = read_string(data, at, True, "group_id")
+        self.topics, at = read_array(data, at, True, 2, "topics", DeleteShareGroupOffsetsRequestTopic._read, version)
+        self.unknown_tags, at = read_unknown_tags(data, at)
+        return self, at
+
+
+@dataclass(slots=True, kw_only=True)
+class DeleteShareGroupOffsetsResponseTopic:
+    """Results by topic.
+
+    topic_name: Name of the topic.
+    topic_id: Id of the topic; all zeros if there is no such topic.
+    error_code: Error of this topic; 0 means deleted.
+    error_message: What went wrong in words for people to read; null when there was no error or the broker has
+        nothing to add.
+    """
+
+    topic_name: str = ""  # string, versions 0+
+    topic_id: UUID = NULL_UUID  # uuid, versions 0+
+    error_code: int = 0  # int16, versions 0+
+    error_message: str | None = None  # string, versions 0+, nullable
+    unknown_tags: Tags = ()
+
+    def _write(self, out: Writer, version: int) -> None:
+        buffer = out.buffer
+        write_string(buffer, self.topic_name, True, "topic_name")
+        write_uuid(buffer, self.topic_id)
+        buffer += _H.pack(self.error_code)
+        write_nullable_string(buffer, self.error_message, True, "error_message")
+        if self.unknown_tags:
+            write_tags(buffer, (), self.unknown_tags)
+        else:
+            buffer.append(0)
+
+    @staticmethod
+    def _read(data: Bytes, at: int, version: int) -> tuple[DeleteShareGroupOffsetsResponseTopic, int]:
+        self = new(DeleteShareGroupOffsetsResponseTopic)
+        self.topic_name, at = read_string(data, at, True, "topic_name")
+        self.topic_id, at = read_uuid(data, at)
+        (self.error_code,) = _H.unpack_from(data, at)
+        at += 2
+        self.error_message, at = read_nullable_string(data, at, True, "error_message")
+        self.unknown_tags, at = read_unknown_tags(data, at)
+        return self, at
+
+
+@dataclass(slots=True, kw_only=True)
+class DeleteShareGroupOffsetsResponse(Message):
+    """Which offsets were deleted.
+
+    throttle_time_ms: Milliseconds for which the client should send no further request because it is over its quota;
+        0 means it is within it.
+    error_code: Error that concerns the request as a whole, by its number in the protocol; 0 means none.
+    error_message: What went wrong in words for people to read; null when there was no error or the broker has
+        nothing to add.
+    responses: Results by topic.
+    """
+
+    API_KEY: ClassVar[int | None] = 92
+    VALID_VERSIONS: ClassVar[range] = range(1)
+    FLEXIBLE_VERSIONS: ClassVar[range] = range(1)
+
+    throttle_time_ms: int = 0  # int32, versions 0+
+    error_code: int = 0  # int16, versions 0+
+    error_message: str | None = None  # string, versions 0+, nullable
+    # []DeleteShareGroupOffsetsResponseTopic, versions 0+
+    responses: list[DeleteShareGroupOffsetsResponseTopic] = field(default_factory=list)
+    unknown_tags: Tags = ()
+
+    def _write(self, out: Writer, version: int) -> None:
+        buffer = out.buffer
+        buffer += _IH.pack(self.throttle_time_ms, self.error_code)
+        write_nullable_string(buffer, self.error_message, True, "error_message")
+        write_structs(out, self.responses, True, version)
+        if self.unknown_tags:
+            write_tags(buffer, (), self.unknown_tags)
+        else:
+            buffer.append(0)
+
+    @staticmethod
+    def _read(data: Bytes, at: int, version: int) -> tuple[DeleteShareGroupOffsetsResponse, int]:
+        self = new(DeleteShareGroupOffsetsResponse)
+        self.throttle_time_ms, self.error_code = _IH.unpack_from(data, at)
+        at += 6
+        self.error_message, at = read_nullable_string(data, at, True, "error_message")
+        self.responses, at = read_array(
+            data,
+            at,
+            True,
+            21,
+            "responses",
+            DeleteShareGroupOffsetsResponseTopic._read,
+            version,
+        )
+        self.unknown_tags, at = read_unknown_tags(data, at)
+        return self, at

@@ -1,0 +1,234 @@
+"""Generated from DeleteShareGroupStateRequest.json and DeleteShareGroupStateResponse.json. Do not edit: the schema
+
+compiler makes it.
+DeleteShareGroupStateRequest: version 0, flexible 0+.
+DeleteShareGroupStateResponse: version 0, flexible 0+.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass, field
+from typing import ClassVar
+from uuid import UUID
+
+from magicbyte.protocol.runtime import (
+    NULL_UUID,
+    Bytes,
+    Message,
+    Rows,
+    Tags,
+    Writer,
+    new,
+    read_array,
+    read_nullable_string,
+    read_rows,
+    read_string,
+    read_unknown_tags,
+    read_uuid,
+    write_nullable_string,
+    write_string,
+    write_structs,
+    write_tags,
+    write_uuid,
+)
+
+_I = struct.Struct(">i")
+_IH = struct.Struct(">ih")
+_ROWS_I_COMPACT = Rows("i", flexible=True)
+
+
+@dataclass(slots=True, kw_only=True)
+class PartitionData:
+    """Partitions to forget.
+
+    partition: Number of the partition within its topic, counted from 0.
+    """
+
+    partition: int = 0  # int32, versions 0+
+    unknown_tags: Tags = ()
+
+    def _write(self, out: Writer, version: int) -> None:
+        buffer = out.buffer
+        buffer += _I.pack(self.partition)
+        if self.unknown_tags:
+            write_tags(buffer, (), self.unknown_tags)
+        else:
+            buffer.append(0)
+
+    @staticmethod
+    def _read(data: Bytes, at: int, version: int) -> tuple[PartitionData, int]:
+        self = new(PartitionData)
+        (self.partition,) = _I.unpack_from(data, at)
+        at += 4
+        self.unknown_tags, at = read_unknown_tags(data, at)
+        return self, at
+
+    @staticmethod
+    def _read_many(data: Bytes, at: int, most: int, version: int) -> tuple[list[PartitionData], int]:
+        found: list[PartitionData] = []
+        rows, at = _ROWS_I_COMPACT.read(data, at, most)
+        for row in rows:
+            self = new(PartitionData)
+            (self.partition,) = row
+            self.unknown_tags = ()
+            found.append(self)
+        return found, at
+
+
+@dataclass(slots=True, kw_only=True)
+class DeleteStateData:
+    """Partitions to forget, by topic.
+
+    topic_id: Id of the topic.
+    partitions: Partitions to forget.
+    """
+
+    topic_id: UUID = NULL_UUID  # uuid, versions 0+
+    partitions: list[PartitionData] = field(default_factory=list)  # []PartitionData, versions 0+
+    unknown_tags: Tags = ()
+
+    def _write(self, out: Writer, version: int) -> None:
+        buffer = out.buffer
+        write_uuid(buffer, self.topic_id)
+        write_structs(out, self.partitions, True, version)
+        if self.unknown_tags:
+            write_tags(buffer, (), self.unknown_tags)
+        else:
+            buffer.append(0)
+
+    @staticmethod
+    def _read(data: Bytes, at: int, version: int) -> tuple[DeleteStateData, int]:
+        self = new(DeleteStateData)
+        self.topic_id, at = read_uuid(data, at)
+        self.partitions, at = read_rows(data, at, True, 5, "partitions", PartitionData, version)
+        self.unknown_tags, at = read_unknown_tags(data, at)
+        return self, at
+
+
+@dataclass(slots=True, kw_only=True)
+class DeleteShareGroupStateRequest(Message):
+    """Sent by a group coordinator to a share coordinator: forget the state of a share group's partitions.
+
+    group_id: Share group meant.
+    topics: Partitions to forget, by topic.
+    """
+
+    API_KEY: ClassVar[int | None] = 86
+    VALID_VERSIONS: ClassVar[range] = range(1)
+    FLEXIBLE_VERSIONS: ClassVar[range] = range(1)
+
+    group_id: str = ""  # string, versions 0+
+    topics: list[DeleteStateData] = field(default_factory=list)  # []DeleteStateData, versions 0+
+    unknown_tags: Tags = ()
+
+    def _write(self, out: Writer, version: int) -> None:
+        buffer = out.buffer
+        write_string(buffer, self.group_id, True, "group_id")
+        write_structs(out, self.topics, True, version)
+        if self.unknown_tags:
+            write_tags(buffer, (), self.unknown_tags)
+        else:
+            buffer.append(0)
+
+    @staticmethod
+    def _read(data: Bytes, at: int, version: int) -> tuple[DeleteShareGroupStateRequest, int]:
+        self = new(DeleteShareGroupStateRequest)
+        self.group_id, at = read_string(data, at, True, "group_id")
+        self.topics, at = read_array(data, at, True, 18, "topics", DeleteStateData._read, version)
+        self.unknown_tags, at = read_unknown_tags(data, at)
+        return self, at
+
+
+@dataclass(slots=True, kw_only=True)
+class PartitionResult:
+    """Results by partition.
+
+    partition: Number of the partition within its topic, counted from 0.
+    error_code: Error that concerns this partition only, by its number in the protocol; 0 means none.
+    error_message: What went wrong in words for people to read; null when there was no error or the broker has
+        nothing to add.
+    """
+
+    partition: int = 0  # int32, versions 0+
+    error_code: int = 0  # int16, versions 0+
+    error_message: str | None = None  # string, versions 0+, nullable
+    unknown_tags: Tags = ()
+
+    def _write(self, out: Writer, version: int) -> None:
+        buffer = out.buffer
+        buffer += _IH.pack(self.partition, self.error_code)
+        write_nullable_string(buffer, self.error_message, True, "error_message")
+        if self.unknown_tags:
+            write_tags(buffer, (), self.unknown_tags)
+        else:
+            buffer.append(0)
+
+    @staticmethod
+    def _read(data: Bytes, at: int, version: int) -> tuple[PartitionResult, int]:
+        self = new(PartitionResult)
+        self.partition, self.error_code = _IH.unpack_from(data, at)
+        at += 6
+        self.error_message, at = read_nullable_string(data, at, True, "error_message")
+        self.unknown_tags, at = read_unknown_tags(data, at)
+        return self, at
+
+
+@dataclass(slots=True, kw_only=True)
+class DeleteStateResult:
+    """Results by topic.
+
+    topic_id: Id of the topic.
+    partitions: Results by partition.
+    """
+
+    topic_id: UUID = NULL_UUID  # uuid, versions 0+
+    partitions: list[PartitionResult] = field(default_factory=list)  # []PartitionResult, versions 0+
+    unknown_tags: Tags = ()
+
+    def _write(self, out: Writer, version: int) -> None:
+        buffer = out.buffer
+        write_uuid(buffer, self.topic_id)
+        write_structs(out, self.partitions, True, version)
+        if self.unknown_tags:
+            write_tags(buffer, (), self.unknown_tags)
+        else:
+            buffer.append(0)
+
+    @staticmethod
+    def _read(data: Bytes, at: int, version: int) -> tuple[DeleteStateResult, int]:
+        self = new(DeleteStateResult)
+        self.topic_id, at = read_uuid(data, at)
+        self.partitions, at = read_array(data, at, True, 8, "partitions", PartitionResult._read, version)
+        self.unknown_tags, at = read_unknown_tags(data, at)
+        return self, at
+
+
+@dataclass(slots=True, kw_only=True)
+class DeleteShareGroupStateResponse(Message):
+    """Which partitions' state is gone.
+
+    results: Results by topic.
+    """
+
+    API_KEY: ClassVar[int | None] = 86
+    VALID_VERSIONS: ClassVar[range] = range(1)
+    FLEXIBLE_VERSIONS: ClassVar[range] = range(1)
+
+    results: list[DeleteStateResult] = field(default_factory=list)  # []DeleteStateResult, versions 0+
+    unknown_tags: Tags = ()
+
+    def _write(self, out: Writer, version: int) -> None:
+        buffer = out.buffer
+        write_structs(out, self.results, True, version)
+        if self.unknown_tags:
+            write_tags(buffer, (), self.unknown_tags)
+        else:
+            buffer.append(0)
+
+    @staticmethod
+    def _read(data: Bytes, at: int, version: int) -> tuple[DeleteShareGroupStateResponse, int]:
+        self = new(DeleteShareGroupStateResponse)
+        self.results, at = read_array(data, at, True, 18, "results", DeleteStateResult._read, version)
+        self.unknown_tags, at = read_unknown_tags(data, at)
+        return self, at

@@ -1,0 +1,416 @@
+"""Generated from DescribeQuorumRequest.json and DescribeQuorumResponse.json. Do not edit: the schema compiler makes it.
+
+DescribeQuorumRequest: versions 0-2, flexible 0+.
+DescribeQuorumResponse: versions 0-2, flexible 0+.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass, field
+from typing import ClassVar
+from uuid import UUID
+
+from magicbyte.protocol.runtime import (
+    NULL_UUID,
+    Bytes,
+    Message,
+    Rows,
+    Tags,
+    Writer,
+    absent,
+    new,
+    read_array,
+    read_nullable_string,
+    read_rows,
+    read_string,
+    read_unknown_tags,
+    read_uuid,
+    write_nullable_string,
+    write_string,
+    write_structs,
+    write_tags,
+    write_uuid,
+)
+
+_H = struct.Struct(">h")
+_I = struct.Struct(">i")
+_IH = struct.Struct(">ih")
+_IIQ = struct.Struct(">iiq")
+_Q = struct.Struct(">q")
+_QQQ = struct.Struct(">qqq")
+_ROWS_I_COMPACT = Rows("i", flexible=True)
+_UH = struct.Struct(">H")
+
+
+@dataclass(slots=True, kw_only=True)
+class DescribeQuorumRequestPartitionData:
+    """Quorums meant, by partition.
+
+    partition_index: Number of the partition within its topic, counted from 0.
+    """
+
+    partition_index: int = 0  # int32, versions 0+
+    unknown_tags: Tags = ()
+
+    def _write(self, out: Writer, version: int) -> None:
+        buffer = out.buffer
+        buffer += _I.pack(self.partition_index)
+        if self.unknown_tags:
+            write_tags(buffer, (), self.unknown_tags)
+        else:
+            buffer.append(0)
+
+    @staticmethod
+    def _read(data: Bytes, at: int, version: int) -> tuple[DescribeQuorumRequestPartitionData, int]:
+        self = new(DescribeQuorumRequestPartitionData)
+        (self.partition_index,) = _I.unpack_from(data, at)
+        at += 4
+        self.unknown_tags, at = read_unknown_tags(data, at)
+        return self, at
+
+    @staticmethod
+    def _read_many(
+        data: Bytes,
+        at: int,
+        most: int,
+        version: int,
+    ) -> tuple[list[DescribeQuorumRequestPartitionData], int]:
+        found: list[DescribeQuorumRequestPartitionData] = []
+        rows, at = _ROWS_I_COMPACT.read(data, at, most)
+        for row in rows:
+            self = new(DescribeQuorumRequestPartitionData)
+            (self.partition_index,) = row
+            self.unknown_tags = ()
+            found.append(self)
+        return found, at
+
+
+@dataclass(slots=True, kw_only=True)
+class DescribeQuorumRequestTopicData:
+    """Quorums meant, by topic; the cluster has one, __cluster_metadata.
+
+    topic_name: Name of the topic.
+    partitions: Quorums meant, by partition.
+    """
+
+    topic_name: str = ""  # string, versions 0+
+    partitions: list[DescribeQuorumRequestPartitionData] = field(default_factory=list)  # []PartitionData, versions 0+
+    unknown_tags: Tags = ()
+
+    def _write(self, out: Writer, version: int) -> None:
+        buffer = out.buffer
+        write_string(buffer, self.topic_name, True, "topic_name")
+        write_structs(out, self.partitions, True, version)
+        if self.unknown_tags:
+            write_tags(buffer, (), self.unknown_tags)
+        else:
+            buffer.append(0)
+
+    @staticmethod
+    def _read(data: Bytes, at: int, version: int) -> tuple[DescribeQuorumRequestTopicData, int]:
+        self = new(DescribeQuorumRequestTopicData)
+        self.topic_name, at = read_string(data, at, True, "topic_name")
+        self.partitions, at = read_rows(data, at, True, 5, "partitions", DescribeQuorumRequestPartitionData, version)
+        self.unknown_tags, at = read_unknown_tags(data, at)
+        return self, at
+
+
+@dataclass(slots=True, kw_only=True)
+class DescribeQuorumRequest(Message):
+    """Asks for the state of the KRaft quorum: who leads, and how far the others are.
+
+    topics: Quorums meant, by topic; the cluster has one, __cluster_metadata.
+    """
+
+    API_KEY: ClassVar[int | None] = 55
+    VALID_VERSIONS: ClassVar[range] = range(3)
+    FLEXIBLE_VERSIONS: ClassVar[range] = range(3)
+
+    topics: list[DescribeQuorumRequestTopicData] = field(default_factory=list)  # []TopicData, versions 0+
+    unknown_tags: Tags = ()
+
+    def _write(self, out: Writer, version: int) -> None:
+        buffer = out.buffer
+        write_structs(out, self.topics, True, version)
+        if self.unknown_tags:
+            write_tags(buffer, (), self.unknown_tags)
+        else:
+            buffer.append(0)
+
+    @staticmethod
+    def _read(data: Bytes, at: int, version: int) -> tuple[DescribeQuorumRequest, int]:
+        self = new(DescribeQuorumRequest)
+        self.topics, at = read_array(data, at, True, 3, "topics", DescribeQuorumRequestTopicData._read, version)
+        self.unknown_tags, at = read_unknown_tags(data, at)
+        return self, at
+
+
+@dataclass(slots=True, kw_only=True)
+class ReplicaState:
+    """How far one replica is.
+
+    replica_id: Node id of the replica.
+    replica_directory_id: Id of the directory in which it keeps the log; all zeros if it is not known.
+    log_end_offset: Offset after its last record; -1 if it is not known.
+    last_fetch_timestamp: When it last fetched, by the leader's clock, in milliseconds since 1970; -1 if it never
+        did.
+    last_caught_up_timestamp: When it last had everything, by the leader's clock, in milliseconds since 1970; -1 if
+        it never did.
+    """
+
+    replica_id: int = 0  # int32, versions 0+
+    replica_directory_id: UUID = NULL_UUID  # uuid, versions 2+
+    log_end_offset: int = 0  # int64, versions 0+
+    last_fetch_timestamp: int = -1  # int64, versions 1+, ignorable
+    last_caught_up_timestamp: int = -1  # int64, versions 1+, ignorable
+    unknown_tags: Tags = ()
+
+    def _write(self, out: Writer, version: int) -> None:
+        buffer = out.buffer
+        if version < 2 and self.replica_directory_id != NULL_UUID:
+            raise absent("replica_directory_id")
+        buffer += _I.pack(self.replica_id)
+        if version >= 2:
+            write_uuid(buffer, self.replica_directory_id)
+        if version >= 1:
+            buffer += _QQQ.pack(self.log_end_offset, self.last_fetch_timestamp, self.last_caught_up_timestamp)
+        else:
+            buffer += _Q.pack(self.log_end_offset)
+        if self.unknown_tags:
+            write_tags(buffer, (), self.unknown_tags)
+        else:
+            buffer.append(0)
+
+    @staticmethod
+    def _read(data: Bytes, at: int, version: int) -> tuple[ReplicaState, int]:
+        self = new(ReplicaState)
+        (self.replica_id,) = _I.unpack_from(data, at)
+        at += 4
+        if version >= 2:
+            self.replica_directory_id, at = read_uuid(data, at)
+        else:
+            self.replica_directory_id = NULL_UUID
+        if version >= 1:
+            self.log_end_offset, self.last_fetch_timestamp, self.last_caught_up_timestamp = _QQQ.unpack_from(data, at)
+            at += 24
+        else:
+            (self.log_end_offset,) = _Q.unpack_from(data, at)
+            at += 8
+            self.last_fetch_timestamp = -1
+            self.last_caught_up_timestamp = -1
+        self.unknown_tags, at = read_unknown_tags(data, at)
+        return self, at
+
+
+@dataclass(slots=True, kw_only=True)
+class DescribeQuorumResponsePartitionData:
+    """Results by partition.
+
+    partition_index: Number of the partition within its topic, counted from 0.
+    error_code: Error of this partition; 0 means none. 6 says that another node leads.
+    error_message: What went wrong in words for people to read; null when there was no error or the broker has
+        nothing to add.
+    leader_id: Node id of the leader; -1 if it is not known.
+    leader_epoch: Newest epoch that is known.
+    high_watermark: Offset before which everything is committed; -1 if it is not known.
+    current_voters: Replicas that vote.
+    observers: Replicas that only follow, such as the brokers.
+    """
+
+    partition_index: int = 0  # int32, versions 0+
+    error_code: int = 0  # int16, versions 0+
+    error_message: str | None = ""  # string, versions 2+, nullable, ignorable
+    leader_id: int = 0  # int32, versions 0+
+    leader_epoch: int = 0  # int32, versions 0+
+    high_watermark: int = 0  # int64, versions 0+
+    current_voters: list[ReplicaState] = field(default_factory=list)  # []ReplicaState, versions 0+
+    observers: list[ReplicaState] = field(default_factory=list)  # []ReplicaState, versions 0+
+    unknown_tags: Tags = ()
+
+    def _write(self, out: Writer, version: int) -> None:
+        buffer = out.buffer
+        buffer += _IH.pack(self.partition_index, self.error_code)
+        if version >= 2:
+            write_nullable_string(buffer, self.error_message, True, "error_message")
+        buffer += _IIQ.pack(self.leader_id, self.leader_epoch, self.high_watermark)
+        write_structs(out, self.current_voters, True, version)
+        write_structs(out, self.observers, True, version)
+        if self.unknown_tags:
+            write_tags(buffer, (), self.unknown_tags)
+        else:
+            buffer.append(0)
+
+    @staticmethod
+    def _read(data: Bytes, at: int, version: int) -> tuple[DescribeQuorumResponsePartitionData, int]:
+        self = new(DescribeQuorumResponsePartitionData)
+        self.partition_index, self.error_code = _IH.unpack_from(data, at)
+        at += 6
+        if version >= 2:
+            self.error_message, at = read_nullable_string(data, at, True, "error_message")
+        else:
+            self.error_message = ""
+        self.leader_id, self.leader_epoch, self.high_watermark = _IIQ.unpack_from(data, at)
+        at += 16
+        self.current_voters, at = read_array(data, at, True, 13, "current_voters", ReplicaState._read, version)
+        self.observers, at = read_array(data, at, True, 13, "observers", ReplicaState._read, version)
+        self.unknown_tags, at = read_unknown_tags(data, at)
+        return self, at
+
+
+@dataclass(slots=True, kw_only=True)
+class DescribeQuorumResponseTopicData:
+    """Results by topic.
+
+    topic_name: Name of the topic.
+    partitions: Results by partition.
+    """
+
+    topic_name: str = ""  # string, versions 0+
+    partitions: list[DescribeQuorumResponsePartitionData] = field(default_factory=list)  # []PartitionData, versions 0+
+    unknown_tags: Tags = ()
+
+    def _write(self, out: Writer, version: int) -> None:
+        buffer = out.buffer
+        write_string(buffer, self.topic_name, True, "topic_name")
+        write_structs(out, self.partitions, True, version)
+        if self.unknown_tags:
+            write_tags(buffer, (), self.unknown_tags)
+        else:
+            buffer.append(0)
+
+    @staticmethod
+    def _read(data: Bytes, at: int, version: int) -> tuple[DescribeQuorumResponseTopicData, int]:
+        self = new(DescribeQuorumResponseTopicData)
+        self.topic_name, at = read_string(data, at, True, "topic_name")
+        self.partitions, at = read_array(
+            data,
+            at,
+            True,
+            25,
+            "partitions",
+            DescribeQuorumResponsePartitionData._read,
+            version,
+        )
+        self.unknown_tags, at = read_unknown_tags(data, at)
+        return self, at
+
+
+@dataclass(slots=True, kw_only=True)
+class Listener:
+    """Its addresses.
+
+    name: Name of the listener, such as CONTROLLER.
+    host: Host name or IP address.
+    port: TCP port that belongs to the host.
+    """
+
+    name: str = ""  # string, versions 2+
+    host: str = ""  # string, versions 2+
+    port: int = 0  # uint16, versions 2+
+    unknown_tags: Tags = ()
+
+    def _write(self, out: Writer, version: int) -> None:
+        buffer = out.buffer
+        write_string(buffer, self.name, True, "name")
+        write_string(buffer, self.host, True, "host")
+        buffer += _UH.pack(self.port)
+        if self.unknown_tags:
+            write_tags(buffer, (), self.unknown_tags)
+        else:
+            buffer.append(0)
+
+    @staticmethod
+    def _read(data: Bytes, at: int, version: int) -> tuple[Listener, int]:
+        self = new(Listener)
+        self.name, at = read_string(data, at, True, "name")
+        self.host, at = read_string(data, at, True, "host")
+        (self.port,) = _UH.unpack_from(data, at)
+        at += 2
+        self.unknown_tags, at = read_unknown_tags(data, at)
+        return self, at
+
+
+@dataclass(slots=True, kw_only=True)
+class Node:
+    """Addresses of the voters.
+
+    node_id: Node id of the voter.
+    listeners: Its addresses.
+    """
+
+    node_id: int = 0  # int32, versions 2+
+    listeners: list[Listener] = field(default_factory=list)  # []Listener, versions 2+
+    unknown_tags: Tags = ()
+
+    def _write(self, out: Writer, version: int) -> None:
+        buffer = out.buffer
+        buffer += _I.pack(self.node_id)
+        write_structs(out, self.listeners, True, version)
+        if self.unknown_tags:
+            write_tags(buffer, (), self.unknown_tags)
+        else:
+            buffer.append(0)
+
+    @staticmethod
+    def _read(data: Bytes, at: int, version: int) -> tuple[Node, int]:
+        self = new(Node)
+        (self.node_id,) = _I.unpack_from(data, at)
+        at += 4
+        self.listeners, at = read_array(data, at, True, 5, "listeners", Listener._read, version)
+        self.unknown_tags, at = read_unknown_tags(data, at)
+        return self, at
+
+
+@dataclass(slots=True, kw_only=True)
+class DescribeQuorumResponse(Message):
+    """State of the quorum, as its leader sees it.
+
+    error_code: Error of the whole request; 0 means none.
+    error_message: What went wrong in words for people to read; null when there was no error or the broker has
+        nothing to add.
+    topics: Results by topic.
+    nodes: Addresses of the voters.
+    """
+
+    API_KEY: ClassVar[int | None] = 55
+    VALID_VERSIONS: ClassVar[range] = range(3)
+    FLEXIBLE_VERSIONS: ClassVar[range] = range(3)
+
+    error_code: int = 0  # int16, versions 0+
+    error_message: str | None = ""  # string, versions 2+, nullable, ignorable
+    topics: list[DescribeQuorumResponseTopicData] = field(default_factory=list)  # []TopicData, versions 0+
+    nodes: list[Node] = field(default_factory=list)  # []Node, versions 2+
+    unknown_tags: Tags = ()
+
+    def _write(self, out: Writer, version: int) -> None:
+        buffer = out.buffer
+        if version < 2 and len(self.nodes) > 0:
+            raise absent("nodes")
+        buffer += _H.pack(self.error_code)
+        if version >= 2:
+            write_nullable_string(buffer, self.error_message, True, "error_message")
+        write_structs(out, self.topics, True, version)
+        if version >= 2:
+            write_structs(out, self.nodes, True, version)
+        if self.unknown_tags:
+            write_tags(buffer, (), self.unknown_tags)
+        else:
+            buffer.append(0)
+
+    @staticmethod
+    def _read(data: Bytes, at: int, version: int) -> tuple[DescribeQuorumResponse, int]:
+        self = new(DescribeQuorumResponse)
+        (self.error_code,) = _H.unpack_from(data, at)
+        at += 2
+        if version >= 2:
+            self.error_message, at = read_nullable_string(data, at, True, "error_message")
+        else:
+            self.error_message = ""
+        self.topics, at = read_array(data, at, True, 3, "topics", DescribeQuorumResponseTopicData._read, version)
+        if version >= 2:
+            self.nodes, at = read_array(data, at, True, 6, "nodes", Node._read, version)
+        else:
+            self.nodes = []
+        self.unknown_tags, at = read_unknown_tags(data, at)
+        return self, at

@@ -1,0 +1,482 @@
+"""Generated from EndQuorumEpochRequest.json and EndQuorumEpochResponse.json. Do not edit: the schema compiler makes it.
+
+EndQuorumEpochRequest: versions 0-1, flexible 1+.
+EndQuorumEpochResponse: versions 0-1, flexible 1+.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass, field
+from typing import ClassVar
+from uuid import UUID
+
+from magicbyte.protocol.runtime import (
+    NULL_UUID,
+    Bytes,
+    Message,
+    Rows,
+    Shapes,
+    Tags,
+    Writer,
+    absent,
+    new,
+    read_array,
+    read_nullable_string,
+    read_numbers,
+    read_rows,
+    read_string,
+    read_tags,
+    read_unknown_tags,
+    read_uuid,
+    unknown,
+    whole,
+    write_nullable_string,
+    write_string,
+    write_structs,
+    write_tags,
+    write_uuid,
+)
+
+_H = struct.Struct(">h")
+_I = struct.Struct(">i")
+_IHII = struct.Struct(">ihii")
+_III = struct.Struct(">iii")
+_III_I_CLASSIC = Shapes("iii[i", flexible=False)
+_ROWS_IHII_CLASSIC = Rows("ihii", flexible=False)
+_ROWS_IHII_COMPACT = Rows("ihii", flexible=True)
+_UH = struct.Struct(">H")
+
+
+@dataclass(slots=True, kw_only=True)
+class ReplicaInfo:
+    """Voters, the most suitable successor first.
+
+    candidate_id: Node id of the voter.
+    candidate_directory_id: Id of the directory in which it keeps the log.
+    """
+
+    candidate_id: int = 0  # int32, versions 1+
+    candidate_directory_id: UUID = NULL_UUID  # uuid, versions 1+
+    unknown_tags: Tags = ()
+
+    def _write(self, out: Writer, version: int) -> None:
+        buffer = out.buffer
+        buffer += _I.pack(self.candidate_id)
+        write_uuid(buffer, self.candidate_directory_id)
+        if self.unknown_tags:
+            write_tags(buffer, (), self.unknown_tags)
+        else:
+            buffer.append(0)
+
+    @staticmethod
+    def _read(data: Bytes, at: int, version: int) -> tuple[ReplicaInfo, int]:
+        self = new(ReplicaInfo)
+        (self.candidate_id,) = _I.unpack_from(data, at)
+        at += 4
+        self.candidate_directory_id, at = read_uuid(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at)
+        return self, at
+
+
+@dataclass(slots=True, kw_only=True)
+class EndQuorumEpochRequestPartitionData:
+    """Quorums meant, by partition.
+
+    partition_index: Number of the partition within its topic, counted from 0.
+    leader_id: Node id of the leader that steps down.
+    leader_epoch: Its epoch.
+    preferred_successors: Node ids of the voters, the most suitable successor first.
+    preferred_candidates: Voters, the most suitable successor first.
+    """
+
+    partition_index: int = 0  # int32, versions 0+
+    leader_id: int = 0  # int32, versions 0+
+    leader_epoch: int = 0  # int32, versions 0+
+    preferred_successors: tuple[int, ...] = ()  # []int32, versions 0, ignorable
+    preferred_candidates: list[ReplicaInfo] = field(default_factory=list)  # []ReplicaInfo, versions 1+, ignorable
+    unknown_tags: Tags = ()
+
+    def _write(self, out: Writer, version: int) -> None:
+        flexible = version >= 1
+        buffer = out.buffer
+        lengths: tuple[int, ...]
+        if version >= 1:
+            buffer += _III.pack(self.partition_index, self.leader_id, self.leader_epoch)
+        else:
+            lengths = (len(self.preferred_successors),)
+            buffer += _III_I_CLASSIC[lengths](
+                self.partition_index,
+                self.leader_id,
+                self.leader_epoch,
+                lengths[0],
+                *self.preferred_successors,
+            )
+        if version >= 1:
+            write_structs(out, self.preferred_candidates, flexible, version)
+        if self.unknown_tags:
+            write_tags(buffer, (), self.unknown_tags, flexible)
+        elif flexible:
+            buffer.append(0)
+
+    @staticmethod
+    def _read(data: Bytes, at: int, version: int) -> tuple[EndQuorumEpochRequestPartitionData, int]:
+        self = new(EndQuorumEpochRequestPartitionData)
+        flexible = version >= 1
+        if version >= 1:
+            self.partition_index, self.leader_id, self.leader_epoch = _III.unpack_from(data, at)
+            at += 12
+            self.preferred_successors = ()
+            self.preferred_candidates, at = read_array(
+                data,
+                at,
+                flexible,
+                21,
+                "preferred_candidates",
+                ReplicaInfo._read,
+                version,
+            )
+            self.unknown_tags, at = read_unknown_tags(data, at)
+        else:
+            self.partition_index, self.leader_id, self.leader_epoch = _III.unpack_from(data, at)
+            at += 12
+            self.preferred_successors, at = read_numbers(data, at, flexible, "i", "preferred_successors")
+            self.preferred_candidates = []
+            self.unknown_tags = ()
+        return self, at
+
+
+@dataclass(slots=True, kw_only=True)
+class EndQuorumEpochRequestTopicData:
+    """Quorums meant, by topic; the cluster has one, __cluster_metadata.
+
+    topic_name: Name of the topic.
+    partitions: Quorums meant, by partition.
+    """
+
+    topic_name: str = ""  # string, versions 0+
+    partitions: list[EndQuorumEpochRequestPartitionData] = field(default_factory=list)  # []PartitionData, versions 0+
+    unknown_tags: Tags = ()
+
+    def _write(self, out: Writer, version: int) -> None:
+        flexible = version >= 1
+        buffer = out.buffer
+        write_string(buffer, self.topic_name, flexible, "topic_name")
+        write_structs(out, self.partitions, flexible, version)
+        if self.unknown_tags:
+            write_tags(buffer, (), self.unknown_tags, flexible)
+        elif flexible:
+            buffer.append(0)
+
+    @staticmethod
+    def _read(data: Bytes, at: int, version: int) -> tuple[EndQuorumEpochRequestTopicData, int]:
+        self = new(EndQuorumEpochRequestTopicData)
+        flexible = version >= 1
+        self.topic_name, at = read_string(data, at, flexible, "topic_name")
+        self.partitions, at = read_array(
+            data,
+            at,
+            flexible,
+            14,
+            "partitions",
+            EndQuorumEpochRequestPartitionData._read,
+            version,
+        )
+        if version >= 1:
+            self.unknown_tags, at = read_unknown_tags(data, at)
+        else:
+            self.unknown_tags = ()
+        return self, at
+
+
+@dataclass(slots=True, kw_only=True)
+class LeaderEndpoint:
+    """Addresses at which the voters reach the leader that steps down.
+
+    name: Name of the listener, such as CONTROLLER.
+    host: Host name or IP address.
+    port: TCP port that belongs to the host.
+    """
+
+    name: str = ""  # string, versions 1+
+    host: str = ""  # string, versions 1+
+    port: int = 0  # uint16, versions 1+
+    unknown_tags: Tags = ()
+
+    def _write(self, out: Writer, version: int) -> None:
+        buffer = out.buffer
+        write_string(buffer, self.name, True, "name")
+        write_string(buffer, self.host, True, "host")
+        buffer += _UH.pack(self.port)
+        if self.unknown_tags:
+            write_tags(buffer, (), self.unknown_tags)
+        else:
+            buffer.append(0)
+
+    @staticmethod
+    def _read(data: Bytes, at: int, version: int) -> tuple[LeaderEndpoint, int]:
+        self = new(LeaderEndpoint)
+        self.name, at = read_string(data, at, True, "name")
+        self.host, at = read_string(data, at, True, "host")
+        (self.port,) = _UH.unpack_from(data, at)
+        at += 2
+        self.unknown_tags, at = read_unknown_tags(data, at)
+        return self, at
+
+
+@dataclass(slots=True, kw_only=True)
+class EndQuorumEpochRequest(Message):
+    """Sent by a leader of a KRaft quorum that steps down, so that the others elect a new one at once.
+
+    cluster_id: Cluster that is meant; null skips the check.
+    topics: Quorums meant, by topic; the cluster has one, __cluster_metadata.
+    leader_endpoints: Addresses at which the voters reach the leader that steps down.
+    """
+
+    API_KEY: ClassVar[int | None] = 54
+    VALID_VERSIONS: ClassVar[range] = range(2)
+    FLEXIBLE_VERSIONS: ClassVar[range] = range(1, 2)
+
+    cluster_id: str | None = None  # string, versions 0+, nullable
+    topics: list[EndQuorumEpochRequestTopicData] = field(default_factory=list)  # []TopicData, versions 0+
+    leader_endpoints: list[LeaderEndpoint] = field(default_factory=list)  # []LeaderEndpoint, versions 1+, ignorable
+    unknown_tags: Tags = ()
+
+    def _write(self, out: Writer, version: int) -> None:
+        flexible = version >= 1
+        buffer = out.buffer
+        write_nullable_string(buffer, self.cluster_id, flexible, "cluster_id")
+        write_structs(out, self.topics, flexible, version)
+        if version >= 1:
+            write_structs(out, self.leader_endpoints, flexible, version)
+        if self.unknown_tags:
+            write_tags(buffer, (), self.unknown_tags, flexible)
+        elif flexible:
+            buffer.append(0)
+
+    @staticmethod
+    def _read(data: Bytes, at: int, version: int) -> tuple[EndQuorumEpochRequest, int]:
+        self = new(EndQuorumEpochRequest)
+        flexible = version >= 1
+        self.cluster_id, at = read_nullable_string(data, at, flexible, "cluster_id")
+        self.topics, at = read_array(data, at, flexible, 3, "topics", EndQuorumEpochRequestTopicData._read, version)
+        if version >= 1:
+            self.leader_endpoints, at = read_array(
+                data,
+                at,
+                flexible,
+                5,
+                "leader_endpoints",
+                LeaderEndpoint._read,
+                version,
+            )
+            self.unknown_tags, at = read_unknown_tags(data, at)
+        else:
+            self.leader_endpoints = []
+            self.unknown_tags = ()
+        return self, at
+
+
+@dataclass(slots=True, kw_only=True)
+class EndQuorumEpochResponsePartitionData:
+    """Results by partition.
+
+    partition_index: Number of the partition within its topic, counted from 0.
+    error_code: Error of this partition; 0 means none. 74 says that the voter knows a newer epoch.
+    leader_id: Node id of the leader that the voter knows; -1 if it knows none.
+    leader_epoch: Newest epoch that the voter knows.
+    """
+
+    partition_index: int = 0  # int32, versions 0+
+    error_code: int = 0  # int16, versions 0+
+    leader_id: int = 0  # int32, versions 0+
+    leader_epoch: int = 0  # int32, versions 0+
+    unknown_tags: Tags = ()
+
+    def _write(self, out: Writer, version: int) -> None:
+        flexible = version >= 1
+        buffer = out.buffer
+        buffer += _IHII.pack(self.partition_index, self.error_code, self.leader_id, self.leader_epoch)
+        if self.unknown_tags:
+            write_tags(buffer, (), self.unknown_tags, flexible)
+        elif flexible:
+            buffer.append(0)
+
+    @staticmethod
+    def _read(data: Bytes, at: int, version: int) -> tuple[EndQuorumEpochResponsePartitionData, int]:
+        self = new(EndQuorumEpochResponsePartitionData)
+        self.partition_index, self.error_code, self.leader_id, self.leader_epoch = _IHII.unpack_from(data, at)
+        at += 14
+        if version >= 1:
+            self.unknown_tags, at = read_unknown_tags(data, at)
+        else:
+            self.unknown_tags = ()
+        return self, at
+
+    @staticmethod
+    def _read_many(
+        data: Bytes,
+        at: int,
+        most: int,
+        version: int,
+    ) -> tuple[list[EndQuorumEpochResponsePartitionData], int]:
+        found: list[EndQuorumEpochResponsePartitionData] = []
+        if version >= 1:
+            rows, at = _ROWS_IHII_COMPACT.read(data, at, most)
+            for row in rows:
+                self = new(EndQuorumEpochResponsePartitionData)
+                self.partition_index, self.error_code, self.leader_id, self.leader_epoch = row
+                self.unknown_tags = ()
+                found.append(self)
+        else:
+            rows, at = _ROWS_IHII_CLASSIC.read(data, at, most)
+            for row in rows:
+                self = new(EndQuorumEpochResponsePartitionData)
+                self.partition_index, self.error_code, self.leader_id, self.leader_epoch = row
+                self.unknown_tags = ()
+                found.append(self)
+        return found, at
+
+
+@dataclass(slots=True, kw_only=True)
+class EndQuorumEpochResponseTopicData:
+    """Results by topic.
+
+    topic_name: Name of the topic.
+    partitions: Results by partition.
+    """
+
+    topic_name: str = ""  # string, versions 0+
+    partitions: list[EndQuorumEpochResponsePartitionData] = field(default_factory=list)  # []PartitionData, versions 0+
+    unknown_tags: Tags = ()
+
+    def _write(self, out: Writer, version: int) -> None:
+        flexible = version >= 1
+        buffer = out.buffer
+        write_string(buffer, self.topic_name, flexible, "topic_name")
+        write_structs(out, self.partitions, flexible, version)
+        if self.unknown_tags:
+            write_tags(buffer, (), self.unknown_tags, flexible)
+        elif flexible:
+            buffer.append(0)
+
+    @staticmethod
+    def _read(data: Bytes, at: int, version: int) -> tuple[EndQuorumEpochResponseTopicData, int]:
+        self = new(EndQuorumEpochResponseTopicData)
+        flexible = version >= 1
+        self.topic_name, at = read_string(data, at, flexible, "topic_name")
+        self.partitions, at = read_rows(
+            data,
+            at,
+            flexible,
+            14,
+            "partitions",
+            EndQuorumEpochResponsePartitionData,
+            version,
+        )
+        if version >= 1:
+            self.unknown_tags, at = read_unknown_tags(data, at)
+        else:
+            self.unknown_tags = ()
+        return self, at
+
+
+@dataclass(slots=True, kw_only=True)
+class NodeEndpoint:
+    """Addresses of the leader named above.
+
+    node_id: Node id of the leader.
+    host: Host name or IP address.
+    port: TCP port that belongs to the host.
+    """
+
+    node_id: int = 0  # int32, versions 1+
+    host: str = ""  # string, versions 1+
+    port: int = 0  # uint16, versions 1+
+    unknown_tags: Tags = ()
+
+    def _write(self, out: Writer, version: int) -> None:
+        buffer = out.buffer
+        buffer += _I.pack(self.node_id)
+        write_string(buffer, self.host, True, "host")
+        buffer += _UH.pack(self.port)
+        if self.unknown_tags:
+            write_tags(buffer, (), self.unknown_tags)
+        else:
+            buffer.append(0)
+
+    @staticmethod
+    def _read(data: Bytes, at: int, version: int) -> tuple[NodeEndpoint, int]:
+        self = new(NodeEndpoint)
+        (self.node_id,) = _I.unpack_from(data, at)
+        at += 4
+        self.host, at = read_string(data, at, True, "host")
+        (self.port,) = _UH.unpack_from(data, at)
+        at += 2
+        self.unknown_tags, at = read_unknown_tags(data, at)
+        return self, at
+
+
+@dataclass(slots=True, kw_only=True)
+class EndQuorumEpochResponse(Message):
+    """Whether the voter took notice.
+
+    error_code: Error of the whole request; 0 means none. 104 says that the cluster is another one.
+    topics: Results by topic.
+    node_endpoints: Addresses of the leader named above.
+    """
+
+    API_KEY: ClassVar[int | None] = 54
+    VALID_VERSIONS: ClassVar[range] = range(2)
+    FLEXIBLE_VERSIONS: ClassVar[range] = range(1, 2)
+
+    error_code: int = 0  # int16, versions 0+
+    topics: list[EndQuorumEpochResponseTopicData] = field(default_factory=list)  # []TopicData, versions 0+
+    node_endpoints: list[NodeEndpoint] = field(default_factory=list)  # []NodeEndpoint, versions 1+, tag 0
+    unknown_tags: Tags = ()
+
+    def _write(self, out: Writer, version: int) -> None:
+        flexible = version >= 1
+        buffer = out.buffer
+        if version < 1 and len(self.node_endpoints) > 0:
+            raise absent("node_endpoints")
+        buffer += _H.pack(self.error_code)
+        write_structs(out, self.topics, flexible, version)
+        if version >= 1:
+            write_tags(buffer, self._tags(version), self.unknown_tags)
+        else:
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags, flexible)
+            elif flexible:
+                buffer.append(0)
+
+    @staticmethod
+    def _read(data: Bytes, at: int, version: int) -> tuple[EndQuorumEpochResponse, int]:
+        self = new(EndQuorumEpochResponse)
+        flexible = version >= 1
+        (self.error_code,) = _H.unpack_from(data, at)
+        at += 2
+        self.topics, at = read_array(data, at, flexible, 3, "topics", EndQuorumEpochResponseTopicData._read, version)
+        self.node_endpoints = []
+        if version >= 1:
+            tags, at = read_tags(data, at)
+            if 0 in tags:
+                part = tags.pop(0)
+                self.node_endpoints = whole(
+                    part,
+                    read_array(part, 0, flexible, 8, "node_endpoints", NodeEndpoint._read, version),
+                    "node_endpoints",
+                )
+            self.unknown_tags = unknown(tags)
+        else:
+            self.unknown_tags = ()
+        return self, at
+
+    def _tags(self, version: int) -> list[tuple[int, bytes]]:
+        flexible = version >= 1
+        found: list[tuple[int, bytes]] = []
+        if version >= 1 and len(self.node_endpoints) > 0:
+            part = Writer()
+            write_structs(part, self.node_endpoints, flexible, version)
+            found.append((0, bytes(part)))
+        return found

@@ -1,0 +1,238 @@
+"""Generated from InitializeShareGroupStateRequest.json and InitializeShareGroupStateResponse.json. Do not edit: the
+
+schema compiler makes it.
+InitializeShareGroupStateRequest: version 0, flexible 0+.
+InitializeShareGroupStateResponse: version 0, flexible 0+.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass, field
+from typing import ClassVar
+from uuid import UUID
+
+from magicbyte.protocol.runtime import (
+    NULL_UUID,
+    Bytes,
+    Message,
+    Rows,
+    Tags,
+    Writer,
+    new,
+    read_array,
+    read_nullable_string,
+    read_rows,
+    read_string,
+    read_unknown_tags,
+    read_uuid,
+    write_nullable_string,
+    write_string,
+    write_structs,
+    write_tags,
+    write_uuid,
+)
+
+_IH = struct.Struct(">ih")
+_IIQ = struct.Struct(">iiq")
+_ROWS_IIQ_COMPACT = Rows("iiq", flexible=True)
+
+
+@dataclass(slots=True, kw_only=True)
+class PartitionData:
+    """Partitions to begin with.
+
+    partition: Number of the partition within its topic, counted from 0.
+    state_epoch: Epoch of the state, higher with each new beginning.
+    start_offset: Offset from which on the group reads; -1 leaves it open until the partition is read.
+    """
+
+    partition: int = 0  # int32, versions 0+
+    state_epoch: int = 0  # int32, versions 0+
+    start_offset: int = 0  # int64, versions 0+
+    unknown_tags: Tags = ()
+
+    def _write(self, out: Writer, version: int) -> None:
+        buffer = out.buffer
+        buffer += _IIQ.pack(self.partition, self.state_epoch, self.start_offset)
+        if self.unknown_tags:
+            write_tags(buffer, (), self.unknown_tags)
+        else:
+            buffer.append(0)
+
+    @staticmethod
+    def _read(data: Bytes, at: int, version: int) -> tuple[PartitionData, int]:
+        self = new(PartitionData)
+        self.partition, self.state_epoch, self.start_offset = _IIQ.unpack_from(data, at)
+        at += 16
+        self.unknown_tags, at = read_unknown_tags(data, at)
+        return self, at
+
+    @staticmethod
+    def _read_many(data: Bytes, at: int, most: int, version: int) -> tuple[list[PartitionData], int]:
+        found: list[PartitionData] = []
+        rows, at = _ROWS_IIQ_COMPACT.read(data, at, most)
+        for row in rows:
+            self = new(PartitionData)
+            self.partition, self.state_epoch, self.start_offset = row
+            self.unknown_tags = ()
+            found.append(self)
+        return found, at
+
+
+@dataclass(slots=True, kw_only=True)
+class InitializeStateData:
+    """Partitions, by topic.
+
+    topic_id: Id of the topic.
+    partitions: Partitions to begin with.
+    """
+
+    topic_id: UUID = NULL_UUID  # uuid, versions 0+
+    partitions: list[PartitionData] = field(default_factory=list)  # []PartitionData, versions 0+
+    unknown_tags: Tags = ()
+
+    def _write(self, out: Writer, version: int) -> None:
+        buffer = out.buffer
+        write_uuid(buffer, self.topic_id)
+        write_structs(out, self.partitions, True, version)
+        if self.unknown_tags:
+            write_tags(buffer, (), self.unknown_tags)
+        else:
+            buffer.append(0)
+
+    @staticmethod
+    def _read(data: Bytes, at: int, version: int) -> tuple[InitializeStateData, int]:
+        self = new(InitializeStateData)
+        self.topic_id, at = read_uuid(data, at)
+        self.partitions, at = read_rows(data, at, True, 17, "partitions", PartitionData, version)
+        self.unknown_tags, at = read_unknown_tags(data, at)
+        return self, at
+
+
+@dataclass(slots=True, kw_only=True)
+class InitializeShareGroupStateRequest(Message):
+    """Sent by a group coordinator to a share coordinator: begin to keep state for a share group's partitions.
+
+    group_id: Share group meant.
+    topics: Partitions, by topic.
+    """
+
+    API_KEY: ClassVar[int | None] = 83
+    VALID_VERSIONS: ClassVar[range] = range(1)
+    FLEXIBLE_VERSIONS: ClassVar[range] = range(1)
+
+    group_id: str = ""  # string, versions 0+
+    topics: list[InitializeStateData] = field(default_factory=list)  # []InitializeStateData, versions 0+
+    unknown_tags: Tags = ()
+
+    def _write(self, out: Writer, version: int) -> None:
+        buffer = out.buffer
+        write_string(buffer, self.group_id, True, "group_id")
+        write_structs(out, self.topics, True, version)
+        if self.unknown_tags:
+            write_tags(buffer, (), self.unknown_tags)
+        else:
+            buffer.append(0)
+
+    @staticmethod
+    def _read(data: Bytes, at: int, version: int) -> tuple[InitializeShareGroupStateRequest, int]:
+        self = new(InitializeShareGroupStateRequest)
+        self.group_id, at = read_string(data, at, True, "group_id")
+        self.topics, at = read_array(data, at, True, 18, "topics", InitializeStateData._read, version)
+        self.unknown_tags, at = read_unknown_tags(data, at)
+        return self, at
+
+
+@dataclass(slots=True, kw_only=True)
+class PartitionResult:
+    """Results by partition.
+
+    partition: Number of the partition within its topic, counted from 0.
+    error_code: Error that concerns this partition only, by its number in the protocol; 0 means none.
+    error_message: What went wrong in words for people to read; null when there was no error or the broker has
+        nothing to add.
+    """
+
+    partition: int = 0  # int32, versions 0+
+    error_code: int = 0  # int16, versions 0+
+    error_message: str | None = None  # string, versions 0+, nullable
+    unknown_tags: Tags = ()
+
+    def _write(self, out: Writer, version: int) -> None:
+        buffer = out.buffer
+        buffer += _IH.pack(self.partition, self.error_code)
+        write_nullable_string(buffer, self.error_message, True, "error_message")
+        if self.unknown_tags:
+            write_tags(buffer, (), self.unknown_tags)
+        else:
+            buffer.append(0)
+
+    @staticmethod
+    def _read(data: Bytes, at: int, version: int) -> tuple[PartitionResult, int]:
+        self = new(PartitionResult)
+        self.partition, self.error_code = _IH.unpack_from(data, at)
+        at += 6
+        self.error_message, at = read_nullable_string(data, at, True, "error_message")
+        self.unknown_tags, at = read_unknown_tags(data, at)
+        return self, at
+
+
+@dataclass(slots=True, kw_only=True)
+class InitializeStateResult:
+    """Results by topic.
+
+    topic_id: Id of the topic.
+    partitions: Results by partition.
+    """
+
+    topic_id: UUID = NULL_UUID  # uuid, versions 0+
+    partitions: list[PartitionResult] = field(default_factory=list)  # []PartitionResult, versions 0+
+    unknown_tags: Tags = ()
+
+    def _write(self, out: Writer, version: int) -> None:
+        buffer = out.buffer
+        write_uuid(buffer, self.topic_id)
+        write_structs(out, self.partitions, True, version)
+        if self.unknown_tags:
+            write_tags(buffer, (), self.unknown_tags)
+        else:
+            buffer.append(0)
+
+    @staticmethod
+    def _read(data: Bytes, at: int, version: int) -> tuple[InitializeStateResult, int]:
+        self = new(InitializeStateResult)
+        self.topic_id, at = read_uuid(data, at)
+        self.partitions, at = read_array(data, at, True, 8, "partitions", PartitionResult._read, version)
+        self.unknown_tags, at = read_unknown_tags(data, at)
+        return self, at
+
+
+@dataclass(slots=True, kw_only=True)
+class InitializeShareGroupStateResponse(Message):
+    """Which partitions' state is kept now.
+
+    results: Results by topic.
+    """
+
+    API_KEY: ClassVar[int | None] = 83
+    VALID_VERSIONS: ClassVar[range] = range(1)
+    FLEXIBLE_VERSIONS: ClassVar[range] = range(1)
+
+    results: list[InitializeStateResult] = field(default_factory=list)  # []InitializeStateResult, versions 0+
+    unknown_tags: Tags = ()
+
+    def _write(self, out: Writer, version: int) -> None:
+        buffer = out.buffer
+        write_structs(out, self.results, True, version)
+        if self.unknown_tags:
+            write_tags(buffer, (), self.unknown_tags)
+        else:
+            buffer.append(0)
+
+    @staticmethod
+    def _read(data: Bytes, at: int, version: int) -> tuple[InitializeShareGroupStateResponse, int]:
+        self = new(InitializeShareGroupStateResponse)
+        self.results, at = read_array(data, at, True, 18, "results", InitializeStateResult._read, version)
+        self.unknown_tags, at = read_unknown_tags(data, at)
+        return self, at

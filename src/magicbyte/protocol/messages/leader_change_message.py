@@ -1,0 +1,107 @@
+"""Generated from LeaderChangeMessage.json. Do not edit: the schema compiler makes it.
+
+LeaderChangeMessage: versions 0-1, flexible 0+.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass, field
+from typing import ClassVar
+from uuid import UUID
+
+from magicbyte.protocol.runtime import (
+    NULL_UUID,
+    Bytes,
+    Message,
+    Tags,
+    Writer,
+    absent,
+    new,
+    read_array,
+    read_unknown_tags,
+    read_uuid,
+    write_structs,
+    write_tags,
+    write_uuid,
+)
+
+_HI = struct.Struct(">hi")
+_I = struct.Struct(">i")
+
+
+@dataclass(slots=True, kw_only=True)
+class Voter:
+    """One voter.
+
+    voter_id: Node id of the voter.
+    voter_directory_id: Id of the directory in which it keeps the log.
+    """
+
+    voter_id: int = 0  # int32, versions 0+
+    voter_directory_id: UUID = NULL_UUID  # uuid, versions 1+
+    unknown_tags: Tags = ()
+
+    def _write(self, out: Writer, version: int) -> None:
+        buffer = out.buffer
+        if version < 1 and self.voter_directory_id != NULL_UUID:
+            raise absent("voter_directory_id")
+        buffer += _I.pack(self.voter_id)
+        if version >= 1:
+            write_uuid(buffer, self.voter_directory_id)
+        if self.unknown_tags:
+            write_tags(buffer, (), self.unknown_tags)
+        else:
+            buffer.append(0)
+
+    @staticmethod
+    def _read(data: Bytes, at: int, version: int) -> tuple[Voter, int]:
+        self = new(Voter)
+        (self.voter_id,) = _I.unpack_from(data, at)
+        at += 4
+        if version >= 1:
+            self.voter_directory_id, at = read_uuid(data, at)
+        else:
+            self.voter_directory_id = NULL_UUID
+        self.unknown_tags, at = read_unknown_tags(data, at)
+        return self, at
+
+
+@dataclass(slots=True, kw_only=True)
+class LeaderChangeMessage(Message):
+    """Control record with which each new leader of a KRaft quorum begins its epoch.
+
+    version: Version of this record's form.
+    leader_id: Node id of the new leader.
+    voters: All voters at that time.
+    granting_voters: Voters that voted for it.
+    """
+
+    VALID_VERSIONS: ClassVar[range] = range(2)
+    FLEXIBLE_VERSIONS: ClassVar[range] = range(2)
+
+    version: int = 0  # int16, versions 0+
+    leader_id: int = 0  # int32, versions 0+
+    voters: list[Voter] = field(default_factory=list)  # []Voter, versions 0+
+    granting_voters: list[Voter] = field(default_factory=list)  # []Voter, versions 0+
+    unknown_tags: Tags = ()
+
+    def _write(self, out: Writer, version: int) -> None:
+        buffer = out.buffer
+        buffer += _HI.pack(self.version, self.leader_id)
+        write_structs(out, self.voters, True, version)
+        write_structs(out, self.granting_voters, True, version)
+        if self.unknown_tags:
+            write_tags(buffer, (), self.unknown_tags)
+        else:
+            buffer.append(0)
+
+    @staticmethod
+    def _read(data: Bytes, at: int, version: int) -> tuple[LeaderChangeMessage, int]:
+        self = new(LeaderChangeMessage)
+        self.version, self.leader_id = _HI.unpack_from(data, at)
+        at += 6
+        self.voters, at = read_array(data, at, True, 5, "voters", Voter._read, version)
+        self.granting_voters, at = read_array(data, at, True, 5, "granting_voters", Voter._read, version)
+        self.unknown_tags, at = read_unknown_tags(data, at)
+        return self, at

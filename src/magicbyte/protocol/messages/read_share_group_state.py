@@ -1,0 +1,294 @@
+"""Generated from ReadShareGroupStateRequest.json and ReadShareGroupStateResponse.json. Do not edit: the schema compiler
+
+makes it.
+ReadShareGroupStateRequest: version 0, flexible 0+.
+ReadShareGroupStateResponse: version 0, flexible 0+.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass, field
+from typing import ClassVar
+from uuid import UUID
+
+from magicbyte.protocol.runtime import (
+    NULL_UUID,
+    Bytes,
+    Message,
+    Rows,
+    Tags,
+    Writer,
+    new,
+    read_array,
+    read_nullable_string,
+    read_rows,
+    read_string,
+    read_unknown_tags,
+    read_uuid,
+    write_nullable_string,
+    write_string,
+    write_structs,
+    write_tags,
+    write_uuid,
+)
+
+_IH = struct.Struct(">ih")
+_II = struct.Struct(">ii")
+_IQ = struct.Struct(">iq")
+_QQBH = struct.Struct(">qqbh")
+_ROWS_II_COMPACT = Rows("ii", flexible=True)
+_ROWS_QQBH_COMPACT = Rows("qqbh", flexible=True)
+
+
+@dataclass(slots=True, kw_only=True)
+class PartitionData:
+    """Partitions to read.
+
+    partition: Number of the partition within its topic, counted from 0.
+    leader_epoch: Leader epoch of the asking leader; an older leader is shut out from then on.
+    """
+
+    partition: int = 0  # int32, versions 0+
+    leader_epoch: int = 0  # int32, versions 0+
+    unknown_tags: Tags = ()
+
+    def _write(self, out: Writer, version: int) -> None:
+        buffer = out.buffer
+        buffer += _II.pack(self.partition, self.leader_epoch)
+        if self.unknown_tags:
+            write_tags(buffer, (), self.unknown_tags)
+        else:
+            buffer.append(0)
+
+    @staticmethod
+    def _read(data: Bytes, at: int, version: int) -> tuple[PartitionData, int]:
+        self = new(PartitionData)
+        self.partition, self.leader_epoch = _II.unpack_from(data, at)
+        at += 8
+        self.unknown_tags, at = read_unknown_tags(data, at)
+        return self, at
+
+    @staticmethod
+    def _read_many(data: Bytes, at: int, most: int, version: int) -> tuple[list[PartitionData], int]:
+        found: list[PartitionData] = []
+        rows, at = _ROWS_II_COMPACT.read(data, at, most)
+        for row in rows:
+            self = new(PartitionData)
+            self.partition, self.leader_epoch = row
+            self.unknown_tags = ()
+            found.append(self)
+        return found, at
+
+
+@dataclass(slots=True, kw_only=True)
+class ReadStateData:
+    """Partitions, by topic.
+
+    topic_id: Id of the topic.
+    partitions: Partitions to read.
+    """
+
+    topic_id: UUID = NULL_UUID  # uuid, versions 0+
+    partitions: list[PartitionData] = field(default_factory=list)  # []PartitionData, versions 0+
+    unknown_tags: Tags = ()
+
+    def _write(self, out: Writer, version: int) -> None:
+        buffer = out.buffer
+        write_uuid(buffer, self.topic_id)
+        write_structs(out, self.partitions, True, version)
+        if self.unknown_tags:
+            write_tags(buffer, (), self.unknown_tags)
+        else:
+            buffer.append(0)
+
+    @staticmethod
+    def _read(data: Bytes, at: int, version: int) -> tuple[ReadStateData, int]:
+        self = new(ReadStateData)
+        self.topic_id, at = read_uuid(data, at)
+        self.partitions, at = read_rows(data, at, True, 9, "partitions", PartitionData, version)
+        self.unknown_tags, at = read_unknown_tags(data, at)
+        return self, at
+
+
+@dataclass(slots=True, kw_only=True)
+class ReadShareGroupStateRequest(Message):
+    """Sent by a partition's leader to a share coordinator: how far has a share group got with the partition?
+
+    group_id: Share group meant.
+    topics: Partitions, by topic.
+    """
+
+    API_KEY: ClassVar[int | None] = 84
+    VALID_VERSIONS: ClassVar[range] = range(1)
+    FLEXIBLE_VERSIONS: ClassVar[range] = range(1)
+
+    group_id: str = ""  # string, versions 0+
+    topics: list[ReadStateData] = field(default_factory=list)  # []ReadStateData, versions 0+
+    unknown_tags: Tags = ()
+
+    def _write(self, out: Writer, version: int) -> None:
+        buffer = out.buffer
+        write_string(buffer, self.group_id, True, "group_id")
+        write_structs(out, self.topics, True, version)
+        if self.unknown_tags:
+            write_tags(buffer, (), self.unknown_tags)
+        else:
+            buffer.append(0)
+
+    @staticmethod
+    def _read(data: Bytes, at: int, version: int) -> tuple[ReadShareGroupStateRequest, int]:
+        self = new(ReadShareGroupStateRequest)
+        self.group_id, at = read_string(data, at, True, "group_id")
+        self.topics, at = read_array(data, at, True, 18, "topics", ReadStateData._read, version)
+        self.unknown_tags, at = read_unknown_tags(data, at)
+        return self, at
+
+
+@dataclass(slots=True, kw_only=True)
+class StateBatch:
+    """What became of the records from there on; gaps are records nobody has taken yet.
+
+    first_offset: First offset of the run.
+    last_offset: Last offset of the run.
+    delivery_state: 0 to be handed out, 2 acknowledged, 4 given up.
+    delivery_count: How often these records have been handed out.
+    """
+
+    first_offset: int = 0  # int64, versions 0+
+    last_offset: int = 0  # int64, versions 0+
+    delivery_state: int = 0  # int8, versions 0+
+    delivery_count: int = 0  # int16, versions 0+
+    unknown_tags: Tags = ()
+
+    def _write(self, out: Writer, version: int) -> None:
+        buffer = out.buffer
+        buffer += _QQBH.pack(self.first_offset, self.last_offset, self.delivery_state, self.delivery_count)
+        if self.unknown_tags:
+            write_tags(buffer, (), self.unknown_tags)
+        else:
+            buffer.append(0)
+
+    @staticmethod
+    def _read(data: Bytes, at: int, version: int) -> tuple[StateBatch, int]:
+        self = new(StateBatch)
+        self.first_offset, self.last_offset, self.delivery_state, self.delivery_count = _QQBH.unpack_from(data, at)
+        at += 19
+        self.unknown_tags, at = read_unknown_tags(data, at)
+        return self, at
+
+    @staticmethod
+    def _read_many(data: Bytes, at: int, most: int, version: int) -> tuple[list[StateBatch], int]:
+        found: list[StateBatch] = []
+        rows, at = _ROWS_QQBH_COMPACT.read(data, at, most)
+        for row in rows:
+            self = new(StateBatch)
+            self.first_offset, self.last_offset, self.delivery_state, self.delivery_count = row
+            self.unknown_tags = ()
+            found.append(self)
+        return found, at
+
+
+@dataclass(slots=True, kw_only=True)
+class PartitionResult:
+    """Results by partition.
+
+    partition: Number of the partition within its topic, counted from 0.
+    error_code: Error that concerns this partition only, by its number in the protocol; 0 means none.
+    error_message: What went wrong in words for people to read; null when there was no error or the broker has
+        nothing to add.
+    state_epoch: Epoch of the state.
+    start_offset: First offset that is not yet done with; -1 if it was not set.
+    state_batches: What became of the records from there on; gaps are records nobody has taken yet.
+    """
+
+    partition: int = 0  # int32, versions 0+
+    error_code: int = 0  # int16, versions 0+
+    error_message: str | None = None  # string, versions 0+, nullable
+    state_epoch: int = 0  # int32, versions 0+
+    start_offset: int = 0  # int64, versions 0+
+    state_batches: list[StateBatch] = field(default_factory=list)  # []StateBatch, versions 0+
+    unknown_tags: Tags = ()
+
+    def _write(self, out: Writer, version: int) -> None:
+        buffer = out.buffer
+        buffer += _IH.pack(self.partition, self.error_code)
+        write_nullable_string(buffer, self.error_message, True, "error_message")
+        buffer += _IQ.pack(self.state_epoch, self.start_offset)
+        write_structs(out, self.state_batches, True, version)
+        if self.unknown_tags:
+            write_tags(buffer, (), self.unknown_tags)
+        else:
+            buffer.append(0)
+
+    @staticmethod
+    def _read(data: Bytes, at: int, version: int) -> tuple[PartitionResult, int]:
+        self = new(PartitionResult)
+        self.partition, self.error_code = _IH.unpack_from(data, at)
+        at += 6
+        self.error_message, at = read_nullable_string(data, at, True, "error_message")
+        self.state_epoch, self.start_offset = _IQ.unpack_from(data, at)
+        at += 12
+        self.state_batches, at = read_rows(data, at, True, 20, "state_batches", StateBatch, version)
+        self.unknown_tags, at = read_unknown_tags(data, at)
+        return self, at
+
+
+@dataclass(slots=True, kw_only=True)
+class ReadStateResult:
+    """Results by topic.
+
+    topic_id: Id of the topic.
+    partitions: Results by partition.
+    """
+
+    topic_id: UUID = NULL_UUID  # uuid, versions 0+
+    partitions: list[PartitionResult] = field(default_factory=list)  # []PartitionResult, versions 0+
+    unknown_tags: Tags = ()
+
+    def _write(self, out: Writer, version: int) -> None:
+        buffer = out.buffer
+        write_uuid(buffer, self.topic_id)
+        write_structs(out, self.partitions, True, version)
+        if self.unknown_tags:
+            write_tags(buffer, (), self.unknown_tags)
+        else:
+            buffer.append(0)
+
+    @staticmethod
+    def _read(data: Bytes, at: int, version: int) -> tuple[ReadStateResult, int]:
+        self = new(ReadStateResult)
+        self.topic_id, at = read_uuid(data, at)
+        self.partitions, at = read_array(data, at, True, 21, "partitions", PartitionResult._read, version)
+        self.unknown_tags, at = read_unknown_tags(data, at)
+        return self, at
+
+
+@dataclass(slots=True, kw_only=True)
+class ReadShareGroupStateResponse(Message):
+    """The state of the partitions, record by record.
+
+    results: Results by topic.
+    """
+
+    API_KEY: ClassVar[int | None] = 84
+    VALID_VERSIONS: ClassVar[range] = range(1)
+    FLEXIBLE_VERSIONS: ClassVar[range] = range(1)
+
+    results: list[ReadStateResult] = field(default_factory=list)  # []ReadStateResult, versions 0+
+    unknown_tags: Tags = ()
+
+    def _write(self, out: Writer, version: int) -> None:
+        buffer = out.buffer
+        write_structs(out, self.results, True, version)
+        if self.unknown_tags:
+            write_tags(buffer, (), self.unknown_tags)
+        else:
+            buffer.append(0)
+
+    @staticmethod
+    def _read(data: Bytes, at: int, version: int) -> tuple[ReadShareGroupStateResponse, int]:
+        self = new(ReadShareGroupStateResponse)
+        self.results, at = read_array(data, at, True, 18, "results", ReadStateResult._read, version)
+        self.unknown_tags, at = read_unknown_tags(data, at)
+        return self, at

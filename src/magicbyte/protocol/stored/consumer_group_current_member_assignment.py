@@ -1,0 +1,172 @@
+"""Generated from ConsumerGroupCurrentMemberAssignmentKey.json and ConsumerGroupCurrentMemberAssignmentValue.json. Do
+
+not edit: the schema compiler makes it.
+ConsumerGroupCurrentMemberAssignmentKey: version 8.
+ConsumerGroupCurrentMemberAssignmentValue: version 0, flexible 0+.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass, field
+from typing import ClassVar
+from uuid import UUID
+
+from magicbyte.protocol.runtime import (
+    NULL_UUID,
+    Bytes,
+    Message,
+    Tags,
+    Writer,
+    new,
+    read_array,
+    read_nullable_numbers,
+    read_numbers,
+    read_string,
+    read_tags,
+    read_unknown_tags,
+    read_uuid,
+    unknown,
+    whole,
+    write_numbers,
+    write_string,
+    write_structs,
+    write_tags,
+    write_uuid,
+)
+
+_IIB = struct.Struct(">iib")
+
+
+@dataclass(slots=True, kw_only=True)
+class ConsumerGroupCurrentMemberAssignmentKey(Message):
+    """Key in __consumer_offsets of the partitions that a member has now. The int16 in front of it is 8.
+
+    group_id: Id of the group.
+    member_id: Id of the member.
+    """
+
+    VALID_VERSIONS: ClassVar[range] = range(8, 9)
+    FLEXIBLE_VERSIONS: ClassVar[range] = range(0)
+
+    group_id: str = ""  # string, versions 8
+    member_id: str = ""  # string, versions 8
+
+    def _write(self, out: Writer, version: int) -> None:
+        buffer = out.buffer
+        write_string(buffer, self.group_id, False, "group_id")
+        write_string(buffer, self.member_id, False, "member_id")
+
+    @staticmethod
+    def _read(data: Bytes, at: int, version: int) -> tuple[ConsumerGroupCurrentMemberAssignmentKey, int]:
+        self = new(ConsumerGroupCurrentMemberAssignmentKey)
+        self.group_id, at = read_string(data, at, False, "group_id")
+        self.member_id, at = read_string(data, at, False, "member_id")
+        return self, at
+
+
+@dataclass(slots=True, kw_only=True)
+class TopicPartitions:
+    """Partitions of one topic.
+
+    topic_id: Id of the topic.
+    partitions: Numbers of the partitions.
+    assignment_epochs: For each partition the group epoch in which the member got it; null if it was not kept.
+    """
+
+    topic_id: UUID = NULL_UUID  # uuid, versions 0+
+    partitions: tuple[int, ...] = ()  # []int32, versions 0+
+    assignment_epochs: tuple[int, ...] | None = ()  # []int32, versions 0+, nullable, tag 0
+    unknown_tags: Tags = ()
+
+    def _write(self, out: Writer, version: int) -> None:
+        buffer = out.buffer
+        write_uuid(buffer, self.topic_id)
+        write_numbers(buffer, self.partitions, True, "i")
+        write_tags(buffer, self._tags(version), self.unknown_tags)
+
+    @staticmethod
+    def _read(data: Bytes, at: int, version: int) -> tuple[TopicPartitions, int]:
+        self = new(TopicPartitions)
+        self.topic_id, at = read_uuid(data, at)
+        self.partitions, at = read_numbers(data, at, True, "i", "partitions")
+        self.assignment_epochs = ()
+        tags, at = read_tags(data, at)
+        if 0 in tags:
+            part = tags.pop(0)
+            self.assignment_epochs = whole(
+                part,
+                read_nullable_numbers(part, 0, True, "i", "assignment_epochs"),
+                "assignment_epochs",
+            )
+        self.unknown_tags = unknown(tags)
+        return self, at
+
+    def _tags(self, version: int) -> list[tuple[int, bytes]]:
+        found: list[tuple[int, bytes]] = []
+        if self.assignment_epochs is None or len(self.assignment_epochs) > 0:
+            part = Writer()
+            write_numbers(part.buffer, self.assignment_epochs, True, "i")
+            found.append((0, bytes(part)))
+        return found
+
+
+@dataclass(slots=True, kw_only=True)
+class ConsumerGroupCurrentMemberAssignmentValue(Message):
+    """Value in __consumer_offsets: which partitions a member has now, and where it stands on the way to those it is
+    going to have.
+
+    member_epoch: Group epoch that the member has reached.
+    previous_member_epoch: Epoch that it had before, still taken from a member that missed the last answer; -1 after
+        joining.
+    state: 0 at its goal, 1 has to give up partitions first, 2 waits for partitions that others have to give up, 127
+        unknown.
+    assigned_partitions: Partitions that it has, by topic.
+    partitions_pending_revocation: Partitions that it has to give up, by topic.
+    """
+
+    VALID_VERSIONS: ClassVar[range] = range(1)
+    FLEXIBLE_VERSIONS: ClassVar[range] = range(1)
+
+    member_epoch: int = 0  # int32, versions 0+
+    previous_member_epoch: int = 0  # int32, versions 0+
+    state: int = 0  # int8, versions 0+
+    assigned_partitions: list[TopicPartitions] = field(default_factory=list)  # []TopicPartitions, versions 0+
+    partitions_pending_revocation: list[TopicPartitions] = field(default_factory=list)  # []TopicPartitions, versions 0+
+    unknown_tags: Tags = ()
+
+    def _write(self, out: Writer, version: int) -> None:
+        buffer = out.buffer
+        buffer += _IIB.pack(self.member_epoch, self.previous_member_epoch, self.state)
+        write_structs(out, self.assigned_partitions, True, version)
+        write_structs(out, self.partitions_pending_revocation, True, version)
+        if self.unknown_tags:
+            write_tags(buffer, (), self.unknown_tags)
+        else:
+            buffer.append(0)
+
+    @staticmethod
+    def _read(data: Bytes, at: int, version: int) -> tuple[ConsumerGroupCurrentMemberAssignmentValue, int]:
+        self = new(ConsumerGroupCurrentMemberAssignmentValue)
+        self.member_epoch, self.previous_member_epoch, self.state = _IIB.unpack_from(data, at)
+        at += 9
+        self.assigned_partitions, at = read_array(
+            data,
+            at,
+            True,
+            18,
+            "assigned_partitions",
+            TopicPartitions._read,
+            version,
+        )
+        self.partitions_pending_revocation, at = read_array(
+            data,
+            at,
+            True,
+            18,
+            "partitions_pending_revocation",
+            TopicPartitions._read,
+            version,
+        )
+        self.unknown_tags, at = read_unknown_tags(data, at)
+        return self, at

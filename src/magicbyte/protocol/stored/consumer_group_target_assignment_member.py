@@ -1,0 +1,117 @@
+"""Generated from ConsumerGroupTargetAssignmentMemberKey.json and ConsumerGroupTargetAssignmentMemberValue.json. Do not
+
+edit: the schema compiler makes it.
+ConsumerGroupTargetAssignmentMemberKey: version 7.
+ConsumerGroupTargetAssignmentMemberValue: version 0, flexible 0+.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar
+from uuid import UUID
+
+from magicbyte.protocol.runtime import (
+    NULL_UUID,
+    Bytes,
+    Message,
+    Tags,
+    Writer,
+    new,
+    read_array,
+    read_numbers,
+    read_string,
+    read_unknown_tags,
+    read_uuid,
+    write_numbers,
+    write_string,
+    write_structs,
+    write_tags,
+    write_uuid,
+)
+
+
+@dataclass(slots=True, kw_only=True)
+class ConsumerGroupTargetAssignmentMemberKey(Message):
+    """Key in __consumer_offsets of a member's share of the wanted assignment. The int16 in front of it is 7.
+
+    group_id: Id of the group.
+    member_id: Id of the member.
+    """
+
+    VALID_VERSIONS: ClassVar[range] = range(7, 8)
+    FLEXIBLE_VERSIONS: ClassVar[range] = range(0)
+
+    group_id: str = ""  # string, versions 7
+    member_id: str = ""  # string, versions 7
+
+    def _write(self, out: Writer, version: int) -> None:
+        buffer = out.buffer
+        write_string(buffer, self.group_id, False, "group_id")
+        write_string(buffer, self.member_id, False, "member_id")
+
+    @staticmethod
+    def _read(data: Bytes, at: int, version: int) -> tuple[ConsumerGroupTargetAssignmentMemberKey, int]:
+        self = new(ConsumerGroupTargetAssignmentMemberKey)
+        self.group_id, at = read_string(data, at, False, "group_id")
+        self.member_id, at = read_string(data, at, False, "member_id")
+        return self, at
+
+
+@dataclass(slots=True, kw_only=True)
+class TopicPartition:
+    """The partitions, by topic.
+
+    topic_id: Id of the topic.
+    partitions: Numbers of the partitions.
+    """
+
+    topic_id: UUID = NULL_UUID  # uuid, versions 0+
+    partitions: tuple[int, ...] = ()  # []int32, versions 0+
+    unknown_tags: Tags = ()
+
+    def _write(self, out: Writer, version: int) -> None:
+        buffer = out.buffer
+        write_uuid(buffer, self.topic_id)
+        write_numbers(buffer, self.partitions, True, "i")
+        if self.unknown_tags:
+            write_tags(buffer, (), self.unknown_tags)
+        else:
+            buffer.append(0)
+
+    @staticmethod
+    def _read(data: Bytes, at: int, version: int) -> tuple[TopicPartition, int]:
+        self = new(TopicPartition)
+        self.topic_id, at = read_uuid(data, at)
+        self.partitions, at = read_numbers(data, at, True, "i", "partitions")
+        self.unknown_tags, at = read_unknown_tags(data, at)
+        return self, at
+
+
+@dataclass(slots=True, kw_only=True)
+class ConsumerGroupTargetAssignmentMemberValue(Message):
+    """Value in __consumer_offsets: which partitions a member is going to have; null if it has left.
+
+    topic_partitions: The partitions, by topic.
+    """
+
+    VALID_VERSIONS: ClassVar[range] = range(1)
+    FLEXIBLE_VERSIONS: ClassVar[range] = range(1)
+
+    topic_partitions: list[TopicPartition] = field(default_factory=list)  # []TopicPartition, versions 0+
+    unknown_tags: Tags = ()
+
+    def _write(self, out: Writer, version: int) -> None:
+        buffer = out.buffer
+        write_structs(out, self.topic_partitions, True, version)
+        if self.unknown_tags:
+            write_tags(buffer, (), self.unknown_tags)
+        else:
+            buffer.append(0)
+
+    @staticmethod
+    def _read(data: Bytes, at: int, version: int) -> tuple[ConsumerGroupTargetAssignmentMemberValue, int]:
+        self = new(ConsumerGroupTargetAssignmentMemberValue)
+        self.topic_partitions, at = read_array(data, at, True, 18, "topic_partitions", TopicPartition._read, version)
+        self.unknown_tags, at = read_unknown_tags(data, at)
+        return self, at

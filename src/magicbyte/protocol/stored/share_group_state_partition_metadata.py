@@ -1,0 +1,173 @@
+"""Generated from ShareGroupStatePartitionMetadataKey.json and ShareGroupStatePartitionMetadataValue.json. Do not edit:
+
+the schema compiler makes it.
+ShareGroupStatePartitionMetadataKey: version 15.
+ShareGroupStatePartitionMetadataValue: version 0, flexible 0+.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar
+from uuid import UUID
+
+from magicbyte.protocol.runtime import (
+    NULL_UUID,
+    Bytes,
+    Message,
+    Tags,
+    Writer,
+    new,
+    read_array,
+    read_numbers,
+    read_string,
+    read_unknown_tags,
+    read_uuid,
+    write_numbers,
+    write_string,
+    write_structs,
+    write_tags,
+    write_uuid,
+)
+
+
+@dataclass(slots=True, kw_only=True)
+class ShareGroupStatePartitionMetadataKey(Message):
+    """Key in __consumer_offsets of how far a share group's partitions are set up with the share coordinator. The int16
+    in front of it is 15.
+
+    group_id: Id of the group.
+    """
+
+    VALID_VERSIONS: ClassVar[range] = range(15, 16)
+    FLEXIBLE_VERSIONS: ClassVar[range] = range(0)
+
+    group_id: str = ""  # string, versions 15
+
+    def _write(self, out: Writer, version: int) -> None:
+        buffer = out.buffer
+        write_string(buffer, self.group_id, False, "group_id")
+
+    @staticmethod
+    def _read(data: Bytes, at: int, version: int) -> tuple[ShareGroupStatePartitionMetadataKey, int]:
+        self = new(ShareGroupStatePartitionMetadataKey)
+        self.group_id, at = read_string(data, at, False, "group_id")
+        return self, at
+
+
+@dataclass(slots=True, kw_only=True)
+class TopicPartitionsInfo:
+    """Partitions of one topic.
+
+    topic_id: Id of the topic.
+    topic_name: Name of the topic.
+    partitions: Numbers of the partitions.
+    """
+
+    topic_id: UUID = NULL_UUID  # uuid, versions 0+
+    topic_name: str = ""  # string, versions 0+
+    partitions: tuple[int, ...] = ()  # []int32, versions 0+
+    unknown_tags: Tags = ()
+
+    def _write(self, out: Writer, version: int) -> None:
+        buffer = out.buffer
+        write_uuid(buffer, self.topic_id)
+        write_string(buffer, self.topic_name, True, "topic_name")
+        write_numbers(buffer, self.partitions, True, "i")
+        if self.unknown_tags:
+            write_tags(buffer, (), self.unknown_tags)
+        else:
+            buffer.append(0)
+
+    @staticmethod
+    def _read(data: Bytes, at: int, version: int) -> tuple[TopicPartitionsInfo, int]:
+        self = new(TopicPartitionsInfo)
+        self.topic_id, at = read_uuid(data, at)
+        self.topic_name, at = read_string(data, at, True, "topic_name")
+        self.partitions, at = read_numbers(data, at, True, "i", "partitions")
+        self.unknown_tags, at = read_unknown_tags(data, at)
+        return self, at
+
+
+@dataclass(slots=True, kw_only=True)
+class TopicInfo:
+    """One topic.
+
+    topic_id: Id of the topic.
+    topic_name: Name of the topic.
+    """
+
+    topic_id: UUID = NULL_UUID  # uuid, versions 0+
+    topic_name: str = ""  # string, versions 0+
+    unknown_tags: Tags = ()
+
+    def _write(self, out: Writer, version: int) -> None:
+        buffer = out.buffer
+        write_uuid(buffer, self.topic_id)
+        write_string(buffer, self.topic_name, True, "topic_name")
+        if self.unknown_tags:
+            write_tags(buffer, (), self.unknown_tags)
+        else:
+            buffer.append(0)
+
+    @staticmethod
+    def _read(data: Bytes, at: int, version: int) -> tuple[TopicInfo, int]:
+        self = new(TopicInfo)
+        self.topic_id, at = read_uuid(data, at)
+        self.topic_name, at = read_string(data, at, True, "topic_name")
+        self.unknown_tags, at = read_unknown_tags(data, at)
+        return self, at
+
+
+@dataclass(slots=True, kw_only=True)
+class ShareGroupStatePartitionMetadataValue(Message):
+    """Value in __consumer_offsets: which partitions of a share group the share coordinator keeps state for.
+
+    initializing_topics: Partitions whose state the share coordinator was asked to keep, by topic. Not in the early
+        form of Kafka 4.0.
+    initialized_topics: Partitions whose state is kept, by topic.
+    deleting_topics: Topics whose state is being deleted.
+    """
+
+    VALID_VERSIONS: ClassVar[range] = range(1)
+    FLEXIBLE_VERSIONS: ClassVar[range] = range(1)
+
+    initializing_topics: list[TopicPartitionsInfo] = field(default_factory=list)  # []TopicPartitionsInfo, versions 0+
+    initialized_topics: list[TopicPartitionsInfo] = field(default_factory=list)  # []TopicPartitionsInfo, versions 0+
+    deleting_topics: list[TopicInfo] = field(default_factory=list)  # []TopicInfo, versions 0+
+    unknown_tags: Tags = ()
+
+    def _write(self, out: Writer, version: int) -> None:
+        buffer = out.buffer
+        write_structs(out, self.initializing_topics, True, version)
+        write_structs(out, self.initialized_topics, True, version)
+        write_structs(out, self.deleting_topics, True, version)
+        if self.unknown_tags:
+            write_tags(buffer, (), self.unknown_tags)
+        else:
+            buffer.append(0)
+
+    @staticmethod
+    def _read(data: Bytes, at: int, version: int) -> tuple[ShareGroupStatePartitionMetadataValue, int]:
+        self = new(ShareGroupStatePartitionMetadataValue)
+        self.initializing_topics, at = read_array(
+            data,
+            at,
+            True,
+            19,
+            "initializing_topics",
+            TopicPartitionsInfo._read,
+            version,
+        )
+        self.initialized_topics, at = read_array(
+            data,
+            at,
+            True,
+            19,
+            "initialized_topics",
+            TopicPartitionsInfo._read,
+            version,
+        )
+        self.deleting_topics, at = read_array(data, at, True, 18, "deleting_topics", TopicInfo._read, version)
+        self.unknown_tags, at = read_unknown_tags(data, at)
+        return self, at

@@ -1,0 +1,190 @@
+"""Generated from StreamsGroupCurrentMemberAssignmentKey.json and StreamsGroupCurrentMemberAssignmentValue.json. Do not
+
+edit: the schema compiler makes it.
+StreamsGroupCurrentMemberAssignmentKey: version 22.
+StreamsGroupCurrentMemberAssignmentValue: version 0, flexible 0+.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from magicbyte.protocol.runtime import (
+    Bytes,
+    Message,
+    Tags,
+    Writer,
+    new,
+    read_array,
+    read_nullable_numbers,
+    read_numbers,
+    read_string,
+    read_tags,
+    read_unknown_tags,
+    unknown,
+    whole,
+    write_numbers,
+    write_string,
+    write_structs,
+    write_tags,
+)
+
+_IIB = struct.Struct(">iib")
+
+
+@dataclass(slots=True, kw_only=True)
+class StreamsGroupCurrentMemberAssignmentKey(Message):
+    """Key in __consumer_offsets of the tasks that a Kafka Streams member has now. The int16 in front of it is 22.
+
+    group_id: Id of the group.
+    member_id: Id of the member.
+    """
+
+    VALID_VERSIONS: ClassVar[range] = range(22, 23)
+    FLEXIBLE_VERSIONS: ClassVar[range] = range(0)
+
+    group_id: str = ""  # string, versions 22
+    member_id: str = ""  # string, versions 22
+
+    def _write(self, out: Writer, version: int) -> None:
+        buffer = out.buffer
+        write_string(buffer, self.group_id, False, "group_id")
+        write_string(buffer, self.member_id, False, "member_id")
+
+    @staticmethod
+    def _read(data: Bytes, at: int, version: int) -> tuple[StreamsGroupCurrentMemberAssignmentKey, int]:
+        self = new(StreamsGroupCurrentMemberAssignmentKey)
+        self.group_id, at = read_string(data, at, False, "group_id")
+        self.member_id, at = read_string(data, at, False, "member_id")
+        return self, at
+
+
+@dataclass(slots=True, kw_only=True)
+class TaskIds:
+    """Tasks of one part of the application.
+
+    subtopology_id: Part of the application.
+    partitions: Numbers of the partitions that the tasks work on.
+    assignment_epochs: For each partition the group epoch in which the member got its task; null if it was not kept.
+    """
+
+    subtopology_id: str = ""  # string, versions 0+
+    partitions: tuple[int, ...] = ()  # []int32, versions 0+
+    assignment_epochs: tuple[int, ...] | None = ()  # []int32, versions 0+, nullable, tag 0
+    unknown_tags: Tags = ()
+
+    def _write(self, out: Writer, version: int) -> None:
+        buffer = out.buffer
+        write_string(buffer, self.subtopology_id, True, "subtopology_id")
+        write_numbers(buffer, self.partitions, True, "i")
+        write_tags(buffer, self._tags(version), self.unknown_tags)
+
+    @staticmethod
+    def _read(data: Bytes, at: int, version: int) -> tuple[TaskIds, int]:
+        self = new(TaskIds)
+        self.subtopology_id, at = read_string(data, at, True, "subtopology_id")
+        self.partitions, at = read_numbers(data, at, True, "i", "partitions")
+        self.assignment_epochs = ()
+        tags, at = read_tags(data, at)
+        if 0 in tags:
+            part = tags.pop(0)
+            self.assignment_epochs = whole(
+                part,
+                read_nullable_numbers(part, 0, True, "i", "assignment_epochs"),
+                "assignment_epochs",
+            )
+        self.unknown_tags = unknown(tags)
+        return self, at
+
+    def _tags(self, version: int) -> list[tuple[int, bytes]]:
+        found: list[tuple[int, bytes]] = []
+        if self.assignment_epochs is None or len(self.assignment_epochs) > 0:
+            part = Writer()
+            write_numbers(part.buffer, self.assignment_epochs, True, "i")
+            found.append((0, bytes(part)))
+        return found
+
+
+@dataclass(slots=True, kw_only=True)
+class StreamsGroupCurrentMemberAssignmentValue(Message):
+    """Value in __consumer_offsets: which tasks a Kafka Streams member has now, and where it stands on the way to those
+    it is going to have.
+
+    member_epoch: Group epoch that the member has reached.
+    previous_member_epoch: Epoch that it had before, still taken from a member that missed the last answer.
+    state: 0 at its goal, 1 has to give up tasks first, 2 waits for tasks that others have to give up, 127 unknown.
+    active_tasks: Tasks that do the work.
+    standby_tasks: Tasks that keep a copy of the state, to take over.
+    warmup_tasks: Tasks that build up a copy of the state before they move to the member.
+    active_tasks_pending_revocation: Tasks that do the work and that it has to give up.
+    standby_tasks_pending_revocation: Copies of the state that it has to give up.
+    warmup_tasks_pending_revocation: Copies of the state in the making that it has to give up.
+    """
+
+    VALID_VERSIONS: ClassVar[range] = range(1)
+    FLEXIBLE_VERSIONS: ClassVar[range] = range(1)
+
+    member_epoch: int = 0  # int32, versions 0+
+    previous_member_epoch: int = 0  # int32, versions 0+
+    state: int = 0  # int8, versions 0+
+    active_tasks: list[TaskIds] = field(default_factory=list)  # []TaskIds, versions 0+
+    standby_tasks: list[TaskIds] = field(default_factory=list)  # []TaskIds, versions 0+
+    warmup_tasks: list[TaskIds] = field(default_factory=list)  # []TaskIds, versions 0+
+    active_tasks_pending_revocation: list[TaskIds] = field(default_factory=list)  # []TaskIds, versions 0+
+    standby_tasks_pending_revocation: list[TaskIds] = field(default_factory=list)  # []TaskIds, versions 0+
+    warmup_tasks_pending_revocation: list[TaskIds] = field(default_factory=list)  # []TaskIds, versions 0+
+    unknown_tags: Tags = ()
+
+    def _write(self, out: Writer, version: int) -> None:
+        buffer = out.buffer
+        buffer += _IIB.pack(self.member_epoch, self.previous_member_epoch, self.state)
+        write_structs(out, self.active_tasks, True, version)
+        write_structs(out, self.standby_tasks, True, version)
+        write_structs(out, self.warmup_tasks, True, version)
+        write_structs(out, self.active_tasks_pending_revocation, True, version)
+        write_structs(out, self.standby_tasks_pending_revocation, True, version)
+        write_structs(out, self.warmup_tasks_pending_revocation, True, version)
+        if self.unknown_tags:
+            write_tags(buffer, (), self.unknown_tags)
+        else:
+            buffer.append(0)
+
+    @staticmethod
+    def _read(data: Bytes, at: int, version: int) -> tuple[StreamsGroupCurrentMemberAssignmentValue, int]:
+        self = new(StreamsGroupCurrentMemberAssignmentValue)
+        self.member_epoch, self.previous_member_epoch, self.state = _IIB.unpack_from(data, at)
+        at += 9
+        self.active_tasks, at = read_array(data, at, True, 3, "active_tasks", TaskIds._read, version)
+        self.standby_tasks, at = read_array(data, at, True, 3, "standby_tasks", TaskIds._read, version)
+        self.warmup_tasks, at = read_array(data, at, True, 3, "warmup_tasks", TaskIds._read, version)
+        self.active_tasks_pending_revocation, at = read_array(
+            data,
+            at,
+            True,
+            3,
+            "active_tasks_pending_revocation",
+            TaskIds._read,
+            version,
+        )
+        self.standby_tasks_pending_revocation, at = read_array(
+            data,
+            at,
+            True,
+            3,
+            "standby_tasks_pending_revocation",
+            TaskIds._read,
+            version,
+        )
+        self.warmup_tasks_pending_revocation, at = read_array(
+            data,
+            at,
+            True,
+            3,
+            "warmup_tasks_pending_revocation",
+            TaskIds._read,
+            version,
+        )
+        self.unknown_tags, at = read_unknown_tags(data, at)
+        return self, at

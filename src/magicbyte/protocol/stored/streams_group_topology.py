@@ -1,0 +1,291 @@
+"""Generated from StreamsGroupTopologyKey.json and StreamsGroupTopologyValue.json. Do not edit: the schema compiler
+
+makes it.
+StreamsGroupTopologyKey: version 23.
+StreamsGroupTopologyValue: version 0, flexible 0+.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from magicbyte.protocol.runtime import (
+    Bytes,
+    Message,
+    Shapes,
+    Tags,
+    Writer,
+    new,
+    read_array,
+    read_numbers,
+    read_string,
+    read_unknown_tags,
+    write_array,
+    write_string,
+    write_structs,
+    write_tags,
+)
+
+_I = struct.Struct(">i")
+_IH = struct.Struct(">ih")
+__H_H_H_COMPACT = Shapes("[h[h[h", flexible=True)
+
+
+@dataclass(slots=True, kw_only=True)
+class StreamsGroupTopologyKey(Message):
+    """Key in __consumer_offsets of what a Kafka Streams application consists of. The int16 in front of it is 23.
+
+    group_id: Id of the group.
+    """
+
+    VALID_VERSIONS: ClassVar[range] = range(23, 24)
+    FLEXIBLE_VERSIONS: ClassVar[range] = range(0)
+
+    group_id: str = ""  # string, versions 23
+
+    def _write(self, out: Writer, version: int) -> None:
+        buffer = out.buffer
+        write_string(buffer, self.group_id, False, "group_id")
+
+    @staticmethod
+    def _read(data: Bytes, at: int, version: int) -> tuple[StreamsGroupTopologyKey, int]:
+        self = new(StreamsGroupTopologyKey)
+        self.group_id, at = read_string(data, at, False, "group_id")
+        return self, at
+
+
+@dataclass(slots=True, kw_only=True)
+class TopicConfig:
+    """One setting.
+
+    key: Name of the setting.
+    value: Its value as text.
+    """
+
+    key: str = ""  # string, versions 0+
+    value: str = ""  # string, versions 0+
+    unknown_tags: Tags = ()
+
+    def _write(self, out: Writer, version: int) -> None:
+        buffer = out.buffer
+        write_string(buffer, self.key, True, "key")
+        write_string(buffer, self.value, True, "value")
+        if self.unknown_tags:
+            write_tags(buffer, (), self.unknown_tags)
+        else:
+            buffer.append(0)
+
+    @staticmethod
+    def _read(data: Bytes, at: int, version: int) -> tuple[TopicConfig, int]:
+        self = new(TopicConfig)
+        self.key, at = read_string(data, at, True, "key")
+        self.value, at = read_string(data, at, True, "value")
+        self.unknown_tags, at = read_unknown_tags(data, at)
+        return self, at
+
+
+@dataclass(slots=True, kw_only=True)
+class TopicInfo:
+    """What an internal topic has to look like.
+
+    name: Name of the topic.
+    partitions: How many partitions it has; 0 if that follows from other topics.
+    replication_factor: How many replicas each partition gets; 0 for the broker's default.
+    topic_configs: Settings of the topic that differ from the broker's defaults.
+    """
+
+    name: str = ""  # string, versions 0+
+    partitions: int = 0  # int32, versions 0+
+    replication_factor: int = 0  # int16, versions 0+
+    topic_configs: list[TopicConfig] = field(default_factory=list)  # []TopicConfig, versions 0+
+    unknown_tags: Tags = ()
+
+    def _write(self, out: Writer, version: int) -> None:
+        buffer = out.buffer
+        write_string(buffer, self.name, True, "name")
+        buffer += _IH.pack(self.partitions, self.replication_factor)
+        write_structs(out, self.topic_configs, True, version)
+        if self.unknown_tags:
+            write_tags(buffer, (), self.unknown_tags)
+        else:
+            buffer.append(0)
+
+    @staticmethod
+    def _read(data: Bytes, at: int, version: int) -> tuple[TopicInfo, int]:
+        self = new(TopicInfo)
+        self.name, at = read_string(data, at, True, "name")
+        self.partitions, self.replication_factor = _IH.unpack_from(data, at)
+        at += 6
+        self.topic_configs, at = read_array(data, at, True, 3, "topic_configs", TopicConfig._read, version)
+        self.unknown_tags, at = read_unknown_tags(data, at)
+        return self, at
+
+
+@dataclass(slots=True, kw_only=True)
+class CopartitionGroup:
+    """Topics that have to have equally many partitions.
+
+    source_topics: Places of such topics in the list of source topics, counted from 0.
+    source_topic_regex: Places of such patterns in the list of patterns, counted from 0.
+    repartition_source_topics: Places of such topics in the list of internal topics that are read, counted from 0.
+    """
+
+    source_topics: tuple[int, ...] = ()  # []int16, versions 0+
+    source_topic_regex: tuple[int, ...] = ()  # []int16, versions 0+
+    repartition_source_topics: tuple[int, ...] = ()  # []int16, versions 0+
+    unknown_tags: Tags = ()
+
+    def _write(self, out: Writer, version: int) -> None:
+        buffer = out.buffer
+        lengths: tuple[int, ...]
+        lengths = len(self.source_topics), len(self.source_topic_regex), len(self.repartition_source_topics)
+        buffer += __H_H_H_COMPACT[lengths](
+            lengths[0] + 1,
+            *self.source_topics,
+            lengths[1] + 1,
+            *self.source_topic_regex,
+            lengths[2] + 1,
+            *self.repartition_source_topics,
+        )
+        if self.unknown_tags:
+            write_tags(buffer, (), self.unknown_tags)
+        else:
+            buffer.append(0)
+
+    @staticmethod
+    def _read(data: Bytes, at: int, version: int) -> tuple[CopartitionGroup, int]:
+        self = new(CopartitionGroup)
+        self.source_topics, at = read_numbers(data, at, True, "h", "source_topics")
+        self.source_topic_regex, at = read_numbers(data, at, True, "h", "source_topic_regex")
+        self.repartition_source_topics, at = read_numbers(data, at, True, "h", "repartition_source_topics")
+        self.unknown_tags, at = read_unknown_tags(data, at)
+        return self, at
+
+
+@dataclass(slots=True, kw_only=True)
+class Subtopology:
+    """Parts of the application that exchange data through topics only.
+
+    subtopology_id: Name of the part.
+    source_topics: Topics that it reads.
+    source_topic_regex: Patterns of the names of topics that it reads.
+    state_changelog_topics: Internal topics that keep its state.
+    repartition_sink_topics: Internal topics that it writes for other parts to read.
+    repartition_source_topics: Internal topics that it reads, written by other parts.
+    copartition_groups: Topics that have to have equally many partitions.
+    """
+
+    subtopology_id: str = ""  # string, versions 0+
+    source_topics: list[str] = field(default_factory=list)  # []string, versions 0+
+    source_topic_regex: list[str] = field(default_factory=list)  # []string, versions 0+
+    state_changelog_topics: list[TopicInfo] = field(default_factory=list)  # []TopicInfo, versions 0+
+    repartition_sink_topics: list[str] = field(default_factory=list)  # []string, versions 0+
+    repartition_source_topics: list[TopicInfo] = field(default_factory=list)  # []TopicInfo, versions 0+
+    copartition_groups: list[CopartitionGroup] = field(default_factory=list)  # []CopartitionGroup, versions 0+
+    unknown_tags: Tags = ()
+
+    def _write(self, out: Writer, version: int) -> None:
+        buffer = out.buffer
+        write_string(buffer, self.subtopology_id, True, "subtopology_id")
+        write_array(buffer, self.source_topics, True, write_string, True, "source_topics")
+        write_array(buffer, self.source_topic_regex, True, write_string, True, "source_topic_regex")
+        write_structs(out, self.state_changelog_topics, True, version)
+        write_array(buffer, self.repartition_sink_topics, True, write_string, True, "repartition_sink_topics")
+        write_structs(out, self.repartition_source_topics, True, version)
+        write_structs(out, self.copartition_groups, True, version)
+        if self.unknown_tags:
+            write_tags(buffer, (), self.unknown_tags)
+        else:
+            buffer.append(0)
+
+    @staticmethod
+    def _read(data: Bytes, at: int, version: int) -> tuple[Subtopology, int]:
+        self = new(Subtopology)
+        self.subtopology_id, at = read_string(data, at, True, "subtopology_id")
+        self.source_topics, at = read_array(data, at, True, 1, "source_topics", read_string, True, "source_topics")
+        self.source_topic_regex, at = read_array(
+            data,
+            at,
+            True,
+            1,
+            "source_topic_regex",
+            read_string,
+            True,
+            "source_topic_regex",
+        )
+        self.state_changelog_topics, at = read_array(
+            data,
+            at,
+            True,
+            9,
+            "state_changelog_topics",
+            TopicInfo._read,
+            version,
+        )
+        self.repartition_sink_topics, at = read_array(
+            data,
+            at,
+            True,
+            1,
+            "repartition_sink_topics",
+            read_string,
+            True,
+            "repartition_sink_topics",
+        )
+        self.repartition_source_topics, at = read_array(
+            data,
+            at,
+            True,
+            9,
+            "repartition_source_topics",
+            TopicInfo._read,
+            version,
+        )
+        self.copartition_groups, at = read_array(
+            data,
+            at,
+            True,
+            4,
+            "copartition_groups",
+            CopartitionGroup._read,
+            version,
+        )
+        self.unknown_tags, at = read_unknown_tags(data, at)
+        return self, at
+
+
+@dataclass(slots=True, kw_only=True)
+class StreamsGroupTopologyValue(Message):
+    """Value in __consumer_offsets: what a Kafka Streams application consists of, as its members told; null if the group
+    is gone.
+
+    epoch: Epoch of the topology.
+    subtopologies: Parts of the application that exchange data through topics only.
+    """
+
+    VALID_VERSIONS: ClassVar[range] = range(1)
+    FLEXIBLE_VERSIONS: ClassVar[range] = range(1)
+
+    epoch: int = 0  # int32, versions 0+
+    subtopologies: list[Subtopology] = field(default_factory=list)  # []Subtopology, versions 0+
+    unknown_tags: Tags = ()
+
+    def _write(self, out: Writer, version: int) -> None:
+        buffer = out.buffer
+        buffer += _I.pack(self.epoch)
+        write_structs(out, self.subtopologies, True, version)
+        if self.unknown_tags:
+            write_tags(buffer, (), self.unknown_tags)
+        else:
+            buffer.append(0)
+
+    @staticmethod
+    def _read(data: Bytes, at: int, version: int) -> tuple[StreamsGroupTopologyValue, int]:
+        self = new(StreamsGroupTopologyValue)
+        (self.epoch,) = _I.unpack_from(data, at)
+        at += 4
+        self.subtopologies, at = read_array(data, at, True, 8, "subtopologies", Subtopology._read, version)
+        self.unknown_tags, at = read_unknown_tags(data, at)
+        return self, at
