@@ -1,7 +1,7 @@
 """Kafka's error codes and the exception tree. Imports nothing; every room raises from this tree and only from it."""
 
 import enum
-from typing import ClassVar
+from typing import NamedTuple
 
 
 class ErrorCode(enum.IntEnum):
@@ -13,9 +13,18 @@ class ErrorCode(enum.IntEnum):
     CORRUPT_MESSAGE = 2
     UNKNOWN_TOPIC_OR_PARTITION = 3
     MESSAGE_TOO_LARGE = 10
+    RECORD_LIST_TOO_LARGE = 18
+    INVALID_REQUIRED_ACKS = 21
+    INVALID_TIMESTAMP = 32
     UNSUPPORTED_VERSION = 35
+    INVALID_CONFIG = 40
     INVALID_REQUEST = 42
     UNSUPPORTED_FOR_MESSAGE_FORMAT = 43
+    OUT_OF_ORDER_SEQUENCE_NUMBER = 45
+    INVALID_PRODUCER_EPOCH = 47
+    INVALID_TXN_STATE = 48
+    TRANSACTION_COORDINATOR_FENCED = 52
+    TRANSACTIONAL_ID_AUTHORIZATION_FAILED = 53
     KAFKA_STORAGE_ERROR = 56
     UNSUPPORTED_COMPRESSION_TYPE = 76
     INVALID_RECORD = 87
@@ -24,7 +33,7 @@ class ErrorCode(enum.IntEnum):
 class MagicbyteError(Exception):
     """Base of what we raise on purpose. `code` is what a response carries for it."""
 
-    code: ClassVar[ErrorCode] = ErrorCode.UNKNOWN_SERVER_ERROR
+    code: ErrorCode = ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 class CorruptRecordError(MagicbyteError):
@@ -87,10 +96,50 @@ class UnsupportedForMessageFormatError(MagicbyteError):
     code = ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT
 
 
+class RecordError(NamedTuple):
+    """What is wrong with one record of a produced set; `batch_index` counts from 0 within the set."""
+
+    batch_index: int
+    message: str
+
+
+class AppendRefusedError(MagicbyteError):
+    """A produced set that a log does not take, whole; nothing of it is stored.
+
+    `code` is Kafka's for the version of the request. `record_errors` names the records that are to blame, where the
+    version of the request can say so.
+    """
+
+    def __init__(self, code: ErrorCode, message: str, record_errors: tuple[RecordError, ...] = ()) -> None:
+        super().__init__(code, message, record_errors)
+        self.code = code
+        self.message = message
+        self.record_errors = record_errors
+
+    def __str__(self) -> str:
+        return self.message
+
+
+class InvalidConfigError(MagicbyteError):
+    """A setting with a value that it cannot have."""
+
+    code = ErrorCode.INVALID_CONFIG
+
+
 class LogDirectoryError(MagicbyteError):
     """A path is no Kafka log, partition folder or log directory; the message says what was expected there."""
 
     code = ErrorCode.KAFKA_STORAGE_ERROR
+
+
+class LogDirectoryOfflineError(LogDirectoryError):
+    """A log directory failed to write or to sync: what it holds is not to be relied on, and nothing goes in any more."""
+
+
+class OffsetOutOfRangeError(MagicbyteError):
+    """An offset that a log does not hold: below its start, or above its end or what is replicated."""
+
+    code = ErrorCode.OFFSET_OUT_OF_RANGE
 
 
 class UnknownTopicError(MagicbyteError):

@@ -203,6 +203,41 @@ class RecordBatch:
         self.crc = crc32c(self.buffer[ATTRIBUTES.start :])
         BATCH_CRC.write(self.buffer, self.crc)
 
+    def stamped(
+        self, base_offset: int, leader_epoch: int, timestamp_type: TimestampType, max_timestamp: int
+    ) -> bytearray:
+        """Return the 61 bytes before the records with these fields, and the CRC that holds then; nothing is changed.
+
+        What `set_base_offset`, `set_partition_leader_epoch` and `set_max_timestamp` do, for bytes that must stay.
+        """
+        attributes, crc = self.attributes, self.crc
+        changes = self.timestamp_type is not timestamp_type or self.max_timestamp != max_timestamp
+        if changes:
+            attributes = attributes & _KEPT_BITS | timestamp_type_bit(timestamp_type)
+        head = bytearray(RECORD_BATCH_OVERHEAD)
+        HEADER.pack_into(
+            head,
+            0,
+            base_offset,
+            self.batch_length,
+            leader_epoch,
+            2,
+            crc,
+            attributes,
+            self.last_offset_delta,
+            self.base_timestamp,
+            max_timestamp,
+            self.producer_id,
+            self.producer_epoch,
+            self.base_sequence,
+            self.record_count,
+        )
+        if changes:
+            BATCH_CRC.type.pack_into(
+                head, BATCH_CRC.start, crc32c(self.records_section, crc32c(head[ATTRIBUTES.start :]))
+            )
+        return head
+
 
 def batch_attributes(
     codec: Codec = Codec.NONE,

@@ -271,6 +271,11 @@ class EnrichedMessage:
         self._known = at
         return found
 
+    @property
+    def body(self) -> memoryview:
+        """What follows the tags: lengths and bytes of key and value."""
+        return self.buffer[self._tags_end :]
+
     # ---- offsets and timestamps
 
     @property
@@ -394,6 +399,26 @@ class EnrichedMessage:
         self.crc = crc32(self.buffer[MAGIC.start :])
         MESSAGE_CRC.write(self.buffer, self.crc)
 
+    def stamped(self, offset: int, timestamp_ms: int, *, honor_ship: bool | None = None) -> bytearray:
+        """Return the bytes before the key's length as a broker appends them; nothing is changed.
+
+        Offset, the second of `timestamp_ms`, tag 0 where there is one, `honor_ship` where it is given (added if it is
+        missing), and the CRC that holds then. Raises CorruptRecordError where `with_tags` does.
+        """
+        message, tags = self, {Tag.TIMESTAMP: timestamp_ms}
+        if honor_ship is not None:
+            tags[Tag.HONOR_SHIP] = int(honor_ship)
+            if Tag.HONOR_SHIP not in self.tags:
+                message = EnrichedMessage(memoryview(self.with_tags({Tag.HONOR_SHIP: int(honor_ship)})))
+        head = bytearray(message.buffer[: message._tags_end])
+        OFFSET.type.pack_into(head, OFFSET.start, offset)
+        ENRICHED_SECONDS.type.pack_into(head, ENRICHED_SECONDS.start, _signed(timestamp_ms // 1000))
+        for tag, value in tags.items():
+            if tag in message._positions():
+                TAG_TYPES[tag].pack_into(head, message._positions()[tag][0], value)
+        MESSAGE_CRC.type.pack_into(head, MESSAGE_CRC.start, crc32(self.body, crc32(head[MAGIC.start :])))
+        return head
+
     def with_tags(self, tags: Mapping[int, int]) -> bytes:
         """Return a copy in which `tags` have these values: the missing ones added, each at its place by ascending id.
 
@@ -410,7 +435,7 @@ class EnrichedMessage:
         if missing and ids != sorted(ids):
             raise self._error("order of the tags", expected="ascending ids", found=ids)
         area = b"".join(_encode_tag(tag, values[tag]) for tag in order) + bytes(unknown)
-        return _build(self.offset, self.attributes, self.seconds, area, self.buffer[self._tags_end :])
+        return _build(self.offset, self.attributes, self.seconds, area, self.body)
 
 
 def encode_tags(tags: Mapping[int, int]) -> bytes:

@@ -21,8 +21,10 @@ from magicbyte.records.layout import (
     NO_TIMESTAMP,
     OFFSET,
     SIZE,
+    V0_KEY_LENGTH,
     V0_MINIMUM,
     V0_OVERHEAD,
+    V1_KEY_LENGTH,
     V1_MINIMUM,
     V1_OVERHEAD,
     V1_TIMESTAMP,
@@ -202,6 +204,22 @@ class Message:
         V1_TIMESTAMP.write(self.buffer, timestamp)
         self.crc = crc32(self.buffer[MAGIC.start :])
         MESSAGE_CRC.write(self.buffer, self.crc)
+
+    def stamped(self, offset: int, timestamp_type: TimestampType, timestamp: int) -> bytearray:
+        """Return the bytes before the key's length with these fields, and the CRC that holds then; nothing is changed.
+
+        What `set_offset` and, for magic 1, `set_max_timestamp` do, for bytes that must stay.
+        """
+        start = (V0_KEY_LENGTH if self.magic == 0 else V1_KEY_LENGTH).start
+        head = bytearray(self.buffer[:start])
+        OFFSET.type.pack_into(head, OFFSET.start, offset)
+        if self.magic and (self.timestamp_type is not timestamp_type or self.timestamp != timestamp):
+            attributes = self.attributes & CODEC_MASK | timestamp_type_bit(timestamp_type)
+            MESSAGE_ATTRIBUTES.type.pack_into(head, MESSAGE_ATTRIBUTES.start, attributes)
+            V1_TIMESTAMP.type.pack_into(head, V1_TIMESTAMP.start, timestamp)
+            crc = crc32(self.buffer[start:], crc32(head[MAGIC.start :]))
+            MESSAGE_CRC.type.pack_into(head, MESSAGE_CRC.start, crc)
+        return head
 
 
 def build_message(

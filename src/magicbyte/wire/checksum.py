@@ -2,7 +2,7 @@
 
 import zlib
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 import crc32c as _crc32c
 import xxhash as _xxhash
@@ -14,10 +14,18 @@ try:  # twice as fast where it has wheels
 except ImportError:  # pragma: no cover
     _crc32 = zlib.crc32
 
-crc32: Callable[[Buffer], int] = _crc32
+
+class Crc(Protocol):
+    """A CRC of `data`, or of all bytes whose beginning has the CRC `value` and whose rest is `data`."""
+
+    def __call__(self, data: Buffer, value: int = 0, /) -> int:
+        """Return it."""
+
+
+crc32: Crc = _crc32
 """CRC-32 (IEEE, zlib) of magic 0, magic 1 and enriched messages."""
 
-crc32c: Callable[[Buffer], int] = _crc32c.crc32c
+crc32c: Crc = _crc32c.crc32c
 """CRC-32C (Castagnoli) of record batches and producer snapshots."""
 
 xxh32: Callable[[Buffer], int] = _xxhash.xxh32_intdigest

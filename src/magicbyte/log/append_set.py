@@ -1,0 +1,433 @@
+"""A produced set, checked: every outer entry, and what is inside each, unpacked at most once.
+
+In the order of docs/append.md: of all entries size, limit, magic and CRC; then shape, codec, header; then the records.
+Sources: Kafka's UnifiedLog.analyzeAndValidateRecords and LogValidator.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from magicbyte.codecs import Codec, Lz4Header, OutputFull, decompress_into
+from magicbyte.errors import (
+    AppendRefusedError,
+    BatchTooLargeError,
+    CorruptRecordError,
+    ErrorCode,
+    RecordError,
+)
+from magicbyte.log.append_rules import AppendRules, Request
+from magicbyte.records.batch import RecordBatch
+from magicbyte.records.columns import RecordColumns
+from magicbyte.records.decode import DecodeOptions, decode_rows
+from magicbyte.records.encode import Format
+from magicbyte.records.enriched import EnrichedMessage
+from magicbyte.records.entry import Entry, entries
+from magicbyte.records.layout import (
+    ATTRIBUTES,
+    CODEC_MASK,
+    LOG_OVERHEAD,
+    NO_PRODUCER_ID,
+    NO_TIMESTAMP,
+    RECORD_BATCH_OVERHEAD,
+    SIZE,
+    V0_MINIMUM,
+    Dialect,
+    TimestampType,
+)
+from magicbyte.records.message import Message
+from magicbyte.records.scan import BatchTable, scan
+from magicbyte.records.survey import Survey, survey_messages, survey_records
+
+_KEPT_SCRATCH = 4 << 20
+_APPEND_TIME = TimestampType.LOG_APPEND_TIME
+_AS_IT_IS = DecodeOptions(verify=False, control=True, limit=1 << 62)
+
+
+@dataclass(slots=True)
+class Part:
+    """A batch, a wrapper, or a row of plain messages of one magic.
+
+    `view` is the header of the batch or wrapper, None for plain messages; `data` the part as it was produced;
+    `records` its records section or messages, decompressed.
+    """
+
+    magic: int
+    codec: Codec
+    data: memoryview
+    view: Entry | None
+    records: memoryview
+    survey: Survey
+
+
+@dataclass(slots=True)
+class ProducedSet:
+    """The parts of a set, in order, of one dialect. `decompressed` counts what was unpacked for them."""
+
+    dialect: Dialect
+    parts: list[Part] = field(default_factory=list)
+    decompressed: int = 0
+
+    @property
+    def codec(self) -> Codec:
+        """The codec of the set: the last one that is any."""
+        return next((part.codec for part in reversed(self.parts) if part.codec), Codec.NONE)
+
+    @property
+    def is_control(self) -> bool:
+        """Whether this is the broker's own."""
+        return any(part.view is not None and part.view.is_control for part in self.parts)
+
+    def has_format(self, target: Format) -> bool:
+        """Say whether every entry is in the format `target` already."""
+        return self.dialect is target.dialect and all(part.magic == target.magic for part in self.parts)
+
+
+def read_set(
+    records: memoryview, rules: AppendRules, request: Request, now_ms: int, dialect: Dialect = Dialect.KAFKA
+) -> ProducedSet:
+    """Return the set, whole and legal for a log with these rules. A cut entry at its end is left out, if it may be.
+
+    Raises AppendRefusedError. What the parts refer to beside `records` is memory that the next call in this thread
+    uses again.
+    """
+    reader = _Reader(rules, request, now_ms, dialect)
+    found = ProducedSet(dialect)
+    for entry in reader.outer(records):
+        found.parts.append(reader.open(entry))
+    found.decompressed = reader.unpacker.count
+    if found.parts:
+        reader.check_records(found.parts)
+    return found
+
+
+class _Memory(threading.local):
+    """Where a thread unpacks what it only looks at: fresh memory costs as much as fast codecs do."""
+
+    def __init__(self) -> None:
+        self.scratch = memoryview(bytearray(0))
+
+
+_memory = _Memory()
+
+
+class _Unpacker:
+    """Unpacks the payloads of one set, within a limit for all of them together."""
+
+    def __init__(self, limit: int) -> None:
+        self.count = 0
+        self._limit = self._left = limit
+        self._scratch = _memory.scratch
+
+    def unpack(self, codec: Codec, payload: memoryview, header: Lz4Header) -> memoryview:
+        """Return what `payload` holds. Raises CorruptRecordError, BatchTooLargeError."""
+        self.count += 1
+        wanted = min(max(4 * len(payload), 1024), self._left)
+        while True:
+            if len(self._scratch) < wanted:
+                self._scratch = memoryview(bytearray(wanted))
+                if wanted <= _KEPT_SCRATCH:
+                    _memory.scratch = self._scratch
+            room = self._scratch[: self._left]
+            try:
+                written = decompress_into(codec, payload, room, lz4_header=header)
+            except OutputFull as full:
+                if len(room) == self._left:
+                    expected = f"<= {self._limit}"
+                    raise BatchTooLargeError("decompressed size", expected=expected, found="more") from None
+                wanted = min(max(2 * len(room), full.needed), self._left)
+            else:
+                self._left -= written
+                self._scratch = self._scratch[written:]
+                return room[:written]
+
+
+@dataclass(frozen=True, slots=True)
+class _Outer:
+    """One row of a set: where it is, and what its first bytes say. `survey`: of plain messages."""
+
+    data: memoryview
+    magic: int
+    attributes: int
+    view: Entry | None
+    survey: Survey | None
+
+
+class _Reader:
+    def __init__(self, rules: AppendRules, request: Request, now_ms: int, dialect: Dialect) -> None:
+        self.rules = rules
+        self.request = request
+        self.dialect = dialect
+        self.unpacker = _Unpacker(rules.max_decompressed_bytes)
+        self.earliest = now_ms - rules.before_max_ms
+        self.furthest = now_ms + rules.after_max_ms
+
+    # ---- the outer entries
+
+    def outer(self, records: memoryview) -> list[_Outer]:
+        """Return the rows of the set, each whole, its checksums right; no more than the request may send."""
+        size = len(records)
+        if (
+            size >= RECORD_BATCH_OVERHEAD
+            and records[16] == 2
+            and LOG_OVERHEAD + SIZE.read(records) == size
+            and self.dialect is Dialect.KAFKA
+        ):
+            return [self._batch(records)]
+        table = scan(records, dialect=self.dialect, merge=True)
+        rows = [self._row(table, row) for row in range(len(table))]
+        rest = records[table.end :]
+        if table.damage is not None:
+            self._check_size(SIZE.read(rest) + LOG_OVERHEAD)
+            raise self.request.damaged(table.damage)
+        if len(rest) >= LOG_OVERHEAD and SIZE.read(rest) < V0_MINIMUM:
+            raise self.request.damaged(f"size of an entry: expected at least {V0_MINIMUM}, found {SIZE.read(rest)}")
+        if self.request.wants_one_batch and (len(rows) != 1 or rows[0].magic != 2 or len(rest)):
+            raise self.request.illegal("expected exactly one whole batch of magic 2")
+        if len(rows) > 1 and any(row.magic == 2 for row in rows):
+            raise self.request.illegal("a batch of magic 2 stands with other entries")
+        return rows
+
+    def _check_size(self, size: int) -> None:
+        if size > self.rules.max_message_bytes:
+            raise too_large(f"size of an entry: expected <= {self.rules.max_message_bytes}, found {size}")
+
+    def _row(self, table: BatchTable, row: int) -> _Outer:
+        position, magic = int(table.position[row]), int(table.magic[row])
+        data = table.buffer[position : position + int(table.size[row])]
+        if magic == 2:
+            return self._batch(data)
+        attributes = int(table.attributes[row])
+        try:
+            if int(table.count[row]) > 0:
+                limit = self.rules.max_message_bytes
+                survey = survey_messages(data, magic, dialect=self.dialect, limit=limit)
+                return _Outer(data, magic, 0, None, survey)
+            self._check_size(len(data))
+            view: Message | EnrichedMessage
+            if self.dialect is Dialect.ENRICHED:
+                parsed = EnrichedMessage.parse(data)
+                assert parsed is not None, "the scan found it whole"
+                view = parsed
+            else:
+                view = Message(data)
+            view.verify()
+        except BatchTooLargeError as error:
+            raise too_large(error) from None
+        except CorruptRecordError as error:
+            raise self.request.damaged(error.locate(shift=position)) from None
+        return _Outer(data, magic, attributes, view, None)
+
+    def _batch(self, data: memoryview) -> _Outer:
+        self._check_size(len(data))
+        batch = RecordBatch(data)
+        if batch.batch_length < RECORD_BATCH_OVERHEAD - LOG_OVERHEAD:
+            raise self.request.damaged(f"size of a batch: {batch.batch_length}")
+        try:
+            batch.verify()
+        except CorruptRecordError as error:
+            raise self.request.damaged(error) from None
+        return _Outer(data, 2, batch.attributes, batch, None)
+
+    # ---- what an entry says, and what is inside
+
+    def open(self, entry: _Outer) -> Part:
+        """Return the part that a row is, its records unpacked and walked."""
+        view = entry.view
+        if entry.survey is not None:
+            return Part(entry.magic, Codec.NONE, entry.data, None, entry.data, entry.survey)
+        if isinstance(view, RecordBatch):
+            return self._open_batch(view)
+        if isinstance(view, Message):
+            return self._open_wrapper(view)
+        assert view is not None
+        return self._open_enriched(view)
+
+    def _codec(self, attributes: int) -> Codec:
+        number = attributes & CODEC_MASK
+        if number > Codec.ZSTD:
+            raise self.request.damaged(f"codec: expected 0 to 4, found {number}")
+        return Codec(number)
+
+    def _open_batch(self, batch: RecordBatch) -> Part:
+        request, to_batch = self.request, self.rules.format is Format.V2
+        codec = self._codec(batch.attributes)
+        if codec is Codec.ZSTD and not (request.may_use_zstd and to_batch):
+            raise AppendRefusedError(
+                ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs magic 2 and version 7 of the request"
+            )
+        if request.is_client:
+            if batch.is_control:
+                raise request.illegal("a client may not send control batches")
+            if batch.base_offset != 0:
+                raise request.illegal(f"base offset of a produced batch: expected 0, found {batch.base_offset}")
+        has_producer = batch.producer_id > NO_PRODUCER_ID
+        if batch.is_transactional and not has_producer:
+            raise request.not_authorized("a transactional batch without a producer id")
+        if not to_batch and (has_producer or batch.is_control):
+            raise unsupported(f"format {self.rules.format.value} has no producer ids and no control batches")
+        count = batch.record_count
+        if count <= 0 or batch.last_offset_delta != count - 1:
+            raise request.illegal(f"a batch of {count} records whose last offset delta is {batch.last_offset_delta}")
+        if has_producer and batch.base_sequence < 0 and not batch.is_control:
+            raise request.illegal(f"base sequence of an idempotent batch: {batch.base_sequence}")
+        records = batch.records_section
+        if codec:
+            records = self._unpack(codec, records, Lz4Header.CORRECT)
+        try:
+            survey = survey_records(records, count, batch.base_timestamp)
+        except CorruptRecordError as error:
+            raise request.illegal(error) from None
+        if survey.out_of_order >= 0:
+            raise request.illegal(f"offset delta of record {survey.out_of_order} is another number")
+        return Part(2, codec, batch.buffer, batch, records, survey)
+
+    def _unpack(self, codec: Codec, payload: memoryview, header: Lz4Header) -> memoryview:
+        try:
+            return self.unpacker.unpack(codec, payload, header)
+        except BatchTooLargeError as error:
+            raise too_large(error) from None
+        except CorruptRecordError as error:
+            raise self.request.damaged(error) from None
+
+    def _open_wrapper(self, view: Message | EnrichedMessage) -> Part:
+        request, enriched = self.request, self.dialect is Dialect.ENRICHED
+        codec = self._codec(view.attributes)
+        if codec is Codec.ZSTD:
+            raise request.illegal("zstd needs magic 2")
+        try:
+            value = view.value
+        except CorruptRecordError as error:
+            raise request.damaged(error) from None
+        if value is None:
+            raise request.illegal("a wrapper without a value")
+        header = Lz4Header.ANY if view.magic == 0 else Lz4Header.CORRECT
+        records = self._unpack(codec, value, header)
+        try:
+            survey = survey_messages(records, view.magic, dialect=self.dialect)
+        except CorruptRecordError as error:
+            raise request.damaged(error) from None
+        if not survey.records:
+            raise request.illegal("a wrapper without messages")
+        if enriched and survey.nested >= 0:
+            raise request.illegal(f"message {survey.nested} of a wrapper is no plain one")
+        return Part(view.magic, codec, view.buffer, view, records, survey)
+
+    def _open_enriched(self, view: EnrichedMessage) -> Part:
+        request = self.request
+        nothing = Survey(1, 0, None, NO_TIMESTAMP, 0, -1, 0, 0, -1, -1)
+        if view.is_control:
+            if request.is_client:
+                raise request.illegal("a client may not send control messages")
+            return Part(1, Codec.NONE, view.buffer, view, view.buffer, nothing)
+        try:
+            count, non_keyed = view.num_messages, view.non_keyed
+        except CorruptRecordError as error:
+            raise request.damaged(error) from None
+        if not self.rules.verify and self.rules.format is Format.ENRICHED:
+            if count is None:
+                raise request.damaged("a wrapper that does not say how many messages it holds is not trusted")
+            null_keys = count if non_keyed else 0
+            return Part(1, self._codec(view.attributes), view.buffer, view, view.buffer[:0],
+                        nothing._replace(records=count, null_keys=null_keys))  # fmt: skip
+        part = self._open_wrapper(view)
+        if count is not None and count != part.survey.records:
+            raise request.damaged(f"num_messages says {count}, and {part.survey.records} are in the wrapper")
+        if non_keyed and part.survey.null_keys != part.survey.records:
+            raise request.damaged("a wrapper says that no message has a key, and one has")
+        return part
+
+    # ---- rules of records
+
+    def check_records(self, parts: list[Part]) -> None:
+        """Raise AppendRefusedError for keys, timestamps, nesting and inner magic. 32 wins over the others."""
+        timed = any(self._has_bad_time(part) for part in parts)
+        illegal = any(
+            part.survey.nested >= 0
+            or part.survey.other_magic >= 0
+            or (self.rules.compacted and part.survey.null_keys and not (part.view is not None and part.view.is_control))
+            for part in parts
+        )
+        if timed or illegal:
+            errors = tuple(self._record_errors(parts))
+            why = errors[0].message if errors else "records that this log does not take"
+            raise self.request.bad_time(why, errors) if timed else self.request.illegal(why, errors)
+        if self.rules.format is not Format.V2 and any(part.survey.headers for part in parts):
+            raise unsupported(f"format {self.rules.format.value} has no headers")
+
+    def _says_append_time(self, part: Part) -> bool:
+        if part.magic == 0 or self.dialect is Dialect.ENRICHED or self.rules.format is Format.V0:
+            return False
+        return part.survey.append_bits > 0 if part.view is None else part.view.timestamp_type is _APPEND_TIME
+
+    def _has_bad_time(self, part: Part) -> bool:
+        if self._says_append_time(part):
+            return True
+        survey = part.survey
+        if not self._checks_times or survey.least is None:
+            return False
+        return survey.least < self.earliest or survey.latest > self.furthest
+
+    @property
+    def _checks_times(self) -> bool:
+        """Whether the producers' timestamps are stored, and so must be within bounds."""
+        rules = self.rules
+        return rules.format in (Format.V1, Format.V2) and rules.timestamp_type is TimestampType.CREATE_TIME
+
+    def _record_errors(self, parts: list[Part]) -> Iterator[RecordError]:
+        """Name each record at fault; the slow way, which only a refusal takes."""
+        index, allowed = 0, range(self.earliest, self.furthest + 1)
+        for part in parts:
+            append_time = self._says_append_time(part) and part.view is not None
+            for is_nested, is_other, says_append_time, has_key, timestamp in _walk(part, self.dialect):
+                if is_nested:
+                    yield RecordError(index, "a compressed message inside a wrapper")
+                elif is_other:
+                    yield RecordError(index, "a message of another magic than its wrapper")
+                elif self.rules.compacted and not has_key:
+                    yield RecordError(index, "a compacted topic takes no record without a key")
+                if append_time or (says_append_time and self.rules.format is not Format.V0):
+                    yield RecordError(index, "LogAppendTime is for the broker to say")
+                elif self._checks_times and timestamp != NO_TIMESTAMP and timestamp not in allowed:
+                    yield RecordError(index, f"timestamp {timestamp} is not within {self.earliest} to {self.furthest}")
+                index += 1
+
+
+def _walk(part: Part, dialect: Dialect) -> Iterator[tuple[bool, bool, bool, bool, int]]:
+    """Yield for each record whether it is nested, is of another magic, says LogAppendTime, has a key; its timestamp."""
+    if part.magic == 2:
+        for columns in columns_of_part(part, dialect):
+            for record in columns:
+                yield False, False, False, record.key is not None, record.timestamp
+        return
+    for _, entry in entries(part.records, dialect):
+        assert not isinstance(entry, RecordBatch), "the walk found messages only"
+        plain = part.view is None and isinstance(entry, Message) and entry.timestamp_type is _APPEND_TIME
+        timestamp = entry.timestamp if isinstance(entry, Message) else NO_TIMESTAMP
+        yield entry.is_wrapper, entry.magic != part.magic, plain, entry.key is not None, timestamp
+
+
+def columns_of_part(part: Part, dialect: Dialect) -> Iterator[RecordColumns]:
+    """Yield the records of a part, which is whole; offsets are those of the producer."""
+    image = part.records
+    if part.magic == 2:
+        header = bytearray(part.data[:RECORD_BATCH_OVERHEAD])
+        with memoryview(header) as view:
+            ATTRIBUTES.write(view, ATTRIBUTES.read(view) & ~CODEC_MASK)
+            SIZE.write(view, RECORD_BATCH_OVERHEAD - LOG_OVERHEAD + len(part.records))
+        image = memoryview(b"".join((header, part.records))) if part.codec else part.data
+    table = scan(image, dialect=dialect, merge=True)
+    assert table.damage is None, "it was walked before"
+    yield from decode_rows(table, range(len(table)), _AS_IT_IS)
+
+
+def too_large(why: object) -> AppendRefusedError:
+    """Return the refusal of an entry that is too large, as sent or as it would be stored."""
+    return AppendRefusedError(ErrorCode.MESSAGE_TOO_LARGE, str(why))
+
+
+def unsupported(why: str) -> AppendRefusedError:
+    """Return the refusal of what the stored format cannot hold."""
+    return AppendRefusedError(ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, why)

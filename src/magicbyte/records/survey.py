@@ -1,0 +1,93 @@
+"""What a log must know of a set's records before it takes them, in one walk, without columns.
+
+Small sets take the plain twins of the kernels, large ones the compiled kernels; results are the same.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from magicbyte.errors import BatchTooLargeError
+from magicbyte.records import kernels
+from magicbyte.records import survey_kernels as survey
+from magicbyte.records.forms import form_for
+from magicbyte.records.layout import LOG_OVERHEAD, OFFSET, RECORD_MINIMUM, Dialect
+from magicbyte.records.scan import complaint
+from magicbyte.wire.kernel import worth_compiling
+from magicbyte.wire.primitives import IEEE
+
+
+class Survey(NamedTuple):
+    """Facts about so many `records`. An index counts them from 0, and is -1 where there is no such record.
+
+    `least` is the smallest timestamp but for -1, None where there is none; `latest` the largest of all, and `latest_at`
+    the first record that has it. `out_of_order`: the first whose offset field (v0, v1, enriched) or offset delta (v2)
+    is not its index. `append_bits` messages say LogAppendTime. `nested` is the first message that is no plain one,
+    `other_magic` the first of another magic.
+    """
+
+    records: int
+    null_keys: int
+    least: int | None
+    latest: int
+    latest_at: int
+    out_of_order: int
+    headers: int
+    append_bits: int
+    nested: int
+    other_magic: int
+
+
+def survey_records(section: memoryview, count: int, base_timestamp: int) -> Survey:
+    """Walk the records section, decompressed, of a v2 batch that says to have `count` records, and has one at least.
+
+    Raises CorruptRecordError, with a position in `section`, unless these are whole records and nothing else.
+    """
+    if not 0 < count <= len(section) // RECORD_MINIMUM:
+        state = [0] * kernels.STATE
+        state[kernels.EXPECTED], state[kernels.FOUND] = count * RECORD_MINIMUM, len(section)
+        raise complaint(kernels.CUT_MESSAGE, state)
+    form = form_for(compiled=worth_compiling(len(section)))
+    facts, state = form.zeros(survey.FACTS), form.zeros(kernels.STATE)
+    status = form.form(survey.survey_records)(
+        form.bytes_of(section), 0, len(section), count, base_timestamp, facts, state
+    )
+    if status != kernels.DONE:
+        error = complaint(status, state)
+        error.position = int(state[kernels.AT])
+        raise error
+    return _survey(form.int64(facts))
+
+
+def survey_messages(
+    messages: memoryview, magic: int, *, dialect: Dialect = Dialect.KAFKA, limit: int | None = None
+) -> Survey:
+    """Walk whole messages: a row of plain ones, or what a wrapper of `magic` holds. Their CRCs are checked.
+
+    Raises CorruptRecordError for damage, with a position in `messages`, and BatchTooLargeError for a message of more
+    than `limit` bytes.
+    """
+    form = form_for(compiled=worth_compiling(len(messages)))
+    facts, state = form.zeros(survey.FACTS), form.zeros(kernels.STATE)
+    most = survey.MOST_TIME if limit is None else limit
+    status = form.form(survey.survey_messages)(
+        form.bytes_of(messages), 0, len(messages), magic, int(dialect is Dialect.ENRICHED), most,
+        form.crc_table(IEEE), facts, state,
+    )  # fmt: skip
+    if status == kernels.DONE:
+        return _survey(form.int64(facts))
+    position, found = int(state[kernels.AT]), int(state[kernels.FOUND])
+    if status == survey.TOO_LARGE:
+        raise BatchTooLargeError("message size", expected=f"<= {most}", found=found, position=position)
+    error = complaint(status, state)
+    error.position = position
+    if len(messages) - position >= LOG_OVERHEAD:
+        offset = OFFSET.read(messages[position:])
+        error.locate(offsets=(offset, offset))
+    raise error
+
+
+def _survey(facts: list[int]) -> Survey:
+    flat = facts if isinstance(facts, list) else facts.tolist()
+    records, null_keys, least, latest, *rest, _ = flat
+    return Survey(records, null_keys, None if least == survey.MOST_TIME else least, latest, *rest)

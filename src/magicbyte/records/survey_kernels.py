@@ -1,0 +1,231 @@
+"""One walk over the records of a set, without columns: is each whole, and what must a log know before it takes them?
+
+Both fill `facts`. Statuses, `state` and the rules of a record are those of kernels.py.
+"""
+
+from __future__ import annotations
+
+from magicbyte.records.kernels import (
+    AT,
+    BAD_CRC,
+    BAD_MAGIC,
+    BAD_SIZE,
+    BAD_TAGS,
+    BAD_VALUE_LENGTH,
+    CUT_MESSAGE,
+    DELTA,
+    DONE,
+    EXPECTED,
+    FOUND,
+    HEADER_COUNT,
+    KEY_SIZE,
+    LATER,
+    SPARE,
+    STOP,
+    TRAILING_BYTES,
+    TWO_BYTES,
+    find_fields,
+    tagged_timestamp,
+)
+from magicbyte.wire.kernel import Bytes, Int32s, Int64s, kernel
+from magicbyte.wire.primitives import (
+    as_int64,
+    crc32_of,
+    crc32_wide,
+    load_i8,
+    load_i32,
+    load_i64,
+    load_u8,
+    load_u32,
+    short_varint,
+)
+
+TOO_LARGE = 32  # a status, beside those of kernels.py
+
+# ---- what `facts` holds; an index counts records from 0, and is -1 where there is no such record
+COUNT = 0
+NULL_KEYS = 1
+LEAST = 2  # of the timestamps, but for those that are -1; MOST_TIME where there are none
+LATEST = 3  # of all timestamps
+LATEST_AT = 4  # index of the first that has it
+OUT_OF_ORDER = 5  # index of the first whose offset field, or offset delta, is not its index
+HEADERS = 6
+APPEND_BITS = 7  # messages that say LogAppendTime
+NESTED = 8  # index of the first that is compressed itself, or a control message
+OTHER_MAGIC = 9  # index of the first that is in another format than the set
+LYING = 10  # position of the first whose key or value length contradicts its size
+FACTS = 11
+
+MOST_TIME = (1 << 63) - 1
+LEAST_TIME = -MOST_TIME - 1
+
+
+@kernel
+def clear_facts(facts: Int64s) -> None:
+    """Set `facts` to those of no records."""
+    facts[COUNT] = facts[NULL_KEYS] = facts[HEADERS] = facts[APPEND_BITS] = 0
+    facts[LEAST], facts[LATEST] = MOST_TIME, LEAST_TIME
+    facts[LATEST_AT] = facts[OUT_OF_ORDER] = facts[NESTED] = facts[OTHER_MAGIC] = facts[LYING] = -1
+
+
+@kernel
+def survey_records(data: Bytes, at: int, end: int, count: int, base: int, facts: Int64s, state: Int64s) -> int:
+    """Walk the `count` records of a v2 batch from `at` to `end`; timestamps count from `base`.
+
+    Shapes: facts (FACTS,), state (STATE,).
+    """
+    clear_facts(facts)
+    null_keys = headers = 0
+    least, latest, latest_at, out_of_order = MOST_TIME, LEAST_TIME, -1, -1
+    safe = min(end, len(data) - SPARE)
+    for index in range(count):
+        begin, usual, stop = at, 0, 0
+        delta = later = key_size = many = 0
+        while at < safe:  # goes round once; what is not usual is left to `find_fields`
+            code, at = short_varint(data, at)
+            if code > TWO_BYTES:
+                break
+            stop = at + (code >> 1)
+            if code & 1 or stop > safe:
+                break
+            code, at = short_varint(data, at + 1)
+            if code > TWO_BYTES:
+                break
+            delta = (code >> 1) ^ -(code & 1)
+            code, at = short_varint(data, at)
+            if code > TWO_BYTES:
+                break
+            later = (code >> 1) ^ -(code & 1)
+            code, at = short_varint(data, at)
+            if code > TWO_BYTES:
+                break
+            key_size, used = code >> 1, code >> 1
+            if code & 1:
+                if code != 1:
+                    break
+                key_size, used = -1, 0
+            if used >= stop - at:
+                break
+            code, at = short_varint(data, at + used)
+            if code > TWO_BYTES:
+                break
+            used = code >> 1
+            if code & 1:
+                if code != 1:
+                    break
+                used = 0
+            if used >= stop - at:
+                break
+            at += used
+            if load_u8(data, at) == 0 and at + 1 == stop:
+                usual = 1
+            break
+        if not usual:
+            status = find_fields(data, begin, end, state)
+            if status != DONE:
+                return int(status)
+            stop, delta, later = state[STOP], state[DELTA], state[LATER]
+            key_size, many = state[KEY_SIZE], state[HEADER_COUNT]
+        at = stop
+        time = as_int64(base + delta)
+        if time > latest:
+            latest, latest_at = time, index
+        if time < least and time != -1:
+            least = time
+        if later != index and out_of_order < 0:
+            out_of_order = index
+        null_keys += key_size < 0
+        headers += many
+    facts[COUNT], facts[NULL_KEYS], facts[LEAST], facts[LATEST] = count, null_keys, least, latest
+    facts[LATEST_AT], facts[OUT_OF_ORDER], facts[HEADERS] = latest_at, out_of_order, headers
+    if at != end:
+        state[AT], state[EXPECTED], state[FOUND] = at, 0, end - at
+        return TRAILING_BYTES
+    return DONE
+
+
+@kernel
+def survey_messages(
+    data: Bytes, at: int, end: int, magic: int, enriched: int, limit: int, table: Int32s, facts: Int64s, state: Int64s
+) -> int:
+    """Walk the messages from `at` to `end`: plain ones, or the inside of a wrapper of `magic`; every CRC is checked.
+
+    Stops at what is damaged, and at a message of more than `limit` bytes. What is whole but may not be there is noted
+    in `facts` and passed. Shapes: facts (FACTS,), state (STATE,); `table` is that of CRC-32.
+    """
+    clear_facts(facts)
+    count = null_keys = append_bits = 0
+    least, latest, latest_at = MOST_TIME, LEAST_TIME, -1
+    while at < end:
+        state[AT] = at
+        if end - at < 12:
+            state[EXPECTED], state[FOUND] = 26, end - at
+            return CUT_MESSAGE
+        size = load_i32(data, at + 8)
+        if size < 14:
+            state[EXPECTED], state[FOUND] = 14, size
+            return BAD_SIZE
+        if size > end - at - 12:
+            state[EXPECTED], state[FOUND] = size + 12, end - at
+            return CUT_MESSAGE
+        if size + 12 > limit:
+            state[EXPECTED], state[FOUND] = limit, size + 12
+            return TOO_LARGE
+        own = load_i8(data, at + 16)
+        if own < 0 or own > 1 or (enriched and own != 1):
+            state[EXPECTED], state[FOUND] = magic, own
+            return BAD_MAGIC
+        if own == 1 and size < 22:
+            state[EXPECTED], state[FOUND] = 22, size
+            return BAD_SIZE
+        stop = at + 12 + size
+        crc = crc32_wide(data, at + 16, stop, table) if at >= 48 else crc32_of(data, at + 16, stop, table)
+        if crc != load_u32(data, at + 12):
+            state[EXPECTED], state[FOUND] = load_u32(data, at + 12), crc
+            return BAD_CRC
+        attributes = load_i8(data, at + 17)
+        if own != magic and facts[OTHER_MAGIC] < 0:
+            facts[OTHER_MAGIC] = count
+        if attributes & (15 if enriched else 7) and facts[NESTED] < 0:
+            facts[NESTED] = count
+        time, place = -1, at + 18
+        if enriched:
+            area, place = load_i32(data, at + 22), at + 26
+            if area < -1 or area > stop - place - 8:
+                state[EXPECTED], state[FOUND] = stop - place - 8, area
+                return BAD_TAGS
+            if area > 0:
+                _, found = tagged_timestamp(data, place, place + area)
+                if found < 0:
+                    state[EXPECTED], state[FOUND] = area, area
+                    return BAD_TAGS
+                place += area
+        elif own == 1:
+            time, place = load_i64(data, at + 18), at + 26
+            append_bits += (attributes >> 3) & 1
+        if time > latest:
+            latest, latest_at = time, count
+        if time < least and time != -1:
+            least = time
+        if load_i64(data, at) != count and facts[OUT_OF_ORDER] < 0:
+            facts[OUT_OF_ORDER] = count
+        size = load_i32(data, place)
+        null_keys += size == -1
+        if size < -1 or size > stop - place - 8:
+            if facts[LYING] < 0:
+                state[EXPECTED], state[FOUND] = stop - place - 8, size
+                facts[LYING] = at
+        else:
+            place += 4 + max(size, 0)
+            size = load_i32(data, place)
+            if (size < -1 or max(size, 0) != stop - place - 4) and facts[LYING] < 0:
+                state[EXPECTED], state[FOUND] = stop - place - 4, size
+                facts[LYING] = at
+        count += 1
+        at = stop
+    facts[COUNT], facts[NULL_KEYS], facts[LEAST], facts[LATEST] = count, null_keys, least, latest
+    facts[LATEST_AT], facts[APPEND_BITS] = latest_at, append_bits
+    if facts[LYING] >= 0:
+        state[AT] = facts[LYING]
+        return BAD_VALUE_LENGTH
+    return DONE
