@@ -507,21 +507,21 @@ def read_nullable_varints(
 
 
 def read_nullable_struct(
-    data: Bytes, at: int, version: int, field: str, read: Callable[[Bytes, int, int], tuple[T, int]]
+    data: Bytes, at: int, version: int, field: str, read: Callable[[Bytes, int, int], tuple[T, int]], null: int = 0xFF
 ) -> tuple[T | None, int]:
-    """Read a struct behind the byte 1, or the byte -1 for null."""
+    """Read a struct behind the byte 1, or the byte `null` for none."""
     mark = data[at]
     if mark == 1:
         return read(data, at + 1, version)
-    if mark == 0xFF:
+    if mark == null:
         return None, at + 1
-    raise ProtocolError(field, expected="1, or -1 for null", found=mark, position=at)
+    raise ProtocolError(field, expected=f"1, or {null} for null", found=mark, position=at)
 
 
-def write_nullable_struct(out: Writer, value: Writable | None, version: int) -> None:
-    """Append a struct behind the byte 1, or the byte -1 for null."""
+def write_nullable_struct(out: Writer, value: Writable | None, version: int, null: int = 0xFF) -> None:
+    """Append a struct behind the byte 1, or the byte `null` for none."""
     if value is None:
-        out.buffer.append(0xFF)
+        out.buffer.append(null)
     else:
         out.buffer.append(1)
         value._write(out, version)

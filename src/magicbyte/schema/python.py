@@ -30,6 +30,8 @@ NUMBERS: Final = {
 }  # fmt: skip
 """The types of fixed size that `struct` knows, and its codes for them."""
 BITS: Final = {16: "h", 32: "i", 64: "q"}
+NULL_IN_TAG: Final = "null=0"
+"""How a null struct is marked in a tagged field: there Kafka writes a varint, elsewhere an int8 of -1."""
 LETTERS: Final = {"?": "T", "b": "B", "h": "H", "H": "UH", "i": "I", "I": "UI", "q": "Q", "d": "D", "[": "_"}
 TYPES: Final = {"bool": "bool", "float64": "float", "uuid": "UUID", "string": "str", "bytes": "bytes"}
 RUNTIME: Final = (
@@ -240,7 +242,7 @@ class _Module:
     def layout(self, kind: str, codes: str, flexible: bool) -> str:
         """Return the constant of class `kind`, `Shapes` or `Rows`, for a layout."""
         form = "COMPACT" if flexible else "CLASSIC"
-        name = f"_{'ROWS_' if kind == 'Rows' else ''}{_letters(codes)}_{form}"
+        name = f"_{kind.upper()}_{_letters(codes)}_{form}"
         return self.constant(name, f'{kind}("{codes}", flexible={flexible})')
 
 
@@ -482,7 +484,8 @@ class _Class:
             return (_call("write_array(", [buffer, value, flexible, f"write_{kind}", *more], ")"),)
         if field.type.struct:
             if nullable:
-                return (_call("write_nullable_struct(", [out, value, "version"], ")"),)
+                mark = [NULL_IN_TAG] if span.lowest in field.tagged_versions else []
+                return (_call("write_nullable_struct(", [out, value, "version", *mark], ")"),)
             return (f"{value}._write({out}, version)",)
         if varint:
             bits = str(field.encoding_at(span.lowest).bits)  # type: ignore[union-attr]
@@ -591,7 +594,8 @@ class _Class:
         if field.type.struct:
             struct_name = self.struct_name(field)
             if null:
-                return "read_nullable_struct", [data, at, "version", quoted, f"{struct_name}._read"]
+                mark = [NULL_IN_TAG] if span.lowest in field.tagged_versions else []
+                return "read_nullable_struct", [data, at, "version", quoted, f"{struct_name}._read", *mark]
             return f"{struct_name}._read", [data, at, "version"]
         if kind == "uuid":
             return "read_uuid", [data, at]

@@ -37,14 +37,14 @@ _BI = struct.Struct(">bi")
 _I = struct.Struct(">i")
 _IH = struct.Struct(">ih")
 _IHII = struct.Struct(">ihii")
-_IHII_IBI_COMPACT = Shapes("ihii[ibi", flexible=True)
-_IHII_II_COMPACT = Shapes("ihii[ii", flexible=True)
 _II = struct.Struct(">ii")
-_II_I_COMPACT = Shapes("ii[i", flexible=True)
 _IQ = struct.Struct(">iq")
 _ROWS_IHII_IBI_COMPACT = Rows("ihii[ibi", flexible=True)
 _ROWS_IHII_II_COMPACT = Rows("ihii[ii", flexible=True)
 _ROWS_IQ_COMPACT = Rows("iq", flexible=True)
+_SHAPES_IHII_IBI_COMPACT = Shapes("ihii[ibi", flexible=True)
+_SHAPES_IHII_II_COMPACT = Shapes("ihii[ii", flexible=True)
+_SHAPES_II_I_COMPACT = Shapes("ii[i", flexible=True)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -124,7 +124,12 @@ class AlterPartitionRequestPartitionData:
             buffer += _II.pack(self.partition_index, self.leader_epoch)
         else:
             lengths = (len(self.new_isr),)
-            buffer += _II_I_COMPACT[lengths](self.partition_index, self.leader_epoch, lengths[0] + 1, *self.new_isr)
+            buffer += _SHAPES_II_I_COMPACT[lengths](
+                self.partition_index,
+                self.leader_epoch,
+                lengths[0] + 1,
+                *self.new_isr,
+            )
         if version >= 3:
             write_structs(out, self.new_isr_with_epochs, True, version)
         if version >= 1:
@@ -275,7 +280,7 @@ class AlterPartitionResponsePartitionData:
         lengths: tuple[int, ...]
         if version >= 1:
             lengths = (len(self.isr),)
-            buffer += _IHII_IBI_COMPACT[lengths](
+            buffer += _SHAPES_IHII_IBI_COMPACT[lengths](
                 self.partition_index,
                 self.error_code,
                 self.leader_id,
@@ -287,7 +292,7 @@ class AlterPartitionResponsePartitionData:
             )
         else:
             lengths = (len(self.isr),)
-            buffer += _IHII_II_COMPACT[lengths](
+            buffer += _SHAPES_IHII_II_COMPACT[lengths](
                 self.partition_index,
                 self.error_code,
                 self.leader_id,

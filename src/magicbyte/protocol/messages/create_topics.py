@@ -43,10 +43,10 @@ _H = struct.Struct(">h")
 _I = struct.Struct(">i")
 _IH = struct.Struct(">ih")
 _IT = struct.Struct(">i?")
-_I_I_CLASSIC = Shapes("i[i", flexible=False)
-_I_I_COMPACT = Shapes("i[i", flexible=True)
 _ROWS_I_I_CLASSIC = Rows("i[i", flexible=False)
 _ROWS_I_I_COMPACT = Rows("i[i", flexible=True)
+_SHAPES_I_I_CLASSIC = Shapes("i[i", flexible=False)
+_SHAPES_I_I_COMPACT = Shapes("i[i", flexible=True)
 _TBT = struct.Struct(">?b?")
 
 
@@ -68,10 +68,10 @@ class CreatableReplicaAssignment:
         lengths: tuple[int, ...]
         if version >= 5:
             lengths = (len(self.broker_ids),)
-            buffer += _I_I_COMPACT[lengths](self.partition_index, lengths[0] + 1, *self.broker_ids)
+            buffer += _SHAPES_I_I_COMPACT[lengths](self.partition_index, lengths[0] + 1, *self.broker_ids)
         else:
             lengths = (len(self.broker_ids),)
-            buffer += _I_I_CLASSIC[lengths](self.partition_index, lengths[0], *self.broker_ids)
+            buffer += _SHAPES_I_I_CLASSIC[lengths](self.partition_index, lengths[0], *self.broker_ids)
         if self.unknown_tags:
             write_tags(buffer, (), self.unknown_tags, flexible)
         elif flexible:

@@ -39,8 +39,8 @@ from magicbyte.protocol.runtime import (
 
 _H = struct.Struct(">h")
 _HIII = struct.Struct(">hiii")
-_HIII_I_I_COMPACT = Shapes("hiii[i[i", flexible=True)
 _I = struct.Struct(">i")
+_SHAPES_HIII_I_I_COMPACT = Shapes("hiii[i[i", flexible=True)
 _T = struct.Struct(">?")
 
 
@@ -171,7 +171,7 @@ class DescribeTopicPartitionsResponsePartition:
         buffer = out.buffer
         lengths: tuple[int, ...]
         lengths = len(self.replica_nodes), len(self.isr_nodes)
-        buffer += _HIII_I_I_COMPACT[lengths](
+        buffer += _SHAPES_HIII_I_I_COMPACT[lengths](
             self.error_code,
             self.partition_index,
             self.leader_id,

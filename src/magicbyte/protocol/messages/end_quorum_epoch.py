@@ -42,9 +42,9 @@ _H = struct.Struct(">h")
 _I = struct.Struct(">i")
 _IHII = struct.Struct(">ihii")
 _III = struct.Struct(">iii")
-_III_I_CLASSIC = Shapes("iii[i", flexible=False)
 _ROWS_IHII_CLASSIC = Rows("ihii", flexible=False)
 _ROWS_IHII_COMPACT = Rows("ihii", flexible=True)
+_SHAPES_III_I_CLASSIC = Shapes("iii[i", flexible=False)
 _UH = struct.Struct(">H")
 
 
@@ -105,7 +105,7 @@ class EndQuorumEpochRequestPartitionData:
             buffer += _III.pack(self.partition_index, self.leader_id, self.leader_epoch)
         else:
             lengths = (len(self.preferred_successors),)
-            buffer += _III_I_CLASSIC[lengths](
+            buffer += _SHAPES_III_I_CLASSIC[lengths](
                 self.partition_index,
                 self.leader_id,
                 self.leader_epoch,

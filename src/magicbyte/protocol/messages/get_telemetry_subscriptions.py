@@ -34,7 +34,7 @@ from magicbyte.protocol.runtime import (
 _I = struct.Struct(">i")
 _IH = struct.Struct(">ih")
 _IIT = struct.Struct(">ii?")
-_I_BIIT_COMPACT = Shapes("i[bii?", flexible=True)
+_SHAPES_I_BIIT_COMPACT = Shapes("i[bii?", flexible=True)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -104,7 +104,7 @@ class GetTelemetrySubscriptionsResponse(Message):
         buffer += _IH.pack(self.throttle_time_ms, self.error_code)
         write_uuid(buffer, self.client_instance_id)
         lengths = (len(self.accepted_compression_types),)
-        buffer += _I_BIIT_COMPACT[lengths](
+        buffer += _SHAPES_I_BIIT_COMPACT[lengths](
             self.subscription_id,
             lengths[0] + 1,
             *self.accepted_compression_types,

@@ -36,14 +36,14 @@ _I = struct.Struct(">i")
 _IH = struct.Struct(">ih")
 _II = struct.Struct(">ii")
 _IIII = struct.Struct(">iiii")
-_IIII_II_IT_CLASSIC = Shapes("iiii[ii[i?", flexible=False)
-_IIII_II_I_CLASSIC = Shapes("iiii[ii[i", flexible=False)
-_IIII_II_I_I_ITB_COMPACT = Shapes("iiii[ii[i[i[i?b", flexible=True)
-_IIII_II_I_I_IT_CLASSIC = Shapes("iiii[ii[i[i[i?", flexible=False)
-_IIII_II_I_I_IT_COMPACT = Shapes("iiii[ii[i[i[i?", flexible=True)
 _IIQ = struct.Struct(">iiq")
 _IIQB = struct.Struct(">iiqb")
 _ITIQB = struct.Struct(">i?iqb")
+_SHAPES_IIII_II_IT_CLASSIC = Shapes("iiii[ii[i?", flexible=False)
+_SHAPES_IIII_II_I_CLASSIC = Shapes("iiii[ii[i", flexible=False)
+_SHAPES_IIII_II_I_I_ITB_COMPACT = Shapes("iiii[ii[i[i[i?b", flexible=True)
+_SHAPES_IIII_II_I_I_IT_CLASSIC = Shapes("iiii[ii[i[i[i?", flexible=False)
+_SHAPES_IIII_II_I_I_IT_COMPACT = Shapes("iiii[ii[i[i[i?", flexible=True)
 _T = struct.Struct(">?")
 _TB = struct.Struct(">?b")
 
@@ -94,7 +94,7 @@ class LeaderAndIsrPartitionState:
             write_string(buffer, self.topic_name, flexible, "topic_name")
         if version >= 6:
             lengths = len(self.isr), len(self.replicas), len(self.adding_replicas), len(self.removing_replicas)
-            buffer += _IIII_II_I_I_ITB_COMPACT[lengths](
+            buffer += _SHAPES_IIII_II_I_I_ITB_COMPACT[lengths](
                 self.partition_index,
                 self.controller_epoch,
                 self.leader,
@@ -113,7 +113,7 @@ class LeaderAndIsrPartitionState:
             )
         elif version >= 4:
             lengths = len(self.isr), len(self.replicas), len(self.adding_replicas), len(self.removing_replicas)
-            buffer += _IIII_II_I_I_IT_COMPACT[lengths](
+            buffer += _SHAPES_IIII_II_I_I_IT_COMPACT[lengths](
                 self.partition_index,
                 self.controller_epoch,
                 self.leader,
@@ -131,7 +131,7 @@ class LeaderAndIsrPartitionState:
             )
         elif version >= 3:
             lengths = len(self.isr), len(self.replicas), len(self.adding_replicas), len(self.removing_replicas)
-            buffer += _IIII_II_I_I_IT_CLASSIC[lengths](
+            buffer += _SHAPES_IIII_II_I_I_IT_CLASSIC[lengths](
                 self.partition_index,
                 self.controller_epoch,
                 self.leader,
@@ -149,7 +149,7 @@ class LeaderAndIsrPartitionState:
             )
         elif version >= 1:
             lengths = len(self.isr), len(self.replicas)
-            buffer += _IIII_II_IT_CLASSIC[lengths](
+            buffer += _SHAPES_IIII_II_IT_CLASSIC[lengths](
                 self.partition_index,
                 self.controller_epoch,
                 self.leader,
@@ -163,7 +163,7 @@ class LeaderAndIsrPartitionState:
             )
         else:
             lengths = len(self.isr), len(self.replicas)
-            buffer += _IIII_II_I_CLASSIC[lengths](
+            buffer += _SHAPES_IIII_II_I_CLASSIC[lengths](
                 self.partition_index,
                 self.controller_epoch,
                 self.leader,

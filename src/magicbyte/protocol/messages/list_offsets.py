@@ -34,7 +34,6 @@ _IB = struct.Struct(">ib")
 _IH = struct.Struct(">ih")
 _IHQQ = struct.Struct(">ihqq")
 _IHQQI = struct.Struct(">ihqqi")
-_IH_Q_CLASSIC = Shapes("ih[q", flexible=False)
 _IIQ = struct.Struct(">iiq")
 _IQ = struct.Struct(">iq")
 _IQI = struct.Struct(">iqi")
@@ -46,6 +45,7 @@ _ROWS_IIQ_CLASSIC = Rows("iiq", flexible=False)
 _ROWS_IIQ_COMPACT = Rows("iiq", flexible=True)
 _ROWS_IQI_CLASSIC = Rows("iqi", flexible=False)
 _ROWS_IQ_CLASSIC = Rows("iq", flexible=False)
+_SHAPES_IH_Q_CLASSIC = Shapes("ih[q", flexible=False)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -278,7 +278,12 @@ class ListOffsetsPartitionResponse:
             buffer += _IHQQ.pack(self.partition_index, self.error_code, self.timestamp, self.offset)
         else:
             lengths = (len(self.old_style_offsets),)
-            buffer += _IH_Q_CLASSIC[lengths](self.partition_index, self.error_code, lengths[0], *self.old_style_offsets)
+            buffer += _SHAPES_IH_Q_CLASSIC[lengths](
+                self.partition_index,
+                self.error_code,
+                lengths[0],
+                *self.old_style_offsets,
+            )
         if self.unknown_tags:
             write_tags(buffer, (), self.unknown_tags, flexible)
         elif flexible:

@@ -35,8 +35,8 @@ from magicbyte.protocol.runtime import (
 
 _I = struct.Struct(">i")
 _IH = struct.Struct(">ih")
-_I_I_I_I_COMPACT = Shapes("i[i[i[i", flexible=True)
 _ROWS_I_I_I_I_COMPACT = Rows("i[i[i[i", flexible=True)
+_SHAPES_I_I_I_I_COMPACT = Shapes("i[i[i[i", flexible=True)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -133,7 +133,7 @@ class OngoingPartitionReassignment:
         buffer = out.buffer
         lengths: tuple[int, ...]
         lengths = len(self.replicas), len(self.adding_replicas), len(self.removing_replicas)
-        buffer += _I_I_I_I_COMPACT[lengths](
+        buffer += _SHAPES_I_I_I_I_COMPACT[lengths](
             self.partition_index,
             lengths[0] + 1,
             *self.replicas,

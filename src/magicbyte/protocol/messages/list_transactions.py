@@ -34,7 +34,7 @@ from magicbyte.protocol.runtime import (
 
 _IH = struct.Struct(">ih")
 _Q = struct.Struct(">q")
-__QQ_COMPACT = Shapes("[qq", flexible=True)
+_SHAPES__QQ_COMPACT = Shapes("[qq", flexible=True)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -67,7 +67,7 @@ class ListTransactionsRequest(Message):
         write_array(buffer, self.state_filters, True, write_string, True, "state_filters")
         if version >= 1:
             lengths = (len(self.producer_id_filters),)
-            buffer += __QQ_COMPACT[lengths](lengths[0] + 1, *self.producer_id_filters, self.duration_filter)
+            buffer += _SHAPES__QQ_COMPACT[lengths](lengths[0] + 1, *self.producer_id_filters, self.duration_filter)
         else:
             write_numbers(buffer, self.producer_id_filters, True, "q")
         if version >= 2:

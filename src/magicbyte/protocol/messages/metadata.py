@@ -40,15 +40,15 @@ from magicbyte.protocol.runtime import (
 _H = struct.Struct(">h")
 _HII = struct.Struct(">hii")
 _HIII = struct.Struct(">hiii")
-_HIII_I_I_I_CLASSIC = Shapes("hiii[i[i[i", flexible=False)
-_HIII_I_I_I_COMPACT = Shapes("hiii[i[i[i", flexible=True)
-_HII_I_I_CLASSIC = Shapes("hii[i[i", flexible=False)
-_HII_I_I_I_CLASSIC = Shapes("hii[i[i[i", flexible=False)
 _I = struct.Struct(">i")
 _ROWS_HIII_I_I_I_CLASSIC = Rows("hiii[i[i[i", flexible=False)
 _ROWS_HIII_I_I_I_COMPACT = Rows("hiii[i[i[i", flexible=True)
 _ROWS_HII_I_I_CLASSIC = Rows("hii[i[i", flexible=False)
 _ROWS_HII_I_I_I_CLASSIC = Rows("hii[i[i[i", flexible=False)
+_SHAPES_HIII_I_I_I_CLASSIC = Shapes("hiii[i[i[i", flexible=False)
+_SHAPES_HIII_I_I_I_COMPACT = Shapes("hiii[i[i[i", flexible=True)
+_SHAPES_HII_I_I_CLASSIC = Shapes("hii[i[i", flexible=False)
+_SHAPES_HII_I_I_I_CLASSIC = Shapes("hii[i[i[i", flexible=False)
 _T = struct.Struct(">?")
 _TT = struct.Struct(">??")
 _TTT = struct.Struct(">???")
@@ -265,7 +265,7 @@ class MetadataResponsePartition:
         lengths: tuple[int, ...]
         if version >= 9:
             lengths = len(self.replica_nodes), len(self.isr_nodes), len(self.offline_replicas)
-            buffer += _HIII_I_I_I_COMPACT[lengths](
+            buffer += _SHAPES_HIII_I_I_I_COMPACT[lengths](
                 self.error_code,
                 self.partition_index,
                 self.leader_id,
@@ -279,7 +279,7 @@ class MetadataResponsePartition:
             )
         elif version >= 7:
             lengths = len(self.replica_nodes), len(self.isr_nodes), len(self.offline_replicas)
-            buffer += _HIII_I_I_I_CLASSIC[lengths](
+            buffer += _SHAPES_HIII_I_I_I_CLASSIC[lengths](
                 self.error_code,
                 self.partition_index,
                 self.leader_id,
@@ -293,7 +293,7 @@ class MetadataResponsePartition:
             )
         elif version >= 5:
             lengths = len(self.replica_nodes), len(self.isr_nodes), len(self.offline_replicas)
-            buffer += _HII_I_I_I_CLASSIC[lengths](
+            buffer += _SHAPES_HII_I_I_I_CLASSIC[lengths](
                 self.error_code,
                 self.partition_index,
                 self.leader_id,
@@ -306,7 +306,7 @@ class MetadataResponsePartition:
             )
         else:
             lengths = len(self.replica_nodes), len(self.isr_nodes)
-            buffer += _HII_I_I_CLASSIC[lengths](
+            buffer += _SHAPES_HII_I_I_CLASSIC[lengths](
                 self.error_code,
                 self.partition_index,
                 self.leader_id,

@@ -41,8 +41,8 @@ _IH = struct.Struct(">ih")
 _II = struct.Struct(">ii")
 _IT = struct.Struct(">i?")
 _QQ = struct.Struct(">qq")
-_QQ_B_COMPACT = Shapes("qq[b", flexible=True)
 _ROWS_QQ_B_COMPACT = Rows("qq[b", flexible=True)
+_SHAPES_QQ_B_COMPACT = Shapes("qq[b", flexible=True)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -64,7 +64,12 @@ class AcknowledgementBatch:
         buffer = out.buffer
         lengths: tuple[int, ...]
         lengths = (len(self.acknowledge_types),)
-        buffer += _QQ_B_COMPACT[lengths](self.first_offset, self.last_offset, lengths[0] + 1, *self.acknowledge_types)
+        buffer += _SHAPES_QQ_B_COMPACT[lengths](
+            self.first_offset,
+            self.last_offset,
+            lengths[0] + 1,
+            *self.acknowledge_types,
+        )
         if self.unknown_tags:
             write_tags(buffer, (), self.unknown_tags)
         else:

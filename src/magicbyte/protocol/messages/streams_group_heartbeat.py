@@ -40,9 +40,9 @@ _IH = struct.Struct(">ih")
 _II = struct.Struct(">ii")
 _IIII = struct.Struct(">iiii")
 _IQ = struct.Struct(">iq")
+_SHAPES__H_H_H_COMPACT = Shapes("[h[h[h", flexible=True)
 _T = struct.Struct(">?")
 _UH = struct.Struct(">H")
-__H_H_H_COMPACT = Shapes("[h[h[h", flexible=True)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -130,7 +130,7 @@ class CopartitionGroup:
         buffer = out.buffer
         lengths: tuple[int, ...]
         lengths = len(self.source_topics), len(self.source_topic_regex), len(self.repartition_source_topics)
-        buffer += __H_H_H_COMPACT[lengths](
+        buffer += _SHAPES__H_H_H_COMPACT[lengths](
             lengths[0] + 1,
             *self.source_topics,
             lengths[1] + 1,

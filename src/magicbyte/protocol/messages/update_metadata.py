@@ -40,11 +40,11 @@ _B = struct.Struct(">b")
 _H = struct.Struct(">h")
 _I = struct.Struct(">i")
 _IIII = struct.Struct(">iiii")
-_IIII_II_I_CLASSIC = Shapes("iiii[ii[i", flexible=False)
-_IIII_II_I_I_CLASSIC = Shapes("iiii[ii[i[i", flexible=False)
-_IIII_II_I_I_COMPACT = Shapes("iiii[ii[i[i", flexible=True)
 _IQ = struct.Struct(">iq")
 _IT = struct.Struct(">i?")
+_SHAPES_IIII_II_I_CLASSIC = Shapes("iiii[ii[i", flexible=False)
+_SHAPES_IIII_II_I_I_CLASSIC = Shapes("iiii[ii[i[i", flexible=False)
+_SHAPES_IIII_II_I_I_COMPACT = Shapes("iiii[ii[i[i", flexible=True)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -81,7 +81,7 @@ class UpdateMetadataPartitionState:
             write_string(buffer, self.topic_name, flexible, "topic_name")
         if version >= 6:
             lengths = len(self.isr), len(self.replicas), len(self.offline_replicas)
-            buffer += _IIII_II_I_I_COMPACT[lengths](
+            buffer += _SHAPES_IIII_II_I_I_COMPACT[lengths](
                 self.partition_index,
                 self.controller_epoch,
                 self.leader,
@@ -96,7 +96,7 @@ class UpdateMetadataPartitionState:
             )
         elif version >= 4:
             lengths = len(self.isr), len(self.replicas), len(self.offline_replicas)
-            buffer += _IIII_II_I_I_CLASSIC[lengths](
+            buffer += _SHAPES_IIII_II_I_I_CLASSIC[lengths](
                 self.partition_index,
                 self.controller_epoch,
                 self.leader,
@@ -111,7 +111,7 @@ class UpdateMetadataPartitionState:
             )
         else:
             lengths = len(self.isr), len(self.replicas)
-            buffer += _IIII_II_I_CLASSIC[lengths](
+            buffer += _SHAPES_IIII_II_I_CLASSIC[lengths](
                 self.partition_index,
                 self.controller_epoch,
                 self.leader,

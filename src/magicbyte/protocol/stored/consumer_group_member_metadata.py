@@ -205,7 +205,7 @@ class ConsumerGroupMemberMetadataValue(Message):
             part = tags.pop(0)
             self.classic_member_metadata = whole(
                 part,
-                read_nullable_struct(part, 0, version, "classic_member_metadata", ClassicMemberMetadata._read),
+                read_nullable_struct(part, 0, version, "classic_member_metadata", ClassicMemberMetadata._read, null=0),
                 "classic_member_metadata",
             )
         self.unknown_tags = unknown(tags)
@@ -215,6 +215,6 @@ class ConsumerGroupMemberMetadataValue(Message):
         found: list[tuple[int, bytes]] = []
         if self.classic_member_metadata != ClassicMemberMetadata():
             part = Writer()
-            write_nullable_struct(part, self.classic_member_metadata, version)
+            write_nullable_struct(part, self.classic_member_metadata, version, null=0)
             found.append((0, bytes(part)))
         return found

@@ -30,7 +30,7 @@ from magicbyte.protocol.runtime import (
 
 _I = struct.Struct(">i")
 _IH = struct.Struct(">ih")
-__H_H_H_COMPACT = Shapes("[h[h[h", flexible=True)
+_SHAPES__H_H_H_COMPACT = Shapes("[h[h[h", flexible=True)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -141,7 +141,7 @@ class CopartitionGroup:
         buffer = out.buffer
         lengths: tuple[int, ...]
         lengths = len(self.source_topics), len(self.source_topic_regex), len(self.repartition_source_topics)
-        buffer += __H_H_H_COMPACT[lengths](
+        buffer += _SHAPES__H_H_H_COMPACT[lengths](
             lengths[0] + 1,
             *self.source_topics,
             lengths[1] + 1,
