@@ -211,7 +211,8 @@ def _change_json(change: Change) -> Json:
 
 
 def _change_text(change: Change) -> str:
-    versions = f", versions {', '.join(str(each) for each in change.versions)}" if change.versions else ""
+    one = len(change.versions) == 1 and change.versions[0].lowest == change.versions[0].highest
+    versions = f", version{'' if one else 's'} {', '.join(map(str, change.versions))}" if change.versions else ""
     mark = "ok" if change.compatible else "INCOMPATIBLE"
     return f"{mark}: {change.kind}: {change.field}{versions}\n    {change.reason}"
 
@@ -295,6 +296,36 @@ def _advice_text(name: str, version: int, samples: int, whole: int, advice: list
     head = f"{name} version {version}: {many(samples, 'sample')}, {many(whole, 'byte')}; "
     head += f"the best encodings save {saved} ({100 * saved / max(whole, 1):.1f} %)"
     return [head, "", *_columns(table, left={0, 3, 5})]
+
+
+# ---- generate
+
+
+@schema.command()
+@click.argument("directory", metavar="DIR", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.option("--out", type=click.Path(file_okay=False, path_type=Path), required=True, help="Where the code goes.")
+@click.option("--check", "check_only", is_flag=True, help="Write nothing; exit status 1 if what is there is stale.")
+def generate(directory: Path, out: Path, check_only: bool) -> None:
+    """Write Python for the schemas in DIR.
+
+    One module for each API, with a dataclass for all versions of a message. The code needs nothing of magicbyte but
+    magicbyte.protocol. Modules that were generated for schemas that are gone are removed.
+    """
+    from magicbyte.schema import load_directory
+    from magicbyte.schema.output import stale, write
+    from magicbyte.schema.python import modules
+
+    schemas = load_directory(directory)
+    if not schemas:
+        raise click.UsageError(f"{directory} has no .json file")
+    files = modules(schemas)
+    changed = stale(out, files) if check_only else write(out, files)
+    for name in changed:
+        click.echo(f"{'stale' if check_only else 'written' if name in files else 'removed'}: {out / name}")
+    outcome = f"{len(changed)} {'stale' if check_only else 'changed'}"
+    click.echo(f"{many(len(schemas), 'schema')}, {many(len(files), 'module')}, {outcome}")
+    if check_only and changed:
+        click.get_current_context().exit(_FAILED)
 
 
 # ---- what they share

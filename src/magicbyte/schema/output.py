@@ -1,0 +1,44 @@
+"""Generated files on the disk: which are stale, and writing them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+GENERATED: Final = '"""Generated from '
+"""What a generated module begins with: a file of that kind that nothing generates any more is stale, too."""
+
+
+def stale(directory: Path, files: Mapping[str, str]) -> list[str]:
+    """Return the names of the files in `directory` that are missing, have another text or are no longer generated.
+
+    `files` has the text of each by its name. Raises OSError and UnicodeDecodeError.
+    """
+    wrong = [name for name, text in files.items() if _text(directory / name) != text]
+    return sorted(wrong + leftovers(directory, files))
+
+
+def leftovers(directory: Path, files: Mapping[str, str]) -> list[str]:
+    """Return the names of generated modules in `directory` that are not among `files`."""
+    return [
+        path.name
+        for path in sorted(directory.glob("*.py"))
+        if path.name not in files and path.read_text(encoding="utf-8").startswith(GENERATED)
+    ]
+
+
+def write(directory: Path, files: Mapping[str, str]) -> list[str]:
+    """Make `directory` hold `files`; return the names of those that were written or, since stale, removed."""
+    directory.mkdir(parents=True, exist_ok=True)
+    changed = stale(directory, files)
+    for name in changed:
+        if name in files:
+            (directory / name).write_text(files[name], encoding="utf-8", newline="\n")
+        else:
+            (directory / name).unlink()
+    return changed
+
+
+def _text(path: Path) -> str | None:
+    return path.read_text(encoding="utf-8") if path.exists() else None
