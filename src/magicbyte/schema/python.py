@@ -502,15 +502,17 @@ class _Class:
 
     def write_tags(self, span: Span) -> Body:
         """Return the statements that end a struct: its tagged fields, or the check that none is set."""
-        if span.flexible and self.tagged:
-            return ("write_tags(buffer, self._tags(version), self.unknown_tags)",)
         if not any(each.flexible for each in self.spans):
             return ()
-        if self.flexible_differs():
-            write, flexible = "write_tags(buffer, (), self.unknown_tags, flexible)", "elif flexible:"
-        else:
-            write, flexible = "write_tags(buffer, (), self.unknown_tags)", "else:"
-        return Block("if self.unknown_tags:", (write,)), Block(flexible, ("buffer.append(0)",))
+        if any(span.lowest in field.tagged_versions for field in self.tagged):
+            call = _call("write_tags(", ["buffer", "tags", "self.unknown_tags"], ")")
+            condition = Block("if tags or self.unknown_tags:", (call,))
+            return "tags = self._tags(version)", condition, Block("else:", ("buffer.append(0)",))
+        if not self.flexible_differs():
+            call = _call("write_tags(", ["buffer", "()", "self.unknown_tags"], ")")
+            return Block("if self.unknown_tags:", (call,)), Block("else:", ("buffer.append(0)",))
+        call = _call("write_tags(", ["buffer", "()", "self.unknown_tags", "flexible"], ")")
+        return Block("if self.unknown_tags:", (call,)), Block("elif flexible:", ("buffer.append(0)",))
 
     def tags(self) -> Body:
         """Return the body of `_tags`: the tagged fields that do not have their defaults, as bytes."""
@@ -791,7 +793,11 @@ def _structs(message: MessageSchema) -> list[StructSchema | None]:
                 found.append(schema)
 
     add(message.fields)
-    return [*found, *(each for each in message.structs.values() if each not in found), None]
+    for schema in message.structs.values():  # common structs that nobody uses
+        if schema not in found:
+            add(schema.fields)
+            found.append(schema)
+    return [*found, None]
 
 
 def _runs(fields: Sequence[FieldSchema], spans: Sequence[Span]) -> list[list[FieldSchema]]:
@@ -924,8 +930,10 @@ def _letters(codes: str) -> str:
 
 
 def _quoted(text: str) -> str:
-    """Return a string literal in double quotes."""
-    return '"' + repr("'" + text)[2:-1].replace('\\"', '"').replace('"', '\\"') + '"'
+    """Return a string literal, in the quotes that ruff takes: double ones unless they need more escapes."""
+    quote = "'" if text.count('"') > text.count("'") else '"'
+    letters = (each if each in "'\"" else repr(each)[1:-1] for each in text)
+    return quote + "".join(f"\\{each}" if each == quote else each for each in letters) + quote
 
 
 def _wrapped(text: str, indent: int, *, hanging: bool = False) -> list[str]:
