@@ -1,11 +1,12 @@
 """The outside world as small interfaces. What lies behind them is real, or simulated by a test.
 
-Today the reading half of FileSystem; `log/files.py` has the local one and the one of fsspec URLs.
+`log/files.py` has the file system of this machine and, for reading, those of fsspec URLs; `testing/disk.py` one that
+loses what was not synced.
 """
 
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Protocol, Self, TypeAlias
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,3 +61,57 @@ class FileSystem(Protocol):
 
     def open(self, path: str) -> ReadableFile:
         """Open the file at `path` for reading."""
+
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+
+
+class WritableFile(ReadableFile, Protocol):
+    """An open file that can be changed, too. `size` follows each change. What is not synced may be lost in a crash."""
+
+    def write_at(self, position: int, *pieces: Buffer) -> None:
+        """Write all of `pieces`, one behind the other, from `position` on; zeros fill what lies between."""
+
+    def truncate(self, size: int) -> None:
+        """Cut the file to `size` bytes, or lengthen it with zeros."""
+
+    def sync(self) -> None:
+        """Make the content durable: not the name, which is the directory's. After an error nothing is sure."""
+
+
+class Lock(Protocol):
+    """A file that this process holds locked."""
+
+    def release(self) -> None:
+        """Let others have it. The file stays."""
+
+
+class WritableFileSystem(FileSystem, Protocol):
+    """A tree of files that can be changed. Names that change are durable once their directory is synced."""
+
+    def create(self, path: str) -> WritableFile:
+        """Open a new, empty file at `path`; what was there is emptied."""
+
+    def edit(self, path: str) -> WritableFile:
+        """Open the file at `path` for reading and writing."""
+
+    def rename(self, source: str, target: str) -> None:
+        """Give a file or directory another name, at once, in place of the file that has it."""
+
+    def delete(self, path: str) -> None:
+        """Remove the name of a file, or an empty directory."""
+
+    def make_directory(self, path: str) -> None:
+        """Make a directory in one that is there."""
+
+    def sync_directory(self, path: str) -> None:
+        """Make the names in the directory `path` durable."""
+
+    def lock(self, path: str) -> Lock:
+        """Lock the file at `path`, made if need be. Raises BlockingIOError while another process has it."""
+
+    def modified_ms(self, path: str) -> int:
+        """Return when the file was last written, in ms since 1970."""
+
+    def set_modified_ms(self, path: str, time_ms: int) -> None:
+        """Let the file have been written at `time_ms`."""

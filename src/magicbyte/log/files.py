@@ -1,12 +1,13 @@
 """Files behind a path: on this machine, or in any store that fsspec knows (`s3://`, `hdfs://`, `memory://` …)."""
 
+import errno
 import os
 import stat
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import IO, TYPE_CHECKING, Any, Self
 
 from magicbyte.errors import CorruptRecordError, LogDirectoryError
-from magicbyte.ports import FileEntry, FileSystem, ReadableFile
+from magicbyte.ports import Buffer, FileEntry, FileSystem, ReadableFile, WritableFileSystem
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -66,6 +67,70 @@ def _pread_into(descriptor: int, buffer: memoryview, position: int) -> int:
     return len(content)
 
 
+class LocalWritableFile(LocalFile):
+    """A file of this machine that is written as well. One thread writes; any number read."""
+
+    def __init__(self, path: str, *, create: bool = False) -> None:
+        flags = os.O_RDWR | (os.O_CREAT | os.O_TRUNC if create else 0)
+        self.path = path
+        self._descriptor = os.open(path, flags | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0), 0o644)
+        self.size = os.fstat(self._descriptor).st_size
+
+    def write_at(self, position: int, *pieces: Buffer) -> None:
+        """Write all of `pieces`, one behind the other, from `position` on."""
+        for piece in pieces:
+            written = os.pwrite(self._descriptor, piece, position)
+            position += written
+            rest = memoryview(piece)[written:] if written < len(piece) else b""
+            while rest:
+                written = os.pwrite(self._descriptor, rest, position)
+                position, rest = position + written, rest[written:]
+        self.size = max(self.size, position)
+
+    def truncate(self, size: int) -> None:
+        """Cut the file to `size` bytes, or lengthen it with zeros."""
+        os.ftruncate(self._descriptor, size)
+        self.size = size
+
+    def sync(self) -> None:
+        """Make the content durable."""
+        os.fsync(self._descriptor)
+
+
+_locked: set[str] = set()
+"""Files that this process holds locked: the system's locks are the process's, and go when it closes the file once."""
+
+
+class LocalLock:
+    """A lock file of this machine, as Kafka's `.lock`. Where there are no such locks (Windows), ours alone count."""
+
+    def __init__(self, path: str) -> None:
+        self._path = os.path.realpath(path)
+        if self._path in _locked:
+            raise BlockingIOError(errno.EWOULDBLOCK, "locked by this process", path)
+        self._file = Path(path).open("a+b")  # noqa: SIM115 (open while it is locked)
+        try:
+            _lock(self._file)
+        except OSError:
+            self._file.close()
+            raise
+        _locked.add(self._path)
+
+    def release(self) -> None:
+        """Let others have it."""
+        self._file.close()
+        _locked.discard(self._path)
+
+
+def _lock(file: IO[bytes]) -> None:
+    """Lock an open file for this process. Raises BlockingIOError while another one has it."""
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        return
+    fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
 class LocalFiles:
     """The file system of this machine."""
 
@@ -89,6 +154,45 @@ class LocalFiles:
     def open(self, path: str) -> LocalFile:
         """Open the file at `path` for reading."""
         return LocalFile(path)
+
+    def create(self, path: str) -> LocalWritableFile:
+        """Open a new, empty file at `path`; what was there is emptied."""
+        return LocalWritableFile(path, create=True)
+
+    def edit(self, path: str) -> LocalWritableFile:
+        """Open the file at `path` for reading and writing."""
+        return LocalWritableFile(path)
+
+    def rename(self, source: str, target: str) -> None:
+        """Give a file or directory another name, at once, in place of the file that has it."""
+        Path(source).replace(target)
+
+    def delete(self, path: str) -> None:
+        """Remove the name of a file, or an empty directory."""
+        if (found := Path(path)).is_dir():
+            found.rmdir()
+        else:
+            found.unlink()
+
+    def make_directory(self, path: str) -> None:
+        """Make a directory in one that is there."""
+        Path(path).mkdir()
+
+    def sync_directory(self, path: str) -> None:
+        """Make the names in the directory `path` durable."""
+        sync_directory(Path(path))
+
+    def lock(self, path: str) -> LocalLock:
+        """Lock the file at `path`, made if need be. Raises BlockingIOError while another process has it."""
+        return LocalLock(path)
+
+    def modified_ms(self, path: str) -> int:
+        """Return when the file was last written, in ms since 1970."""
+        return Path(path).stat().st_mtime_ns // 1_000_000
+
+    def set_modified_ms(self, path: str, time_ms: int) -> None:
+        """Let the file have been written at `time_ms`."""
+        os.utime(path, ns=(time_ms * 1_000_000, time_ms * 1_000_000))
 
 
 class RemoteFile:
@@ -198,32 +302,34 @@ def sync_directory(path: Path) -> None:
         os.close(descriptor)
 
 
-def replace_file(path: Path, content: bytes) -> None:
+def put_file(files: WritableFileSystem, path: str, content: bytes) -> None:
     """Put `content` at `path`: after a crash a reader finds the old content or the new, never a mix.
 
     Durable once it returns. A crash or a full disk may leave a `.tmp` file beside it, which the next call replaces.
     """
-    fresh = path.with_name(f"{path.name}.tmp")
+    fresh = f"{path}.tmp"
     try:
-        with fresh.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
+        with files.create(fresh) as file:
+            file.write_at(0, content)
+            file.sync()
     except OSError as error:  # of a full disk the system does not say which file it was
-        raise OSError(error.errno, error.strerror, str(fresh)) from error
-    fresh.replace(path)
-    sync_directory(path.parent)
+        raise OSError(error.errno, error.strerror, fresh) from error
+    files.rename(fresh, path)
+    files.sync_directory(path.rpartition("/")[0] or "/")
+
+
+def replace_file(path: Path, content: bytes) -> None:
+    """As `put_file`, on this machine."""
+    put_file(LocalFiles(), str(path.absolute()), content)
 
 
 def is_locked(path: Path) -> bool:
-    """Whether another process holds the lock file at `path`, as a running broker holds `.lock`. Unknown: False."""
-    try:
-        import fcntl
-    except ImportError:  # Windows
-        return False
+    """Whether anyone holds the lock file at `path`, as a running broker holds `.lock`. Unknown: False."""
+    if os.path.realpath(path) in _locked:
+        return True
     try:
         with path.open("r+b") as file:
-            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _lock(file)
     except FileNotFoundError:
         return False
     except BlockingIOError:

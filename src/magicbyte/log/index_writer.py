@@ -255,7 +255,7 @@ class SegmentIndexer:
         else:
             offsets = header_offsets[starts[chosen]]
             for at in np.flatnonzero(np.asarray(table.count)[starts[chosen]] < 0).tolist():
-                offsets[at] = _first_offset(table, int(starts[chosen[at]]))
+                offsets[at] = first_offset(table, int(starts[chosen[at]]))
         self._offsets.add(offsets, start_position + np.asarray(table.position, np.int64)[starts[chosen]])
         self._add_times(table, timestamps, last, ends[chosen])
 
@@ -304,18 +304,7 @@ class SegmentIndexer:
 
     def _offset_of_time(self, table: BatchTable, row: int, last: Int64Array) -> int:
         """Return the offset that the largest timestamp of an entry counts as; row -1 is an entry before the table."""
-        if row < 0:
-            return self._largest_offset
-        simple = int(table.attributes[row]) & (CODEC_MASK | LOG_APPEND_TIME_BIT | CONTROL_BIT) == 0
-        if self._rules.names_record_of_time and int(table.magic[row]) == 2 and simple:
-            best: tuple[int, int] | None = None
-            for columns in decode_rows(table, [row], _OFFSETS_AND_TIMES):
-                at = int(np.asarray(columns.timestamp).argmax())
-                if best is None or int(columns.timestamp[at]) > best[0]:
-                    best = int(columns.timestamp[at]), int(columns.offset[at])
-            if best is not None:
-                return best[1]
-        return int(last[row])
+        return self._largest_offset if row < 0 else offset_of_time(table, row, int(last[row]), self._rules)
 
     def _append_enriched(self, table: BatchTable, start_position: int) -> None:
         """As _append, of the enriched dialect: one index of offset, largest timestamp so far and position."""
@@ -330,7 +319,21 @@ class SegmentIndexer:
         self._last_entry = int(offsets[-1]), start_position + int(positions[-1])
 
 
-def _first_offset(table: BatchTable, row: int) -> int:
+def offset_of_time(table: BatchTable, row: int, last_offset: int, rules: IndexRules) -> int:
+    """Return the offset that the largest timestamp of a row counts as; `last_offset` is the row's."""
+    simple = int(table.attributes[row]) & (CODEC_MASK | LOG_APPEND_TIME_BIT | CONTROL_BIT) == 0
+    if rules.names_record_of_time and int(table.magic[row]) == 2 and simple:
+        best: tuple[int, int] | None = None
+        for columns in decode_rows(table, [row], _OFFSETS_AND_TIMES):
+            at = int(np.asarray(columns.timestamp).argmax())
+            if best is None or int(columns.timestamp[at]) > best[0]:
+                best = int(columns.timestamp[at]), int(columns.offset[at])
+        if best is not None:
+            return best[1]
+    return last_offset
+
+
+def first_offset(table: BatchTable, row: int) -> int:
     """Return the offset of the first message inside a wrapper: it must be decompressed."""
     for columns in decode_rows(table, [row], _OFFSETS_AND_TIMES):
         return int(columns.offset[0])

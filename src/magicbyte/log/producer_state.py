@@ -68,7 +68,7 @@ class ProducerStates:
             position = int(table.position[row])
             batch = RecordBatch(table.buffer[position : position + int(table.size[row])])
             try:
-                found = self._add(batch)
+                found = self.add(batch)
             except CorruptRecordError as error:
                 error.position = position
                 raise error.locate(offsets=(batch.base_offset, batch.last_offset)) from None
@@ -93,7 +93,13 @@ class ProducerStates:
             )
         )
 
-    def _add(self, batch: RecordBatch) -> indexes.AbortedTransaction | None:
+    @property
+    def first_unstable_offset(self) -> int | None:
+        """Where the first open transaction begins, None when none is open."""
+        return min(self._transactions.first_offsets.values(), default=None)
+
+    def add(self, batch: RecordBatch) -> indexes.AbortedTransaction | None:
+        """Take in one batch of a producer; return the transaction that it aborts. Raises as `append` does."""
         producer, epoch = batch.producer_id, batch.producer_epoch
         old = self._producers.get(producer)
         if old is None:
@@ -178,3 +184,49 @@ class LeaderEpochs:
         highest = np.maximum.accumulate(np.concatenate(([known], epochs)))
         for row in np.flatnonzero(epochs > highest[:-1]).tolist():
             self.entries.append(LeaderEpoch(int(epochs[row]), int(table.offset[rows[row]])))
+
+    def assign(self, epoch: int, start_offset: int) -> bool:
+        """Take in that the leader of `epoch` wrote `start_offset`; say whether that is news."""
+        if epoch <= (self.entries[-1].epoch if self.entries else _NO_EPOCH):
+            return False
+        while self.entries and self.entries[-1].start_offset >= start_offset:
+            self.entries.pop()
+        self.entries.append(LeaderEpoch(epoch, start_offset))
+        return True
+
+    def end_with_older(self) -> bool:
+        """Take in a message of magic 0 or 1; say whether epochs were forgotten for it."""
+        forgets = self._ends_with_older and bool(self.entries)
+        if forgets:
+            self.entries.clear()
+        return forgets
+
+    def truncate_end(self, offset: int) -> bool:
+        """Forget epochs that begin at `offset` or behind it; say whether there were any."""
+        count = len(self.entries)
+        self.entries = [each for each in self.entries if each.start_offset < offset]
+        return len(self.entries) < count
+
+    def truncate_start(self, offset: int) -> bool:
+        """Forget epochs that end at `offset` or before it; one that goes on there begins there. Say whether any did."""
+        before = [each for each in self.entries if each.start_offset < offset]
+        if not before:
+            return False
+        rest = self.entries[len(before) :]
+        if not rest or rest[0].start_offset > offset:
+            rest.insert(0, LeaderEpoch(before[-1].epoch, offset))
+        self.entries = rest
+        return True
+
+    def end_offset_of(self, epoch: int, log_end: int) -> tuple[int, int]:
+        """Return the largest epoch known up to `epoch` and where it ends; (-1, -1) when none is known so far back.
+
+        Source: Kafka's OffsetForLeaderEpoch, LeaderEpochFileCache.endOffsetFor.
+        """
+        if not self.entries or epoch < 0 or epoch > self.entries[-1].epoch:
+            return -1, -1
+        if epoch == self.entries[-1].epoch:
+            return epoch, log_end
+        higher = next(each for each in self.entries if each.epoch > epoch)
+        known = [each.epoch for each in self.entries if each.epoch <= epoch]
+        return (known[-1] if known else epoch), higher.start_offset

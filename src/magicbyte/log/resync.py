@@ -150,6 +150,27 @@ def walk(file: ReadableFile, limits: Limits, dialect: Dialect = Dialect.KAFKA) -
     return _Walk(file, limits, dialect).run()
 
 
+def sound_beginning(file: ReadableFile, limits: Limits, dialect: Dialect = Dialect.KAFKA) -> Iterator[Sound | Gap]:
+    """Yield the sound entries that a segment begins with, and a Gap from the first one on that is not, or not in order.
+
+    Nothing is looked for behind it: what recovery keeps ends there.
+    """
+    last = limits.low - 1
+    for found in _Walk(file, limits, dialect, searches=False).run():
+        if isinstance(found, Sound) and found.place is Place.MAIN:
+            last = found.last
+            yield found
+        elif isinstance(found, Gap):
+            yield found
+            return
+        else:
+            position = found.position if isinstance(found, Sound) else found.end
+            first = found.first if isinstance(found, Sound) else found.last
+            error = CorruptRecordError("offset", expected=f"> {last}", found=first, position=position)
+            yield Gap(position, file.size, error.locate(path=file.path), last)
+            return
+
+
 def first_offset(file: ReadableFile, position: int, dialect: Dialect) -> int:
     """Return the first offset in the sound entry at `position`: of a wrapper it is known only when it is opened."""
     head = memoryview(file.read_at(position, V0_OVERHEAD))
@@ -164,8 +185,8 @@ def first_offset(file: ReadableFile, position: int, dialect: Dialect) -> int:
 
 
 class _Walk:
-    def __init__(self, file: ReadableFile, limits: Limits, dialect: Dialect) -> None:
-        self.file, self.limits = file, limits
+    def __init__(self, file: ReadableFile, limits: Limits, dialect: Dialect, *, searches: bool = True) -> None:
+        self.file, self.limits, self.searches = file, limits, searches
         self.dialect, self.enriched = dialect, int(dialect is Dialect.ENRICHED)
         self.make = form_for(compiled=worth_compiling(file.size))
         self.state = self.make.zeros(search.FOLLOW)
@@ -225,6 +246,9 @@ class _Walk:
                     wanted = need
                     continue
             error = self._error(position, status)
+            if not self.searches:
+                yield Gap(position, file.size, self._tail(position) or error, self.main_last)
+                return
             end, how = self.search.resume(position, self.main_last)
             if end == file.size and not isinstance(error, TruncatedLogError):
                 error = self._tail(position) or error

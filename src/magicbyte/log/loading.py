@@ -1,0 +1,317 @@
+"""What a log does with its folder when it is opened: leftovers, half-finished swaps, recovery, producers.
+
+Each step may be cut short by a crash and is done again the next time. Nothing that is cut off is lost before a copy of
+it lies in `quarantine/`. Sources: Kafka's LogLoader, LogSegment.recover and ProducerStateManager.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from magicbyte.errors import CorruptRecordError
+from magicbyte.log.checkpoints import LEADER_EPOCHS, LeaderEpoch, parse_leader_epochs
+from magicbyte.log.directory import INDEXES, LOG, SNAPSHOT, parse_file
+from magicbyte.log.producer_snapshot import ProducerSnapshot
+from magicbyte.log.producer_state import LeaderEpochs, ProducerStates
+from magicbyte.log.reader import read_chunks
+from magicbyte.log.segment import CLEANED, DELETED, SWAP, Segment, exists
+
+if TYPE_CHECKING:
+    from magicbyte.log.config import LogConfig
+    from magicbyte.ports import WritableFileSystem
+    from magicbyte.records.scan import BatchTable
+
+_NAME = re.compile(r"(?P<base>[0-9]{20})(?P<kind>\.log|\.index|\.timeindex|\.txnindex|\.emindex|\.snapshot)"
+                   r"(?P<suffix>\.deleted|\.cleaned|\.swap|)")  # fmt: skip
+_COPY_BYTES = 4 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Bytes of a segment that recovery cut off. `quarantine` is where their copy is, None when nobody keeps one."""
+
+    segment: str
+    position: int
+    removed: int
+    reason: str
+    quarantine: str | None
+
+
+@dataclass(slots=True)
+class Loaded:
+    """What a folder came to: its segments, at least one and all open, and what the log knows at its end."""
+
+    segments: list[Segment]
+    end_offset: int
+    producers: ProducerStates
+    epochs: LeaderEpochs
+    recovered: list[int] = field(default_factory=list)  # bases of the segments that were walked
+    cuts: list[Cut] = field(default_factory=list)
+    epochs_found: list[LeaderEpoch] = field(default_factory=list)  # in the checkpoint
+
+    def epochs_changed(self) -> bool:
+        """Say whether the log's epochs are others than those of the checkpoint."""
+        return self.epochs.entries != self.epochs_found
+
+
+def load(
+    files: WritableFileSystem,
+    folder: str,
+    config: LogConfig,
+    *,
+    clean: bool,
+    recovery_point: int = 0,
+    log_start_offset: int = 0,
+    quarantine: str | None = None,
+) -> Loaded:
+    """Bring the log in `folder`, which exists, into order and open it.
+
+    `clean`: whoever wrote it closed it, so indexes can be trusted; else all from the segment with `recovery_point` on
+    is walked, and cut behind what is sound. `quarantine`: the directory for copies of what is cut off. What was changed
+    is durable when this returns, but for the files of a segment that is new.
+    """
+    finish_swaps(files, folder, config)
+    logs = {base for base, kind, _ in _names(files, folder) if kind == LOG}
+    for base, kind, _ in _names(files, folder):
+        if kind in INDEXES and base not in logs:
+            files.delete(f"{folder}/{base:020}{kind}")
+    loaded = Loaded([], 0, config.rules.producer_states(), _epochs(files, folder, config))
+    loaded.epochs_found = list(loaded.epochs.entries)
+    _Opening(files, folder, config, loaded, sorted(logs), clean, quarantine).run(recovery_point)
+    if loaded.segments and loaded.end_offset < log_start_offset:
+        for segment in loaded.segments:
+            segment.release()
+            delete_files(files, folder, segment.base_offset)
+        loaded.segments.clear()
+    if not loaded.segments:
+        loaded.segments.append(Segment.create(files, folder, log_start_offset, config))
+        loaded.end_offset = log_start_offset
+    loaded.epochs.truncate_end(loaded.end_offset)
+    if config.rules.has_producers:
+        drop_snapshots(files, folder, [each.base_offset for each in loaded.segments], loaded.end_offset)
+        loaded.producers = producers_at(files, folder, config, loaded.segments, loaded.end_offset, replays=not clean)
+    for segment in loaded.segments:
+        if segment.base_offset in loaded.recovered:
+            segment.sync()
+    files.sync_directory(folder)
+    return loaded
+
+
+def _names(files: WritableFileSystem, folder: str) -> list[tuple[int, str, str]]:
+    """Return base offset, kind and suffix of the files that are named by an offset."""
+    found = [_NAME.fullmatch(entry.name) for entry in files.list(folder) if not entry.is_directory]
+    return [(int(each["base"]), each["kind"], each["suffix"]) for each in found if each is not None]
+
+
+def finish_swaps(files: WritableFileSystem, folder: str, config: LogConfig) -> None:
+    """Delete what was to be deleted or was not whole, and give the segments of a whole swap their names."""
+    names = _names(files, folder)
+    unfinished = min((base for base, _, suffix in names if suffix == CLEANED), default=None)
+    swaps = []
+    for base, kind, suffix in names:
+        if suffix in (DELETED, CLEANED) or (suffix == SWAP and unfinished is not None and base >= unfinished):
+            files.delete(f"{folder}/{base:020}{kind}{suffix}")
+        elif suffix == SWAP:
+            swaps.append((base, kind))
+    for entry in files.list(folder):
+        if entry.name.endswith(".tmp"):
+            files.delete(entry.path)
+    if not swaps:
+        return
+    bases = sorted(base for base, kind in swaps if kind == LOG)
+    replaced: set[int] = set()
+    if bases:
+        end = _end_of(files, folder, bases[-1], config, SWAP)
+        logs = sorted(base for base, kind, suffix in names if kind == LOG and not suffix)
+        replaced = {base for base, _, suffix in names if not suffix and bases[0] <= base < end}
+        before = [base for base in logs if base < bases[0]]
+        if before and _end_of(files, folder, before[-1], config, "") > bases[0]:
+            replaced.add(before[-1])  # its head was cut off: what stays of it is the swap
+    for base, kind, suffix in names:
+        if not suffix and base in replaced and kind != SNAPSHOT:
+            files.delete(f"{folder}/{base:020}{kind}")
+    files.sync_directory(folder)  # else an old segment could come back beside the new one
+    for base, kind in swaps:
+        files.rename(f"{folder}/{base:020}{kind}{SWAP}", f"{folder}/{base:020}{kind}")
+    files.sync_directory(folder)
+
+
+def _end_of(files: WritableFileSystem, folder: str, base: int, config: LogConfig, suffix: str) -> int:
+    """Return one behind the last offset of a segment whose indexes are not looked at."""
+    segment = Segment.of_log(files, folder, base, config, suffix=suffix)
+    try:
+        last = None
+        for head in segment.heads(0):
+            last = head
+        return base if last is None else segment.last_offset_of(last) + 1
+    finally:
+        segment.release()
+
+
+def _epochs(files: WritableFileSystem, folder: str, config: LogConfig) -> LeaderEpochs:
+    """Return the leader epochs that the checkpoint has; none where it is damaged, as a broker does."""
+    epochs = LeaderEpochs(ends_with_older=config.rules.line >= (2, 1, 1))
+    path = f"{folder}/{LEADER_EPOCHS}"
+    if config.rules.has_producers and exists(files, path):
+        try:
+            epochs.entries = parse_file(files, path, parse_leader_epochs)
+        except CorruptRecordError:
+            epochs.entries = []
+    return epochs
+
+
+@dataclass(slots=True)
+class _Opening:
+    """Opens the segments in `bases`, ascending, recovers those that have to be, and ends the log where one is cut."""
+
+    files: WritableFileSystem
+    folder: str
+    config: LogConfig
+    loaded: Loaded
+    bases: list[int]
+    clean: bool
+    quarantine: str | None
+
+    def run(self, recovery_point: int) -> None:
+        unsure = max((base for base in self.bases if base <= recovery_point), default=0)
+        producers: ProducerStates | None = None  # in front of the next segment, where that is known
+        loaded = self.loaded
+        for base in self.bases:
+            segment = Segment.of_log(self.files, self.folder, base, self.config)
+            loaded.segments.append(segment)
+            if (self.clean or base < unsure) and self._opened(segment):
+                producers = None
+                continue
+            if producers is None:
+                before = loaded.segments[:-1]
+                producers = producers_at(self.files, self.folder, self.config, before, base, replays=True)
+            epochs = loaded.epochs if self.config.rules.has_producers else None
+            recovered = segment.recover(producers, epochs, functools.partial(self._cut, segment))
+            loaded.recovered.append(base)
+            loaded.end_offset = max(recovered.end_offset, base)
+            if recovered.removed and not self.clean:
+                return
+
+    def _opened(self, segment: Segment) -> bool:
+        """Open the indexes of a segment that was closed; say whether they can be relied on."""
+        try:
+            segment.open_indexes()
+            last = segment.base_offset == self.bases[-1]
+            self.loaded.end_offset = segment.end_offset() if last else segment.base_offset
+        except CorruptRecordError:  # then the log itself tells
+            return False
+        return True
+
+    def _cut(self, segment: Segment, kept: int, error: CorruptRecordError | None) -> None:
+        """Put aside what is cut off the segment, and delete those behind it, unless the log was closed."""
+        reason = "" if error is None else f"{error.what}: expected {error.expected}, found {error.found}"
+        self._put_aside(segment, kept, reason)
+        later = [] if self.clean else [base for base in self.bases if base > segment.base_offset]
+        for base in reversed(later):
+            behind = Segment.of_log(self.files, self.folder, base, self.config)
+            self._put_aside(behind, 0, "behind a segment that was cut")
+            behind.release()
+            delete_files(self.files, self.folder, base)
+        if later:
+            self.files.sync_directory(self.folder)  # before the cut, which is what tells that they have to go
+
+    def _put_aside(self, segment: Segment, position: int, reason: str) -> None:
+        copy = None if self.quarantine is None else _quarantined(segment, position, self.quarantine)
+        path, size = segment.path(LOG), segment.log.size
+        self.loaded.cuts.append(Cut(path, position, size - position, reason, copy))
+
+
+def delete_files(files: WritableFileSystem, folder: str, base: int) -> None:
+    """Delete all files of a segment: the names come back in a crash before the folder is synced."""
+    for each, kind, suffix in _names(files, folder):
+        if each == base and not suffix:
+            files.delete(f"{folder}/{each:020}{kind}")
+
+
+def _quarantined(segment: Segment, position: int, quarantine: str) -> str:
+    """Copy a segment's bytes from `position` on into the quarantine, durably, and return where they are."""
+    files, partition = segment.files, segment.folder.rpartition("/")[2]
+    if not exists(files, quarantine):
+        files.make_directory(quarantine)
+        files.sync_directory(quarantine.rpartition("/")[0])
+    path = f"{quarantine}/{partition}.{segment.base_offset:020}.{position}.bytes"
+    with files.create(path) as copy:
+        at = position
+        while at < segment.log.size:
+            piece = segment.log.read_at(at, _COPY_BYTES)
+            copy.write_at(at - position, piece)
+            at += len(piece)
+        copy.sync()
+    files.sync_directory(quarantine)
+    return path
+
+
+def drop_snapshots(files: WritableFileSystem, folder: str, bases: Collection[int], end_offset: int) -> None:
+    """Delete the producer snapshots that are of no segment's base, but for the newest, or behind the log's end."""
+    offsets = sorted(base for base, kind, suffix in _names(files, folder) if kind == SNAPSHOT and not suffix)
+    newest = max((each for each in offsets if each <= end_offset), default=-1)
+    for each in offsets:
+        if each > end_offset or (each not in bases and each != newest):
+            files.delete(f"{folder}/{each:020}{SNAPSHOT}")
+
+
+def snapshot_offsets(files: WritableFileSystem, folder: str) -> list[int]:
+    """Return the offsets of the producer snapshots, ascending."""
+    return sorted(base for base, kind, suffix in _names(files, folder) if kind == SNAPSHOT and not suffix)
+
+
+def producers_at(
+    files: WritableFileSystem,
+    folder: str,
+    config: LogConfig,
+    segments: Sequence[Segment],
+    offset: int,
+    *,
+    replays: bool,
+) -> ProducerStates:
+    """Return the producers as they are in front of `offset`: by the newest sound snapshot, and the batches behind it.
+
+    A damaged snapshot is deleted. Where there is none, the log is read from its beginning, unless not `replays`: then
+    nobody is known, as after an upgrade from a version that knew no producers.
+    """
+    producers, begin = config.rules.producer_states(), -1
+    if not config.rules.has_producers:
+        return producers
+    for at in reversed([each for each in snapshot_offsets(files, folder) if each <= offset]):
+        path = f"{folder}/{at:020}{SNAPSHOT}"
+        try:
+            producers.start_from(parse_file(files, path, ProducerSnapshot.parse))
+        except CorruptRecordError:
+            files.delete(path)
+            continue
+        begin = at
+        break
+    if begin < 0 and not replays:
+        return producers
+    for segment, following in itertools.zip_longest(segments, segments[1:]):
+        if following is not None and following.base_offset <= begin:
+            continue
+        start = segment.position_before(begin)
+        for chunk in read_chunks(segment.log, start=start, end=segment.size, dialect=config.dialect):
+            producers.append(_between(chunk.table, begin, offset))
+    return producers
+
+
+def _between(table: BatchTable, first: int, end: int) -> BatchTable:
+    """Return the rows whose first offset is in `first` to below `end`."""
+    offsets = np.asarray(table.offset, np.int64)
+    rows = np.flatnonzero((offsets >= first) & (offsets < end))
+    if len(rows) == len(table):
+        return table
+    columns: dict[str, Any] = {
+        name: np.asarray(getattr(table, name), np.int64)[rows]
+        for name in ("position", "size", "magic", "attributes", "offset", "count")
+    }
+    return replace(table, **columns)
