@@ -184,7 +184,7 @@ class _Reader:
             raise self.request.damaged(table.damage)
         if len(rest) >= LOG_OVERHEAD and SIZE.read(rest) < V0_MINIMUM:
             raise self.request.damaged(f"size of an entry: expected at least {V0_MINIMUM}, found {SIZE.read(rest)}")
-        if self.request.wants_one_batch and (len(rows) != 1 or rows[0].magic != 2 or len(rest)):
+        if self.request.wants_one_batch and (len(rows) != 1 or rows[0].magic != 2):
             raise self.request.illegal("expected exactly one whole batch of magic 2")
         if len(rows) > 1 and any(row.magic == 2 for row in rows):
             raise self.request.illegal("a batch of magic 2 stands with other entries")
