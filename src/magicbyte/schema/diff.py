@@ -239,7 +239,7 @@ class _Comparison:
 
     def _default(self, before: FieldSchema, after: FieldSchema, both: list[int], way: str) -> None:
         was, now = _default_text(before), _default_text(after)
-        if was == now:
+        if was == now or not _comparable(before, after):
             return
         tagged = [v for v in both if v in before.tagged_versions and v in after.tagged_versions]
         change = f"{was} is now {now}"
@@ -354,6 +354,13 @@ def _default_text(field: FieldSchema) -> str:
     if field.type.array or field.type.struct or field.type.name == "bytes":
         return "the empty one"
     return repr(field.default)
+
+
+def _comparable(before: FieldSchema, after: FieldSchema) -> bool:
+    """Return whether values of both can be the same: of one type, integers both, or structs both."""
+    was, now = before.type, after.type
+    alike = was.name == now.name or {was.name, now.name} <= {*INTEGER_BITS} or (was.struct and now.struct)
+    return alike and was.array == now.array
 
 
 def _encoding_reason(was: Encoding, now: Encoding) -> str:
