@@ -20,7 +20,6 @@ from typing import Any, ClassVar, Final, NamedTuple, Protocol, Self, TypeAlias, 
 from magicbyte.errors import ProtocolError, UnsupportedVersionError
 
 T = TypeVar("T")
-T_co = TypeVar("T_co", covariant=True)
 Bytes: TypeAlias = bytes | memoryview  # what is read; `Message.read` takes any buffer
 Buffer: TypeAlias = bytes | bytearray | memoryview
 Records: TypeAlias = Buffer | Sequence[Buffer]  # one buffer, or several that follow each other
@@ -28,6 +27,7 @@ Tags: TypeAlias = tuple[tuple[int, bytes], ...]  # fields whose tags the schema 
 
 new: Final = object.__new__
 NULL_UUID: Final = uuid.UUID(int=0)  # what Kafka writes for "no id"
+COPIED: Final = 2048  # bytes: a copy of fewer is cheaper than a buffer of their own, also for the system
 LONGEST_STRING: Final = 0x7FFF  # bytes, in flexible versions too
 ONE_BYTE: Final = 0x80  # smaller varints take one byte
 
@@ -38,7 +38,7 @@ _NUMBERS = {code: [struct.Struct(f">{count}{code}") for count in range(_FEW)] fo
 
 
 class Writer:
-    """Collects the bytes of messages. Records are not copied: `buffers` has them as they were given.
+    """Collects the bytes of messages. Long records are not copied: `buffers` has them as they were given.
 
     `buffer` has everything else; `attached` says before which byte of it which buffers belong.
     """
@@ -257,6 +257,8 @@ def write_length(buffer: bytearray, length: int, flexible: bool) -> None:
         buffer += _INT32.pack(length)
     elif length < ONE_BYTE - 1:
         buffer.append(length + 1)
+    elif length < (ONE_BYTE << 7) - 1:
+        buffer += bytes(((length + 1) & 0x7F | ONE_BYTE, (length + 1) >> 7))
     else:
         write_uvarint(buffer, length + 1)
 
@@ -313,10 +315,12 @@ def write_string(buffer: bytearray, value: str, flexible: bool, field: str) -> N
     length = len(raw)
     if length > LONGEST_STRING:
         raise ProtocolError(field, expected=f"at most {LONGEST_STRING} bytes", found=length)
-    if flexible:
-        write_length(buffer, length, True)
-    else:
+    if not flexible:
         buffer += _INT16.pack(length)
+    elif length < ONE_BYTE - 1:
+        buffer.append(length + 1)
+    else:
+        write_uvarint(buffer, length + 1)
     buffer += raw
 
 
@@ -332,7 +336,14 @@ def write_nullable_string(buffer: bytearray, value: str | None, flexible: bool, 
 
 def read_nullable_view(data: Bytes, at: int, flexible: bool, field: str) -> tuple[memoryview | None, int]:
     """Read bytes or records, or null, as a view of the data."""
-    length, start = read_length(data, at, flexible, field)
+    if not flexible:
+        length, start = read_length(data, at, False, field)
+    elif (length := data[at]) < ONE_BYTE:
+        start, length = at + 1, length - 1
+    elif (high := data[at + 1]) < ONE_BYTE:
+        start, length = at + 2, (length & 0x7F | high << 7) - 1
+    else:
+        length, start = read_length(data, at, True, field)
     if length == -1:
         return None, start
     end = start + length
@@ -374,16 +385,24 @@ def write_nullable_bytes(buffer: bytearray, value: bytes | None, flexible: bool,
 
 
 def write_records(out: Writer, value: Records | None, flexible: bool, field: str) -> None:
-    """Append records; the buffers themselves are attached, not copied. Raises ProtocolError for null."""
+    """Append records, without a copy where they are long. Raises ProtocolError for null."""
     if value is None:
         raise ProtocolError(field, expected="not null", found="null")
-    buffers = [value] if isinstance(value, (bytes, bytearray, memoryview)) else value
-    write_length(out.buffer, sum(memoryview(each).nbytes for each in buffers), flexible)
-    out.attached.append((len(out.buffer), buffers))
+    buffer = out.buffer
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        length = value.nbytes if isinstance(value, memoryview) else len(value)
+        write_length(buffer, length, flexible)
+        if length < COPIED:
+            buffer += value
+        else:
+            out.attached.append((len(buffer), (value,)))
+    else:
+        write_length(buffer, sum(memoryview(each).nbytes for each in value), flexible)
+        out.attached.append((len(buffer), value))
 
 
 def write_nullable_records(out: Writer, value: Records | None, flexible: bool) -> None:
-    """Append records or null; the buffers themselves are attached, not copied."""
+    """Append records or null, without a copy where they are long."""
     if value is None:
         write_length(out.buffer, -1, flexible)
     else:
@@ -459,6 +478,12 @@ def read_nullable_array(
     if count == -1:
         return None, at
     values = []
+    if len(arguments) == 1:  # structs
+        (version,) = arguments
+        for _ in range(count):
+            value, at = read(data, at, version)
+            values.append(value)
+        return values, at
     for _ in range(count):
         value, at = read(data, at, *arguments)
         values.append(value)
@@ -652,15 +677,18 @@ class Rows:
 
     def read(self, data: Bytes, at: int, most: int) -> tuple[Iterable[Any], int]:
         """Return up to `most` structs of one shape, and the position after them: none if the first is unusual."""
-        lengths = self._lengths(data, at)
+        lengths = self._lengths(data, at) if self.rest else ()
         plan = self.plans.get(lengths) or self._plan(lengths)
         if plan is None:
             return (), at
         size, checks, columns = plan
-        end = at + size * min(most, (len(data) - at) // size)
+        end = at + size * most
+        if end > len(data):
+            end -= -(-(end - len(data)) // size) * size
         for offset, byte in checks:
             column = bytes(data[at + offset : end : size])
-            end = at + size * (len(column) - len(column.lstrip(byte)))
+            if other := column.lstrip(byte):
+                end -= size * len(other)
         if end == at:
             return (), at
         rows = data[at:end]
@@ -710,12 +738,12 @@ class Rows:
 _WORTH = 4  # fewer structs are read one by one
 
 
-class Row(Protocol[T_co]):
+class Row(Protocol[T]):
     """The class of a struct that can be read in rows."""
 
-    def _read(self, data: Bytes, at: int, version: int) -> tuple[T_co, int]: ...
+    def _read(self, data: Bytes, at: int, version: int) -> tuple[T, int]: ...
 
-    def _read_many(self, data: Bytes, at: int, most: int, version: int) -> tuple[Sequence[T_co], int]:
+    def _read_many(self, data: Bytes, at: int, most: int, version: int) -> tuple[list[T], int]:
         """Read up to `most` structs that look alike; none if already the first is unusual."""
 
 
@@ -738,6 +766,8 @@ def read_nullable_rows(
     while (left := count - len(values)) > 0:
         if left >= _WORTH:
             alike, at = kind._read_many(data, at, left, version)
+            if len(alike) == count:
+                return alike, at
             values += alike
             left -= len(alike)
             if len(alike) >= _WORTH:

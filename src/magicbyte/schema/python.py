@@ -609,7 +609,7 @@ class _Class:
         if not span.flexible:
             return ("self.unknown_tags = ()",) if any(each.flexible for each in self.spans) else ()
         if not known:
-            return ("self.unknown_tags, at = read_unknown_tags(data, at)",)
+            return ("self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)",)
         by_tag = sorted(known, key=lambda each: each.tag or 0)
         blocks = [Block(f"if {field.tag} in tags:", self.read_tagged(field, span)) for field in by_tag]
         return ("tags, at = read_tags(data, at)", *blocks, "self.unknown_tags = unknown(tags)")

@@ -72,7 +72,7 @@ class MetadataResponseBroker:
         (self.port,) = _I.unpack_from(data, at)
         at += 4
         self.rack, at = read_nullable_string(data, at, True, "rack")
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -123,7 +123,7 @@ class MetadataResponsePartition:
         self.replica_nodes, at = read_varints(data, at, True, 32, "replica_nodes", read_unpacked)
         self.isr_nodes, at = read_varints(data, at, True, 32, "isr_nodes", read_unpacked)
         self.offline_replicas, at = read_varints(data, at, True, 32, "offline_replicas", read_unpacked)
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -170,7 +170,7 @@ class MetadataResponseTopic:
         self.partitions, at = read_array(data, at, True, 8, "partitions", MetadataResponsePartition._read, version)
         (self.topic_authorized_operations,) = _I.unpack_from(data, at)
         at += 4
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -225,5 +225,5 @@ class MetadataResponsePartitionsUnpacked(Message):
         self.topics, at = read_array(data, at, True, 10, "topics", MetadataResponseTopic._read, version)
         (self.cluster_authorized_operations,) = _I.unpack_from(data, at)
         at += 4
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at

@@ -70,7 +70,7 @@ class MetadataResponseBroker:
         self.host, at = read_string(data, at, True, "host")
         self.port, at = read_unpacked(data, at, 32, "port")
         self.rack, at = read_nullable_string(data, at, True, "rack")
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -121,7 +121,7 @@ class MetadataResponsePartition:
         self.replica_nodes, at = read_varints(data, at, True, 32, "replica_nodes", read_unpacked)
         self.isr_nodes, at = read_varints(data, at, True, 32, "isr_nodes", read_unpacked)
         self.offline_replicas, at = read_varints(data, at, True, 32, "offline_replicas", read_unpacked)
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -166,7 +166,7 @@ class MetadataResponseTopic:
         at += 1
         self.partitions, at = read_array(data, at, True, 8, "partitions", MetadataResponsePartition._read, version)
         self.topic_authorized_operations, at = read_unpacked(data, at, 32, "topic_authorized_operations")
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -218,5 +218,5 @@ class MetadataResponseUnpacked(Message):
         self.controller_id, at = read_unpacked(data, at, 32, "controller_id")
         self.topics, at = read_array(data, at, True, 6, "topics", MetadataResponseTopic._read, version)
         self.cluster_authorized_operations, at = read_unpacked(data, at, 32, "cluster_authorized_operations")
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at

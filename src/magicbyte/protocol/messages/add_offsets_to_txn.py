@@ -34,7 +34,7 @@ class AddOffsetsToTxnRequest(Message):
 
     transactional_id: Name of the transaction.
     producer_id: Producer id that goes with the name.
-    producer_epoch: Epoch of the producer.
+    producer_epoch: Epoch that goes with the id; the coordinator refuses one lower than it knows.
     group_id: Group whose offsets will be committed.
     """
 
@@ -68,7 +68,7 @@ class AddOffsetsToTxnRequest(Message):
         at += 10
         self.group_id, at = read_string(data, at, flexible, "group_id")
         if version >= 3:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -106,7 +106,7 @@ class AddOffsetsToTxnResponse(Message):
         self.throttle_time_ms, self.error_code = _IH.unpack_from(data, at)
         at += 6
         if version >= 3:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at

@@ -67,7 +67,7 @@ class AddPartitionsToTxnTopic:
         self.name, at = read_string(data, at, flexible, "name")
         self.partitions, at = read_numbers(data, at, flexible, "i", "partitions")
         if version >= 3:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -79,7 +79,7 @@ class AddPartitionsToTxnTransaction:
 
     transactional_id: Name of the transaction.
     producer_id: Producer id that goes with the name.
-    producer_epoch: Epoch of the producer.
+    producer_epoch: Epoch that goes with the id; the coordinator refuses one lower than it knows.
     verify_only: True asks only whether the partitions are in the transaction already, and adds none.
     topics: Partitions to add, by topic.
     """
@@ -108,7 +108,7 @@ class AddPartitionsToTxnTransaction:
         self.producer_id, self.producer_epoch, self.verify_only = _QHT.unpack_from(data, at)
         at += 11
         self.topics, at = read_array(data, at, True, 3, "topics", AddPartitionsToTxnTopic._read, version)
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -120,7 +120,7 @@ class AddPartitionsToTxnRequest(Message):
     transactions: Transactions to which partitions are added.
     v3_and_below_transactional_id: Name of the transaction.
     v3_and_below_producer_id: Producer id that goes with the name.
-    v3_and_below_producer_epoch: Epoch of the producer.
+    v3_and_below_producer_epoch: Epoch that goes with the id; the coordinator refuses one lower than it knows.
     v3_and_below_topics: Partitions to add, by topic.
     """
 
@@ -194,7 +194,7 @@ class AddPartitionsToTxnRequest(Message):
                 version,
             )
         if version >= 3:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -228,7 +228,7 @@ class AddPartitionsToTxnPartitionResult:
         self.partition_index, self.partition_error_code = _IH.unpack_from(data, at)
         at += 6
         if version >= 3:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -263,7 +263,7 @@ class AddPartitionsToTxnTopicResult:
     """Results of one topic.
 
     name: Name of the topic.
-    results_by_partition: Results by partition.
+    results_by_partition: One result for each partition of the topic.
     """
 
     name: str = ""  # string, versions 0+
@@ -296,7 +296,7 @@ class AddPartitionsToTxnTopicResult:
             version,
         )
         if version >= 3:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -304,7 +304,7 @@ class AddPartitionsToTxnTopicResult:
 
 @dataclass(slots=True, kw_only=True)
 class AddPartitionsToTxnResult:
-    """Results by transaction.
+    """One result for each transaction of the request.
 
     transactional_id: Name of the transaction.
     topic_results: Results by topic.
@@ -337,7 +337,7 @@ class AddPartitionsToTxnResult:
             AddPartitionsToTxnTopicResult._read,
             version,
         )
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -348,7 +348,7 @@ class AddPartitionsToTxnResponse(Message):
     throttle_time_ms: Milliseconds the client has to wait because it is over its quota, or 0. In version 0 the broker
         held this response back for that long; from version 1 on it answers at once and the client does the waiting.
     error_code: Error that concerns the request as a whole, by its number in the protocol; 0 means none.
-    results_by_transaction: Results by transaction.
+    results_by_transaction: One result for each transaction of the request.
     results_by_topic_v3_and_below: Results by topic, for the only transaction of the request.
     """
 
@@ -416,7 +416,7 @@ class AddPartitionsToTxnResponse(Message):
                 version,
             )
         if version >= 3:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at

@@ -46,7 +46,7 @@ class AllocateProducerIdsRequest(Message):
         self = new(AllocateProducerIdsRequest)
         self.broker_id, self.broker_epoch = _IQ.unpack_from(data, at)
         at += 12
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -89,5 +89,5 @@ class AllocateProducerIdsResponse(Message):
             self.producer_id_len,
         ) = _IHQI.unpack_from(data, at)
         at += 18
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at

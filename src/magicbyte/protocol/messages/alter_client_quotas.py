@@ -63,7 +63,7 @@ class AlterClientQuotasRequestEntityData:
         self.entity_type, at = read_string(data, at, flexible, "entity_type")
         self.entity_name, at = read_nullable_string(data, at, flexible, "entity_name")
         if version >= 1:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -103,7 +103,7 @@ class OpData:
         self.value, self.remove = _DT.unpack_from(data, at)
         at += 9
         if version >= 1:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -138,7 +138,7 @@ class AlterClientQuotasRequestEntryData:
         self.entity, at = read_array(data, at, flexible, 3, "entity", AlterClientQuotasRequestEntityData._read, version)
         self.ops, at = read_array(data, at, flexible, 11, "ops", OpData._read, version)
         if version >= 1:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -186,7 +186,7 @@ class AlterClientQuotasRequest(Message):
         (self.validate_only,) = _T.unpack_from(data, at)
         at += 1
         if version >= 1:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -221,7 +221,7 @@ class AlterClientQuotasResponseEntityData:
         self.entity_type, at = read_string(data, at, flexible, "entity_type")
         self.entity_name, at = read_nullable_string(data, at, flexible, "entity_name")
         if version >= 1:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -270,7 +270,7 @@ class AlterClientQuotasResponseEntryData:
             version,
         )
         if version >= 1:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -319,7 +319,7 @@ class AlterClientQuotasResponse(Message):
             version,
         )
         if version >= 1:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at

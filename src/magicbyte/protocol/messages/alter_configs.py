@@ -61,7 +61,7 @@ class AlterableConfig:
         self.name, at = read_string(data, at, flexible, "name")
         self.value, at = read_nullable_string(data, at, flexible, "value")
         if version >= 2:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -101,7 +101,7 @@ class AlterConfigsResource:
         self.resource_name, at = read_string(data, at, flexible, "resource_name")
         self.configs, at = read_array(data, at, flexible, 3, "configs", AlterableConfig._read, version)
         if version >= 2:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -142,7 +142,7 @@ class AlterConfigsRequest(Message):
         (self.validate_only,) = _T.unpack_from(data, at)
         at += 1
         if version >= 2:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -188,7 +188,7 @@ class AlterConfigsResourceResponse:
         at += 1
         self.resource_name, at = read_string(data, at, flexible, "resource_name")
         if version >= 2:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -230,7 +230,7 @@ class AlterConfigsResponse(Message):
         at += 4
         self.responses, at = read_array(data, at, flexible, 6, "responses", AlterConfigsResourceResponse._read, version)
         if version >= 2:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at

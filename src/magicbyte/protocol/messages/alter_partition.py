@@ -73,7 +73,7 @@ class BrokerState:
         self = new(BrokerState)
         self.broker_id, self.broker_epoch = _IQ.unpack_from(data, at)
         at += 12
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
     @staticmethod
@@ -161,7 +161,7 @@ class AlterPartitionRequestPartitionData:
             (self.partition_epoch,) = _I.unpack_from(data, at)
             at += 4
             self.leader_recovery_state = 0
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -169,7 +169,7 @@ class AlterPartitionRequestPartitionData:
 class AlterPartitionRequestTopicData:
     """Changes by topic.
 
-    topic_name: Name of the topic.
+    topic_name: Topic by its name, which is unique in the cluster.
     topic_id: Id of the topic, which takes the place of its name from version 2 on.
     partitions: Changes by partition.
     """
@@ -209,7 +209,7 @@ class AlterPartitionRequestTopicData:
             AlterPartitionRequestPartitionData._read,
             version,
         )
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -247,7 +247,7 @@ class AlterPartitionRequest(Message):
         self.broker_id, self.broker_epoch = _IQ.unpack_from(data, at)
         at += 12
         self.topics, at = read_array(data, at, True, 3, "topics", AlterPartitionRequestTopicData._read, version)
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -322,7 +322,7 @@ class AlterPartitionResponsePartitionData:
             (self.partition_epoch,) = _I.unpack_from(data, at)
             at += 4
             self.leader_recovery_state = 0
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
     @staticmethod
@@ -368,7 +368,7 @@ class AlterPartitionResponsePartitionData:
 class AlterPartitionResponseTopicData:
     """Results by topic.
 
-    topic_name: Name of the topic.
+    topic_name: Topic by its name, which is unique in the cluster.
     topic_id: Id of the topic, which takes the place of its name from version 2 on.
     partitions: Results by partition.
     """
@@ -400,7 +400,7 @@ class AlterPartitionResponseTopicData:
             self.topic_name, at = read_string(data, at, True, "topic_name")
             self.topic_id = NULL_UUID
         self.partitions, at = read_rows(data, at, True, 20, "partitions", AlterPartitionResponsePartitionData, version)
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -438,5 +438,5 @@ class AlterPartitionResponse(Message):
         self.throttle_time_ms, self.error_code = _IH.unpack_from(data, at)
         at += 6
         self.topics, at = read_array(data, at, True, 3, "topics", AlterPartitionResponseTopicData._read, version)
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at

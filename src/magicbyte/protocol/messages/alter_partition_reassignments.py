@@ -64,7 +64,7 @@ class ReassignablePartition:
         (self.partition_index,) = _I.unpack_from(data, at)
         at += 4
         self.replicas, at = read_nullable_numbers(data, at, True, "i", "replicas")
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -94,7 +94,7 @@ class ReassignableTopic:
         self = new(ReassignableTopic)
         self.name, at = read_string(data, at, True, "name")
         self.partitions, at = read_array(data, at, True, 6, "partitions", ReassignablePartition._read, version)
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -142,7 +142,7 @@ class AlterPartitionReassignmentsRequest(Message):
             at += 4
             self.allow_replication_factor_change = True
         self.topics, at = read_array(data, at, True, 3, "topics", ReassignableTopic._read, version)
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -177,7 +177,7 @@ class ReassignablePartitionResponse:
         self.partition_index, self.error_code = _IH.unpack_from(data, at)
         at += 6
         self.error_message, at = read_nullable_string(data, at, True, "error_message")
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -208,7 +208,7 @@ class ReassignableTopicResponse:
         self = new(ReassignableTopicResponse)
         self.name, at = read_string(data, at, True, "name")
         self.partitions, at = read_array(data, at, True, 8, "partitions", ReassignablePartitionResponse._read, version)
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -261,5 +261,5 @@ class AlterPartitionReassignmentsResponse(Message):
             self.allow_replication_factor_change = True
         self.error_message, at = read_nullable_string(data, at, True, "error_message")
         self.responses, at = read_array(data, at, True, 3, "responses", ReassignableTopicResponse._read, version)
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at

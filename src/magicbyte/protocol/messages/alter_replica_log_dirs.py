@@ -64,7 +64,7 @@ class AlterReplicaLogDirTopic:
         self.name, at = read_string(data, at, flexible, "name")
         self.partitions, at = read_numbers(data, at, flexible, "i", "partitions")
         if version >= 2:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -99,7 +99,7 @@ class AlterReplicaLogDir:
         self.path, at = read_string(data, at, flexible, "path")
         self.topics, at = read_array(data, at, flexible, 3, "topics", AlterReplicaLogDirTopic._read, version)
         if version >= 2:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -134,7 +134,7 @@ class AlterReplicaLogDirsRequest(Message):
         flexible = version >= 2
         self.dirs, at = read_array(data, at, flexible, 3, "dirs", AlterReplicaLogDir._read, version)
         if version >= 2:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -168,7 +168,7 @@ class AlterReplicaLogDirPartitionResult:
         self.partition_index, self.error_code = _IH.unpack_from(data, at)
         at += 6
         if version >= 2:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -202,7 +202,7 @@ class AlterReplicaLogDirPartitionResult:
 class AlterReplicaLogDirTopicResult:
     """Results by topic.
 
-    topic_name: Name of the topic.
+    topic_name: Topic by its name, which is unique in the cluster.
     partitions: Results by partition.
     """
 
@@ -228,7 +228,7 @@ class AlterReplicaLogDirTopicResult:
         self.topic_name, at = read_string(data, at, flexible, "topic_name")
         self.partitions, at = read_rows(data, at, flexible, 6, "partitions", AlterReplicaLogDirPartitionResult, version)
         if version >= 2:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -270,7 +270,7 @@ class AlterReplicaLogDirsResponse(Message):
         at += 4
         self.results, at = read_array(data, at, flexible, 3, "results", AlterReplicaLogDirTopicResult._read, version)
         if version >= 2:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at

@@ -63,7 +63,7 @@ class AlterShareGroupOffsetsRequestPartition:
         self = new(AlterShareGroupOffsetsRequestPartition)
         self.partition_index, self.start_offset = _IQ.unpack_from(data, at)
         at += 12
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
     @staticmethod
@@ -87,7 +87,7 @@ class AlterShareGroupOffsetsRequestPartition:
 class AlterShareGroupOffsetsRequestTopic:
     """New offsets, by topic.
 
-    topic_name: Name of the topic.
+    topic_name: Topic by its name, which is unique in the cluster.
     partitions: New offsets, by partition.
     """
 
@@ -118,7 +118,7 @@ class AlterShareGroupOffsetsRequestTopic:
             AlterShareGroupOffsetsRequestPartition,
             version,
         )
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -153,7 +153,7 @@ class AlterShareGroupOffsetsRequest(Message):
         self = new(AlterShareGroupOffsetsRequest)
         self.group_id, at = read_string(data, at, True, "group_id")
         self.topics, at = read_array(data, at, True, 3, "topics", AlterShareGroupOffsetsRequestTopic._read, version)
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -187,7 +187,7 @@ class AlterShareGroupOffsetsResponsePartition:
         self.partition_index, self.error_code = _IH.unpack_from(data, at)
         at += 6
         self.error_message, at = read_nullable_string(data, at, True, "error_message")
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -195,7 +195,7 @@ class AlterShareGroupOffsetsResponsePartition:
 class AlterShareGroupOffsetsResponseTopic:
     """Results by topic.
 
-    topic_name: Name of the topic.
+    topic_name: Topic by its name, which is unique in the cluster.
     topic_id: Id of the topic; all zeros if there is no such topic.
     partitions: Results by partition.
     """
@@ -230,7 +230,7 @@ class AlterShareGroupOffsetsResponseTopic:
             AlterShareGroupOffsetsResponsePartition._read,
             version,
         )
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -282,5 +282,5 @@ class AlterShareGroupOffsetsResponse(Message):
             AlterShareGroupOffsetsResponseTopic._read,
             version,
         )
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at

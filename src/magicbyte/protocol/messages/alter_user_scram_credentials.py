@@ -62,7 +62,7 @@ class ScramCredentialDeletion:
         self.name, at = read_string(data, at, True, "name")
         (self.mechanism,) = _B.unpack_from(data, at)
         at += 1
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -103,7 +103,7 @@ class ScramCredentialUpsertion:
         at += 5
         self.salt, at = read_bytes(data, at, True, "salt")
         self.salted_password, at = read_bytes(data, at, True, "salted_password")
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -137,7 +137,7 @@ class AlterUserScramCredentialsRequest(Message):
         self = new(AlterUserScramCredentialsRequest)
         self.deletions, at = read_array(data, at, True, 3, "deletions", ScramCredentialDeletion._read, version)
         self.upsertions, at = read_array(data, at, True, 9, "upsertions", ScramCredentialUpsertion._read, version)
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -174,7 +174,7 @@ class AlterUserScramCredentialsResult:
         (self.error_code,) = _H.unpack_from(data, at)
         at += 2
         self.error_message, at = read_nullable_string(data, at, True, "error_message")
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -211,5 +211,5 @@ class AlterUserScramCredentialsResponse(Message):
         (self.throttle_time_ms,) = _I.unpack_from(data, at)
         at += 4
         self.results, at = read_array(data, at, True, 5, "results", AlterUserScramCredentialsResult._read, version)
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at

@@ -76,7 +76,7 @@ class ApiVersionsRequest(Message):
         if version >= 3:
             self.client_software_name, at = read_string(data, at, flexible, "client_software_name")
             self.client_software_version, at = read_string(data, at, flexible, "client_software_version")
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.client_software_name = ""
             self.client_software_version = ""
@@ -114,7 +114,7 @@ class ApiVersion:
         self.api_key, self.min_version, self.max_version = _HHH.unpack_from(data, at)
         at += 6
         if version >= 3:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -168,7 +168,7 @@ class SupportedFeatureKey:
         self.name, at = read_string(data, at, True, "name")
         self.min_version, self.max_version = _HH.unpack_from(data, at)
         at += 4
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -201,7 +201,7 @@ class FinalizedFeatureKey:
         self.name, at = read_string(data, at, True, "name")
         self.max_version_level, self.min_version_level = _HH.unpack_from(data, at)
         at += 4
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -246,7 +246,11 @@ class ApiVersionsResponse(Message):
         if version >= 1:
             buffer += _I.pack(self.throttle_time_ms)
         if version >= 3:
-            write_tags(buffer, self._tags(version), self.unknown_tags)
+            tags = self._tags(version)
+            if tags or self.unknown_tags:
+                write_tags(buffer, tags, self.unknown_tags)
+            else:
+                buffer.append(0)
         else:
             if self.unknown_tags:
                 write_tags(buffer, (), self.unknown_tags, flexible)

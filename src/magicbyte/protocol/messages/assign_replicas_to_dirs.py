@@ -59,7 +59,7 @@ class AssignReplicasToDirsRequestPartitionData:
         self = new(AssignReplicasToDirsRequestPartitionData)
         (self.partition_index,) = _I.unpack_from(data, at)
         at += 4
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
     @staticmethod
@@ -83,7 +83,7 @@ class AssignReplicasToDirsRequestPartitionData:
 class AssignReplicasToDirsRequestTopicData:
     """Replicas in it, by topic.
 
-    topic_id: Id of the topic.
+    topic_id: Id given to the topic at its creation; one made later under the same name gets another.
     partitions: Replicas in it, by partition.
     """
 
@@ -114,7 +114,7 @@ class AssignReplicasToDirsRequestTopicData:
             AssignReplicasToDirsRequestPartitionData,
             version,
         )
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -144,7 +144,7 @@ class AssignReplicasToDirsRequestDirectoryData:
         self = new(AssignReplicasToDirsRequestDirectoryData)
         self.id, at = read_uuid(data, at)
         self.topics, at = read_array(data, at, True, 18, "topics", AssignReplicasToDirsRequestTopicData._read, version)
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -191,7 +191,7 @@ class AssignReplicasToDirsRequest(Message):
             AssignReplicasToDirsRequestDirectoryData._read,
             version,
         )
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -220,7 +220,7 @@ class AssignReplicasToDirsResponsePartitionData:
         self = new(AssignReplicasToDirsResponsePartitionData)
         self.partition_index, self.error_code = _IH.unpack_from(data, at)
         at += 6
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
     @staticmethod
@@ -244,7 +244,7 @@ class AssignReplicasToDirsResponsePartitionData:
 class AssignReplicasToDirsResponseTopicData:
     """Results by topic.
 
-    topic_id: Id of the topic.
+    topic_id: Id given to the topic at its creation; one made later under the same name gets another.
     partitions: Results by partition.
     """
 
@@ -275,7 +275,7 @@ class AssignReplicasToDirsResponseTopicData:
             AssignReplicasToDirsResponsePartitionData,
             version,
         )
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -305,7 +305,7 @@ class AssignReplicasToDirsResponseDirectoryData:
         self = new(AssignReplicasToDirsResponseDirectoryData)
         self.id, at = read_uuid(data, at)
         self.topics, at = read_array(data, at, True, 18, "topics", AssignReplicasToDirsResponseTopicData._read, version)
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -352,5 +352,5 @@ class AssignReplicasToDirsResponse(Message):
             AssignReplicasToDirsResponseDirectoryData._read,
             version,
         )
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at

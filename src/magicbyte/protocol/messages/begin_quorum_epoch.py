@@ -53,7 +53,7 @@ class BeginQuorumEpochRequestPartitionData:
     partition_index: Number of the partition within its topic, counted from 0.
     voter_directory_id: Id of the directory in which the receiving voter keeps its log; all zeros skip the check.
     leader_id: Node id of the new leader, which sends this.
-    leader_epoch: Its epoch.
+    leader_epoch: Epoch that begins with this leader.
     """
 
     partition_index: int = 0  # int32, versions 0+
@@ -86,7 +86,7 @@ class BeginQuorumEpochRequestPartitionData:
         self.leader_id, self.leader_epoch = _II.unpack_from(data, at)
         at += 8
         if version >= 1:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -96,7 +96,7 @@ class BeginQuorumEpochRequestPartitionData:
 class BeginQuorumEpochRequestTopicData:
     """Quorums meant, by topic; the cluster has one, __cluster_metadata.
 
-    topic_name: Name of the topic.
+    topic_name: Name of the log, __cluster_metadata.
     partitions: Quorums meant, by partition.
     """
 
@@ -129,7 +129,7 @@ class BeginQuorumEpochRequestTopicData:
             version,
         )
         if version >= 1:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -166,7 +166,7 @@ class LeaderEndpoint:
         self.host, at = read_string(data, at, True, "host")
         (self.port,) = _UH.unpack_from(data, at)
         at += 2
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -225,7 +225,7 @@ class BeginQuorumEpochRequest(Message):
                 LeaderEndpoint._read,
                 version,
             )
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.leader_endpoints = []
             self.unknown_tags = ()
@@ -263,7 +263,7 @@ class BeginQuorumEpochResponsePartitionData:
         self.partition_index, self.error_code, self.leader_id, self.leader_epoch = _IHII.unpack_from(data, at)
         at += 14
         if version >= 1:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -297,7 +297,7 @@ class BeginQuorumEpochResponsePartitionData:
 class BeginQuorumEpochResponseTopicData:
     """Results by topic.
 
-    topic_name: Name of the topic.
+    topic_name: Name of the log, __cluster_metadata.
     partitions: Results by partition.
     """
 
@@ -331,7 +331,7 @@ class BeginQuorumEpochResponseTopicData:
             version,
         )
         if version >= 1:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -369,7 +369,7 @@ class NodeEndpoint:
         self.host, at = read_string(data, at, True, "host")
         (self.port,) = _UH.unpack_from(data, at)
         at += 2
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -399,7 +399,11 @@ class BeginQuorumEpochResponse(Message):
         buffer += _H.pack(self.error_code)
         write_structs(out, self.topics, flexible, version)
         if version >= 1:
-            write_tags(buffer, self._tags(version), self.unknown_tags)
+            tags = self._tags(version)
+            if tags or self.unknown_tags:
+                write_tags(buffer, tags, self.unknown_tags)
+            else:
+                buffer.append(0)
         else:
             if self.unknown_tags:
                 write_tags(buffer, (), self.unknown_tags, flexible)

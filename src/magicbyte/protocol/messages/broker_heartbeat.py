@@ -76,7 +76,17 @@ class BrokerHeartbeatRequest(Message):
             self.want_fence,
             self.want_shut_down,
         )
-        write_tags(buffer, self._tags(version), self.unknown_tags)
+        if version >= 1:
+            tags = self._tags(version)
+            if tags or self.unknown_tags:
+                write_tags(buffer, tags, self.unknown_tags)
+            else:
+                buffer.append(0)
+        else:
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read(data: Bytes, at: int, version: int) -> tuple[BrokerHeartbeatRequest, int]:
@@ -119,7 +129,7 @@ class BrokerHeartbeatRequest(Message):
                 )
             self.unknown_tags = unknown(tags)
         else:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
     def _tags(self, version: int) -> list[tuple[int, bytes]]:
@@ -183,5 +193,5 @@ class BrokerHeartbeatResponse(Message):
             self.should_shut_down,
         ) = _IHTTT.unpack_from(data, at)
         at += 9
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at

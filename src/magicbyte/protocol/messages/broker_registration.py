@@ -74,7 +74,7 @@ class Listener:
         self.host, at = read_string(data, at, True, "host")
         self.port, self.security_protocol = _UHH.unpack_from(data, at)
         at += 4
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -107,7 +107,7 @@ class Feature:
         self.name, at = read_string(data, at, True, "name")
         self.min_supported_version, self.max_supported_version = _HH.unpack_from(data, at)
         at += 4
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -188,7 +188,7 @@ class BrokerRegistrationRequest(Message):
             at += 8
         else:
             self.previous_broker_epoch = -1
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -225,5 +225,5 @@ class BrokerRegistrationResponse(Message):
         self = new(BrokerRegistrationResponse)
         self.throttle_time_ms, self.error_code, self.broker_epoch = _IHQ.unpack_from(data, at)
         at += 14
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at

@@ -45,7 +45,7 @@ _T = struct.Struct(">?")
 class ConsumerGroupDescribeRequest(Message):
     """Asks for the state and the members of groups with the new consumer protocol (KIP-848); sent to their coordinator.
 
-    group_ids: Ids of the groups.
+    group_ids: Groups to describe, by their group.id.
     include_authorized_operations: Whether the answer is to list what the caller may do with each group.
     """
 
@@ -72,7 +72,7 @@ class ConsumerGroupDescribeRequest(Message):
         self.group_ids, at = read_array(data, at, True, 1, "group_ids", read_string, True, "group_ids")
         (self.include_authorized_operations,) = _T.unpack_from(data, at)
         at += 1
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -80,8 +80,8 @@ class ConsumerGroupDescribeRequest(Message):
 class TopicPartitions:
     """Partitions of one topic.
 
-    topic_id: Id of the topic.
-    topic_name: Name of the topic.
+    topic_id: Id given to the topic at its creation; one made later under the same name gets another.
+    topic_name: Topic by its name, which is unique in the cluster.
     partitions: Numbers of the partitions.
     """
 
@@ -106,7 +106,7 @@ class TopicPartitions:
         self.topic_id, at = read_uuid(data, at)
         self.topic_name, at = read_string(data, at, True, "topic_name")
         self.partitions, at = read_numbers(data, at, True, "i", "partitions")
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -132,7 +132,7 @@ class Assignment:
     def _read(data: Bytes, at: int, version: int) -> tuple[Assignment, int]:
         self = new(Assignment)
         self.topic_partitions, at = read_array(data, at, True, 19, "topic_partitions", TopicPartitions._read, version)
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -140,13 +140,13 @@ class Assignment:
 class Member:
     """Members of the group.
 
-    member_id: Id of the member.
+    member_id: Id of the member, the same for as long as it runs.
     instance_id: Static member's own permanent name (group.instance.id); null for a dynamic member.
     rack_id: Rack or zone of the member (client.rack); null if it has none.
     member_epoch: Group epoch that the member has reached.
-    client_id: client.id of the member.
+    client_id: What the member calls itself in its client.id.
     client_host: Address from which the member is connected, with a slash in front.
-    subscribed_topic_names: Names of the topics subscribed to.
+    subscribed_topic_names: Topics that the member wants to read, by name.
     subscribed_topic_regex: Pattern of topic names subscribed to, as the broker evaluates it; null or empty if there
         is none.
     assignment: Partitions that the member has now.
@@ -214,7 +214,7 @@ class Member:
             at += 1
         else:
             self.member_type = -1
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -226,7 +226,7 @@ class DescribedGroup:
         protocol.
     error_message: What went wrong in words for people to read; null when there was no error or the broker has
         nothing to add.
-    group_id: Id of the group.
+    group_id: Group by its group.id, as its members are configured.
     group_state: Empty, Assigning, Reconciling, Stable or Dead; empty text with an error.
     group_epoch: Grows whenever members or subscriptions change.
     assignment_epoch: Group epoch for which the wanted assignment was computed.
@@ -276,7 +276,7 @@ class DescribedGroup:
         self.members, at = read_array(data, at, True, 16, "members", Member._read, version)
         (self.authorized_operations,) = _I.unpack_from(data, at)
         at += 4
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -312,5 +312,5 @@ class ConsumerGroupDescribeResponse(Message):
         (self.throttle_time_ms,) = _I.unpack_from(data, at)
         at += 4
         self.groups, at = read_array(data, at, True, 20, "groups", DescribedGroup._read, version)
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at

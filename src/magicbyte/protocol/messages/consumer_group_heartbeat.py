@@ -47,7 +47,7 @@ _II = struct.Struct(">ii")
 class ConsumerGroupHeartbeatRequestTopicPartitions:
     """Partitions that the member has now; null as before.
 
-    topic_id: Id of the topic.
+    topic_id: Id given to the topic at its creation; one made later under the same name gets another.
     partitions: Numbers of the partitions.
     """
 
@@ -69,7 +69,7 @@ class ConsumerGroupHeartbeatRequestTopicPartitions:
         self = new(ConsumerGroupHeartbeatRequestTopicPartitions)
         self.topic_id, at = read_uuid(data, at)
         self.partitions, at = read_numbers(data, at, True, "i", "partitions")
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -166,7 +166,7 @@ class ConsumerGroupHeartbeatRequest(Message):
             ConsumerGroupHeartbeatRequestTopicPartitions._read,
             version,
         )
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -174,7 +174,7 @@ class ConsumerGroupHeartbeatRequest(Message):
 class ConsumerGroupHeartbeatResponseTopicPartitions:
     """Partitions of one topic.
 
-    topic_id: Id of the topic.
+    topic_id: Id given to the topic at its creation; one made later under the same name gets another.
     partitions: Numbers of the partitions.
     """
 
@@ -196,7 +196,7 @@ class ConsumerGroupHeartbeatResponseTopicPartitions:
         self = new(ConsumerGroupHeartbeatResponseTopicPartitions)
         self.topic_id, at = read_uuid(data, at)
         self.partitions, at = read_numbers(data, at, True, "i", "partitions")
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -231,7 +231,7 @@ class Assignment:
             ConsumerGroupHeartbeatResponseTopicPartitions._read,
             version,
         )
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -286,5 +286,5 @@ class ConsumerGroupHeartbeatResponse(Message):
         self.member_epoch, self.heartbeat_interval_ms = _II.unpack_from(data, at)
         at += 8
         self.assignment, at = read_nullable_struct(data, at, version, "assignment", Assignment._read)
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at

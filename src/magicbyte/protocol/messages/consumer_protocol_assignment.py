@@ -29,7 +29,7 @@ from magicbyte.protocol.runtime import (
 class TopicPartition:
     """Partitions that the consumer is to read.
 
-    topic: Name of the topic.
+    topic: Name of the topic, unique in the cluster.
     partitions: Numbers of the partitions.
     """
 

@@ -35,7 +35,7 @@ _I = struct.Struct(">i")
 class TopicPartition:
     """Partitions that the consumer has now and would keep if it may (cooperative rebalancing).
 
-    topic: Name of the topic.
+    topic: Name of the topic, unique in the cluster.
     partitions: Numbers of the partitions.
     """
 
@@ -59,7 +59,7 @@ class TopicPartition:
 class ConsumerProtocolSubscription(Message):
     """What a consumer wants to read: the metadata in JoinGroup of groups of type consumer, after an int16 version.
 
-    topics: Names of the topics subscribed to.
+    topics: Topics that the member wants to read, by name.
     user_data: Bytes for the assignor alone, such as the sticky assignor's memory; null if it needs none.
     owned_partitions: Partitions that the consumer has now and would keep if it may (cooperative rebalancing).
     generation_id: Generation in which it got the owned partitions, so that old claims can be told from new ones; -1

@@ -71,7 +71,7 @@ class ControlledShutdownRequest(Message):
             at += 4
             self.broker_epoch = -1
         if version >= 3:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -81,7 +81,7 @@ class ControlledShutdownRequest(Message):
 class RemainingPartition:
     """Partitions that the broker still leads, for lack of another in-sync replica; it asks again while there are any.
 
-    topic_name: Name of the topic.
+    topic_name: Topic by its name, which is unique in the cluster.
     partition_index: Number of the partition within its topic, counted from 0.
     """
 
@@ -107,7 +107,7 @@ class RemainingPartition:
         (self.partition_index,) = _I.unpack_from(data, at)
         at += 4
         if version >= 3:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -156,7 +156,7 @@ class ControlledShutdownResponse(Message):
             version,
         )
         if version >= 3:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at

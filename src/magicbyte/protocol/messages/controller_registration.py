@@ -71,7 +71,7 @@ class Listener:
         self.host, at = read_string(data, at, True, "host")
         self.port, self.security_protocol = _UHH.unpack_from(data, at)
         at += 4
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -104,7 +104,7 @@ class Feature:
         self.name, at = read_string(data, at, True, "name")
         self.min_supported_version, self.max_supported_version = _HH.unpack_from(data, at)
         at += 4
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -152,7 +152,7 @@ class ControllerRegistrationRequest(Message):
         at += 1
         self.listeners, at = read_array(data, at, True, 7, "listeners", Listener._read, version)
         self.features, at = read_array(data, at, True, 6, "features", Feature._read, version)
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -191,5 +191,5 @@ class ControllerRegistrationResponse(Message):
         self.throttle_time_ms, self.error_code = _IH.unpack_from(data, at)
         at += 6
         self.error_message, at = read_nullable_string(data, at, True, "error_message")
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at

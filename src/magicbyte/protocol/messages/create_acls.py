@@ -93,7 +93,7 @@ class AclCreation:
         self.operation, self.permission_type = _BB.unpack_from(data, at)
         at += 2
         if version >= 2:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -128,7 +128,7 @@ class CreateAclsRequest(Message):
         flexible = version >= 2
         self.creations, at = read_array(data, at, flexible, 8, "creations", AclCreation._read, version)
         if version >= 2:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -165,7 +165,7 @@ class AclCreationResult:
         at += 2
         self.error_message, at = read_nullable_string(data, at, flexible, "error_message")
         if version >= 2:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -206,7 +206,7 @@ class CreateAclsResponse(Message):
         at += 4
         self.results, at = read_array(data, at, flexible, 4, "results", AclCreationResult._read, version)
         if version >= 2:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at

@@ -41,7 +41,7 @@ class CreatableRenewers:
     """Principals besides the owner that may renew the token.
 
     principal_type: Kind of the principal; only User is known.
-    principal_name: Name of the principal.
+    principal_name: Name of the principal, such as alice.
     """
 
     principal_type: str = ""  # string, versions 0+
@@ -65,7 +65,7 @@ class CreatableRenewers:
         self.principal_type, at = read_string(data, at, flexible, "principal_type")
         self.principal_name, at = read_string(data, at, flexible, "principal_name")
         if version >= 2:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -124,7 +124,7 @@ class CreateDelegationTokenRequest(Message):
         (self.max_lifetime_ms,) = _Q.unpack_from(data, at)
         at += 8
         if version >= 2:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -208,7 +208,7 @@ class CreateDelegationTokenResponse(Message):
         (self.throttle_time_ms,) = _I.unpack_from(data, at)
         at += 4
         if version >= 2:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at

@@ -60,7 +60,7 @@ class CreatePartitionsAssignment:
         flexible = version >= 2
         self.broker_ids, at = read_numbers(data, at, flexible, "i", "broker_ids")
         if version >= 2:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -109,7 +109,7 @@ class CreatePartitionsTopic:
             version,
         )
         if version >= 2:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -152,7 +152,7 @@ class CreatePartitionsRequest(Message):
         self.timeout_ms, self.validate_only = _IT.unpack_from(data, at)
         at += 5
         if version >= 2:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -194,7 +194,7 @@ class CreatePartitionsTopicResult:
         at += 2
         self.error_message, at = read_nullable_string(data, at, flexible, "error_message")
         if version >= 2:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -236,7 +236,7 @@ class CreatePartitionsResponse(Message):
         at += 4
         self.results, at = read_array(data, at, flexible, 5, "results", CreatePartitionsTopicResult._read, version)
         if version >= 2:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at

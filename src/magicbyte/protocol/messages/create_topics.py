@@ -85,7 +85,7 @@ class CreatableReplicaAssignment:
         at += 4
         self.broker_ids, at = read_numbers(data, at, flexible, "i", "broker_ids")
         if version >= 5:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -139,7 +139,7 @@ class CreatableTopicConfig:
         self.name, at = read_string(data, at, flexible, "name")
         self.value, at = read_nullable_string(data, at, flexible, "value")
         if version >= 5:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -188,7 +188,7 @@ class CreatableTopic:
         self.assignments, at = read_rows(data, at, flexible, 6, "assignments", CreatableReplicaAssignment, version)
         self.configs, at = read_array(data, at, flexible, 3, "configs", CreatableTopicConfig._read, version)
         if version >= 5:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -240,7 +240,7 @@ class CreateTopicsRequest(Message):
             at += 4
             self.validate_only = False
         if version >= 5:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -282,7 +282,7 @@ class CreatableTopicConfigs:
         self.value, at = read_nullable_string(data, at, True, "value")
         self.read_only, self.config_source, self.is_sensitive = _TBT.unpack_from(data, at)
         at += 3
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -327,7 +327,11 @@ class CreatableTopicResult:
             buffer += _IH.pack(self.num_partitions, self.replication_factor)
             write_structs(out, self.configs, flexible, version)
         if version >= 5:
-            write_tags(buffer, self._tags(version), self.unknown_tags)
+            tags = self._tags(version)
+            if tags or self.unknown_tags:
+                write_tags(buffer, tags, self.unknown_tags)
+            else:
+                buffer.append(0)
         else:
             if self.unknown_tags:
                 write_tags(buffer, (), self.unknown_tags, flexible)
@@ -422,7 +426,7 @@ class CreateTopicsResponse(Message):
             self.throttle_time_ms = 0
         self.topics, at = read_array(data, at, flexible, 4, "topics", CreatableTopicResult._read, version)
         if version >= 5:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at

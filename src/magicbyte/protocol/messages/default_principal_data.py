@@ -29,7 +29,7 @@ class DefaultPrincipalData(Message):
     """Who a forwarded request came from: the principal inside an Envelope, after an int16 version.
 
     type: Kind of the principal, such as User.
-    name: Name of the principal.
+    name: Name of the principal, such as alice.
     token_authenticated: True if it logged in with a delegation token.
     """
 
@@ -58,5 +58,5 @@ class DefaultPrincipalData(Message):
         self.name, at = read_string(data, at, True, "name")
         (self.token_authenticated,) = _T.unpack_from(data, at)
         at += 1
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at

@@ -92,7 +92,7 @@ class DeleteAclsFilter:
         self.operation, self.permission_type = _BB.unpack_from(data, at)
         at += 2
         if version >= 2:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -127,7 +127,7 @@ class DeleteAclsRequest(Message):
         flexible = version >= 2
         self.filters, at = read_array(data, at, flexible, 8, "filters", DeleteAclsFilter._read, version)
         if version >= 2:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -200,7 +200,7 @@ class DeleteAclsMatchingAcl:
         self.operation, self.permission_type = _BB.unpack_from(data, at)
         at += 2
         if version >= 2:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -249,7 +249,7 @@ class DeleteAclsFilterResult:
             version,
         )
         if version >= 2:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -298,7 +298,7 @@ class DeleteAclsResponse(Message):
             version,
         )
         if version >= 2:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at

@@ -67,7 +67,7 @@ class DeleteGroupsRequest(Message):
                 flexible,
                 "groups_names",
             )
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.groups_names, at = read_array(
                 data,
@@ -87,7 +87,7 @@ class DeleteGroupsRequest(Message):
 class DeletableGroupResult:
     """One result per group.
 
-    group_id: Id of the group.
+    group_id: Group by its group.id, as its members are configured.
     error_code: Error of this group; 0 means deleted. 68 says that it has members, 69 that there is no such group.
     """
 
@@ -113,7 +113,7 @@ class DeletableGroupResult:
         (self.error_code,) = _H.unpack_from(data, at)
         at += 2
         if version >= 2:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -154,7 +154,7 @@ class DeleteGroupsResponse(Message):
         at += 4
         self.results, at = read_array(data, at, flexible, 4, "results", DeletableGroupResult._read, version)
         if version >= 2:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at

@@ -62,7 +62,7 @@ class DeleteRecordsPartition:
         self.partition_index, self.offset = _IQ.unpack_from(data, at)
         at += 12
         if version >= 2:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -116,7 +116,7 @@ class DeleteRecordsTopic:
         self.name, at = read_string(data, at, flexible, "name")
         self.partitions, at = read_rows(data, at, flexible, 12, "partitions", DeleteRecordsPartition, version)
         if version >= 2:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -156,7 +156,7 @@ class DeleteRecordsRequest(Message):
         (self.timeout_ms,) = _I.unpack_from(data, at)
         at += 4
         if version >= 2:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -192,7 +192,7 @@ class DeleteRecordsPartitionResult:
         self.partition_index, self.low_watermark, self.error_code = _IQH.unpack_from(data, at)
         at += 14
         if version >= 2:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -247,7 +247,7 @@ class DeleteRecordsTopicResult:
         self.name, at = read_string(data, at, flexible, "name")
         self.partitions, at = read_rows(data, at, flexible, 14, "partitions", DeleteRecordsPartitionResult, version)
         if version >= 2:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -288,7 +288,7 @@ class DeleteRecordsResponse(Message):
         at += 4
         self.topics, at = read_array(data, at, flexible, 3, "topics", DeleteRecordsTopicResult._read, version)
         if version >= 2:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at

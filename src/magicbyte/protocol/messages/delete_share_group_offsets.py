@@ -39,7 +39,7 @@ _IH = struct.Struct(">ih")
 class DeleteShareGroupOffsetsRequestTopic:
     """Topics whose offsets are deleted.
 
-    topic_name: Name of the topic.
+    topic_name: Topic by its name, which is unique in the cluster.
     """
 
     topic_name: str = ""  # string, versions 0+
@@ -57,7 +57,7 @@ class DeleteShareGroupOffsetsRequestTopic:
     def _read(data: Bytes, at: int, version: int) -> tuple[DeleteShareGroupOffsetsRequestTopic, int]:
         self = new(DeleteShareGroupOffsetsRequestTopic)
         self.topic_name, at = read_string(data, at, True, "topic_name")
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -92,7 +92,7 @@ class DeleteShareGroupOffsetsRequest(Message):
         self = new(DeleteShareGroupOffsetsRequest)
         self.group_id, at = read_string(data, at, True, "group_id")
         self.topics, at = read_array(data, at, True, 2, "topics", DeleteShareGroupOffsetsRequestTopic._read, version)
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -100,7 +100,7 @@ class DeleteShareGroupOffsetsRequest(Message):
 class DeleteShareGroupOffsetsResponseTopic:
     """Results by topic.
 
-    topic_name: Name of the topic.
+    topic_name: Topic by its name, which is unique in the cluster.
     topic_id: Id of the topic; all zeros if there is no such topic.
     error_code: Error of this topic; 0 means deleted.
     error_message: What went wrong in words for people to read; null when there was no error or the broker has
@@ -132,7 +132,7 @@ class DeleteShareGroupOffsetsResponseTopic:
         (self.error_code,) = _H.unpack_from(data, at)
         at += 2
         self.error_message, at = read_nullable_string(data, at, True, "error_message")
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -184,5 +184,5 @@ class DeleteShareGroupOffsetsResponse(Message):
             DeleteShareGroupOffsetsResponseTopic._read,
             version,
         )
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at

@@ -61,7 +61,7 @@ class PartitionData:
         self = new(PartitionData)
         (self.partition,) = _I.unpack_from(data, at)
         at += 4
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
     @staticmethod
@@ -80,7 +80,7 @@ class PartitionData:
 class DeleteStateData:
     """Partitions to forget, by topic.
 
-    topic_id: Id of the topic.
+    topic_id: Id given to the topic at its creation; one made later under the same name gets another.
     partitions: Partitions to forget.
     """
 
@@ -102,7 +102,7 @@ class DeleteStateData:
         self = new(DeleteStateData)
         self.topic_id, at = read_uuid(data, at)
         self.partitions, at = read_rows(data, at, True, 5, "partitions", PartitionData, version)
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -136,7 +136,7 @@ class DeleteShareGroupStateRequest(Message):
         self = new(DeleteShareGroupStateRequest)
         self.group_id, at = read_string(data, at, True, "group_id")
         self.topics, at = read_array(data, at, True, 18, "topics", DeleteStateData._read, version)
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -170,7 +170,7 @@ class PartitionResult:
         self.partition, self.error_code = _IH.unpack_from(data, at)
         at += 6
         self.error_message, at = read_nullable_string(data, at, True, "error_message")
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -178,7 +178,7 @@ class PartitionResult:
 class DeleteStateResult:
     """Results by topic.
 
-    topic_id: Id of the topic.
+    topic_id: Id given to the topic at its creation; one made later under the same name gets another.
     partitions: Results by partition.
     """
 
@@ -200,7 +200,7 @@ class DeleteStateResult:
         self = new(DeleteStateResult)
         self.topic_id, at = read_uuid(data, at)
         self.partitions, at = read_array(data, at, True, 8, "partitions", PartitionResult._read, version)
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -230,5 +230,5 @@ class DeleteShareGroupStateResponse(Message):
     def _read(data: Bytes, at: int, version: int) -> tuple[DeleteShareGroupStateResponse, int]:
         self = new(DeleteShareGroupStateResponse)
         self.results, at = read_array(data, at, True, 18, "results", DeleteStateResult._read, version)
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at

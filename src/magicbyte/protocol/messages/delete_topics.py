@@ -63,7 +63,7 @@ class DeleteTopicState:
         self = new(DeleteTopicState)
         self.name, at = read_nullable_string(data, at, True, "name")
         self.topic_id, at = read_uuid(data, at)
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -135,7 +135,7 @@ class DeleteTopicsRequest(Message):
         (self.timeout_ms,) = _I.unpack_from(data, at)
         at += 4
         if version >= 4:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -193,7 +193,7 @@ class DeletableTopicResult:
         else:
             self.error_message = None
         if version >= 4:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -238,7 +238,7 @@ class DeleteTopicsResponse(Message):
             self.throttle_time_ms = 0
         self.responses, at = read_array(data, at, flexible, 4, "responses", DeletableTopicResult._read, version)
         if version >= 4:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at

@@ -95,7 +95,7 @@ class DescribeAclsRequest(Message):
         self.operation, self.permission_type = _BB.unpack_from(data, at)
         at += 2
         if version >= 2:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -138,7 +138,7 @@ class AclDescription:
         self.operation, self.permission_type = _BB.unpack_from(data, at)
         at += 2
         if version >= 2:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -189,7 +189,7 @@ class DescribeAclsResource:
             self.pattern_type = 3
         self.acls, at = read_array(data, at, flexible, 5, "acls", AclDescription._read, version)
         if version >= 2:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -237,7 +237,7 @@ class DescribeAclsResponse(Message):
         self.error_message, at = read_nullable_string(data, at, flexible, "error_message")
         self.resources, at = read_array(data, at, flexible, 5, "resources", DescribeAclsResource._read, version)
         if version >= 2:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at

@@ -68,7 +68,7 @@ class ComponentData:
         at += 1
         self.match, at = read_nullable_string(data, at, flexible, "match")
         if version >= 1:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -108,7 +108,7 @@ class DescribeClientQuotasRequest(Message):
         (self.strict,) = _T.unpack_from(data, at)
         at += 1
         if version >= 1:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -143,7 +143,7 @@ class EntityData:
         self.entity_type, at = read_string(data, at, flexible, "entity_type")
         self.entity_name, at = read_nullable_string(data, at, flexible, "entity_name")
         if version >= 1:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -179,7 +179,7 @@ class ValueData:
         (self.value,) = _D.unpack_from(data, at)
         at += 8
         if version >= 1:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -214,7 +214,7 @@ class EntryData:
         self.entity, at = read_array(data, at, flexible, 3, "entity", EntityData._read, version)
         self.values, at = read_array(data, at, flexible, 10, "values", ValueData._read, version)
         if version >= 1:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -262,7 +262,7 @@ class DescribeClientQuotasResponse(Message):
         self.error_message, at = read_nullable_string(data, at, flexible, "error_message")
         self.entries, at = read_nullable_array(data, at, flexible, 3, "entries", EntryData._read, version)
         if version >= 1:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at

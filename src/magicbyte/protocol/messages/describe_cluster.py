@@ -94,7 +94,7 @@ class DescribeClusterRequest(Message):
             at += 1
             self.endpoint_type = 1
             self.include_fenced_brokers = False
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -145,7 +145,7 @@ class DescribeClusterBroker:
             at += 1
         else:
             self.is_fenced = False
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -216,5 +216,5 @@ class DescribeClusterResponse(Message):
         self.brokers, at = read_array(data, at, True, 11, "brokers", DescribeClusterBroker._read, version)
         (self.cluster_authorized_operations,) = _I.unpack_from(data, at)
         at += 4
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at

@@ -84,7 +84,7 @@ class DescribeConfigsResource:
                 flexible,
                 "configuration_keys",
             )
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.configuration_keys, at = read_nullable_array(
                 data,
@@ -151,7 +151,7 @@ class DescribeConfigsRequest(Message):
             self.include_synonyms = False
             self.include_documentation = False
         if version >= 4:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -191,7 +191,7 @@ class DescribeConfigsSynonym:
         (self.source,) = _B.unpack_from(data, at)
         at += 1
         if version >= 4:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -271,7 +271,7 @@ class DescribeConfigsResourceResult:
             self.config_type = 0
             self.documentation = ""
         if version >= 4:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -323,7 +323,7 @@ class DescribeConfigsResult:
         self.resource_name, at = read_string(data, at, flexible, "resource_name")
         self.configs, at = read_array(data, at, flexible, 7, "configs", DescribeConfigsResourceResult._read, version)
         if version >= 4:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -365,7 +365,7 @@ class DescribeConfigsResponse(Message):
         at += 4
         self.results, at = read_array(data, at, flexible, 7, "results", DescribeConfigsResult._read, version)
         if version >= 4:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at

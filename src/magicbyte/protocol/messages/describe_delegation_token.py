@@ -63,7 +63,7 @@ class DescribeDelegationTokenOwner:
         self.principal_type, at = read_string(data, at, flexible, "principal_type")
         self.principal_name, at = read_string(data, at, flexible, "principal_name")
         if version >= 2:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -107,7 +107,7 @@ class DescribeDelegationTokenRequest(Message):
             version,
         )
         if version >= 2:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -118,7 +118,7 @@ class DescribedDelegationTokenRenewer:
     """Principals besides the owner that may renew it.
 
     principal_type: Kind of the principal, such as User.
-    principal_name: Name of the principal.
+    principal_name: Name of the principal, such as alice.
     """
 
     principal_type: str = ""  # string, versions 0+
@@ -142,7 +142,7 @@ class DescribedDelegationTokenRenewer:
         self.principal_type, at = read_string(data, at, flexible, "principal_type")
         self.principal_name, at = read_string(data, at, flexible, "principal_name")
         if version >= 2:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -224,7 +224,7 @@ class DescribedDelegationToken:
             version,
         )
         if version >= 2:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -270,7 +270,7 @@ class DescribeDelegationTokenResponse(Message):
         (self.throttle_time_ms,) = _I.unpack_from(data, at)
         at += 4
         if version >= 2:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at

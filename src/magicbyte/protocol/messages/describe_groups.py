@@ -39,7 +39,7 @@ _T = struct.Struct(">?")
 class DescribeGroupsRequest(Message):
     """Asks for the state and the members of groups with the classic protocol; sent to their coordinator.
 
-    groups: Ids of the groups.
+    groups: Groups to describe, by their group.id.
     include_authorized_operations: Whether the answer is to list what the caller may do with each group.
     """
 
@@ -78,7 +78,7 @@ class DescribeGroupsRequest(Message):
         else:
             self.include_authorized_operations = False
         if version >= 5:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -91,7 +91,7 @@ class DescribedGroupMember:
     member_id: Id of the member, as given by the coordinator.
     group_instance_id: Static member's own permanent name (group.instance.id); null for a dynamic member, which gets
         a new identity whenever it restarts.
-    client_id: client.id of the member.
+    client_id: What the member calls itself in its client.id.
     client_host: Address from which the member joined, with a slash in front.
     member_metadata: What the member sent when it joined, for the chosen way; for consumers a
         ConsumerProtocolSubscription with an int16 version in front.
@@ -136,7 +136,7 @@ class DescribedGroupMember:
         self.member_metadata, at = read_bytes(data, at, flexible, "member_metadata")
         self.member_assignment, at = read_bytes(data, at, flexible, "member_assignment")
         if version >= 5:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -150,7 +150,7 @@ class DescribedGroup:
         and error 69 from version 6 on.
     error_message: What went wrong in words for people to read; null when there was no error or the broker has
         nothing to add.
-    group_id: Id of the group.
+    group_id: Group by its group.id, as its members are configured.
     group_state: Empty, PreparingRebalance, CompletingRebalance (AwaitingSync before 1.0), Stable or Dead; empty text
         with an error.
     protocol_type: Kind of group: consumer, connect, or whatever its members named; empty if it has none.
@@ -213,7 +213,7 @@ class DescribedGroup:
         else:
             self.authorized_operations = -2147483648
         if version >= 5:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -258,7 +258,7 @@ class DescribeGroupsResponse(Message):
             self.throttle_time_ms = 0
         self.groups, at = read_array(data, at, flexible, 12, "groups", DescribedGroup._read, version)
         if version >= 5:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at

@@ -44,7 +44,7 @@ _ROWS_IQQT_COMPACT = Rows("iqq?", flexible=True)
 class DescribableLogDirTopic:
     """Replicas to look at; null means all that the broker has.
 
-    topic: Name of the topic.
+    topic: Name of the topic, unique in the cluster.
     partitions: Numbers of the partitions.
     """
 
@@ -69,7 +69,7 @@ class DescribableLogDirTopic:
         self.topic, at = read_string(data, at, flexible, "topic")
         self.partitions, at = read_numbers(data, at, flexible, "i", "partitions")
         if version >= 2:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -105,7 +105,7 @@ class DescribeLogDirsRequest(Message):
         flexible = version >= 2
         self.topics, at = read_nullable_array(data, at, flexible, 3, "topics", DescribableLogDirTopic._read, version)
         if version >= 2:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -143,7 +143,7 @@ class DescribeLogDirsPartition:
         self.partition_index, self.partition_size, self.offset_lag, self.is_future_key = _IQQT.unpack_from(data, at)
         at += 21
         if version >= 2:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -197,7 +197,7 @@ class DescribeLogDirsTopic:
         self.name, at = read_string(data, at, flexible, "name")
         self.partitions, at = read_rows(data, at, flexible, 21, "partitions", DescribeLogDirsPartition, version)
         if version >= 2:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -258,7 +258,7 @@ class DescribeLogDirsResult:
             self.usable_bytes = -1
             self.is_cordoned = False
         if version >= 2:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -309,7 +309,7 @@ class DescribeLogDirsResponse(Message):
             self.error_code = 0
         self.results, at = read_array(data, at, flexible, 5, "results", DescribeLogDirsResult._read, version)
         if version >= 2:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at

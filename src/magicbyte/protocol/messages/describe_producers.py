@@ -63,7 +63,7 @@ class TopicRequest:
         self = new(TopicRequest)
         self.name, at = read_string(data, at, True, "name")
         self.partition_indexes, at = read_numbers(data, at, True, "i", "partition_indexes")
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -93,7 +93,7 @@ class DescribeProducersRequest(Message):
     def _read(data: Bytes, at: int, version: int) -> tuple[DescribeProducersRequest, int]:
         self = new(DescribeProducersRequest)
         self.topics, at = read_array(data, at, True, 3, "topics", TopicRequest._read, version)
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -101,7 +101,7 @@ class DescribeProducersRequest(Message):
 class ProducerState:
     """Producers that wrote here and have not been forgotten.
 
-    producer_id: Id of the producer.
+    producer_id: Id that the producer got from InitProducerId.
     producer_epoch: Its latest epoch.
     last_sequence: Sequence number of its last record; -1 if that is not known, as after a marker.
     last_timestamp: Timestamp of its last batch, in milliseconds since 1970; -1 if that is not known.
@@ -144,7 +144,7 @@ class ProducerState:
             self.current_txn_start_offset,
         ) = _QIIQIQ.unpack_from(data, at)
         at += 36
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
     @staticmethod
@@ -200,7 +200,7 @@ class PartitionResponse:
         at += 6
         self.error_message, at = read_nullable_string(data, at, True, "error_message")
         self.active_producers, at = read_rows(data, at, True, 37, "active_producers", ProducerState, version)
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -230,7 +230,7 @@ class TopicResponse:
         self = new(TopicResponse)
         self.name, at = read_string(data, at, True, "name")
         self.partitions, at = read_array(data, at, True, 9, "partitions", PartitionResponse._read, version)
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -266,5 +266,5 @@ class DescribeProducersResponse(Message):
         (self.throttle_time_ms,) = _I.unpack_from(data, at)
         at += 4
         self.topics, at = read_array(data, at, True, 3, "topics", TopicResponse._read, version)
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at

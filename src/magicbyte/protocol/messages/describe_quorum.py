@@ -66,7 +66,7 @@ class DescribeQuorumRequestPartitionData:
         self = new(DescribeQuorumRequestPartitionData)
         (self.partition_index,) = _I.unpack_from(data, at)
         at += 4
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
     @staticmethod
@@ -90,7 +90,7 @@ class DescribeQuorumRequestPartitionData:
 class DescribeQuorumRequestTopicData:
     """Quorums meant, by topic; the cluster has one, __cluster_metadata.
 
-    topic_name: Name of the topic.
+    topic_name: Name of the log, __cluster_metadata.
     partitions: Quorums meant, by partition.
     """
 
@@ -112,7 +112,7 @@ class DescribeQuorumRequestTopicData:
         self = new(DescribeQuorumRequestTopicData)
         self.topic_name, at = read_string(data, at, True, "topic_name")
         self.partitions, at = read_rows(data, at, True, 5, "partitions", DescribeQuorumRequestPartitionData, version)
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -142,7 +142,7 @@ class DescribeQuorumRequest(Message):
     def _read(data: Bytes, at: int, version: int) -> tuple[DescribeQuorumRequest, int]:
         self = new(DescribeQuorumRequest)
         self.topics, at = read_array(data, at, True, 3, "topics", DescribeQuorumRequestTopicData._read, version)
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -199,7 +199,7 @@ class ReplicaState:
             at += 8
             self.last_fetch_timestamp = -1
             self.last_caught_up_timestamp = -1
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -254,7 +254,7 @@ class DescribeQuorumResponsePartitionData:
         at += 16
         self.current_voters, at = read_array(data, at, True, 13, "current_voters", ReplicaState._read, version)
         self.observers, at = read_array(data, at, True, 13, "observers", ReplicaState._read, version)
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -262,7 +262,7 @@ class DescribeQuorumResponsePartitionData:
 class DescribeQuorumResponseTopicData:
     """Results by topic.
 
-    topic_name: Name of the topic.
+    topic_name: Name of the log, __cluster_metadata.
     partitions: Results by partition.
     """
 
@@ -292,7 +292,7 @@ class DescribeQuorumResponseTopicData:
             DescribeQuorumResponsePartitionData._read,
             version,
         )
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -327,7 +327,7 @@ class Listener:
         self.host, at = read_string(data, at, True, "host")
         (self.port,) = _UH.unpack_from(data, at)
         at += 2
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -358,7 +358,7 @@ class Node:
         (self.node_id,) = _I.unpack_from(data, at)
         at += 4
         self.listeners, at = read_array(data, at, True, 5, "listeners", Listener._read, version)
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -412,5 +412,5 @@ class DescribeQuorumResponse(Message):
             self.nodes, at = read_array(data, at, True, 6, "nodes", Node._read, version)
         else:
             self.nodes = []
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at

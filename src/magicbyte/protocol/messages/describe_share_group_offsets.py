@@ -44,7 +44,7 @@ _IQIQH = struct.Struct(">iqiqh")
 class DescribeShareGroupOffsetsRequestTopic:
     """Topics to look at; null means all that the group has offsets for.
 
-    topic_name: Name of the topic.
+    topic_name: Topic by its name, which is unique in the cluster.
     partitions: Numbers of the partitions to look at.
     """
 
@@ -66,7 +66,7 @@ class DescribeShareGroupOffsetsRequestTopic:
         self = new(DescribeShareGroupOffsetsRequestTopic)
         self.topic_name, at = read_string(data, at, True, "topic_name")
         self.partitions, at = read_numbers(data, at, True, "i", "partitions")
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -74,7 +74,7 @@ class DescribeShareGroupOffsetsRequestTopic:
 class DescribeShareGroupOffsetsRequestGroup:
     """Share groups to look at.
 
-    group_id: Id of the group.
+    group_id: Share group by its group.id, as its consumers are configured.
     topics: Topics to look at; null means all that the group has offsets for.
     """
 
@@ -105,7 +105,7 @@ class DescribeShareGroupOffsetsRequestGroup:
             DescribeShareGroupOffsetsRequestTopic._read,
             version,
         )
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -136,7 +136,7 @@ class DescribeShareGroupOffsetsRequest(Message):
     def _read(data: Bytes, at: int, version: int) -> tuple[DescribeShareGroupOffsetsRequest, int]:
         self = new(DescribeShareGroupOffsetsRequest)
         self.groups, at = read_array(data, at, True, 3, "groups", DescribeShareGroupOffsetsRequestGroup._read, version)
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -190,7 +190,7 @@ class DescribeShareGroupOffsetsResponsePartition:
             at += 18
             self.lag = -1
         self.error_message, at = read_nullable_string(data, at, True, "error_message")
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -198,7 +198,7 @@ class DescribeShareGroupOffsetsResponsePartition:
 class DescribeShareGroupOffsetsResponseTopic:
     """Offsets by topic.
 
-    topic_name: Name of the topic.
+    topic_name: Topic by its name, which is unique in the cluster.
     topic_id: Id of the topic; all zeros if there is no such topic.
     partitions: Offsets by partition.
     """
@@ -233,7 +233,7 @@ class DescribeShareGroupOffsetsResponseTopic:
             DescribeShareGroupOffsetsResponsePartition._read,
             version,
         )
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -241,7 +241,7 @@ class DescribeShareGroupOffsetsResponseTopic:
 class DescribeShareGroupOffsetsResponseGroup:
     """One entry per group.
 
-    group_id: Id of the group.
+    group_id: Share group by its group.id, as its consumers are configured.
     topics: Offsets by topic.
     error_code: Error that concerns this group only, by its number in the protocol; 0 means none.
     error_message: What went wrong in words for people to read; null when there was no error or the broker has
@@ -282,7 +282,7 @@ class DescribeShareGroupOffsetsResponseGroup:
         (self.error_code,) = _H.unpack_from(data, at)
         at += 2
         self.error_message, at = read_nullable_string(data, at, True, "error_message")
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -319,5 +319,5 @@ class DescribeShareGroupOffsetsResponse(Message):
         (self.throttle_time_ms,) = _I.unpack_from(data, at)
         at += 4
         self.groups, at = read_array(data, at, True, 6, "groups", DescribeShareGroupOffsetsResponseGroup._read, version)
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at

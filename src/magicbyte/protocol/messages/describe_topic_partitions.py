@@ -66,7 +66,7 @@ class TopicRequest:
     def _read(data: Bytes, at: int, version: int) -> tuple[TopicRequest, int]:
         self = new(TopicRequest)
         self.name, at = read_string(data, at, True, "name")
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -97,7 +97,7 @@ class DescribeTopicPartitionsRequestCursor:
         self.topic_name, at = read_string(data, at, True, "topic_name")
         (self.partition_index,) = _I.unpack_from(data, at)
         at += 4
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -136,7 +136,7 @@ class DescribeTopicPartitionsRequest(Message):
         (self.response_partition_limit,) = _I.unpack_from(data, at)
         at += 4
         self.cursor, at = read_nullable_struct(data, at, version, "cursor", DescribeTopicPartitionsRequestCursor._read)
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -199,7 +199,7 @@ class DescribeTopicPartitionsResponsePartition:
         self.eligible_leader_replicas, at = read_nullable_numbers(data, at, True, "i", "eligible_leader_replicas")
         self.last_known_elr, at = read_nullable_numbers(data, at, True, "i", "last_known_elr")
         self.offline_replicas, at = read_numbers(data, at, True, "i", "offline_replicas")
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -258,7 +258,7 @@ class DescribeTopicPartitionsResponseTopic:
         )
         (self.topic_authorized_operations,) = _I.unpack_from(data, at)
         at += 4
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -289,7 +289,7 @@ class DescribeTopicPartitionsResponseCursor:
         self.topic_name, at = read_string(data, at, True, "topic_name")
         (self.partition_index,) = _I.unpack_from(data, at)
         at += 4
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -336,5 +336,5 @@ class DescribeTopicPartitionsResponse(Message):
             "next_cursor",
             DescribeTopicPartitionsResponseCursor._read,
         )
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at

@@ -68,7 +68,7 @@ class DescribeTransactionsRequest(Message):
             True,
             "transactional_ids",
         )
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -76,7 +76,7 @@ class DescribeTransactionsRequest(Message):
 class TopicData:
     """Partitions that belong to the transaction, by topic.
 
-    topic: Name of the topic.
+    topic: Name of the topic, unique in the cluster.
     partitions: Numbers of the partitions.
     """
 
@@ -98,7 +98,7 @@ class TopicData:
         self = new(TopicData)
         self.topic, at = read_string(data, at, True, "topic")
         self.partitions, at = read_numbers(data, at, True, "i", "partitions")
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -159,7 +159,7 @@ class TransactionState:
         ) = _IQQH.unpack_from(data, at)
         at += 22
         self.topics, at = read_array(data, at, True, 3, "topics", TopicData._read, version)
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -203,5 +203,5 @@ class DescribeTransactionsResponse(Message):
             TransactionState._read,
             version,
         )
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at

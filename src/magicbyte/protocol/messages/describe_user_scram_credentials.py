@@ -58,7 +58,7 @@ class UserName:
     def _read(data: Bytes, at: int, version: int) -> tuple[UserName, int]:
         self = new(UserName)
         self.name, at = read_string(data, at, True, "name")
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -88,7 +88,7 @@ class DescribeUserScramCredentialsRequest(Message):
     def _read(data: Bytes, at: int, version: int) -> tuple[DescribeUserScramCredentialsRequest, int]:
         self = new(DescribeUserScramCredentialsRequest)
         self.users, at = read_nullable_array(data, at, True, 2, "users", UserName._read, version)
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -117,7 +117,7 @@ class CredentialInfo:
         self = new(CredentialInfo)
         self.mechanism, self.iterations = _BI.unpack_from(data, at)
         at += 5
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
     @staticmethod
@@ -169,7 +169,7 @@ class DescribeUserScramCredentialsResult:
         at += 2
         self.error_message, at = read_nullable_string(data, at, True, "error_message")
         self.credential_infos, at = read_rows(data, at, True, 6, "credential_infos", CredentialInfo, version)
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -213,5 +213,5 @@ class DescribeUserScramCredentialsResponse(Message):
         at += 6
         self.error_message, at = read_nullable_string(data, at, True, "error_message")
         self.results, at = read_array(data, at, True, 6, "results", DescribeUserScramCredentialsResult._read, version)
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at

@@ -39,7 +39,7 @@ _IH = struct.Struct(">ih")
 class TopicPartitions:
     """Partitions to elect leaders for; null means all.
 
-    topic: Name of the topic.
+    topic: Name of the topic, unique in the cluster.
     partitions: Numbers of the partitions.
     """
 
@@ -64,7 +64,7 @@ class TopicPartitions:
         self.topic, at = read_string(data, at, flexible, "topic")
         self.partitions, at = read_numbers(data, at, flexible, "i", "partitions")
         if version >= 2:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -126,7 +126,7 @@ class ElectLeadersRequest(Message):
         (self.timeout_ms,) = _I.unpack_from(data, at)
         at += 4
         if version >= 2:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -166,7 +166,7 @@ class PartitionResult:
         at += 6
         self.error_message, at = read_nullable_string(data, at, flexible, "error_message")
         if version >= 2:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -176,7 +176,7 @@ class PartitionResult:
 class ReplicaElectionResult:
     """Results by topic; when all partitions were meant, only of those where there was something to do.
 
-    topic: Name of the topic.
+    topic: Name of the topic, unique in the cluster.
     partition_result: Results by partition.
     """
 
@@ -209,7 +209,7 @@ class ReplicaElectionResult:
             version,
         )
         if version >= 2:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -272,7 +272,7 @@ class ElectLeadersResponse(Message):
             version,
         )
         if version >= 2:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at

@@ -75,7 +75,7 @@ class ReplicaInfo:
         (self.candidate_id,) = _I.unpack_from(data, at)
         at += 4
         self.candidate_directory_id, at = read_uuid(data, at)
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -85,7 +85,7 @@ class EndQuorumEpochRequestPartitionData:
 
     partition_index: Number of the partition within its topic, counted from 0.
     leader_id: Node id of the leader that steps down.
-    leader_epoch: Its epoch.
+    leader_epoch: Epoch in which it was the leader.
     preferred_successors: Node ids of the voters, the most suitable successor first.
     preferred_candidates: Voters, the most suitable successor first.
     """
@@ -136,7 +136,7 @@ class EndQuorumEpochRequestPartitionData:
                 ReplicaInfo._read,
                 version,
             )
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.partition_index, self.leader_id, self.leader_epoch = _III.unpack_from(data, at)
             at += 12
@@ -150,7 +150,7 @@ class EndQuorumEpochRequestPartitionData:
 class EndQuorumEpochRequestTopicData:
     """Quorums meant, by topic; the cluster has one, __cluster_metadata.
 
-    topic_name: Name of the topic.
+    topic_name: Name of the log, __cluster_metadata.
     partitions: Quorums meant, by partition.
     """
 
@@ -183,7 +183,7 @@ class EndQuorumEpochRequestTopicData:
             version,
         )
         if version >= 1:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -220,7 +220,7 @@ class LeaderEndpoint:
         self.host, at = read_string(data, at, True, "host")
         (self.port,) = _UH.unpack_from(data, at)
         at += 2
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -270,7 +270,7 @@ class EndQuorumEpochRequest(Message):
                 LeaderEndpoint._read,
                 version,
             )
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.leader_endpoints = []
             self.unknown_tags = ()
@@ -308,7 +308,7 @@ class EndQuorumEpochResponsePartitionData:
         self.partition_index, self.error_code, self.leader_id, self.leader_epoch = _IHII.unpack_from(data, at)
         at += 14
         if version >= 1:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -342,7 +342,7 @@ class EndQuorumEpochResponsePartitionData:
 class EndQuorumEpochResponseTopicData:
     """Results by topic.
 
-    topic_name: Name of the topic.
+    topic_name: Name of the log, __cluster_metadata.
     partitions: Results by partition.
     """
 
@@ -375,7 +375,7 @@ class EndQuorumEpochResponseTopicData:
             version,
         )
         if version >= 1:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -413,7 +413,7 @@ class NodeEndpoint:
         self.host, at = read_string(data, at, True, "host")
         (self.port,) = _UH.unpack_from(data, at)
         at += 2
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -443,7 +443,11 @@ class EndQuorumEpochResponse(Message):
         buffer += _H.pack(self.error_code)
         write_structs(out, self.topics, flexible, version)
         if version >= 1:
-            write_tags(buffer, self._tags(version), self.unknown_tags)
+            tags = self._tags(version)
+            if tags or self.unknown_tags:
+                write_tags(buffer, tags, self.unknown_tags)
+            else:
+                buffer.append(0)
         else:
             if self.unknown_tags:
                 write_tags(buffer, (), self.unknown_tags, flexible)

@@ -34,7 +34,7 @@ class EndTxnRequest(Message):
 
     transactional_id: Name of the transaction.
     producer_id: Producer id that goes with the name.
-    producer_epoch: Epoch of the producer.
+    producer_epoch: Epoch that goes with the id; the coordinator refuses one lower than it knows.
     committed: True commits, false aborts.
     """
 
@@ -66,7 +66,7 @@ class EndTxnRequest(Message):
         self.producer_id, self.producer_epoch, self.committed = _QHT.unpack_from(data, at)
         at += 11
         if version >= 3:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -118,7 +118,7 @@ class EndTxnResponse(Message):
             self.producer_id = -1
             self.producer_epoch = -1
         if version >= 3:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at

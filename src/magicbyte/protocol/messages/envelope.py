@@ -67,7 +67,7 @@ class EnvelopeRequest(Message):
         self.request_data, at = read_view(data, at, True, "request_data")
         self.request_principal, at = read_nullable_bytes(data, at, True, "request_principal")
         self.client_host_address, at = read_bytes(data, at, True, "client_host_address")
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -102,5 +102,5 @@ class EnvelopeResponse(Message):
         self.response_data, at = read_nullable_view(data, at, True, "response_data")
         (self.error_code,) = _H.unpack_from(data, at)
         at += 2
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at

@@ -61,7 +61,7 @@ class ExpireDelegationTokenRequest(Message):
         (self.expiry_time_period_ms,) = _Q.unpack_from(data, at)
         at += 8
         if version >= 2:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -101,7 +101,7 @@ class ExpireDelegationTokenResponse(Message):
         self.error_code, self.expiry_timestamp_ms, self.throttle_time_ms = _HQI.unpack_from(data, at)
         at += 14
         if version >= 2:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at

@@ -93,7 +93,7 @@ class ReplicaState:
         self = new(ReplicaState)
         self.replica_id, self.replica_epoch = _IQ.unpack_from(data, at)
         at += 12
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -155,8 +155,12 @@ class FetchPartition:
             buffer += _IQQI.pack(self.partition, self.fetch_offset, self.log_start_offset, self.partition_max_bytes)
         else:
             buffer += _IQI.pack(self.partition, self.fetch_offset, self.partition_max_bytes)
-        if version >= 12:
-            write_tags(buffer, self._tags(version), self.unknown_tags)
+        if version >= 17:
+            tags = self._tags(version)
+            if tags or self.unknown_tags:
+                write_tags(buffer, tags, self.unknown_tags)
+            else:
+                buffer.append(0)
         else:
             if self.unknown_tags:
                 write_tags(buffer, (), self.unknown_tags, flexible)
@@ -220,7 +224,7 @@ class FetchPartition:
                 self.replica_directory_id = whole(part, read_uuid(part, 0), "replica_directory_id")
             self.unknown_tags = unknown(tags)
         elif version >= 12:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -302,7 +306,7 @@ class FetchPartition:
 class FetchTopic:
     """Topics to read from. Within a session only the partitions that are new or whose position changed.
 
-    topic: Name of the topic.
+    topic: Name of the topic, unique in the cluster.
     topic_id: Id of the topic, which takes the place of its name from version 13 on.
     partitions: Partitions to read from. From version 3 on their order matters, as the size limit may be reached
         before the last one.
@@ -338,7 +342,7 @@ class FetchTopic:
             self.topic_id = NULL_UUID
         self.partitions, at = read_rows(data, at, flexible, 16, "partitions", FetchPartition, version)
         if version >= 12:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -348,7 +352,7 @@ class FetchTopic:
 class ForgottenTopic:
     """Partitions to take out of the fetch session.
 
-    topic: Name of the topic.
+    topic: Name of the topic, unique in the cluster.
     topic_id: Id of the topic, which takes the place of its name from version 13 on.
     partitions: Numbers of the partitions to take out.
     """
@@ -383,7 +387,7 @@ class ForgottenTopic:
             self.topic_id = NULL_UUID
         self.partitions, at = read_numbers(data, at, flexible, "i", "partitions")
         if version >= 12:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -463,7 +467,11 @@ class FetchRequest(Message):
         if version >= 11:
             write_string(buffer, self.rack_id, flexible, "rack_id")
         if version >= 12:
-            write_tags(buffer, self._tags(version), self.unknown_tags)
+            tags = self._tags(version)
+            if tags or self.unknown_tags:
+                write_tags(buffer, tags, self.unknown_tags)
+            else:
+                buffer.append(0)
         else:
             if self.unknown_tags:
                 write_tags(buffer, (), self.unknown_tags, flexible)
@@ -584,7 +592,7 @@ class EpochEndOffset:
         self = new(EpochEndOffset)
         self.epoch, self.end_offset = _IQ.unpack_from(data, at)
         at += 12
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -614,7 +622,7 @@ class LeaderIdAndEpoch:
         self = new(LeaderIdAndEpoch)
         self.leader_id, self.leader_epoch = _II.unpack_from(data, at)
         at += 8
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -643,7 +651,7 @@ class SnapshotId:
         self = new(SnapshotId)
         self.end_offset, self.epoch = _QI.unpack_from(data, at)
         at += 12
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -675,7 +683,7 @@ class AbortedTransaction:
         self.producer_id, self.first_offset = _QQ.unpack_from(data, at)
         at += 16
         if version >= 12:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -767,7 +775,11 @@ class PartitionData:
             buffer += _I.pack(self.preferred_read_replica)
         write_nullable_records(out, self.records, flexible)
         if version >= 12:
-            write_tags(buffer, self._tags(version), self.unknown_tags)
+            tags = self._tags(version)
+            if tags or self.unknown_tags:
+                write_tags(buffer, tags, self.unknown_tags)
+            else:
+                buffer.append(0)
         else:
             if self.unknown_tags:
                 write_tags(buffer, (), self.unknown_tags, flexible)
@@ -859,7 +871,7 @@ class PartitionData:
 class FetchableTopicResponse:
     """One entry per topic. In an incremental fetch only partitions with news are listed.
 
-    topic: Name of the topic.
+    topic: Name of the topic, unique in the cluster.
     topic_id: Id of the topic, which takes the place of its name from version 13 on.
     partitions: What was read from each partition.
     """
@@ -894,7 +906,7 @@ class FetchableTopicResponse:
             self.topic_id = NULL_UUID
         self.partitions, at = read_array(data, at, flexible, 18, "partitions", PartitionData._read, version)
         if version >= 12:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -937,7 +949,7 @@ class NodeEndpoint:
         (self.port,) = _I.unpack_from(data, at)
         at += 4
         self.rack, at = read_nullable_string(data, at, True, "rack")
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -979,8 +991,12 @@ class FetchResponse(Message):
         elif version >= 1:
             buffer += _I.pack(self.throttle_time_ms)
         write_structs(out, self.responses, flexible, version)
-        if version >= 12:
-            write_tags(buffer, self._tags(version), self.unknown_tags)
+        if version >= 16:
+            tags = self._tags(version)
+            if tags or self.unknown_tags:
+                write_tags(buffer, tags, self.unknown_tags)
+            else:
+                buffer.append(0)
         else:
             if self.unknown_tags:
                 write_tags(buffer, (), self.unknown_tags, flexible)
@@ -1016,7 +1032,7 @@ class FetchResponse(Message):
                 )
             self.unknown_tags = unknown(tags)
         elif version >= 12:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at

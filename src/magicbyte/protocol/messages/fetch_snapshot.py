@@ -71,7 +71,7 @@ class FetchSnapshotRequestSnapshotId:
         self = new(FetchSnapshotRequestSnapshotId)
         self.end_offset, self.epoch = _QI.unpack_from(data, at)
         at += 12
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -99,7 +99,17 @@ class FetchSnapshotRequestPartitionSnapshot:
         buffer += _II.pack(self.partition, self.current_leader_epoch)
         self.snapshot_id._write(out, version)
         buffer += _Q.pack(self.position)
-        write_tags(buffer, self._tags(version), self.unknown_tags)
+        if version >= 1:
+            tags = self._tags(version)
+            if tags or self.unknown_tags:
+                write_tags(buffer, tags, self.unknown_tags)
+            else:
+                buffer.append(0)
+        else:
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read(data: Bytes, at: int, version: int) -> tuple[FetchSnapshotRequestPartitionSnapshot, int]:
@@ -117,7 +127,7 @@ class FetchSnapshotRequestPartitionSnapshot:
                 self.replica_directory_id = whole(part, read_uuid(part, 0), "replica_directory_id")
             self.unknown_tags = unknown(tags)
         else:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
     def _tags(self, version: int) -> list[tuple[int, bytes]]:
@@ -164,7 +174,7 @@ class FetchSnapshotRequestTopicSnapshot:
             FetchSnapshotRequestPartitionSnapshot._read,
             version,
         )
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -192,7 +202,11 @@ class FetchSnapshotRequest(Message):
         buffer = out.buffer
         buffer += _II.pack(self.replica_id, self.max_bytes)
         write_structs(out, self.topics, True, version)
-        write_tags(buffer, self._tags(version), self.unknown_tags)
+        tags = self._tags(version)
+        if tags or self.unknown_tags:
+            write_tags(buffer, tags, self.unknown_tags)
+        else:
+            buffer.append(0)
 
     @staticmethod
     def _read(data: Bytes, at: int, version: int) -> tuple[FetchSnapshotRequest, int]:
@@ -242,7 +256,7 @@ class FetchSnapshotResponseSnapshotId:
         self = new(FetchSnapshotResponseSnapshotId)
         self.end_offset, self.epoch = _QI.unpack_from(data, at)
         at += 12
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -271,7 +285,7 @@ class LeaderIdAndEpoch:
         self = new(LeaderIdAndEpoch)
         self.leader_id, self.leader_epoch = _II.unpack_from(data, at)
         at += 8
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -306,7 +320,11 @@ class FetchSnapshotResponsePartitionSnapshot:
         self.snapshot_id._write(out, version)
         buffer += _QQ.pack(self.size_, self.position)
         write_records(out, self.unaligned_records, True, "unaligned_records")
-        write_tags(buffer, self._tags(version), self.unknown_tags)
+        tags = self._tags(version)
+        if tags or self.unknown_tags:
+            write_tags(buffer, tags, self.unknown_tags)
+        else:
+            buffer.append(0)
 
     @staticmethod
     def _read(data: Bytes, at: int, version: int) -> tuple[FetchSnapshotResponsePartitionSnapshot, int]:
@@ -369,7 +387,7 @@ class FetchSnapshotResponseTopicSnapshot:
             FetchSnapshotResponsePartitionSnapshot._read,
             version,
         )
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -405,7 +423,7 @@ class NodeEndpoint:
         self.host, at = read_string(data, at, True, "host")
         (self.port,) = _UH.unpack_from(data, at)
         at += 2
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -436,7 +454,17 @@ class FetchSnapshotResponse(Message):
             raise absent("node_endpoints")
         buffer += _IH.pack(self.throttle_time_ms, self.error_code)
         write_structs(out, self.topics, True, version)
-        write_tags(buffer, self._tags(version), self.unknown_tags)
+        if version >= 1:
+            tags = self._tags(version)
+            if tags or self.unknown_tags:
+                write_tags(buffer, tags, self.unknown_tags)
+            else:
+                buffer.append(0)
+        else:
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read(data: Bytes, at: int, version: int) -> tuple[FetchSnapshotResponse, int]:
@@ -456,7 +484,7 @@ class FetchSnapshotResponse(Message):
                 )
             self.unknown_tags = unknown(tags)
         else:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
     def _tags(self, version: int) -> list[tuple[int, bytes]]:

@@ -63,7 +63,7 @@ class GetTelemetrySubscriptionsRequest(Message):
     def _read(data: Bytes, at: int, version: int) -> tuple[GetTelemetrySubscriptionsRequest, int]:
         self = new(GetTelemetrySubscriptionsRequest)
         self.client_instance_id, at = read_uuid(data, at)
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -139,5 +139,5 @@ class GetTelemetrySubscriptionsResponse(Message):
             True,
             "requested_metrics",
         )
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at

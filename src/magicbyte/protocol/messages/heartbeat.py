@@ -79,7 +79,7 @@ class HeartbeatRequest(Message):
         else:
             self.group_instance_id = None
         if version >= 4:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -126,7 +126,7 @@ class HeartbeatResponse(Message):
             at += 2
             self.throttle_time_ms = 0
         if version >= 4:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at

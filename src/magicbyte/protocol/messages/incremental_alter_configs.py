@@ -67,7 +67,7 @@ class AlterableConfig:
         at += 1
         self.value, at = read_nullable_string(data, at, flexible, "value")
         if version >= 1:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -109,7 +109,7 @@ class AlterConfigsResource:
         self.resource_name, at = read_string(data, at, flexible, "resource_name")
         self.configs, at = read_array(data, at, flexible, 4, "configs", AlterableConfig._read, version)
         if version >= 1:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -149,7 +149,7 @@ class IncrementalAlterConfigsRequest(Message):
         (self.validate_only,) = _T.unpack_from(data, at)
         at += 1
         if version >= 1:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -196,7 +196,7 @@ class AlterConfigsResourceResponse:
         at += 1
         self.resource_name, at = read_string(data, at, flexible, "resource_name")
         if version >= 1:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -238,7 +238,7 @@ class IncrementalAlterConfigsResponse(Message):
         at += 4
         self.responses, at = read_array(data, at, flexible, 6, "responses", AlterConfigsResourceResponse._read, version)
         if version >= 1:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at

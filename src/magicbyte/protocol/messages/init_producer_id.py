@@ -114,7 +114,7 @@ class InitProducerIdRequest(Message):
             self.enable2_pc = False
             self.keep_prepared_txn = False
         if version >= 2:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -188,7 +188,7 @@ class InitProducerIdResponse(Message):
             self.ongoing_txn_producer_id = -1
             self.ongoing_txn_producer_epoch = -1
         if version >= 2:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at

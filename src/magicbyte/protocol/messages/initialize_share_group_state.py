@@ -65,7 +65,7 @@ class PartitionData:
         self = new(PartitionData)
         self.partition, self.state_epoch, self.start_offset = _IIQ.unpack_from(data, at)
         at += 16
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
     @staticmethod
@@ -84,7 +84,7 @@ class PartitionData:
 class InitializeStateData:
     """Partitions, by topic.
 
-    topic_id: Id of the topic.
+    topic_id: Id given to the topic at its creation; one made later under the same name gets another.
     partitions: Partitions to begin with.
     """
 
@@ -106,7 +106,7 @@ class InitializeStateData:
         self = new(InitializeStateData)
         self.topic_id, at = read_uuid(data, at)
         self.partitions, at = read_rows(data, at, True, 17, "partitions", PartitionData, version)
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -140,7 +140,7 @@ class InitializeShareGroupStateRequest(Message):
         self = new(InitializeShareGroupStateRequest)
         self.group_id, at = read_string(data, at, True, "group_id")
         self.topics, at = read_array(data, at, True, 18, "topics", InitializeStateData._read, version)
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -174,7 +174,7 @@ class PartitionResult:
         self.partition, self.error_code = _IH.unpack_from(data, at)
         at += 6
         self.error_message, at = read_nullable_string(data, at, True, "error_message")
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -182,7 +182,7 @@ class PartitionResult:
 class InitializeStateResult:
     """Results by topic.
 
-    topic_id: Id of the topic.
+    topic_id: Id given to the topic at its creation; one made later under the same name gets another.
     partitions: Results by partition.
     """
 
@@ -204,7 +204,7 @@ class InitializeStateResult:
         self = new(InitializeStateResult)
         self.topic_id, at = read_uuid(data, at)
         self.partitions, at = read_array(data, at, True, 8, "partitions", PartitionResult._read, version)
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -234,5 +234,5 @@ class InitializeShareGroupStateResponse(Message):
     def _read(data: Bytes, at: int, version: int) -> tuple[InitializeShareGroupStateResponse, int]:
         self = new(InitializeShareGroupStateResponse)
         self.results, at = read_array(data, at, True, 18, "results", InitializeStateResult._read, version)
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at

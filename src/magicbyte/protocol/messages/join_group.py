@@ -67,7 +67,7 @@ class JoinGroupRequestProtocol:
         self.name, at = read_string(data, at, flexible, "name")
         self.metadata, at = read_bytes(data, at, flexible, "metadata")
         if version >= 6:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -151,7 +151,7 @@ class JoinGroupRequest(Message):
         else:
             self.reason = None
         if version >= 6:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -161,7 +161,7 @@ class JoinGroupRequest(Message):
 class JoinGroupResponseMember:
     """All members, for the leader; empty for the others.
 
-    member_id: Id of the member.
+    member_id: Id that the coordinator gave the member when it first joined.
     group_instance_id: Static member's own permanent name (group.instance.id); null for a dynamic member, which gets
         a new identity whenever it restarts.
     metadata: What this member sent for the chosen way to share out the work.
@@ -195,7 +195,7 @@ class JoinGroupResponseMember:
             self.group_instance_id = None
         self.metadata, at = read_bytes(data, at, flexible, "metadata")
         if version >= 6:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -285,7 +285,7 @@ class JoinGroupResponse(Message):
         self.member_id, at = read_string(data, at, flexible, "member_id")
         self.members, at = read_array(data, at, flexible, 4, "members", JoinGroupResponseMember._read, version)
         if version >= 6:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at

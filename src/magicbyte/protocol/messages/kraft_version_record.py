@@ -42,5 +42,5 @@ class KRaftVersionRecord(Message):
         self = new(KRaftVersionRecord)
         self.version, self.kraft_version = _HH.unpack_from(data, at)
         at += 4
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at

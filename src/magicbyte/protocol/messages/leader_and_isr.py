@@ -52,7 +52,7 @@ _TB = struct.Struct(">?b")
 class LeaderAndIsrPartitionState:
     """Who leads and who follows in one partition.
 
-    topic_name: Name of the topic.
+    topic_name: Topic by its name, which is unique in the cluster.
     partition_index: Number of the partition within its topic, counted from 0.
     controller_epoch: Epoch of the controller that last changed this state.
     leader: Broker that leads the partition; -1 if there is none.
@@ -234,7 +234,7 @@ class LeaderAndIsrPartitionState:
             self.is_new = False
             self.leader_recovery_state = 0
         if version >= 4:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -244,7 +244,7 @@ class LeaderAndIsrPartitionState:
 class LeaderAndIsrTopicState:
     """New state of the partitions, by topic.
 
-    topic_name: Name of the topic.
+    topic_name: Topic by its name, which is unique in the cluster.
     topic_id: Id of the topic; all zeros if topics have none yet.
     partition_states: New state of each partition.
     """
@@ -286,7 +286,7 @@ class LeaderAndIsrTopicState:
             version,
         )
         if version >= 4:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -327,7 +327,7 @@ class LeaderAndIsrLiveLeader:
         (self.port,) = _I.unpack_from(data, at)
         at += 4
         if version >= 4:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -460,7 +460,7 @@ class LeaderAndIsrRequest(Message):
             version,
         )
         if version >= 4:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -470,7 +470,7 @@ class LeaderAndIsrRequest(Message):
 class LeaderAndIsrPartitionError:
     """What became of one partition.
 
-    topic_name: Name of the topic.
+    topic_name: Topic by its name, which is unique in the cluster.
     partition_index: Number of the partition within its topic, counted from 0.
     error_code: Error of this partition; 0 means taken over. 11 says that its leader epoch was not higher than the
         broker's.
@@ -503,7 +503,7 @@ class LeaderAndIsrPartitionError:
         self.partition_index, self.error_code = _IH.unpack_from(data, at)
         at += 6
         if version >= 4:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -513,7 +513,7 @@ class LeaderAndIsrPartitionError:
 class LeaderAndIsrTopicError:
     """Results by topic.
 
-    topic_id: Id of the topic.
+    topic_id: Id given to the topic at its creation; one made later under the same name gets another.
     partition_errors: Result for each partition.
     """
 
@@ -544,7 +544,7 @@ class LeaderAndIsrTopicError:
             LeaderAndIsrPartitionError._read,
             version,
         )
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -606,7 +606,7 @@ class LeaderAndIsrResponse(Message):
             )
             self.topics = []
         if version >= 4:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at

@@ -63,7 +63,7 @@ class Voter:
             self.voter_directory_id, at = read_uuid(data, at)
         else:
             self.voter_directory_id = NULL_UUID
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -103,5 +103,5 @@ class LeaderChangeMessage(Message):
         at += 6
         self.voters, at = read_array(data, at, True, 5, "voters", Voter._read, version)
         self.granting_voters, at = read_array(data, at, True, 5, "granting_voters", Voter._read, version)
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at

@@ -69,7 +69,7 @@ class MemberIdentity:
         else:
             self.reason = None
         if version >= 4:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -123,7 +123,7 @@ class LeaveGroupRequest(Message):
             self.member_id, at = read_string(data, at, flexible, "member_id")
             self.members = []
         if version >= 4:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -164,7 +164,7 @@ class MemberResponse:
         (self.error_code,) = _H.unpack_from(data, at)
         at += 2
         if version >= 4:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -221,7 +221,7 @@ class LeaveGroupResponse(Message):
         else:
             self.members = []
         if version >= 4:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at

@@ -66,7 +66,7 @@ class ListConfigResourcesRequest(Message):
             self.resource_types, at = read_numbers(data, at, True, "b", "resource_types")
         else:
             self.resource_types = ()
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -102,7 +102,7 @@ class ConfigResource:
             at += 1
         else:
             self.resource_type = 16
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -140,5 +140,5 @@ class ListConfigResourcesResponse(Message):
         self.throttle_time_ms, self.error_code = _IH.unpack_from(data, at)
         at += 6
         self.config_resources, at = read_array(data, at, True, 2, "config_resources", ConfigResource._read, version)
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at

@@ -93,7 +93,7 @@ class ListGroupsRequest(Message):
         else:
             self.types_filter = []
         if version >= 3:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -103,7 +103,7 @@ class ListGroupsRequest(Message):
 class ListedGroup:
     """One entry per group.
 
-    group_id: Id of the group.
+    group_id: Group by its group.id, as its members are configured.
     protocol_type: Kind of members that the group has, such as consumer or connect.
     group_state: State of the group by name, such as Stable or Empty.
     group_type: Group protocol in use: classic, consumer, share or streams.
@@ -144,7 +144,7 @@ class ListedGroup:
         else:
             self.group_type = ""
         if version >= 3:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -195,7 +195,7 @@ class ListGroupsResponse(Message):
             self.throttle_time_ms = 0
         self.groups, at = read_array(data, at, flexible, 3, "groups", ListedGroup._read, version)
         if version >= 3:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at

@@ -99,7 +99,7 @@ class ListOffsetsPartition:
             at += 16
             self.current_leader_epoch = -1
         if version >= 6:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -172,7 +172,7 @@ class ListOffsetsTopic:
         self.name, at = read_string(data, at, flexible, "name")
         self.partitions, at = read_rows(data, at, flexible, 12, "partitions", ListOffsetsPartition, version)
         if version >= 6:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -233,7 +233,7 @@ class ListOffsetsRequest(Message):
         else:
             self.timeout_ms = 0
         if version >= 6:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -316,7 +316,7 @@ class ListOffsetsPartitionResponse:
             self.offset = -1
             self.leader_epoch = -1
         if version >= 6:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -392,7 +392,7 @@ class ListOffsetsTopicResponse:
         self.name, at = read_string(data, at, flexible, "name")
         self.partitions, at = read_rows(data, at, flexible, 10, "partitions", ListOffsetsPartitionResponse, version)
         if version >= 6:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -437,7 +437,7 @@ class ListOffsetsResponse(Message):
             self.throttle_time_ms = 0
         self.topics, at = read_array(data, at, flexible, 3, "topics", ListOffsetsTopicResponse._read, version)
         if version >= 6:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at

@@ -65,7 +65,7 @@ class ListPartitionReassignmentsTopics:
         self = new(ListPartitionReassignmentsTopics)
         self.name, at = read_string(data, at, True, "name")
         self.partition_indexes, at = read_numbers(data, at, True, "i", "partition_indexes")
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -109,7 +109,7 @@ class ListPartitionReassignmentsRequest(Message):
             ListPartitionReassignmentsTopics._read,
             version,
         )
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -155,7 +155,7 @@ class OngoingPartitionReassignment:
         self.replicas, at = read_numbers(data, at, True, "i", "replicas")
         self.adding_replicas, at = read_numbers(data, at, True, "i", "adding_replicas")
         self.removing_replicas, at = read_numbers(data, at, True, "i", "removing_replicas")
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
     @staticmethod
@@ -197,7 +197,7 @@ class OngoingTopicReassignment:
         self = new(OngoingTopicReassignment)
         self.name, at = read_string(data, at, True, "name")
         self.partitions, at = read_rows(data, at, True, 8, "partitions", OngoingPartitionReassignment, version)
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -240,5 +240,5 @@ class ListPartitionReassignmentsResponse(Message):
         at += 6
         self.error_message, at = read_nullable_string(data, at, True, "error_message")
         self.topics, at = read_array(data, at, True, 3, "topics", OngoingTopicReassignment._read, version)
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at

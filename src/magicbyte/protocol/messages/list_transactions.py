@@ -92,7 +92,7 @@ class ListTransactionsRequest(Message):
             self.transactional_id_pattern, at = read_nullable_string(data, at, True, "transactional_id_pattern")
         else:
             self.transactional_id_pattern = None
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -127,7 +127,7 @@ class TransactionState:
         (self.producer_id,) = _Q.unpack_from(data, at)
         at += 8
         self.transaction_state, at = read_string(data, at, True, "transaction_state")
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -186,5 +186,5 @@ class ListTransactionsResponse(Message):
             TransactionState._read,
             version,
         )
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at

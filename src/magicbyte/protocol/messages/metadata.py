@@ -93,7 +93,7 @@ class MetadataRequestTopic:
             self.topic_id = NULL_UUID
             self.name, at = read_string(data, at, flexible, "name")
         if version >= 9:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -181,7 +181,7 @@ class MetadataRequest(Message):
             self.include_cluster_authorized_operations = False
             self.include_topic_authorized_operations = False
         if version >= 9:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -230,7 +230,7 @@ class MetadataResponseBroker:
         else:
             self.rack = None
         if version >= 9:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -345,7 +345,7 @@ class MetadataResponsePartition:
             self.leader_epoch = -1
             self.offline_replicas = ()
         if version >= 9:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -473,7 +473,7 @@ class MetadataResponseTopic:
         else:
             self.topic_authorized_operations = -2147483648
         if version >= 9:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -567,7 +567,7 @@ class MetadataResponse(Message):
             self.cluster_authorized_operations = -2147483648
             self.error_code = 0
         if version >= 9:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at

@@ -106,7 +106,7 @@ class OffsetCommitRequestPartition:
             self.commit_timestamp = -1
         self.committed_metadata, at = read_nullable_string(data, at, flexible, "committed_metadata")
         if version >= 8:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -160,7 +160,7 @@ class OffsetCommitRequestTopic:
             version,
         )
         if version >= 8:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -238,7 +238,7 @@ class OffsetCommitRequest(Message):
             self.retention_time_ms = -1
         self.topics, at = read_array(data, at, flexible, 3, "topics", OffsetCommitRequestTopic._read, version)
         if version >= 8:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -272,7 +272,7 @@ class OffsetCommitResponsePartition:
         self.partition_index, self.error_code = _IH.unpack_from(data, at)
         at += 6
         if version >= 8:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -337,7 +337,7 @@ class OffsetCommitResponseTopic:
             self.topic_id = NULL_UUID
         self.partitions, at = read_rows(data, at, flexible, 6, "partitions", OffsetCommitResponsePartition, version)
         if version >= 8:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -382,7 +382,7 @@ class OffsetCommitResponse(Message):
             self.throttle_time_ms = 0
         self.topics, at = read_array(data, at, flexible, 3, "topics", OffsetCommitResponseTopic._read, version)
         if version >= 8:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at

@@ -71,7 +71,7 @@ class OffsetFetchRequestTopic:
         self.name, at = read_string(data, at, flexible, "name")
         self.partition_indexes, at = read_numbers(data, at, flexible, "i", "partition_indexes")
         if version >= 6:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -113,7 +113,7 @@ class OffsetFetchRequestTopics:
             self.name, at = read_string(data, at, True, "name")
             self.topic_id = NULL_UUID
         self.partition_indexes, at = read_numbers(data, at, True, "i", "partition_indexes")
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -121,7 +121,7 @@ class OffsetFetchRequestTopics:
 class OffsetFetchRequestGroup:
     """Groups whose offsets are read.
 
-    group_id: Id of the group.
+    group_id: Group by its group.id, as its members are configured.
     member_id: Id of the member that asks, in the new group protocol; null from everybody else.
     member_epoch: Epoch of the member that asks, in the new group protocol; -1 from everybody else.
     topics: Topics to look up; null means all that the group has offsets for.
@@ -158,7 +158,7 @@ class OffsetFetchRequestGroup:
             self.member_id = None
             self.member_epoch = -1
         self.topics, at = read_nullable_array(data, at, True, 3, "topics", OffsetFetchRequestTopics._read, version)
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -243,7 +243,7 @@ class OffsetFetchRequest(Message):
         else:
             self.require_stable = False
         if version >= 6:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -296,7 +296,7 @@ class OffsetFetchResponsePartition:
         (self.error_code,) = _H.unpack_from(data, at)
         at += 2
         if version >= 6:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -340,7 +340,7 @@ class OffsetFetchResponseTopic:
             version,
         )
         if version >= 6:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -382,7 +382,7 @@ class OffsetFetchResponsePartitions:
         self.metadata, at = read_nullable_string(data, at, True, "metadata")
         (self.error_code,) = _H.unpack_from(data, at)
         at += 2
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -423,7 +423,7 @@ class OffsetFetchResponseTopics:
             self.name, at = read_string(data, at, True, "name")
             self.topic_id = NULL_UUID
         self.partitions, at = read_array(data, at, True, 20, "partitions", OffsetFetchResponsePartitions._read, version)
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -431,7 +431,7 @@ class OffsetFetchResponseTopics:
 class OffsetFetchResponseGroup:
     """Offsets by group.
 
-    group_id: Id of the group.
+    group_id: Group by its group.id, as its members are configured.
     topics: Offsets by topic.
     error_code: Error of this group as a whole; 0 means none.
     """
@@ -458,7 +458,7 @@ class OffsetFetchResponseGroup:
         self.topics, at = read_array(data, at, True, 3, "topics", OffsetFetchResponseTopics._read, version)
         (self.error_code,) = _H.unpack_from(data, at)
         at += 2
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -528,7 +528,7 @@ class OffsetFetchResponse(Message):
         else:
             self.groups = []
         if version >= 6:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at

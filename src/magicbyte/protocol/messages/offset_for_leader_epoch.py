@@ -78,7 +78,7 @@ class OffsetForLeaderPartition:
             at += 8
             self.current_leader_epoch = -1
         if version >= 4:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -115,7 +115,7 @@ class OffsetForLeaderPartition:
 class OffsetForLeaderTopic:
     """Topics to look up.
 
-    topic: Name of the topic.
+    topic: Name of the topic, unique in the cluster.
     partitions: Partitions to look up.
     """
 
@@ -140,7 +140,7 @@ class OffsetForLeaderTopic:
         self.topic, at = read_string(data, at, flexible, "topic")
         self.partitions, at = read_rows(data, at, flexible, 8, "partitions", OffsetForLeaderPartition, version)
         if version >= 4:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -185,7 +185,7 @@ class OffsetForLeaderEpochRequest(Message):
             self.replica_id = -2
         self.topics, at = read_array(data, at, flexible, 3, "topics", OffsetForLeaderTopic._read, version)
         if version >= 4:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -231,7 +231,7 @@ class EpochEndOffset:
             at += 14
             self.leader_epoch = -1
         if version >= 4:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -268,7 +268,7 @@ class EpochEndOffset:
 class OffsetForLeaderTopicResult:
     """Results by topic.
 
-    topic: Name of the topic.
+    topic: Name of the topic, unique in the cluster.
     partitions: Results by partition.
     """
 
@@ -293,7 +293,7 @@ class OffsetForLeaderTopicResult:
         self.topic, at = read_string(data, at, flexible, "topic")
         self.partitions, at = read_rows(data, at, flexible, 14, "partitions", EpochEndOffset, version)
         if version >= 4:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -338,7 +338,7 @@ class OffsetForLeaderEpochResponse(Message):
             self.throttle_time_ms = 0
         self.topics, at = read_array(data, at, flexible, 3, "topics", OffsetForLeaderTopicResult._read, version)
         if version >= 4:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at

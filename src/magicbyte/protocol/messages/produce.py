@@ -76,7 +76,7 @@ class PartitionProduceData:
         at += 4
         self.records, at = read_nullable_view(data, at, flexible, "records")
         if version >= 9:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -129,7 +129,7 @@ class TopicProduceData:
             version,
         )
         if version >= 9:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -181,7 +181,7 @@ class ProduceRequest(Message):
         at += 6
         self.topic_data, at = read_array(data, at, flexible, 3, "topic_data", TopicProduceData._read, version)
         if version >= 9:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -217,7 +217,7 @@ class BatchIndexAndErrorMessage:
         at += 4
         self.batch_index_error_message, at = read_nullable_string(data, at, flexible, "batch_index_error_message")
         if version >= 9:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -249,7 +249,7 @@ class LeaderIdAndEpoch:
         self = new(LeaderIdAndEpoch)
         self.leader_id, self.leader_epoch = _II.unpack_from(data, at)
         at += 8
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -302,8 +302,12 @@ class PartitionProduceResponse:
         if version >= 8:
             write_structs(out, self.record_errors, flexible, version)
             write_nullable_string(buffer, self.error_message, flexible, "error_message")
-        if version >= 9:
-            write_tags(buffer, self._tags(version), self.unknown_tags)
+        if version >= 10:
+            tags = self._tags(version)
+            if tags or self.unknown_tags:
+                write_tags(buffer, tags, self.unknown_tags)
+            else:
+                buffer.append(0)
         else:
             if self.unknown_tags:
                 write_tags(buffer, (), self.unknown_tags, flexible)
@@ -354,7 +358,7 @@ class PartitionProduceResponse:
                 self.current_leader = whole(part, LeaderIdAndEpoch._read(part, 0, version), "current_leader")
             self.unknown_tags = unknown(tags)
         elif version >= 9:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -416,7 +420,7 @@ class TopicProduceResponse:
             version,
         )
         if version >= 9:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -459,7 +463,7 @@ class NodeEndpoint:
         (self.port,) = _I.unpack_from(data, at)
         at += 4
         self.rack, at = read_nullable_string(data, at, True, "rack")
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -492,8 +496,12 @@ class ProduceResponse(Message):
         write_structs(out, self.responses, flexible, version)
         if version >= 1:
             buffer += _I.pack(self.throttle_time_ms)
-        if version >= 9:
-            write_tags(buffer, self._tags(version), self.unknown_tags)
+        if version >= 10:
+            tags = self._tags(version)
+            if tags or self.unknown_tags:
+                write_tags(buffer, tags, self.unknown_tags)
+            else:
+                buffer.append(0)
         else:
             if self.unknown_tags:
                 write_tags(buffer, (), self.unknown_tags, flexible)
@@ -522,7 +530,7 @@ class ProduceResponse(Message):
                 )
             self.unknown_tags = unknown(tags)
         elif version >= 9:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at

@@ -70,7 +70,7 @@ class PushTelemetryRequest(Message):
         self.subscription_id, self.terminating, self.compression_type = _ITB.unpack_from(data, at)
         at += 6
         self.metrics, at = read_view(data, at, True, "metrics")
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -105,5 +105,5 @@ class PushTelemetryResponse(Message):
         self = new(PushTelemetryResponse)
         self.throttle_time_ms, self.error_code = _IH.unpack_from(data, at)
         at += 6
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at

@@ -66,7 +66,7 @@ class PartitionData:
         self = new(PartitionData)
         self.partition, self.leader_epoch = _II.unpack_from(data, at)
         at += 8
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
     @staticmethod
@@ -85,7 +85,7 @@ class PartitionData:
 class ReadStateData:
     """Partitions, by topic.
 
-    topic_id: Id of the topic.
+    topic_id: Id given to the topic at its creation; one made later under the same name gets another.
     partitions: Partitions to read.
     """
 
@@ -107,13 +107,13 @@ class ReadStateData:
         self = new(ReadStateData)
         self.topic_id, at = read_uuid(data, at)
         self.partitions, at = read_rows(data, at, True, 9, "partitions", PartitionData, version)
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
 @dataclass(slots=True, kw_only=True)
 class ReadShareGroupStateRequest(Message):
-    """Sent by a partition's leader to a share coordinator: how far has a share group got with the partition?
+    """Sent by a partition's leader to a share coordinator, to learn how far a share group has got with the partition.
 
     group_id: Share group meant.
     topics: Partitions, by topic.
@@ -141,7 +141,7 @@ class ReadShareGroupStateRequest(Message):
         self = new(ReadShareGroupStateRequest)
         self.group_id, at = read_string(data, at, True, "group_id")
         self.topics, at = read_array(data, at, True, 18, "topics", ReadStateData._read, version)
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -174,7 +174,7 @@ class StateBatch:
         self = new(StateBatch)
         self.first_offset, self.last_offset, self.delivery_state, self.delivery_count = _QQBH.unpack_from(data, at)
         at += 19
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
     @staticmethod
@@ -197,7 +197,7 @@ class PartitionResult:
     error_code: Error that concerns this partition only, by its number in the protocol; 0 means none.
     error_message: What went wrong in words for people to read; null when there was no error or the broker has
         nothing to add.
-    state_epoch: Epoch of the state.
+    state_epoch: How often the state was begun anew; grows with each time.
     start_offset: First offset that is not yet done with; -1 if it was not set.
     state_batches: What became of the records from there on; gaps are records nobody has taken yet.
     """
@@ -230,7 +230,7 @@ class PartitionResult:
         self.state_epoch, self.start_offset = _IQ.unpack_from(data, at)
         at += 12
         self.state_batches, at = read_rows(data, at, True, 20, "state_batches", StateBatch, version)
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -238,7 +238,7 @@ class PartitionResult:
 class ReadStateResult:
     """Results by topic.
 
-    topic_id: Id of the topic.
+    topic_id: Id given to the topic at its creation; one made later under the same name gets another.
     partitions: Results by partition.
     """
 
@@ -260,7 +260,7 @@ class ReadStateResult:
         self = new(ReadStateResult)
         self.topic_id, at = read_uuid(data, at)
         self.partitions, at = read_array(data, at, True, 21, "partitions", PartitionResult._read, version)
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -290,5 +290,5 @@ class ReadShareGroupStateResponse(Message):
     def _read(data: Bytes, at: int, version: int) -> tuple[ReadShareGroupStateResponse, int]:
         self = new(ReadShareGroupStateResponse)
         self.results, at = read_array(data, at, True, 18, "results", ReadStateResult._read, version)
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at

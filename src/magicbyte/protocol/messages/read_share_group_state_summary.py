@@ -65,7 +65,7 @@ class PartitionData:
         self = new(PartitionData)
         self.partition, self.leader_epoch = _II.unpack_from(data, at)
         at += 8
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
     @staticmethod
@@ -84,7 +84,7 @@ class PartitionData:
 class ReadStateSummaryData:
     """Partitions, by topic.
 
-    topic_id: Id of the topic.
+    topic_id: Id given to the topic at its creation; one made later under the same name gets another.
     partitions: Partitions to read.
     """
 
@@ -106,7 +106,7 @@ class ReadStateSummaryData:
         self = new(ReadStateSummaryData)
         self.topic_id, at = read_uuid(data, at)
         self.partitions, at = read_rows(data, at, True, 9, "partitions", PartitionData, version)
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -140,7 +140,7 @@ class ReadShareGroupStateSummaryRequest(Message):
         self = new(ReadShareGroupStateSummaryRequest)
         self.group_id, at = read_string(data, at, True, "group_id")
         self.topics, at = read_array(data, at, True, 18, "topics", ReadStateSummaryData._read, version)
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -152,7 +152,7 @@ class PartitionResult:
     error_code: Error that concerns this partition only, by its number in the protocol; 0 means none.
     error_message: What went wrong in words for people to read; null when there was no error or the broker has
         nothing to add.
-    state_epoch: Epoch of the state.
+    state_epoch: How often the state was begun anew; grows with each time.
     leader_epoch: Leader epoch of the partition, as last written. Not in the early version 0 of Kafka 3.9 and 4.0.
     start_offset: First offset that is not yet done with; -1 if it was not set.
     delivery_complete_count: How many records from the start offset on are done with; -1 if it is not known.
@@ -198,7 +198,7 @@ class PartitionResult:
             self.state_epoch, self.leader_epoch, self.start_offset = _IIQ.unpack_from(data, at)
             at += 16
             self.delivery_complete_count = -1
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -206,7 +206,7 @@ class PartitionResult:
 class ReadStateSummaryResult:
     """Results by topic.
 
-    topic_id: Id of the topic.
+    topic_id: Id given to the topic at its creation; one made later under the same name gets another.
     partitions: Results by partition.
     """
 
@@ -228,7 +228,7 @@ class ReadStateSummaryResult:
         self = new(ReadStateSummaryResult)
         self.topic_id, at = read_uuid(data, at)
         self.partitions, at = read_array(data, at, True, 24, "partitions", PartitionResult._read, version)
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -258,5 +258,5 @@ class ReadShareGroupStateSummaryResponse(Message):
     def _read(data: Bytes, at: int, version: int) -> tuple[ReadShareGroupStateSummaryResponse, int]:
         self = new(ReadShareGroupStateSummaryResponse)
         self.results, at = read_array(data, at, True, 18, "results", ReadStateSummaryResult._read, version)
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at

@@ -66,7 +66,7 @@ class RemoveRaftVoterRequest(Message):
         (self.voter_id,) = _I.unpack_from(data, at)
         at += 4
         self.voter_directory_id, at = read_uuid(data, at)
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -105,5 +105,5 @@ class RemoveRaftVoterResponse(Message):
         self.throttle_time_ms, self.error_code = _IH.unpack_from(data, at)
         at += 6
         self.error_message, at = read_nullable_string(data, at, True, "error_message")
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at

@@ -43,7 +43,7 @@ class ResponseHeader(Message):
         (self.correlation_id,) = _I.unpack_from(data, at)
         at += 4
         if version >= 1:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at

@@ -58,7 +58,7 @@ class SaslAuthenticateRequest(Message):
         flexible = version >= 2
         self.auth_bytes, at = read_bytes(data, at, flexible, "auth_bytes")
         if version >= 2:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -114,7 +114,7 @@ class SaslAuthenticateResponse(Message):
         else:
             self.session_lifetime_ms = 0
         if version >= 2:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at

@@ -81,7 +81,7 @@ class AcknowledgementBatch:
         self.first_offset, self.last_offset = _QQ.unpack_from(data, at)
         at += 16
         self.acknowledge_types, at = read_numbers(data, at, True, "b", "acknowledge_types")
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
     @staticmethod
@@ -132,7 +132,7 @@ class AcknowledgePartition:
             AcknowledgementBatch,
             version,
         )
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -140,7 +140,7 @@ class AcknowledgePartition:
 class AcknowledgeTopic:
     """Records, by topic.
 
-    topic_id: Id of the topic.
+    topic_id: Id given to the topic at its creation; one made later under the same name gets another.
     partitions: Records, by partition.
     """
 
@@ -162,7 +162,7 @@ class AcknowledgeTopic:
         self = new(AcknowledgeTopic)
         self.topic_id, at = read_uuid(data, at)
         self.partitions, at = read_array(data, at, True, 6, "partitions", AcknowledgePartition._read, version)
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -171,7 +171,7 @@ class ShareAcknowledgeRequest(Message):
     """A member of a share group says what became of records it got, without fetching more.
 
     group_id: Share group of the member.
-    member_id: Id of the member.
+    member_id: Id of the member, the same for as long as it runs.
     share_session_epoch: Number of this request within the member's share session; -1 closes the session.
     is_renew_ack: True if some of the acknowledgements are of type 4, which holds records for longer.
     topics: Records, by topic.
@@ -217,7 +217,7 @@ class ShareAcknowledgeRequest(Message):
             at += 4
             self.is_renew_ack = False
         self.topics, at = read_array(data, at, True, 18, "topics", AcknowledgeTopic._read, version)
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -246,7 +246,7 @@ class LeaderIdAndEpoch:
         self = new(LeaderIdAndEpoch)
         self.leader_id, self.leader_epoch = _II.unpack_from(data, at)
         at += 8
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -284,7 +284,7 @@ class PartitionData:
         at += 6
         self.error_message, at = read_nullable_string(data, at, True, "error_message")
         self.current_leader, at = LeaderIdAndEpoch._read(data, at, version)
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -292,7 +292,7 @@ class PartitionData:
 class ShareAcknowledgeTopicResponse:
     """Results by topic.
 
-    topic_id: Id of the topic.
+    topic_id: Id given to the topic at its creation; one made later under the same name gets another.
     partitions: Results by partition.
     """
 
@@ -314,7 +314,7 @@ class ShareAcknowledgeTopicResponse:
         self = new(ShareAcknowledgeTopicResponse)
         self.topic_id, at = read_uuid(data, at)
         self.partitions, at = read_array(data, at, True, 17, "partitions", PartitionData._read, version)
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -355,7 +355,7 @@ class NodeEndpoint:
         (self.port,) = _I.unpack_from(data, at)
         at += 4
         self.rack, at = read_nullable_string(data, at, True, "rack")
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -413,5 +413,5 @@ class ShareAcknowledgeResponse(Message):
             self.acquisition_lock_timeout_ms = 0
         self.responses, at = read_array(data, at, True, 18, "responses", ShareAcknowledgeTopicResponse._read, version)
         self.node_endpoints, at = read_array(data, at, True, 11, "node_endpoints", NodeEndpoint._read, version)
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at

@@ -91,7 +91,7 @@ class AcknowledgementBatch:
         self.first_offset, self.last_offset = _QQ.unpack_from(data, at)
         at += 16
         self.acknowledge_types, at = read_numbers(data, at, True, "b", "acknowledge_types")
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
     @staticmethod
@@ -154,7 +154,7 @@ class FetchPartition:
             AcknowledgementBatch,
             version,
         )
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -162,7 +162,7 @@ class FetchPartition:
 class FetchTopic:
     """Topics to read from; within a session only what is new, or has acknowledgements.
 
-    topic_id: Id of the topic.
+    topic_id: Id given to the topic at its creation; one made later under the same name gets another.
     partitions: Partitions to read from.
     """
 
@@ -184,7 +184,7 @@ class FetchTopic:
         self = new(FetchTopic)
         self.topic_id, at = read_uuid(data, at)
         self.partitions, at = read_array(data, at, True, 6, "partitions", FetchPartition._read, version)
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -192,7 +192,7 @@ class FetchTopic:
 class ForgottenTopic:
     """Partitions to take out of the share session.
 
-    topic_id: Id of the topic.
+    topic_id: Id given to the topic at its creation; one made later under the same name gets another.
     partitions: Numbers of the partitions to take out.
     """
 
@@ -214,7 +214,7 @@ class ForgottenTopic:
         self = new(ForgottenTopic)
         self.topic_id, at = read_uuid(data, at)
         self.partitions, at = read_numbers(data, at, True, "i", "partitions")
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -223,7 +223,7 @@ class ShareFetchRequest(Message):
     """A member of a share group gets records that no other member has, and says what became of earlier ones.
 
     group_id: Share group of the member.
-    member_id: Id of the member.
+    member_id: Id of the member, the same for as long as it runs.
     share_session_epoch: Number of this request within the member's share session: 0 opens it, then 1, 2, 3 and so
         on; -1 closes it.
     max_wait_ms: Longest time, in milliseconds, that the broker may wait for MinBytes to gather.
@@ -341,7 +341,7 @@ class ShareFetchRequest(Message):
             ForgottenTopic._read,
             version,
         )
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -370,7 +370,7 @@ class LeaderIdAndEpoch:
         self = new(LeaderIdAndEpoch)
         self.leader_id, self.leader_epoch = _II.unpack_from(data, at)
         at += 8
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -401,7 +401,7 @@ class AcquiredRecords:
         self = new(AcquiredRecords)
         self.first_offset, self.last_offset, self.delivery_count = _QQH.unpack_from(data, at)
         at += 18
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
     @staticmethod
@@ -474,7 +474,7 @@ class PartitionData:
         else:
             self.records, at = read_nullable_view(data, at, True, "records")
         self.acquired_records, at = read_rows(data, at, True, 19, "acquired_records", AcquiredRecords, version)
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -482,7 +482,7 @@ class PartitionData:
 class ShareFetchableTopicResponse:
     """Results by topic.
 
-    topic_id: Id of the topic.
+    topic_id: Id given to the topic at its creation; one made later under the same name gets another.
     partitions: Results by partition.
     """
 
@@ -504,7 +504,7 @@ class ShareFetchableTopicResponse:
         self = new(ShareFetchableTopicResponse)
         self.topic_id, at = read_uuid(data, at)
         self.partitions, at = read_array(data, at, True, 22, "partitions", PartitionData._read, version)
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -545,7 +545,7 @@ class NodeEndpoint:
         (self.port,) = _I.unpack_from(data, at)
         at += 4
         self.rack, at = read_nullable_string(data, at, True, "rack")
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -605,5 +605,5 @@ class ShareFetchResponse(Message):
             self.acquisition_lock_timeout_ms = 0
         self.responses, at = read_array(data, at, True, 18, "responses", ShareFetchableTopicResponse._read, version)
         self.node_endpoints, at = read_array(data, at, True, 11, "node_endpoints", NodeEndpoint._read, version)
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at

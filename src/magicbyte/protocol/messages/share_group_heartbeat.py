@@ -94,7 +94,7 @@ class ShareGroupHeartbeatRequest(Message):
             True,
             "subscribed_topic_names",
         )
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -102,7 +102,7 @@ class ShareGroupHeartbeatRequest(Message):
 class TopicPartitions:
     """Partitions of one topic.
 
-    topic_id: Id of the topic.
+    topic_id: Id given to the topic at its creation; one made later under the same name gets another.
     partitions: Numbers of the partitions.
     """
 
@@ -124,7 +124,7 @@ class TopicPartitions:
         self = new(TopicPartitions)
         self.topic_id, at = read_uuid(data, at)
         self.partitions, at = read_numbers(data, at, True, "i", "partitions")
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -150,7 +150,7 @@ class Assignment:
     def _read(data: Bytes, at: int, version: int) -> tuple[Assignment, int]:
         self = new(Assignment)
         self.topic_partitions, at = read_array(data, at, True, 18, "topic_partitions", TopicPartitions._read, version)
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -204,5 +204,5 @@ class ShareGroupHeartbeatResponse(Message):
         self.member_epoch, self.heartbeat_interval_ms = _II.unpack_from(data, at)
         at += 8
         self.assignment, at = read_nullable_struct(data, at, version, "assignment", Assignment._read)
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at

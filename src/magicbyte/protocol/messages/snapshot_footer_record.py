@@ -40,5 +40,5 @@ class SnapshotFooterRecord(Message):
         self = new(SnapshotFooterRecord)
         (self.version,) = _H.unpack_from(data, at)
         at += 2
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at

@@ -43,5 +43,5 @@ class SnapshotHeaderRecord(Message):
         self = new(SnapshotHeaderRecord)
         self.version, self.last_contained_log_timestamp = _HQ.unpack_from(data, at)
         at += 10
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at

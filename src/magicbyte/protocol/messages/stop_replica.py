@@ -43,7 +43,7 @@ _ROWS_IIT_COMPACT = Rows("ii?", flexible=True)
 class StopReplicaPartitionV0:
     """Replicas to stop, with the topic's name in each entry.
 
-    topic_name: Name of the topic.
+    topic_name: Topic by its name, which is unique in the cluster.
     partition_index: Number of the partition within its topic, counted from 0.
     """
 
@@ -93,7 +93,7 @@ class StopReplicaTopicV1:
         self.name, at = read_string(data, at, flexible, "name")
         self.partition_indexes, at = read_numbers(data, at, flexible, "i", "partition_indexes")
         if version >= 2:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -127,7 +127,7 @@ class StopReplicaPartitionState:
         self = new(StopReplicaPartitionState)
         self.partition_index, self.leader_epoch, self.delete_partition = _IIT.unpack_from(data, at)
         at += 9
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
     @staticmethod
@@ -146,7 +146,7 @@ class StopReplicaPartitionState:
 class StopReplicaTopicState:
     """Replicas to stop, by topic, each with its own epoch and mark.
 
-    topic_name: Name of the topic.
+    topic_name: Topic by its name, which is unique in the cluster.
     partition_states: Replicas to stop.
     """
 
@@ -177,7 +177,7 @@ class StopReplicaTopicState:
             StopReplicaPartitionState,
             version,
         )
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -307,7 +307,7 @@ class StopReplicaRequest(Message):
         else:
             self.topic_states = []
         if version >= 2:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -317,7 +317,7 @@ class StopReplicaRequest(Message):
 class StopReplicaPartitionError:
     """Result for each partition.
 
-    topic_name: Name of the topic.
+    topic_name: Topic by its name, which is unique in the cluster.
     partition_index: Number of the partition within its topic, counted from 0.
     error_code: Error that concerns this partition only, by its number in the protocol; 0 means none.
     """
@@ -345,7 +345,7 @@ class StopReplicaPartitionError:
         self.partition_index, self.error_code = _IH.unpack_from(data, at)
         at += 6
         if version >= 2:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -395,7 +395,7 @@ class StopReplicaResponse(Message):
             version,
         )
         if version >= 2:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at

@@ -46,7 +46,7 @@ _UH = struct.Struct(">H")
 class StreamsGroupDescribeRequest(Message):
     """Asks for the state and the members of groups of Kafka Streams applications (KIP-1071); sent to their coordinator.
 
-    group_ids: Ids of the groups.
+    group_ids: Groups to describe, by their group.id.
     include_authorized_operations: Whether the answer is to list what the caller may do with each group.
     """
 
@@ -73,7 +73,7 @@ class StreamsGroupDescribeRequest(Message):
         self.group_ids, at = read_array(data, at, True, 1, "group_ids", read_string, True, "group_ids")
         (self.include_authorized_operations,) = _T.unpack_from(data, at)
         at += 1
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -103,7 +103,7 @@ class KeyValue:
         self = new(KeyValue)
         self.key, at = read_string(data, at, True, "key")
         self.value, at = read_string(data, at, True, "value")
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -140,7 +140,7 @@ class TopicInfo:
         self.partitions, self.replication_factor = _IH.unpack_from(data, at)
         at += 6
         self.topic_configs, at = read_array(data, at, True, 3, "topic_configs", KeyValue._read, version)
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -208,7 +208,7 @@ class Subtopology:
             TopicInfo._read,
             version,
         )
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -240,7 +240,7 @@ class Topology:
         (self.epoch,) = _I.unpack_from(data, at)
         at += 4
         self.subtopologies, at = read_nullable_array(data, at, True, 6, "subtopologies", Subtopology._read, version)
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -271,7 +271,7 @@ class Endpoint:
         self.host, at = read_string(data, at, True, "host")
         (self.port,) = _UH.unpack_from(data, at)
         at += 2
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -304,7 +304,7 @@ class TaskOffset:
         self.subtopology_id, at = read_string(data, at, True, "subtopology_id")
         self.partition, self.offset = _IQ.unpack_from(data, at)
         at += 12
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -334,7 +334,7 @@ class TaskIds:
         self = new(TaskIds)
         self.subtopology_id, at = read_string(data, at, True, "subtopology_id")
         self.partitions, at = read_numbers(data, at, True, "i", "partitions")
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -368,7 +368,7 @@ class Assignment:
         self.active_tasks, at = read_array(data, at, True, 3, "active_tasks", TaskIds._read, version)
         self.standby_tasks, at = read_array(data, at, True, 3, "standby_tasks", TaskIds._read, version)
         self.warmup_tasks, at = read_array(data, at, True, 3, "warmup_tasks", TaskIds._read, version)
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -376,11 +376,11 @@ class Assignment:
 class Member:
     """Members of the group.
 
-    member_id: Id of the member.
+    member_id: Id of the member, the same for as long as it runs.
     member_epoch: Group epoch that the member has reached.
     instance_id: Static member's own permanent name (group.instance.id); null for a dynamic member.
     rack_id: Rack or zone of the member (client.rack); null if it has none.
-    client_id: client.id of the member.
+    client_id: What the member calls itself in its client.id.
     client_host: Address from which the member is connected, with a slash in front.
     topology_epoch: Epoch of the topology that the member runs.
     process_id: Process that the member runs in; members in one process share their state's disk.
@@ -453,7 +453,7 @@ class Member:
         self.target_assignment, at = Assignment._read(data, at, version)
         (self.is_classic,) = _T.unpack_from(data, at)
         at += 1
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -465,7 +465,7 @@ class DescribedGroup:
         kind.
     error_message: What went wrong in words for people to read; null when there was no error or the broker has
         nothing to add.
-    group_id: Id of the group.
+    group_id: Group by its id, the application.id of Kafka Streams.
     group_state: Empty, NotReady, Assigning, Reconciling, Stable or Dead; empty text with an error.
     group_epoch: Grows whenever members or the topology change.
     assignment_epoch: Group epoch for which the wanted assignment was computed.
@@ -515,7 +515,7 @@ class DescribedGroup:
         self.members, at = read_array(data, at, True, 28, "members", Member._read, version)
         (self.authorized_operations,) = _I.unpack_from(data, at)
         at += 4
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -551,5 +551,5 @@ class StreamsGroupDescribeResponse(Message):
         (self.throttle_time_ms,) = _I.unpack_from(data, at)
         at += 4
         self.groups, at = read_array(data, at, True, 20, "groups", DescribedGroup._read, version)
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at

@@ -71,7 +71,7 @@ class KeyValue:
         self = new(KeyValue)
         self.key, at = read_string(data, at, True, "key")
         self.value, at = read_string(data, at, True, "value")
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -108,7 +108,7 @@ class TopicInfo:
         self.partitions, self.replication_factor = _IH.unpack_from(data, at)
         at += 6
         self.topic_configs, at = read_array(data, at, True, 3, "topic_configs", KeyValue._read, version)
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -149,7 +149,7 @@ class CopartitionGroup:
         self.source_topics, at = read_numbers(data, at, True, "h", "source_topics")
         self.source_topic_regex, at = read_numbers(data, at, True, "h", "source_topic_regex")
         self.repartition_source_topics, at = read_numbers(data, at, True, "h", "repartition_source_topics")
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -241,7 +241,7 @@ class Subtopology:
             CopartitionGroup._read,
             version,
         )
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -272,7 +272,7 @@ class Topology:
         (self.epoch,) = _I.unpack_from(data, at)
         at += 4
         self.subtopologies, at = read_array(data, at, True, 8, "subtopologies", Subtopology._read, version)
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -302,7 +302,7 @@ class StreamsGroupHeartbeatRequestTaskIds:
         self = new(StreamsGroupHeartbeatRequestTaskIds)
         self.subtopology_id, at = read_string(data, at, True, "subtopology_id")
         self.partitions, at = read_numbers(data, at, True, "i", "partitions")
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -333,7 +333,7 @@ class StreamsGroupHeartbeatRequestEndpoint:
         self.host, at = read_string(data, at, True, "host")
         (self.port,) = _UH.unpack_from(data, at)
         at += 2
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -366,7 +366,7 @@ class TaskOffset:
         self.subtopology_id, at = read_string(data, at, True, "subtopology_id")
         self.partition, self.offset = _IQ.unpack_from(data, at)
         at += 12
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -503,7 +503,7 @@ class StreamsGroupHeartbeatRequest(Message):
         )
         (self.shutdown_application,) = _T.unpack_from(data, at)
         at += 1
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -535,7 +535,7 @@ class Status:
         (self.status_code,) = _B.unpack_from(data, at)
         at += 1
         self.status_detail, at = read_string(data, at, True, "status_detail")
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -565,7 +565,7 @@ class StreamsGroupHeartbeatResponseTaskIds:
         self = new(StreamsGroupHeartbeatResponseTaskIds)
         self.subtopology_id, at = read_string(data, at, True, "subtopology_id")
         self.partitions, at = read_numbers(data, at, True, "i", "partitions")
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -596,7 +596,7 @@ class StreamsGroupHeartbeatResponseEndpoint:
         self.host, at = read_string(data, at, True, "host")
         (self.port,) = _UH.unpack_from(data, at)
         at += 2
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -604,7 +604,7 @@ class StreamsGroupHeartbeatResponseEndpoint:
 class TopicPartition:
     """Partitions of one topic.
 
-    topic: Name of the topic.
+    topic: Name of the topic, unique in the cluster.
     partitions: Numbers of the partitions.
     """
 
@@ -626,7 +626,7 @@ class TopicPartition:
         self = new(TopicPartition)
         self.topic, at = read_string(data, at, True, "topic")
         self.partitions, at = read_numbers(data, at, True, "i", "partitions")
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -661,7 +661,7 @@ class EndpointToPartitions:
         self.user_endpoint, at = StreamsGroupHeartbeatResponseEndpoint._read(data, at, version)
         self.active_partitions, at = read_array(data, at, True, 3, "active_partitions", TopicPartition._read, version)
         self.standby_partitions, at = read_array(data, at, True, 3, "standby_partitions", TopicPartition._read, version)
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -674,7 +674,7 @@ class StreamsGroupHeartbeatResponse(Message):
     error_code: Error; 0 means none. 25 and 110 ask to join anew with epoch 0; 130 to 132 concern the topology.
     error_message: What went wrong in words for people to read; null when there was no error or the broker has
         nothing to add.
-    member_id: Id of the member.
+    member_id: Id of the member, the same for as long as it runs.
     member_epoch: Epoch of the member, to be sent next time.
     heartbeat_interval_ms: Milliseconds until the next heartbeat is due.
     acceptable_recovery_lag: How far the state of a warm-up task may lag behind before the task counts as ready, in
@@ -784,5 +784,5 @@ class StreamsGroupHeartbeatResponse(Message):
             EndpointToPartitions._read,
             version,
         )
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at

@@ -63,7 +63,7 @@ class SyncGroupRequestAssignment:
         self.member_id, at = read_string(data, at, flexible, "member_id")
         self.assignment, at = read_bytes(data, at, flexible, "assignment")
         if version >= 4:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -75,7 +75,7 @@ class SyncGroupRequest(Message):
 
     group_id: Group of the member.
     generation_id: Generation that JoinGroup returned.
-    member_id: Id of the member.
+    member_id: Id that the coordinator gave the member when it first joined.
     group_instance_id: Static member's own permanent name (group.instance.id); null for a dynamic member, which gets
         a new identity whenever it restarts.
     protocol_type: Kind of group as the member knows it, for the coordinator to compare; null to leave it out.
@@ -145,7 +145,7 @@ class SyncGroupRequest(Message):
             version,
         )
         if version >= 4:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -210,7 +210,7 @@ class SyncGroupResponse(Message):
             self.protocol_name = None
         self.assignment, at = read_bytes(data, at, flexible, "assignment")
         if version >= 4:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at

@@ -83,7 +83,7 @@ class TxnOffsetCommitRequestPartition:
             self.committed_leader_epoch = -1
         self.committed_metadata, at = read_nullable_string(data, at, flexible, "committed_metadata")
         if version >= 3:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -127,7 +127,7 @@ class TxnOffsetCommitRequestTopic:
             version,
         )
         if version >= 3:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -141,7 +141,7 @@ class TxnOffsetCommitRequest(Message):
     transactional_id: Name of the transaction.
     group_id: Group whose offsets are committed.
     producer_id: Producer id that goes with the name.
-    producer_epoch: Epoch of the producer.
+    producer_epoch: Epoch that goes with the id; the coordinator refuses one lower than it knows.
     generation_id: Generation of the group that the consumer is in; -1 skips the check.
     member_id: Id of the consumer in the group; empty skips the check.
     group_instance_id: Static member's own permanent name (group.instance.id); null for a dynamic member, which gets
@@ -207,7 +207,7 @@ class TxnOffsetCommitRequest(Message):
             self.group_instance_id = None
         self.topics, at = read_array(data, at, flexible, 3, "topics", TxnOffsetCommitRequestTopic._read, version)
         if version >= 3:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -240,7 +240,7 @@ class TxnOffsetCommitResponsePartition:
         self.partition_index, self.error_code = _IH.unpack_from(data, at)
         at += 6
         if version >= 3:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -295,7 +295,7 @@ class TxnOffsetCommitResponseTopic:
         self.name, at = read_string(data, at, flexible, "name")
         self.partitions, at = read_rows(data, at, flexible, 6, "partitions", TxnOffsetCommitResponsePartition, version)
         if version >= 3:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -337,7 +337,7 @@ class TxnOffsetCommitResponse(Message):
         at += 4
         self.topics, at = read_array(data, at, flexible, 3, "topics", TxnOffsetCommitResponseTopic._read, version)
         if version >= 3:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at

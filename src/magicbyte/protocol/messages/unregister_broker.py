@@ -54,7 +54,7 @@ class UnregisterBrokerRequest(Message):
         self = new(UnregisterBrokerRequest)
         (self.broker_id,) = _I.unpack_from(data, at)
         at += 4
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -93,5 +93,5 @@ class UnregisterBrokerResponse(Message):
         self.throttle_time_ms, self.error_code = _IH.unpack_from(data, at)
         at += 6
         self.error_message, at = read_nullable_string(data, at, True, "error_message")
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at

@@ -79,7 +79,7 @@ class FeatureUpdateKey:
             self.max_version_level, self.allow_downgrade = _HT.unpack_from(data, at)
             at += 3
             self.upgrade_type = 1
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -125,7 +125,7 @@ class UpdateFeaturesRequest(Message):
             at += 1
         else:
             self.validate_only = False
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -162,7 +162,7 @@ class UpdatableFeatureResult:
         (self.error_code,) = _H.unpack_from(data, at)
         at += 2
         self.error_message, at = read_nullable_string(data, at, True, "error_message")
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -211,5 +211,5 @@ class UpdateFeaturesResponse(Message):
             self.results = []
         else:
             self.results, at = read_array(data, at, True, 5, "results", UpdatableFeatureResult._read, version)
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at

@@ -51,7 +51,7 @@ _SHAPES_IIII_II_I_I_COMPACT = Shapes("iiii[ii[i[i", flexible=True)
 class UpdateMetadataPartitionState:
     """State of one partition.
 
-    topic_name: Name of the topic.
+    topic_name: Topic by its name, which is unique in the cluster.
     partition_index: Number of the partition within its topic, counted from 0.
     controller_epoch: Epoch of the controller that last changed this state.
     leader: Broker that leads the partition; -1 if there is none, -2 if the topic is being deleted.
@@ -152,7 +152,7 @@ class UpdateMetadataPartitionState:
             self.replicas, at = read_numbers(data, at, flexible, "i", "replicas")
             self.offline_replicas = ()
         if version >= 6:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -162,7 +162,7 @@ class UpdateMetadataPartitionState:
 class UpdateMetadataTopicState:
     """State of the partitions, by topic.
 
-    topic_name: Name of the topic.
+    topic_name: Topic by its name, which is unique in the cluster.
     topic_id: Id of the topic; all zeros if topics have none yet.
     partition_states: State of each partition.
     """
@@ -204,7 +204,7 @@ class UpdateMetadataTopicState:
             version,
         )
         if version >= 6:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -253,7 +253,7 @@ class UpdateMetadataEndpoint:
         (self.security_protocol,) = _H.unpack_from(data, at)
         at += 2
         if version >= 6:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -314,7 +314,7 @@ class UpdateMetadataBroker:
         else:
             self.rack = ""
         if version >= 6:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -376,8 +376,12 @@ class UpdateMetadataRequest(Message):
         if version >= 5:
             write_structs(out, self.topic_states, flexible, version)
         write_structs(out, self.live_brokers, flexible, version)
-        if version >= 6:
-            write_tags(buffer, self._tags(version), self.unknown_tags)
+        if version >= 8:
+            tags = self._tags(version)
+            if tags or self.unknown_tags:
+                write_tags(buffer, tags, self.unknown_tags)
+            else:
+                buffer.append(0)
         else:
             if self.unknown_tags:
                 write_tags(buffer, (), self.unknown_tags, flexible)
@@ -431,7 +435,7 @@ class UpdateMetadataRequest(Message):
                 self.type = whole(part, (_B.unpack_from(part)[0], 1), "type")
             self.unknown_tags = unknown(tags)
         elif version >= 6:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -475,7 +479,7 @@ class UpdateMetadataResponse(Message):
         (self.error_code,) = _H.unpack_from(data, at)
         at += 2
         if version >= 6:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at

@@ -72,7 +72,7 @@ class Listener:
         self.host, at = read_string(data, at, True, "host")
         (self.port,) = _UH.unpack_from(data, at)
         at += 2
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -101,7 +101,7 @@ class KRaftVersionFeature:
         self = new(KRaftVersionFeature)
         self.min_supported_version, self.max_supported_version = _HH.unpack_from(data, at)
         at += 4
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -151,7 +151,7 @@ class UpdateRaftVoterRequest(Message):
         self.voter_directory_id, at = read_uuid(data, at)
         self.listeners, at = read_array(data, at, True, 5, "listeners", Listener._read, version)
         self.kraft_version_feature, at = KRaftVersionFeature._read(data, at, version)
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -189,7 +189,7 @@ class CurrentLeader:
         self.host, at = read_string(data, at, True, "host")
         (self.port,) = _I.unpack_from(data, at)
         at += 4
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -215,7 +215,11 @@ class UpdateRaftVoterResponse(Message):
     def _write(self, out: Writer, version: int) -> None:
         buffer = out.buffer
         buffer += _IH.pack(self.throttle_time_ms, self.error_code)
-        write_tags(buffer, self._tags(version), self.unknown_tags)
+        tags = self._tags(version)
+        if tags or self.unknown_tags:
+            write_tags(buffer, tags, self.unknown_tags)
+        else:
+            buffer.append(0)
 
     @staticmethod
     def _read(data: Bytes, at: int, version: int) -> tuple[UpdateRaftVoterResponse, int]:

@@ -105,7 +105,7 @@ class VoteRequestPartitionData:
             self.last_offset_epoch, self.last_offset = _IQ.unpack_from(data, at)
             at += 12
             self.pre_vote = False
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -113,7 +113,7 @@ class VoteRequestPartitionData:
 class VoteRequestTopicData:
     """Quorums meant, by topic; the cluster has one, __cluster_metadata.
 
-    topic_name: Name of the topic.
+    topic_name: Name of the log, __cluster_metadata.
     partitions: Quorums meant, by partition.
     """
 
@@ -135,7 +135,7 @@ class VoteRequestTopicData:
         self = new(VoteRequestTopicData)
         self.topic_name, at = read_string(data, at, True, "topic_name")
         self.partitions, at = read_array(data, at, True, 25, "partitions", VoteRequestPartitionData._read, version)
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -178,7 +178,7 @@ class VoteRequest(Message):
         else:
             self.voter_id = -1
         self.topics, at = read_array(data, at, True, 3, "topics", VoteRequestTopicData._read, version)
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -225,7 +225,7 @@ class VoteResponsePartitionData:
             self.vote_granted,
         ) = _IHIIT.unpack_from(data, at)
         at += 15
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
     @staticmethod
@@ -244,7 +244,7 @@ class VoteResponsePartitionData:
 class VoteResponseTopicData:
     """Results by topic.
 
-    topic_name: Name of the topic.
+    topic_name: Name of the log, __cluster_metadata.
     partitions: Results by partition.
     """
 
@@ -266,7 +266,7 @@ class VoteResponseTopicData:
         self = new(VoteResponseTopicData)
         self.topic_name, at = read_string(data, at, True, "topic_name")
         self.partitions, at = read_rows(data, at, True, 16, "partitions", VoteResponsePartitionData, version)
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -302,7 +302,7 @@ class NodeEndpoint:
         self.host, at = read_string(data, at, True, "host")
         (self.port,) = _UH.unpack_from(data, at)
         at += 2
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -330,7 +330,17 @@ class VoteResponse(Message):
             raise absent("node_endpoints")
         buffer += _H.pack(self.error_code)
         write_structs(out, self.topics, True, version)
-        write_tags(buffer, self._tags(version), self.unknown_tags)
+        if version >= 1:
+            tags = self._tags(version)
+            if tags or self.unknown_tags:
+                write_tags(buffer, tags, self.unknown_tags)
+            else:
+                buffer.append(0)
+        else:
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read(data: Bytes, at: int, version: int) -> tuple[VoteResponse, int]:
@@ -350,7 +360,7 @@ class VoteResponse(Message):
                 )
             self.unknown_tags = unknown(tags)
         else:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
     def _tags(self, version: int) -> list[tuple[int, bytes]]:

@@ -64,7 +64,7 @@ class Endpoint:
         self.host, at = read_string(data, at, True, "host")
         (self.port,) = _UH.unpack_from(data, at)
         at += 2
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -93,7 +93,7 @@ class KRaftVersionFeature:
         self = new(KRaftVersionFeature)
         self.min_supported_version, self.max_supported_version = _HH.unpack_from(data, at)
         at += 4
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -133,7 +133,7 @@ class Voter:
         self.voter_directory_id, at = read_uuid(data, at)
         self.endpoints, at = read_array(data, at, True, 5, "endpoints", Endpoint._read, version)
         self.kraft_version_feature, at = KRaftVersionFeature._read(data, at, version)
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -167,5 +167,5 @@ class VotersRecord(Message):
         (self.version,) = _H.unpack_from(data, at)
         at += 2
         self.voters, at = read_array(data, at, True, 27, "voters", Voter._read, version)
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at

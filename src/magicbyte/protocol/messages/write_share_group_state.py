@@ -69,7 +69,7 @@ class StateBatch:
         self = new(StateBatch)
         self.first_offset, self.last_offset, self.delivery_state, self.delivery_count = _QQBH.unpack_from(data, at)
         at += 19
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
     @staticmethod
@@ -139,7 +139,7 @@ class PartitionData:
             at += 20
             self.delivery_complete_count = -1
         self.state_batches, at = read_rows(data, at, True, 20, "state_batches", StateBatch, version)
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -147,7 +147,7 @@ class PartitionData:
 class WriteStateData:
     """Partitions, by topic.
 
-    topic_id: Id of the topic.
+    topic_id: Id given to the topic at its creation; one made later under the same name gets another.
     partitions: Partitions to write.
     """
 
@@ -169,7 +169,7 @@ class WriteStateData:
         self = new(WriteStateData)
         self.topic_id, at = read_uuid(data, at)
         self.partitions, at = read_array(data, at, True, 22, "partitions", PartitionData._read, version)
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -203,7 +203,7 @@ class WriteShareGroupStateRequest(Message):
         self = new(WriteShareGroupStateRequest)
         self.group_id, at = read_string(data, at, True, "group_id")
         self.topics, at = read_array(data, at, True, 18, "topics", WriteStateData._read, version)
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -237,7 +237,7 @@ class PartitionResult:
         self.partition, self.error_code = _IH.unpack_from(data, at)
         at += 6
         self.error_message, at = read_nullable_string(data, at, True, "error_message")
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -245,7 +245,7 @@ class PartitionResult:
 class WriteStateResult:
     """Results by topic.
 
-    topic_id: Id of the topic.
+    topic_id: Id given to the topic at its creation; one made later under the same name gets another.
     partitions: Results by partition.
     """
 
@@ -267,7 +267,7 @@ class WriteStateResult:
         self = new(WriteStateResult)
         self.topic_id, at = read_uuid(data, at)
         self.partitions, at = read_array(data, at, True, 8, "partitions", PartitionResult._read, version)
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -297,5 +297,5 @@ class WriteShareGroupStateResponse(Message):
     def _read(data: Bytes, at: int, version: int) -> tuple[WriteShareGroupStateResponse, int]:
         self = new(WriteShareGroupStateResponse)
         self.results, at = read_array(data, at, True, 18, "results", WriteStateResult._read, version)
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at

@@ -67,7 +67,7 @@ class WritableTxnMarkerTopic:
         self.name, at = read_string(data, at, flexible, "name")
         self.partition_indexes, at = read_numbers(data, at, flexible, "i", "partition_indexes")
         if version >= 1:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -78,7 +78,7 @@ class WritableTxnMarker:
     """Markers to write.
 
     producer_id: Producer whose transaction ends.
-    producer_epoch: Epoch of that producer.
+    producer_epoch: Epoch of that producer, which the partition's leader compares with the one it knows.
     transaction_result: True for a commit, false for an abort.
     topics: Partitions that get the marker, by topic.
     coordinator_epoch: Epoch of the coordinator, that is, leader epoch of its partition of __transaction_state;
@@ -124,7 +124,7 @@ class WritableTxnMarker:
             at += 4
             self.transaction_version = 0
         if version >= 1:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -160,7 +160,7 @@ class WriteTxnMarkersRequest(Message):
         flexible = version >= 1
         self.markers, at = read_array(data, at, flexible, 17, "markers", WritableTxnMarker._read, version)
         if version >= 1:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -193,7 +193,7 @@ class WritableTxnMarkerPartitionResult:
         self.partition_index, self.error_code = _IH.unpack_from(data, at)
         at += 6
         if version >= 1:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -248,7 +248,7 @@ class WritableTxnMarkerTopicResult:
         self.name, at = read_string(data, at, flexible, "name")
         self.partitions, at = read_rows(data, at, flexible, 6, "partitions", WritableTxnMarkerPartitionResult, version)
         if version >= 1:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -285,7 +285,7 @@ class WritableTxnMarkerResult:
         at += 8
         self.topics, at = read_array(data, at, flexible, 3, "topics", WritableTxnMarkerTopicResult._read, version)
         if version >= 1:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -320,7 +320,7 @@ class WriteTxnMarkersResponse(Message):
         flexible = version >= 1
         self.markers, at = read_array(data, at, flexible, 10, "markers", WritableTxnMarkerResult._read, version)
         if version >= 1:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at

@@ -42,8 +42,8 @@ _IIB = struct.Struct(">iib")
 class ConsumerGroupCurrentMemberAssignmentKey(Message):
     """Key in __consumer_offsets of the partitions that a member has now. The int16 in front of it is 8.
 
-    group_id: Id of the group.
-    member_id: Id of the member.
+    group_id: Group by its group.id, as its members are configured.
+    member_id: Id of the member, the same for as long as it runs.
     """
 
     VALID_VERSIONS: ClassVar[range] = range(8, 9)
@@ -69,7 +69,7 @@ class ConsumerGroupCurrentMemberAssignmentKey(Message):
 class TopicPartitions:
     """Partitions of one topic.
 
-    topic_id: Id of the topic.
+    topic_id: Id given to the topic at its creation; one made later under the same name gets another.
     partitions: Numbers of the partitions.
     assignment_epochs: For each partition the group epoch in which the member got it; null if it was not kept.
     """
@@ -83,7 +83,11 @@ class TopicPartitions:
         buffer = out.buffer
         write_uuid(buffer, self.topic_id)
         write_numbers(buffer, self.partitions, True, "i")
-        write_tags(buffer, self._tags(version), self.unknown_tags)
+        tags = self._tags(version)
+        if tags or self.unknown_tags:
+            write_tags(buffer, tags, self.unknown_tags)
+        else:
+            buffer.append(0)
 
     @staticmethod
     def _read(data: Bytes, at: int, version: int) -> tuple[TopicPartitions, int]:
@@ -168,5 +172,5 @@ class ConsumerGroupCurrentMemberAssignmentValue(Message):
             TopicPartitions._read,
             version,
         )
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at

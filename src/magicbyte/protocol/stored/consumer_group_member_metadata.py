@@ -42,8 +42,8 @@ _I = struct.Struct(">i")
 class ConsumerGroupMemberMetadataKey(Message):
     """Key in __consumer_offsets of a member of a group with the new consumer protocol. The int16 in front of it is 5.
 
-    group_id: Id of the group.
-    member_id: Id of the member.
+    group_id: Group by its group.id, as its members are configured.
+    member_id: Id of the member, the same for as long as it runs.
     """
 
     VALID_VERSIONS: ClassVar[range] = range(5, 6)
@@ -91,7 +91,7 @@ class ClassicProtocol:
         self = new(ClassicProtocol)
         self.name, at = read_string(data, at, True, "name")
         self.metadata, at = read_bytes(data, at, True, "metadata")
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -130,7 +130,7 @@ class ClassicMemberMetadata:
             ClassicProtocol._read,
             version,
         )
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -141,9 +141,9 @@ class ConsumerGroupMemberMetadataValue(Message):
 
     instance_id: Static member's own permanent name (group.instance.id); null for a dynamic member.
     rack_id: Rack or zone of the member (client.rack); null if it has none.
-    client_id: client.id of the member.
+    client_id: What the member calls itself in its client.id.
     client_host: Address from which it is connected, with a slash in front.
-    subscribed_topic_names: Names of the topics subscribed to.
+    subscribed_topic_names: Topics that the member wants to read, by name.
     subscribed_topic_regex: Pattern of topic names subscribed to; null or empty if there is none.
     rebalance_timeout_ms: Milliseconds that it may take to give up partitions; -1 if it never said.
     server_assignor: Assignor that it wants the coordinator to use; null for the coordinator's choice.
@@ -176,7 +176,11 @@ class ConsumerGroupMemberMetadataValue(Message):
         write_nullable_string(buffer, self.subscribed_topic_regex, True, "subscribed_topic_regex")
         buffer += _I.pack(self.rebalance_timeout_ms)
         write_nullable_string(buffer, self.server_assignor, True, "server_assignor")
-        write_tags(buffer, self._tags(version), self.unknown_tags)
+        tags = self._tags(version)
+        if tags or self.unknown_tags:
+            write_tags(buffer, tags, self.unknown_tags)
+        else:
+            buffer.append(0)
 
     @staticmethod
     def _read(data: Bytes, at: int, version: int) -> tuple[ConsumerGroupMemberMetadataValue, int]:

@@ -33,7 +33,7 @@ _Q = struct.Struct(">q")
 class ConsumerGroupMetadataKey(Message):
     """Key in __consumer_offsets of a group with the new consumer protocol (KIP-848). The int16 in front of it is 3.
 
-    group_id: Id of the group.
+    group_id: Group by its group.id, as its members are configured.
     """
 
     VALID_VERSIONS: ClassVar[range] = range(3, 4)
@@ -71,7 +71,11 @@ class ConsumerGroupMetadataValue(Message):
     def _write(self, out: Writer, version: int) -> None:
         buffer = out.buffer
         buffer += _I.pack(self.epoch)
-        write_tags(buffer, self._tags(version), self.unknown_tags)
+        tags = self._tags(version)
+        if tags or self.unknown_tags:
+            write_tags(buffer, tags, self.unknown_tags)
+        else:
+            buffer.append(0)
 
     @staticmethod
     def _read(data: Bytes, at: int, version: int) -> tuple[ConsumerGroupMetadataValue, int]:

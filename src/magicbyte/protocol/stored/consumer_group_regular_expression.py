@@ -33,7 +33,7 @@ class ConsumerGroupRegularExpressionKey(Message):
     """Key in __consumer_offsets of a pattern of topic names that members of a group subscribed to. The int16 in front
     of it is 16.
 
-    group_id: Id of the group.
+    group_id: Group by its group.id, as its members are configured.
     regular_expression: The pattern (RE2).
     """
 
@@ -88,5 +88,5 @@ class ConsumerGroupRegularExpressionValue(Message):
         self.topics, at = read_array(data, at, True, 1, "topics", read_string, True, "topics")
         self.version, self.timestamp = _QQ.unpack_from(data, at)
         at += 16
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at

@@ -33,7 +33,7 @@ _Q = struct.Struct(">q")
 class ConsumerGroupTargetAssignmentMetadataKey(Message):
     """Key in __consumer_offsets of the epoch of a group's wanted assignment. The int16 in front of it is 6.
 
-    group_id: Id of the group.
+    group_id: Group by its group.id, as its members are configured.
     """
 
     VALID_VERSIONS: ClassVar[range] = range(6, 7)
@@ -70,7 +70,11 @@ class ConsumerGroupTargetAssignmentMetadataValue(Message):
     def _write(self, out: Writer, version: int) -> None:
         buffer = out.buffer
         buffer += _I.pack(self.assignment_epoch)
-        write_tags(buffer, self._tags(version), self.unknown_tags)
+        tags = self._tags(version)
+        if tags or self.unknown_tags:
+            write_tags(buffer, tags, self.unknown_tags)
+        else:
+            buffer.append(0)
 
     @staticmethod
     def _read(data: Bytes, at: int, version: int) -> tuple[ConsumerGroupTargetAssignmentMetadataValue, int]:

@@ -37,7 +37,7 @@ _Q = struct.Struct(">q")
 class GroupMetadataKey(Message):
     """Key in __consumer_offsets of the state of a group with the classic protocol. The int16 in front of it is 2.
 
-    group: Id of the group.
+    group: Group by its group.id, as its members are configured.
     """
 
     VALID_VERSIONS: ClassVar[range] = range(2, 3)
@@ -62,7 +62,7 @@ class MemberMetadata:
 
     member_id: Id of the member, as given by the coordinator.
     group_instance_id: Static member's own permanent name (group.instance.id); null for a dynamic member.
-    client_id: client.id of the member.
+    client_id: What the member calls itself in its client.id.
     client_host: Address from which it joined, with a slash in front.
     rebalance_timeout: Milliseconds that it may take to join a rebalance; -1 means the session timeout, as version 0
         did not keep it.
@@ -122,7 +122,7 @@ class MemberMetadata:
         self.subscription, at = read_bytes(data, at, flexible, "subscription")
         self.assignment, at = read_bytes(data, at, flexible, "assignment")
         if version >= 4:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -184,7 +184,7 @@ class GroupMetadataValue(Message):
             self.current_state_timestamp = -1
         self.members, at = read_array(data, at, flexible, 15, "members", MemberMetadata._read, version)
         if version >= 4:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at

@@ -40,7 +40,7 @@ class OffsetCommitKey(Message):
     the version; both have the same fields.
 
     group: Group that committed the offset.
-    topic: Name of the topic.
+    topic: Name of the topic, unique in the cluster.
     partition: Number of the partition within its topic, counted from 0.
     """
 
@@ -108,7 +108,11 @@ class OffsetCommitValue(Message):
         else:
             buffer += _Q.pack(self.commit_timestamp)
         if version >= 4:
-            write_tags(buffer, self._tags(version), self.unknown_tags)
+            tags = self._tags(version)
+            if tags or self.unknown_tags:
+                write_tags(buffer, tags, self.unknown_tags)
+            else:
+                buffer.append(0)
         else:
             if self.unknown_tags:
                 write_tags(buffer, (), self.unknown_tags, flexible)

@@ -39,8 +39,8 @@ class ShareGroupCurrentMemberAssignmentKey(Message):
     """Key in __consumer_offsets of the partitions that a member of a share group reads now. The int16 in front of it is
     14.
 
-    group_id: Id of the group.
-    member_id: Id of the member.
+    group_id: Share group by its group.id, as its consumers are configured.
+    member_id: Id of the member, the same for as long as it runs.
     """
 
     VALID_VERSIONS: ClassVar[range] = range(14, 15)
@@ -66,7 +66,7 @@ class ShareGroupCurrentMemberAssignmentKey(Message):
 class TopicPartitions:
     """Partitions of one topic.
 
-    topic_id: Id of the topic.
+    topic_id: Id given to the topic at its creation; one made later under the same name gets another.
     partitions: Numbers of the partitions.
     """
 
@@ -88,7 +88,7 @@ class TopicPartitions:
         self = new(TopicPartitions)
         self.topic_id, at = read_uuid(data, at)
         self.partitions, at = read_numbers(data, at, True, "i", "partitions")
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -134,5 +134,5 @@ class ShareGroupCurrentMemberAssignmentValue(Message):
             TopicPartitions._read,
             version,
         )
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at

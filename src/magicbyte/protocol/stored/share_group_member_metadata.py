@@ -31,8 +31,8 @@ from magicbyte.protocol.runtime import (
 class ShareGroupMemberMetadataKey(Message):
     """Key in __consumer_offsets of a member of a share group. The int16 in front of it is 10.
 
-    group_id: Id of the group.
-    member_id: Id of the member.
+    group_id: Share group by its group.id, as its consumers are configured.
+    member_id: Id of the member, the same for as long as it runs.
     """
 
     VALID_VERSIONS: ClassVar[range] = range(10, 11)
@@ -59,9 +59,9 @@ class ShareGroupMemberMetadataValue(Message):
     """Value in __consumer_offsets: what a member of a share group said about itself; null if it has left.
 
     rack_id: Rack or zone of the member (client.rack); null if it has none.
-    client_id: client.id of the member.
+    client_id: What the member calls itself in its client.id.
     client_host: Address from which it is connected, with a slash in front.
-    subscribed_topic_names: Names of the topics subscribed to.
+    subscribed_topic_names: Topics that the member wants to read, by name.
     """
 
     VALID_VERSIONS: ClassVar[range] = range(1)
@@ -100,5 +100,5 @@ class ShareGroupMemberMetadataValue(Message):
             True,
             "subscribed_topic_names",
         )
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at

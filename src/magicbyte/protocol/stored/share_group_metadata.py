@@ -30,7 +30,7 @@ _IQ = struct.Struct(">iq")
 class ShareGroupMetadataKey(Message):
     """Key in __consumer_offsets of a share group. The int16 in front of it is 11.
 
-    group_id: Id of the group.
+    group_id: Share group by its group.id, as its consumers are configured.
     """
 
     VALID_VERSIONS: ClassVar[range] = range(11, 12)
@@ -78,5 +78,5 @@ class ShareGroupMetadataValue(Message):
         self = new(ShareGroupMetadataValue)
         self.epoch, self.metadata_hash = _IQ.unpack_from(data, at)
         at += 12
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at

@@ -38,7 +38,7 @@ class ShareGroupPartitionMetadataKey(Message):
     """Key in __consumer_offsets of what a share group's topics looked like when its assignment was last computed. The
     int16 in front of it is 9. In early access releases only.
 
-    group_id: Id of the group.
+    group_id: Share group by its group.id, as its consumers are configured.
     """
 
     VALID_VERSIONS: ClassVar[range] = range(9, 10)
@@ -84,7 +84,7 @@ class PartitionMetadata:
         (self.partition,) = _I.unpack_from(data, at)
         at += 4
         self.racks, at = read_array(data, at, True, 1, "racks", read_string, True, "racks")
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -92,8 +92,8 @@ class PartitionMetadata:
 class TopicMetadata:
     """Topics subscribed to.
 
-    topic_id: Id of the topic.
-    topic_name: Name of the topic.
+    topic_id: Id given to the topic at its creation; one made later under the same name gets another.
+    topic_name: Topic by its name, which is unique in the cluster.
     num_partitions: How many partitions it had.
     partition_metadata: Racks of its partitions; empty if no broker has a rack.
     """
@@ -131,7 +131,7 @@ class TopicMetadata:
             PartitionMetadata._read,
             version,
         )
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -160,5 +160,5 @@ class ShareGroupPartitionMetadataValue(Message):
     def _read(data: Bytes, at: int, version: int) -> tuple[ShareGroupPartitionMetadataValue, int]:
         self = new(ShareGroupPartitionMetadataValue)
         self.topics, at = read_array(data, at, True, 23, "topics", TopicMetadata._read, version)
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at

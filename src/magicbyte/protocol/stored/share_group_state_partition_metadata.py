@@ -36,7 +36,7 @@ class ShareGroupStatePartitionMetadataKey(Message):
     """Key in __consumer_offsets of how far a share group's partitions are set up with the share coordinator. The int16
     in front of it is 15.
 
-    group_id: Id of the group.
+    group_id: Share group by its group.id, as its consumers are configured.
     """
 
     VALID_VERSIONS: ClassVar[range] = range(15, 16)
@@ -59,8 +59,8 @@ class ShareGroupStatePartitionMetadataKey(Message):
 class TopicPartitionsInfo:
     """Partitions of one topic.
 
-    topic_id: Id of the topic.
-    topic_name: Name of the topic.
+    topic_id: Id given to the topic at its creation; one made later under the same name gets another.
+    topic_name: Topic by its name, which is unique in the cluster.
     partitions: Numbers of the partitions.
     """
 
@@ -85,7 +85,7 @@ class TopicPartitionsInfo:
         self.topic_id, at = read_uuid(data, at)
         self.topic_name, at = read_string(data, at, True, "topic_name")
         self.partitions, at = read_numbers(data, at, True, "i", "partitions")
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -93,8 +93,8 @@ class TopicPartitionsInfo:
 class TopicInfo:
     """One topic.
 
-    topic_id: Id of the topic.
-    topic_name: Name of the topic.
+    topic_id: Id given to the topic at its creation; one made later under the same name gets another.
+    topic_name: Topic by its name, which is unique in the cluster.
     """
 
     topic_id: UUID = NULL_UUID  # uuid, versions 0+
@@ -115,7 +115,7 @@ class TopicInfo:
         self = new(TopicInfo)
         self.topic_id, at = read_uuid(data, at)
         self.topic_name, at = read_string(data, at, True, "topic_name")
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -169,5 +169,5 @@ class ShareGroupStatePartitionMetadataValue(Message):
             version,
         )
         self.deleting_topics, at = read_array(data, at, True, 18, "deleting_topics", TopicInfo._read, version)
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at

@@ -35,8 +35,8 @@ from magicbyte.protocol.runtime import (
 class ShareGroupTargetAssignmentMemberKey(Message):
     """Key in __consumer_offsets of a member's share of a share group's assignment. The int16 in front of it is 13.
 
-    group_id: Id of the group.
-    member_id: Id of the member.
+    group_id: Share group by its group.id, as its consumers are configured.
+    member_id: Id of the member, the same for as long as it runs.
     """
 
     VALID_VERSIONS: ClassVar[range] = range(13, 14)
@@ -62,7 +62,7 @@ class ShareGroupTargetAssignmentMemberKey(Message):
 class TopicPartition:
     """The partitions, by topic.
 
-    topic_id: Id of the topic.
+    topic_id: Id given to the topic at its creation; one made later under the same name gets another.
     partitions: Numbers of the partitions.
     """
 
@@ -84,7 +84,7 @@ class TopicPartition:
         self = new(TopicPartition)
         self.topic_id, at = read_uuid(data, at)
         self.partitions, at = read_numbers(data, at, True, "i", "partitions")
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -113,5 +113,5 @@ class ShareGroupTargetAssignmentMemberValue(Message):
     def _read(data: Bytes, at: int, version: int) -> tuple[ShareGroupTargetAssignmentMemberValue, int]:
         self = new(ShareGroupTargetAssignmentMemberValue)
         self.topic_partitions, at = read_array(data, at, True, 18, "topic_partitions", TopicPartition._read, version)
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at

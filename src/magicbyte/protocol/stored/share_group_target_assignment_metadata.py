@@ -33,7 +33,7 @@ _Q = struct.Struct(">q")
 class ShareGroupTargetAssignmentMetadataKey(Message):
     """Key in __consumer_offsets of the epoch of a share group's assignment. The int16 in front of it is 12.
 
-    group_id: Id of the group.
+    group_id: Share group by its group.id, as its consumers are configured.
     """
 
     VALID_VERSIONS: ClassVar[range] = range(12, 13)
@@ -70,7 +70,11 @@ class ShareGroupTargetAssignmentMetadataValue(Message):
     def _write(self, out: Writer, version: int) -> None:
         buffer = out.buffer
         buffer += _I.pack(self.assignment_epoch)
-        write_tags(buffer, self._tags(version), self.unknown_tags)
+        tags = self._tags(version)
+        if tags or self.unknown_tags:
+            write_tags(buffer, tags, self.unknown_tags)
+        else:
+            buffer.append(0)
 
     @staticmethod
     def _read(data: Bytes, at: int, version: int) -> tuple[ShareGroupTargetAssignmentMetadataValue, int]:

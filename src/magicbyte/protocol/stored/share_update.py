@@ -44,7 +44,7 @@ class ShareUpdateKey(Message):
     front of it is 1.
 
     group_id: Share group meant.
-    topic_id: Id of the topic.
+    topic_id: Id given to the topic at its creation; one made later under the same name gets another.
     partition: Number of the partition within its topic, counted from 0.
     """
 
@@ -100,7 +100,7 @@ class StateBatch:
         self = new(StateBatch)
         self.first_offset, self.last_offset, self.delivery_state, self.delivery_count = _QQBH.unpack_from(data, at)
         at += 19
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
     @staticmethod
@@ -140,7 +140,11 @@ class ShareUpdateValue(Message):
         buffer = out.buffer
         buffer += _IIQ.pack(self.snapshot_epoch, self.leader_epoch, self.start_offset)
         write_structs(out, self.state_batches, True, version)
-        write_tags(buffer, self._tags(version), self.unknown_tags)
+        tags = self._tags(version)
+        if tags or self.unknown_tags:
+            write_tags(buffer, tags, self.unknown_tags)
+        else:
+            buffer.append(0)
 
     @staticmethod
     def _read(data: Bytes, at: int, version: int) -> tuple[ShareUpdateValue, int]:

@@ -38,8 +38,8 @@ _IIB = struct.Struct(">iib")
 class StreamsGroupCurrentMemberAssignmentKey(Message):
     """Key in __consumer_offsets of the tasks that a Kafka Streams member has now. The int16 in front of it is 22.
 
-    group_id: Id of the group.
-    member_id: Id of the member.
+    group_id: Group by its id, the application.id of Kafka Streams.
+    member_id: Id of the member, the same for as long as it runs.
     """
 
     VALID_VERSIONS: ClassVar[range] = range(22, 23)
@@ -79,7 +79,11 @@ class TaskIds:
         buffer = out.buffer
         write_string(buffer, self.subtopology_id, True, "subtopology_id")
         write_numbers(buffer, self.partitions, True, "i")
-        write_tags(buffer, self._tags(version), self.unknown_tags)
+        tags = self._tags(version)
+        if tags or self.unknown_tags:
+            write_tags(buffer, tags, self.unknown_tags)
+        else:
+            buffer.append(0)
 
     @staticmethod
     def _read(data: Bytes, at: int, version: int) -> tuple[TaskIds, int]:
@@ -186,5 +190,5 @@ class StreamsGroupCurrentMemberAssignmentValue(Message):
             TaskIds._read,
             version,
         )
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at

@@ -37,8 +37,8 @@ _UH = struct.Struct(">H")
 class StreamsGroupMemberMetadataKey(Message):
     """Key in __consumer_offsets of a member of a group of a Kafka Streams application. The int16 in front of it is 19.
 
-    group_id: Id of the group.
-    member_id: Id of the member.
+    group_id: Group by its id, the application.id of Kafka Streams.
+    member_id: Id of the member, the same for as long as it runs.
     """
 
     VALID_VERSIONS: ClassVar[range] = range(19, 20)
@@ -87,7 +87,7 @@ class Endpoint:
         self.host, at = read_string(data, at, True, "host")
         (self.port,) = _UH.unpack_from(data, at)
         at += 2
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -117,7 +117,7 @@ class KeyValue:
         self = new(KeyValue)
         self.key, at = read_string(data, at, True, "key")
         self.value, at = read_string(data, at, True, "value")
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -127,7 +127,7 @@ class StreamsGroupMemberMetadataValue(Message):
 
     instance_id: Static member's own permanent name (group.instance.id); null for a dynamic member.
     rack_id: Rack or zone of the member (client.rack); null if it has none.
-    client_id: client.id of the member.
+    client_id: What the member calls itself in its client.id.
     client_host: Address from which it is connected, with a slash in front.
     rebalance_timeout_ms: Milliseconds that it may take to give up tasks; -1 if it never said.
     topology_epoch: Epoch of the topology that it runs.
@@ -177,5 +177,5 @@ class StreamsGroupMemberMetadataValue(Message):
         self.process_id, at = read_string(data, at, True, "process_id")
         self.user_endpoint, at = read_nullable_struct(data, at, version, "user_endpoint", Endpoint._read)
         self.client_tags, at = read_array(data, at, True, 3, "client_tags", KeyValue._read, version)
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at

@@ -36,7 +36,7 @@ _IQ = struct.Struct(">iq")
 class StreamsGroupMetadataKey(Message):
     """Key in __consumer_offsets of a group of a Kafka Streams application (KIP-1071). The int16 in front of it is 17.
 
-    group_id: Id of the group.
+    group_id: Group by its id, the application.id of Kafka Streams.
     """
 
     VALID_VERSIONS: ClassVar[range] = range(17, 18)
@@ -81,7 +81,7 @@ class LastAssignmentConfig:
         self = new(LastAssignmentConfig)
         self.key, at = read_string(data, at, True, "key")
         self.value, at = read_string(data, at, True, "value")
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -109,7 +109,11 @@ class StreamsGroupMetadataValue(Message):
     def _write(self, out: Writer, version: int) -> None:
         buffer = out.buffer
         buffer += _IQ.pack(self.epoch, self.metadata_hash)
-        write_tags(buffer, self._tags(version), self.unknown_tags)
+        tags = self._tags(version)
+        if tags or self.unknown_tags:
+            write_tags(buffer, tags, self.unknown_tags)
+        else:
+            buffer.append(0)
 
     @staticmethod
     def _read(data: Bytes, at: int, version: int) -> tuple[StreamsGroupMetadataValue, int]:

@@ -32,8 +32,8 @@ class StreamsGroupTargetAssignmentMemberKey(Message):
     """Key in __consumer_offsets of a Kafka Streams member's share of the wanted assignment. The int16 in front of it is
     21.
 
-    group_id: Id of the group.
-    member_id: Id of the member.
+    group_id: Group by its id, the application.id of Kafka Streams.
+    member_id: Id of the member, the same for as long as it runs.
     """
 
     VALID_VERSIONS: ClassVar[range] = range(21, 22)
@@ -81,7 +81,7 @@ class TaskIds:
         self = new(TaskIds)
         self.subtopology_id, at = read_string(data, at, True, "subtopology_id")
         self.partitions, at = read_numbers(data, at, True, "i", "partitions")
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -118,5 +118,5 @@ class StreamsGroupTargetAssignmentMemberValue(Message):
         self.active_tasks, at = read_array(data, at, True, 3, "active_tasks", TaskIds._read, version)
         self.standby_tasks, at = read_array(data, at, True, 3, "standby_tasks", TaskIds._read, version)
         self.warmup_tasks, at = read_array(data, at, True, 3, "warmup_tasks", TaskIds._read, version)
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at

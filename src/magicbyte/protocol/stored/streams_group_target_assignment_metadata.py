@@ -34,7 +34,7 @@ class StreamsGroupTargetAssignmentMetadataKey(Message):
     """Key in __consumer_offsets of the epoch of a Kafka Streams group's wanted assignment. The int16 in front of it is
     20.
 
-    group_id: Id of the group.
+    group_id: Group by its id, the application.id of Kafka Streams.
     """
 
     VALID_VERSIONS: ClassVar[range] = range(20, 21)
@@ -71,7 +71,11 @@ class StreamsGroupTargetAssignmentMetadataValue(Message):
     def _write(self, out: Writer, version: int) -> None:
         buffer = out.buffer
         buffer += _I.pack(self.assignment_epoch)
-        write_tags(buffer, self._tags(version), self.unknown_tags)
+        tags = self._tags(version)
+        if tags or self.unknown_tags:
+            write_tags(buffer, tags, self.unknown_tags)
+        else:
+            buffer.append(0)
 
     @staticmethod
     def _read(data: Bytes, at: int, version: int) -> tuple[StreamsGroupTargetAssignmentMetadataValue, int]:

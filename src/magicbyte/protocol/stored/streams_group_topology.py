@@ -37,7 +37,7 @@ _SHAPES__H_H_H_COMPACT = Shapes("[h[h[h", flexible=True)
 class StreamsGroupTopologyKey(Message):
     """Key in __consumer_offsets of what a Kafka Streams application consists of. The int16 in front of it is 23.
 
-    group_id: Id of the group.
+    group_id: Group by its id, the application.id of Kafka Streams.
     """
 
     VALID_VERSIONS: ClassVar[range] = range(23, 24)
@@ -82,7 +82,7 @@ class TopicConfig:
         self = new(TopicConfig)
         self.key, at = read_string(data, at, True, "key")
         self.value, at = read_string(data, at, True, "value")
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -119,7 +119,7 @@ class TopicInfo:
         self.partitions, self.replication_factor = _IH.unpack_from(data, at)
         at += 6
         self.topic_configs, at = read_array(data, at, True, 3, "topic_configs", TopicConfig._read, version)
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -160,7 +160,7 @@ class CopartitionGroup:
         self.source_topics, at = read_numbers(data, at, True, "h", "source_topics")
         self.source_topic_regex, at = read_numbers(data, at, True, "h", "source_topic_regex")
         self.repartition_source_topics, at = read_numbers(data, at, True, "h", "repartition_source_topics")
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -252,7 +252,7 @@ class Subtopology:
             CopartitionGroup._read,
             version,
         )
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
@@ -287,5 +287,5 @@ class StreamsGroupTopologyValue(Message):
         (self.epoch,) = _I.unpack_from(data, at)
         at += 4
         self.subtopologies, at = read_array(data, at, True, 8, "subtopologies", Subtopology._read, version)
-        self.unknown_tags, at = read_unknown_tags(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at

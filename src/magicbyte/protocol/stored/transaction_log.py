@@ -63,7 +63,7 @@ class TransactionLogKey(Message):
 class PartitionsSchema:
     """Partitions that the transaction has written to and that wait for its marker; null in state Empty.
 
-    topic: Name of the topic.
+    topic: Name of the topic, unique in the cluster.
     partition_ids: Numbers of the partitions.
     """
 
@@ -88,7 +88,7 @@ class PartitionsSchema:
         self.topic, at = read_string(data, at, flexible, "topic")
         self.partition_ids, at = read_numbers(data, at, flexible, "i", "partition_ids")
         if version >= 1:
-            self.unknown_tags, at = read_unknown_tags(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.unknown_tags = ()
         return self, at
@@ -150,7 +150,11 @@ class TransactionLogValue(Message):
         write_structs(out, self.transaction_partitions, flexible, version)
         buffer += _QQ.pack(self.transaction_last_update_timestamp_ms, self.transaction_start_timestamp_ms)
         if version >= 1:
-            write_tags(buffer, self._tags(version), self.unknown_tags)
+            tags = self._tags(version)
+            if tags or self.unknown_tags:
+                write_tags(buffer, tags, self.unknown_tags)
+            else:
+                buffer.append(0)
         else:
             if self.unknown_tags:
                 write_tags(buffer, (), self.unknown_tags, flexible)
