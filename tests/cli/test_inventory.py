@@ -18,7 +18,7 @@ from aiokafka.record.legacy_records import LegacyRecordBatchBuilder
 import golden_data
 from cli.command import run
 from magicbyte.codecs import Codec
-from magicbyte.log import inventory as log_inventory
+from magicbyte.log import headers as log_headers
 from magicbyte.log.files import LocalFile
 from magicbyte.records.control import ControlType, build_marker
 from magicbyte.records.enriched import build_enriched_message, build_enriched_wrapper
@@ -243,7 +243,7 @@ def test_wrappers_tell_their_records_only_when_they_are_opened(magic: int, codec
 
 
 def test_transactions_are_followed_across_blocks_and_segments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log_inventory, "_ROWS_PER_BLOCK", 7)
+    monkeypatch.setattr(log_headers, "_ROWS_PER_BLOCK", 7)
     rng = random.Random(5)
     offset, segments, open_ones, ends = 0, [], {}, Counter()
     for _ in range(4):
@@ -324,7 +324,7 @@ def test_every_way_of_reading_headers_finds_the_same(
     assert (expected["records"], expected["lastOffset"]) == (rows, rows - 1)
     for name, value in (("_MANY_ROWS", 0), ("_WINDOW", 100), ("_LARGE_ENTRY", 0), ("_ROWS_PER_BLOCK", 3)):
         with monkeypatch.context() as changed:
-            changed.setattr(log_inventory, name, value)
+            changed.setattr(log_headers, name, value)
             assert only_partition(folder) == expected
 
 

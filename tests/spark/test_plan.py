@@ -1,24 +1,35 @@
 """What the tasks read, planned and read without a Spark session: each record exactly once, and little besides."""
 
 import operator
+import os
 import pickle
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import golden_data
 from magicbyte.codecs import Codec
-from magicbyte.errors import CorruptRecordError, LogDirectoryError, MagicbyteError, UnknownTopicError
+from magicbyte.errors import (
+    CorruptRecordError,
+    LogDirectoryError,
+    MagicbyteError,
+    TruncatedLogError,
+    UnknownTopicError,
+)
+from magicbyte.log import headers
 from magicbyte.log.checkpoints import TopicPartition
 from magicbyte.log.directory import discover
+from magicbyte.log.files import LocalFile
 from magicbyte.log.reader import SegmentReader
 from magicbyte.records.encode import Format
 from magicbyte.spark import plan
 from magicbyte.spark.options import OptionError
 from magicbyte.spark.plan import NO_LIMITS, SegmentSlice
+from magicbyte.spark.source import LogReader
 from spark.conftest import GoldenLogs
 from spark.logs import START, content_of, offsets_of, options_of, read_all, reader_of, some_records, write_partition
 
@@ -95,7 +106,7 @@ def test_the_index_splits_without_reading_the_log(
 ) -> None:
     topic = next(topic for topic, case in golden.cases.items() if case.id == "2.8.2/basic-none")
     whole = pieces_of(golden.path, subscribe=topic)
-    monkeypatch.setattr(plan, "read_chunks", lambda *_, **__: pytest.fail("the log was read"))
+    monkeypatch.setattr("magicbyte.log.headers.read_headers", lambda *_, **__: pytest.fail("the log was read"))
     indexed = pieces_of(golden.path, target=8192, subscribe=topic)
     assert len(indexed) > len(golden.cases[topic].segments())
     assert len(whole) >= len(indexed)
@@ -160,9 +171,9 @@ def test_what_the_kernels_loaded_is_frozen_once_behind_a_task(tmp_path: Path, mo
     """Else Spark's collection of garbage after each task takes longer than the task."""
     write_partition(tmp_path, "a-0", some_records(30))
     done: list[str] = []
-    monkeypatch.setattr("magicbyte.spark.source.gc.collect", lambda: done.append("collect"))
-    monkeypatch.setattr("magicbyte.spark.source.gc.freeze", lambda: done.append("freeze"))
-    monkeypatch.setattr("magicbyte.spark.source._frozen", False)
+    monkeypatch.setattr("magicbyte.spark.gc.collect", lambda: done.append("collect"))
+    monkeypatch.setattr("magicbyte.spark.gc.freeze", lambda: done.append("freeze"))
+    monkeypatch.setattr("magicbyte.spark._frozen", False)
     monkeypatch.setenv("MAGICBYTE_KERNELS", "plain")
     read_all(reader_of(tmp_path))
     assert done == []
@@ -520,6 +531,88 @@ def test_shallow_rows_are_those_of_kafkas_dump_tool(golden: GoldenLogs) -> None:
                 assert [row[name] for name in same] == [kafka[name] for name in same]
             else:
                 assert row["producerId"] is None
+
+
+def without_batches(path: Path, **options: str) -> LogReader:
+    """Return a shallow reader of all columns but the bytes of the entries."""
+    reader = reader_of(path, mode="shallow", **options)
+    columns = [each for each in reader.columns if each.name != "batch"]
+    return LogReader(reader.options, pa.schema(columns))
+
+
+def rows_and_damage(reader: LogReader) -> tuple[list[dict[str, Any]], list[str]]:
+    """Read on behind damage; return the rows, without the entries' bytes, and what is said of the damage."""
+    said: list[str] = []
+    reader._on_damage = lambda error: said.append(str(error))  # type: ignore[method-assign]
+    return [{name: row[name] for name in row if name != "batch"} for row in read_all(reader)], said
+
+
+@pytest.mark.parametrize("large", [0, 100, 1 << 30])
+def test_headers_alone_give_the_same_shallow_rows_and_damage(
+    large: int, golden: GoldenLogs, crashed: GoldenLogs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(headers, "_LARGE_ENTRY", large)
+    monkeypatch.setattr(headers, "_WINDOW", 200)
+    damaged = 0
+    for logs in (golden, crashed):
+        whole = rows_and_damage(reader_of(logs.path, mode="shallow"))
+        assert rows_and_damage(without_batches(logs.path)) == whole
+        damaged += len(whole[1])
+    assert damaged >= 10
+
+
+@pytest.mark.parametrize(("target", "codec"), FORMATS, ids=lambda value: value.name)
+@pytest.mark.parametrize("bounds", [(0, 99), (1, 98), (10, 90), (35, 36), (98, 99)], ids=str)
+def test_headers_alone_give_the_same_shallow_rows_within_bounds_and_slices(
+    target: Format, codec: Codec, bounds: tuple[int, int], tmp_path: Path, small_slices: None
+) -> None:
+    write_partition(tmp_path, "a-0", some_records(100, magic=target.magic), target=target, codec=codec)
+    options = {
+        "dialect": target.dialect.value,
+        "startingOffsets": f'{{"a": {{"0": {bounds[0]}}}}}',
+        "endingOffsets": f'{{"a": {{"0": {bounds[1]}}}}}',
+        "minPartitions": "5",
+    }
+    rows, _ = rows_and_damage(without_batches(tmp_path, **options))
+    assert rows
+    assert rows == rows_and_damage(reader_of(tmp_path, mode="shallow", **options))[0]
+
+
+def test_of_large_entries_headers_alone_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    records = [record._replace(value=bytes(2000)) for record in some_records(1000)]
+    folder = write_partition(tmp_path, "a-0", records)
+    read = 0
+    read_at = LocalFile.read_at
+
+    def counted(file: LocalFile, position: int, length: int) -> bytes:
+        nonlocal read
+        read += length
+        return read_at(file, position, length)
+
+    monkeypatch.setattr(LocalFile, "read_at", counted)
+    monkeypatch.setattr(LocalFile, "read_into", lambda *_: pytest.fail("whole entries were read"))
+    assert len(read_all(without_batches(tmp_path))) == 100
+    assert read < (folder / "00000000000000000000.log").stat().st_size / 20
+
+
+def test_a_segment_that_shrinks_while_its_headers_are_read_is_truncated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = write_partition(tmp_path, "a-0", some_records(100))
+    monkeypatch.setattr(headers, "_ROWS_TO_JUDGE_BY", 3)
+    monkeypatch.setattr(headers, "_WINDOW", 100)
+    batches = iter(without_batches(tmp_path).read(without_batches(tmp_path).partitions()[0]))
+    segment = folder / "00000000000000000000.log"
+    read_at = LocalFile.read_at
+
+    def shrinking(file: LocalFile, position: int, length: int) -> bytes:
+        if position > 3000:
+            os.truncate(segment, 3100)
+        return read_at(file, position, length)
+
+    monkeypatch.setattr(LocalFile, "read_at", shrinking)
+    with pytest.raises(TruncatedLogError):
+        list(batches)
 
 
 def test_shallow_rows_end_where_the_bounds_end(three_topics: Path) -> None:

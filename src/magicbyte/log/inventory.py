@@ -6,9 +6,8 @@ Of large entries only the headers are read at all. Memory does not grow with the
 
 from __future__ import annotations
 
-import struct
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import astuple, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -17,71 +16,30 @@ import numpy as np
 
 from magicbyte.codecs import Codec, Lz4Header, lz4_header_checksum
 from magicbyte.errors import CorruptRecordError
-from magicbyte.log.files import LocalFile
+from magicbyte.log.headers import Headers, read_headers
 from magicbyte.log.partitions import log_start_offset
-from magicbyte.log.reader import Chunk, DamageHandler, decode_chunk, read_chunks
+from magicbyte.log.reader import Chunk, DamageHandler, decode_chunk
 from magicbyte.records import layout
 from magicbyte.records.batch import RecordBatch
 from magicbyte.records.control import ControlType, marker_of
 from magicbyte.records.decode import DEFAULT_MAX_BATCH_BYTES, DecodeOptions
 from magicbyte.records.enriched import EnrichedMessage
 from magicbyte.records.entry import parse_entry
-from magicbyte.records.layout import Dialect, Field
+from magicbyte.records.layout import Dialect
 from magicbyte.records.message import Message
 from magicbyte.records.scan import scan
 from magicbyte.wire import kernel
 
 if TYPE_CHECKING:
     from magicbyte.log.directory import PartitionDirectory
-    from magicbyte.ports import ReadableFile
     from magicbyte.records.columns import RecordColumns
 
     Int64s = np.ndarray[Any, np.dtype[np.int64]]
     Bools = np.ndarray[Any, np.dtype[np.bool_]]
-    Heads = np.ndarray[Any, np.dtype[np.uint8]]
 
-HEAD = 80
-"""First bytes of an entry that are looked at: a v2 header with the start of its records, and all of a marker."""
 _CODECS = 8  # numbers that three bits hold
-_ROWS_PER_BLOCK = 8192
-_ROWS_TO_JUDGE_BY = 256
-_MANY_ROWS = 200_000  # from here on, loading the compiled walk takes less time than walking without it
-_WINDOW = 64 << 10  # read at once to find the headers of small entries
-_LARGE_ENTRY = 8 << 10  # from here on, reading its header alone takes less time
-
-_SIZE_AND_MAGIC = struct.Struct(">8xi4xb")
-_MINIMA = {0: layout.V0_MINIMUM, 1: layout.V1_MINIMUM, 2: layout.RECORD_BATCH_MINIMUM}
-_FIELDS = {
-    "attributes": layout.ATTRIBUTES,
-    "offset": layout.OFFSET,
-    "last_offset_delta": layout.LAST_OFFSET_DELTA,
-    "base_timestamp": layout.BASE_TIMESTAMP,
-    "max_timestamp": layout.MAX_TIMESTAMP,
-    "producer_id": layout.PRODUCER_ID,
-    "record_count": layout.RECORD_COUNT,
-    "message_attributes": layout.MESSAGE_ATTRIBUTES,
-    "message_timestamp": layout.V1_TIMESTAMP,
-    "magic": layout.MAGIC,
-    "v0_key_length": layout.V0_KEY_LENGTH,
-    "v1_key_length": layout.V1_KEY_LENGTH,
-    "seconds": layout.ENRICHED_SECONDS,
-    "tags_length": layout.ENRICHED_TAGS_LENGTH,
-    "first_tag": Field(layout.ENRICHED_TAGS_START, layout.INT8),
-    "tagged_timestamp": Field(layout.ENRICHED_TAGS_START + 1, layout.INT64),
-    # of a marker with one-byte varints, as every broker writes it: length, attributes, two deltas, key length, key
-    "marker_key_length": Field(layout.RECORD_BATCH_OVERHEAD + 4, layout.INT8),
-    "marker_type": Field(layout.RECORD_BATCH_OVERHEAD + 7, layout.INT16),
-}
 _SHORT_VARINTS = slice(layout.RECORD_BATCH_OVERHEAD, layout.RECORD_BATCH_OVERHEAD + 5)
 _MARKER_KEY = 8  # zigzag of 4 bytes
-_LAYOUT = np.dtype(
-    {
-        "names": list(_FIELDS),
-        "formats": [f">{'u' if each.type is layout.UINT32 else 'i'}{each.type.size}" for each in _FIELDS.values()],
-        "offsets": [each.start for each in _FIELDS.values()],
-        "itemsize": HEAD,
-    }
-)
 _LZ4_HEADS = {kind: np.frombuffer(b"\x04\x22\x4d\x18\x60\x40" + end, np.uint8) for kind, end in
               ((Lz4Header.CORRECT, b"\x82"), (Lz4Header.BROKEN, b"\x1a"))}  # fmt: skip
 _LZ4_LONGEST_HEAD = 15
@@ -219,7 +177,14 @@ def take_inventory(
         for segment in partition.segments:
             with partition.files.open(segment.log.path) as file:
                 done = 0
-                blocks = _blocks(file, counter.dialect, limit, total, log_damage, headers_only=not deep)
+                blocks = read_headers(
+                    file,
+                    dialect=counter.dialect,
+                    limit=limit,
+                    on_damage=log_damage,
+                    expected_bytes=total,
+                    whole=deep,
+                )
                 for block, found in _with_records(blocks, limit, log_damage, pool, threads if deep else 0):
                     counter.add(block, found, log_damage)
                     progress(block.end - done)
@@ -290,105 +255,6 @@ def _check_companions(result: PartitionInventory, on_damage: DamageHandler) -> N
     check(partition.metadata)
 
 
-# ---- reading
-
-
-@dataclass(slots=True)
-class _Block:
-    """Neighbouring entries of one file: `position` (n,) in it, `size` (n,), `heads` (n, HEAD); `end` of the last."""
-
-    file: ReadableFile
-    position: Int64s
-    size: Int64s
-    heads: Heads
-    end: int
-    chunk: Chunk | None = None  # where whole entries were read
-
-
-def _blocks(
-    file: ReadableFile, dialect: Dialect, limit: int, total: int, on_damage: DamageHandler, *, headers_only: bool
-) -> Iterator[_Block]:
-    """Yield all entries of a file: of large ones only the headers are read, if that suffices and needs no requests."""
-    position = 0
-    if headers_only and isinstance(file, LocalFile):
-        position = yield from _walk_headers(file, dialect, limit, total)
-    for chunk in read_chunks(file, start=position, dialect=dialect, limit=limit, on_damage=on_damage):
-        table = chunk.table
-        at, size = np.asarray(table.position, np.int64), np.asarray(table.size, np.int64)
-        yield _Block(file, at + chunk.position, size, _heads(table.buffer, at), chunk.position + table.end, chunk)
-
-
-def _walk_headers(file: LocalFile, dialect: Dialect, limit: int, total: int) -> Generator[_Block, None, int]:
-    """Yield entries from the start on, and return the position from which `read_chunks` is to go on.
-
-    That is the end of the file less an entry or so; anything odd, so that one place tells what is wrong; or where it
-    turns out that in `total` bytes there will be so many entries that the compiled walk is faster.
-    """
-    at: int = 0
-    seen = 0
-    while True:
-        start, wanted = at, _ROWS_PER_BLOCK if seen else _ROWS_TO_JUDGE_BY
-        positions, heads, at = _read_heads(file, dialect, limit, at, wanted)
-        if positions and at > file.size:  # the last one is cut off
-            at = positions.pop()
-            heads.pop()
-            wanted = 0
-        if positions:
-            position = np.array(positions, np.int64)
-            head = np.frombuffer(b"".join(heads), np.uint8).reshape(-1, HEAD)
-            yield _Block(file, position, np.diff(position, append=at), head, at)
-        seen += len(positions)
-        if len(positions) < wanted or at == start:
-            return at
-        if total * seen > _MANY_ROWS * at:
-            kernel.expect(total)
-            return at
-
-
-def _read_heads(
-    file: LocalFile, dialect: Dialect, limit: int, at: int, wanted: int
-) -> tuple[list[int], list[bytes], int]:
-    """Return positions and heads of up to `wanted` entries from `at` on, and where the last one says to end.
-
-    Large entries cost one short read each, of small ones many are read at once.
-    """
-    minima = {1: layout.V1_MINIMUM} if dialect is Dialect.ENRICHED else _MINIMA
-    minimum_of, read, unpack = minima.get, file.read_at, _SIZE_AND_MAGIC.unpack_from
-    most, last = limit - layout.LOG_OVERHEAD, file.size - HEAD
-    positions: list[int] = []
-    heads: list[bytes] = []
-    window, base, size = b"", at, 0
-    for _ in range(wanted):
-        if at > last:
-            break
-        if size < _LARGE_ENTRY:
-            if at - base + HEAD > len(window):
-                window, base = read(at, _WINDOW), at
-            head = window[at - base : at - base + HEAD]
-        else:
-            head = read(at, HEAD)
-        size, magic = unpack(head)
-        if not minimum_of(magic, most + 1) <= size <= most:
-            break
-        positions.append(at)
-        heads.append(head)
-        at += size + layout.LOG_OVERHEAD
-    return positions, heads, at
-
-
-def _heads(buffer: memoryview, position: Int64s) -> Heads:
-    """Return the first HEAD bytes of the entries, zeros behind the end of `buffer`."""
-    data = np.frombuffer(buffer, np.uint8)
-    heads = np.zeros((len(position), HEAD), np.uint8)
-    inside = int(np.searchsorted(position, len(data) - HEAD, "right"))
-    if inside:
-        heads[:inside] = np.lib.stride_tricks.sliding_window_view(data, HEAD)[position[:inside]]
-    for row in range(inside, len(position)):  # a few at the end
-        tail = data[position[row] :]
-        heads[row, : len(tail)] = tail[:HEAD]
-    return heads
-
-
 # ---- decoding
 
 
@@ -404,10 +270,10 @@ class _Records:
 
 
 def _with_records(
-    blocks: Iterator[_Block], limit: int, on_damage: DamageHandler, pool: ThreadPoolExecutor, threads: int
-) -> Iterator[tuple[_Block, _Records | None]]:
+    blocks: Iterator[Headers], limit: int, on_damage: DamageHandler, pool: ThreadPoolExecutor, threads: int
+) -> Iterator[tuple[Headers, _Records | None]]:
     """Yield the blocks in order with what decoding found, decoded by so many threads; 0: not decoded."""
-    pending: deque[tuple[_Block, Future[_Records]]] = deque()
+    pending: deque[tuple[Headers, Future[_Records]]] = deque()
     for block in blocks:
         if not threads or block.chunk is None:
             yield block, None
@@ -495,32 +361,20 @@ class _Counter:
         self._smallest_known = True
         self._open: dict[int, int] = {}  # producer id to first offset
 
-    def add(self, block: _Block, found: _Records | None, on_damage: DamageHandler) -> None:
+    def add(self, block: Headers, found: _Records | None, on_damage: DamageHandler) -> None:
         """Count the entries of a block."""
-        heads = np.ascontiguousarray(block.heads).view(_LAYOUT).reshape(-1)
-        magic = heads["magic"].astype(np.int64)
-        batch = magic == 2
-        attributes = np.where(batch, heads["attributes"], heads["message_attributes"]).astype(np.int64)
-        codec = attributes & layout.CODEC_MASK
-        if self.dialect is Dialect.ENRICHED:
-            control = attributes & layout.ENRICHED_CONTROL_BIT != 0
-            codec = np.where(control, 0, codec)
-        else:
-            control = batch & (attributes & layout.CONTROL_BIT != 0)
-        wrapper = ~batch & (codec != 0)
-        count = np.where(batch, heads["record_count"], 1).astype(np.int64)
+        control, wrapper, lz4 = block.is_control, block.is_wrapper, block.codec == Codec.LZ4
         self.tally.control_batches += int(np.count_nonzero(control))
-        self._add_formats(magic * _CODECS + codec, block.size, np.where(control, 0, count), wrapper, found)
-        self._add_offsets(heads, batch, wrapper, found)
-        self._add_times(heads, magic, attributes, ~control & (count != 0), wrapper)
+        self._add_formats(block, np.where(control, 0, block.count), wrapper, found)
+        self._add_offsets(block, wrapper, found)
+        self._add_times(block, ~control & (block.count != 0), wrapper)
         if found is not None:
             self._add_records(found)
-        lz4 = codec == Codec.LZ4
         if lz4.any():
-            self._add_lz4(block, heads, magic, np.flatnonzero(lz4), on_damage)
-        transactional = batch & (attributes & (layout.TRANSACTIONAL_BIT | layout.CONTROL_BIT) != 0)
+            self._add_lz4(block, np.flatnonzero(lz4), on_damage)
+        transactional = block.is_batch & (block.attributes & (layout.TRANSACTIONAL_BIT | layout.CONTROL_BIT) != 0)
         if transactional.any():
-            self._add_transactions(block, heads, control, np.flatnonzero(transactional), on_damage)
+            self._add_transactions(block, control, np.flatnonzero(transactional), on_damage)
 
     def finish(self) -> None:
         """Say of the whole what could be said only at its end."""
@@ -528,9 +382,10 @@ class _Counter:
             self.tally.min_timestamp = None
         self.tally.open_transactions = [OpenTransaction(*each) for each in self._open.items()]
 
-    def _add_formats(self, kind: Int64s, size: Int64s, count: Int64s, wrapper: Bools, found: _Records | None) -> None:
+    def _add_formats(self, block: Headers, count: Int64s, wrapper: Bools, found: _Records | None) -> None:
+        kind = block.magic * _CODECS + block.codec
         batches = np.bincount(kind)
-        sizes = np.bincount(kind, weights=size)
+        sizes = np.bincount(kind, weights=block.size)
         counts = np.bincount(kind, weights=np.where(wrapper, 0, count))
         unknown = np.bincount(kind, weights=wrapper) > 0
         for each in np.flatnonzero(batches).tolist():
@@ -544,14 +399,14 @@ class _Counter:
             else:
                 known.records = None if unknown[each] or known.records is None else known.records + int(counts[each])
 
-    def _add_offsets(self, heads: Any, batch: Bools, wrapper: Bools, found: _Records | None) -> None:
-        first = heads["offset"].astype(np.int64)
-        last = np.where(batch, first + heads["last_offset_delta"], first)
+    def _add_offsets(self, block: Headers, wrapper: Bools, found: _Records | None) -> None:
+        first, last = block.offset, block.last_offset
         if self.dialect is Dialect.ENRICHED:
             knows_first, knows_last = np.ones_like(wrapper), ~wrapper
         else:
             knows_first, knows_last = ~wrapper, np.ones_like(wrapper)
             if found is not None and found.wrapper_first is not None:
+                first = first.copy()
                 first[wrapper] = found.wrapper_first
                 knows_first |= wrapper & (first >= 0)
         tally = self.tally
@@ -571,7 +426,8 @@ class _Counter:
         self._is_first = False
         self._last = tally.last_offset = int(last[-1]) if knows_last[-1] else None
 
-    def _add_times(self, heads: Any, magic: Int64s, attributes: Int64s, data: Bools, wrapper: Bools) -> None:
+    def _add_times(self, block: Headers, data: Bools, wrapper: Bools) -> None:
+        heads, magic = block.fields, block.magic
         if self.dialect is Dialect.ENRICHED:
             seconds = heads["seconds"].astype(np.int64)
             times = np.where(seconds == -1, layout.NO_TIMESTAMP, (seconds & 0xFFFF_FFFF) * 1000)
@@ -580,7 +436,7 @@ class _Counter:
             exact = ~wrapper
         else:
             times = np.where(magic == 2, heads["max_timestamp"], heads["message_timestamp"]).astype(np.int64)
-            exact = attributes & layout.LOG_APPEND_TIME_BIT != 0
+            exact = block.attributes & layout.LOG_APPEND_TIME_BIT != 0
             exact |= np.where(magic == 2, heads["record_count"] == 1, ~wrapper)
             data = data & (magic > 0)
         dated = data & (times != layout.NO_TIMESTAMP)
@@ -599,8 +455,9 @@ class _Counter:
         self.tally.min_timestamp = _extreme(min, self.tally.min_timestamp, found.min_timestamp)
         self.tally.max_timestamp = _extreme(max, self.tally.max_timestamp, found.max_timestamp)
 
-    def _add_lz4(self, block: _Block, heads: Any, magic: Int64s, rows: Int64s, on_damage: DamageHandler) -> None:
+    def _add_lz4(self, block: Headers, rows: Int64s, on_damage: DamageHandler) -> None:
         """Tell the header checksums of LZ4 frames; all but unusual ones at once."""
+        heads, magic = block.fields, block.magic
         starts = np.array([layout.V0_OVERHEAD, layout.V1_OVERHEAD, layout.RECORD_BATCH_OVERHEAD])[magic[rows]]
         keyless = np.where(magic == 0, heads["v0_key_length"], heads["v1_key_length"]) == -1
         plain = keyless[rows] | (magic[rows] == 2)
@@ -624,7 +481,7 @@ class _Counter:
         name = kind.value if kind is not None else "other"
         setattr(self.tally.lz4_headers, name, getattr(self.tally.lz4_headers, name) + count)
 
-    def _frame(self, block: _Block, row: int, on_damage: DamageHandler) -> bytes:
+    def _frame(self, block: Headers, row: int, on_damage: DamageHandler) -> bytes:
         """Return the start of the value of a wrapper with a key or tags."""
         position = int(block.position[row])
         content = memoryview(block.file.read_at(position, int(block.size[row])))
@@ -638,10 +495,9 @@ class _Counter:
                 on_damage(error.locate(path=block.file.path))
             return b""
 
-    def _add_transactions(
-        self, block: _Block, heads: Any, control: Bools, rows: Int64s, on_damage: DamageHandler
-    ) -> None:
+    def _add_transactions(self, block: Headers, control: Bools, rows: Int64s, on_damage: DamageHandler) -> None:
         """Count markers, and follow which producers have a transaction open."""
+        heads = block.fields
         data, markers = rows[~control[rows]], rows[control[rows]]
         markers = markers[heads["record_count"][markers] != 0]  # not those that a cleaner emptied
         types = heads["marker_type"][markers].astype(np.int64)
@@ -664,7 +520,7 @@ class _Counter:
             if producer != layout.NO_PRODUCER_ID:
                 self._open.setdefault(producer, int(heads["offset"][row]))
 
-    def _marker_type(self, block: _Block, row: int, on_damage: DamageHandler) -> int:
+    def _marker_type(self, block: Headers, row: int, on_damage: DamageHandler) -> int:
         """Return the type of a control batch that is not laid out as brokers do it."""
         position = int(block.position[row])
         try:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     import numpy as np
     import pyarrow as pa
 
-    from magicbyte.log.reader import Chunk
+    from magicbyte.log.headers import Headers
 
 
 def shallow_schema() -> pa.Schema:
@@ -45,16 +45,17 @@ def shallow_schema() -> pa.Schema:
     )
 
 
+_MAX_OFFSET = (1 << 63) - 1
 _CODECS = ("none", "gzip", "snappy", "lz4", "zstd", "5", "6", "7")
 
 
 def shallow_batch(
-    chunk: Chunk, rows: list[int], schema: pa.Schema, topic: str | None, partition: int | None
+    headers: Headers, rows: np.ndarray[Any, Any], schema: pa.Schema, topic: str | None, partition: int | None
 ) -> pa.RecordBatch:
-    """Return the columns of `schema` for the given rows of a chunk, which are neighbours or not."""
+    """Return the columns of `schema` for the given rows (ascending). `batch` needs headers of whole entries."""
     import pyarrow as pa
 
-    facts = _Facts(chunk, rows)
+    facts = _Facts(headers, rows)
     columns = []
     for field in schema:
         match field.name:
@@ -63,80 +64,91 @@ def shallow_batch(
             case "partition":
                 columns.append(pa.repeat(pa.scalar(partition, pa.int32()), len(rows)))
             case "segment":
-                columns.append(pa.repeat(pa.scalar(chunk.path, pa.string()), len(rows)))
-            case "batch":
-                columns.append(facts.batches())
+                columns.append(pa.repeat(pa.scalar(headers.file.path, pa.string()), len(rows)))
             case name:
                 columns.append(getattr(facts, f"_{name}")().cast(field.type))
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
+def rows_within(headers: Headers, first: int, end: int) -> tuple[np.ndarray[Any, Any], bool]:
+    """Return the rows that may hold offsets from `first` to below `end`, and whether later entries may, too.
+
+    A v0 or v1 wrapper tells its last offset alone, and none of an enriched log is left out.
+    """
+    import numpy as np
+
+    keep = np.ones(len(headers), np.bool_)
+    if headers.dialect is Dialect.ENRICHED:
+        return np.flatnonzero(keep), True
+    behind = (headers.offset >= end) & ~headers.is_wrapper & (end < _MAX_OFFSET)
+    more = not behind.any()
+    if not more:
+        keep[int(behind.argmax()) :] = False
+    if first > 0:
+        keep &= headers.last_offset >= first
+    return np.flatnonzero(keep), more
+
+
 class _Facts:
-    """Header fields of some rows of a table, as Arrow arrays. Each method gives the column of its name."""
+    """Header fields of some rows, as Arrow arrays. Each method gives the column of its name; what it means: docs."""
 
-    def __init__(self, chunk: Chunk, rows: list[int]) -> None:
+    def __init__(self, headers: Headers, rows: np.ndarray[Any, Any]) -> None:
+        self.headers, self.rows = headers, rows
+        self.enriched = headers.dialect is Dialect.ENRICHED
+        self.fields = headers.fields[rows]
+        self.is_batch, self.is_wrapper = headers.is_batch[rows], headers.is_wrapper[rows]
+
+    def _integers(self, name: str) -> np.ndarray[Any, Any]:
         import numpy as np
 
-        self.chunk, self.table, self.rows = chunk, chunk.table, np.array(rows)
-        self.enriched = chunk.table.dialect is Dialect.ENRICHED
-        self.magic = np.asarray(self.table.magic, np.int64)[self.rows]
-        self.attributes = np.asarray(self.table.attributes, np.int64)[self.rows]
-        self.offset = np.asarray(self.table.offset, np.int64)[self.rows]
-        self.is_batch = self.magic == 2
-        self.is_wrapper = ~self.is_batch & (np.asarray(self.table.count, np.int64)[self.rows] < 0)
-
-    def _field(self, field: layout.Field, only: np.ndarray[Any, Any], default: int = -1) -> np.ndarray[Any, Any]:
-        """Return a field of the rows where `only` holds, and `default` elsewhere."""
-        import numpy as np
-
-        values = np.full(len(self.rows), default, np.int64)
-        values[only] = self.table.gather(field, self.rows[only])
+        values: np.ndarray[Any, Any] = self.fields[name].astype(np.int64)
         return values
+
+    def _of_batches(self, name: str) -> pa.Array:
+        import pyarrow as pa
+
+        return pa.array(self._integers(name), mask=~self.is_batch)
 
     def _baseOffset(self) -> pa.Array:  # noqa: N802 (the column's name)
         import pyarrow as pa
 
-        return pa.array(self.offset, mask=self.is_wrapper & (not self.enriched))
+        return pa.array(self.headers.offset[self.rows], mask=self.is_wrapper & (not self.enriched))
 
     def _lastOffset(self) -> pa.Array:  # noqa: N802
         import pyarrow as pa
 
-        last = self.offset + self._field(layout.LAST_OFFSET_DELTA, self.is_batch, 0)
-        return pa.array(last, mask=self.is_wrapper & self.enriched)
+        return pa.array(self.headers.last_offset[self.rows], mask=self.is_wrapper & self.enriched)
 
     def _position(self) -> pa.Array:
-        import numpy as np
         import pyarrow as pa
 
-        return pa.array(np.asarray(self.table.position, np.int64)[self.rows] + self.chunk.position)
+        return pa.array(self.headers.position[self.rows])
 
     def _size(self) -> pa.Array:
-        import numpy as np
         import pyarrow as pa
 
-        return pa.array(np.asarray(self.table.size, np.int64)[self.rows])
+        return pa.array(self.headers.size[self.rows])
 
     def _magic(self) -> pa.Array:
         import pyarrow as pa
 
-        return pa.array(self.magic)
+        return pa.array(self.headers.magic[self.rows])
 
     def _codec(self) -> pa.Array:
         import pyarrow as pa
 
-        return pa.array(_CODECS).take(pa.array(self.table.codec[self.rows]))
+        return pa.array(_CODECS).take(pa.array(self.headers.codec[self.rows]))
 
     def _maxTimestamp(self) -> pa.Array:  # noqa: N802
         import numpy as np
         import pyarrow as pa
 
-        millis = self._field(layout.MAX_TIMESTAMP, self.is_batch)
         if self.enriched:
-            seconds = self._field(layout.ENRICHED_SECONDS, ~self.is_batch)
-            millis = np.where(seconds == -1, -1, (seconds & 0xFFFFFFFF) * 1000)
+            seconds = self._integers("seconds")
+            millis = np.where(seconds == -1, layout.NO_TIMESTAMP, (seconds & 0xFFFF_FFFF) * 1000)
         else:
-            with_time = self.magic == 1
-            millis[with_time] = self.table.gather(layout.V1_TIMESTAMP, self.rows[with_time])
+            dated = np.where(self.fields["magic"] == 0, layout.NO_TIMESTAMP, self._integers("message_timestamp"))
+            millis = np.where(self.is_batch, self._integers("max_timestamp"), dated)
         return pa.array(millis * 1000).cast(pa.timestamp("us"))
 
     def _timestampType(self) -> pa.Array:  # noqa: N802
@@ -145,60 +157,52 @@ class _Facts:
 
         if self.enriched:
             return pa.array(np.ones(len(self.rows), np.int64))
-        return pa.array(np.where(self.magic == 0, -1, (self.attributes & layout.LOG_APPEND_TIME_BIT) >> 3))
+        late = (self.headers.attributes[self.rows] & layout.LOG_APPEND_TIME_BIT) >> 3
+        return pa.array(np.where(self.fields["magic"] == 0, -1, late))
 
     def _count(self) -> pa.Array:
-        import numpy as np
         import pyarrow as pa
 
-        return pa.array(np.asarray(self.table.count, np.int64)[self.rows], mask=self.is_wrapper)
+        return pa.array(self.headers.count[self.rows], mask=self.is_wrapper)
 
     def _crc(self) -> pa.Array:
         import numpy as np
         import pyarrow as pa
 
-        own = self._field(layout.MESSAGE_CRC, ~self.is_batch)
-        return pa.array(np.where(self.is_batch, self._field(layout.BATCH_CRC, self.is_batch), own))
-
-    def _of_batches(self, field: layout.Field) -> pa.Array:
-        import pyarrow as pa
-
-        return pa.array(self._field(field, self.is_batch), mask=~self.is_batch)
+        return pa.array(np.where(self.is_batch, self._integers("batch_crc"), self._integers("message_crc")))
 
     def _producerId(self) -> pa.Array:  # noqa: N802
-        return self._of_batches(layout.PRODUCER_ID)
+        return self._of_batches("producer_id")
 
     def _producerEpoch(self) -> pa.Array:  # noqa: N802
-        return self._of_batches(layout.PRODUCER_EPOCH)
+        return self._of_batches("producer_epoch")
 
     def _baseSequence(self) -> pa.Array:  # noqa: N802
-        return self._of_batches(layout.BASE_SEQUENCE)
+        return self._of_batches("base_sequence")
 
     def _partitionLeaderEpoch(self) -> pa.Array:  # noqa: N802
-        return self._of_batches(layout.PARTITION_LEADER_EPOCH)
+        return self._of_batches("partition_leader_epoch")
 
     def _isTransactional(self) -> pa.Array:  # noqa: N802
         import pyarrow as pa
 
-        return pa.array(self.is_batch & ((self.attributes & layout.TRANSACTIONAL_BIT) != 0))
+        return pa.array(self.is_batch & ((self.headers.attributes[self.rows] & layout.TRANSACTIONAL_BIT) != 0))
 
     def _isControl(self) -> pa.Array:  # noqa: N802
         import pyarrow as pa
 
-        bit = layout.ENRICHED_CONTROL_BIT if self.enriched else layout.CONTROL_BIT
-        return pa.array((self.is_batch | self.enriched) & ((self.attributes & bit) != 0))
+        return pa.array(self.headers.is_control[self.rows])
 
-    def batches(self) -> pa.Array:
-        """Return the bytes of each row, without a copy of those of neighbours."""
+    def _batch(self) -> pa.Array:
+        """Return the bytes of each row, without a copy where the rows are neighbours."""
         import numpy as np
         import pyarrow as pa
 
-        position = np.asarray(self.table.position, np.int64)[self.rows]
-        size = np.asarray(self.table.size, np.int64)[self.rows]
+        chunk = self.headers.chunk
+        assert chunk is not None, "whole entries were read"
+        buffer, size = chunk.table.buffer, self.headers.size[self.rows]
+        position = self.headers.position[self.rows] - chunk.position
         if len(position) and not np.array_equal(position[1:], (position + size)[:-1]):
-            buffer = self.table.buffer
             return pa.array([bytes(buffer[at : at + n]) for at, n in zip(position, size, strict=True)], pa.binary())
         starts = np.append(position, position[-1:] + size[-1:]).astype(np.int32)
-        return pa.Array.from_buffers(
-            pa.binary(), len(size), [None, pa.py_buffer(starts), pa.py_buffer(self.table.buffer)]
-        )
+        return pa.Array.from_buffers(pa.binary(), len(size), [None, pa.py_buffer(starts), pa.py_buffer(buffer)])

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import gc
 import logging
 import os
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -30,9 +29,10 @@ from magicbyte.log.reader import Isolation, decode_chunk, read_chunks, select_re
 from magicbyte.records.columns import arrow_schema
 from magicbyte.records.decode import DecodeOptions
 from magicbyte.records.transactions import CommittedFilter
+from magicbyte.spark import settle
 from magicbyte.spark.options import OptionError, SourceOptions, parse_options
 from magicbyte.spark.plan import NO_LIMITS, Limits, SegmentSlice, Task, chosen_partitions, plan
-from magicbyte.spark.shallow import shallow_batch, shallow_schema
+from magicbyte.spark.shallow import rows_within, shallow_batch, shallow_schema
 from magicbyte.wire import kernel
 
 if TYPE_CHECKING:
@@ -152,13 +152,18 @@ class LogReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         """Plan the tasks: on the driver, from names, sizes and indexes."""
         found = [each for each in chosen_partitions(self.options) if self._wanted(each)]
-        return list(plan(self.options, found, self.limits, os.cpu_count() or 1))
+        return list(plan(self.options, found, self.limits, os.cpu_count() or 1, headers_only=self._headers_only))
+
+    @property
+    def _headers_only(self) -> bool:
+        return self.options.mode == "shallow" and "batch" not in self.columns.names
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield Arrow batches, not rows: Spark takes them whole, with no pickling per row. Runs in a worker."""
         if not isinstance(partition, Task):  # an empty plan becomes one task with nothing in it
             return iter(())
-        _expect(sum(piece.size for piece in partition.slices))
+        if not self._headers_only:
+            _expect(sum(piece.size for piece in partition.slices))
         read = self._shallow if self.options.mode == "shallow" else self._deep
         return _settled(_joined(batch for piece in partition.slices for batch in self._guarded(read, piece)))
 
@@ -208,20 +213,23 @@ class LogReader(DataSourceReader):
                     return
 
     def _shallow(self, piece: SegmentSlice) -> Iterator[pa.RecordBatch]:
-        selection = replace(piece.selection, since=None, until=None)
+        from magicbyte.log.headers import read_headers
+
         files, path = file_system(piece.path)
         with files.open(path) as file:
-            for chunk in read_chunks(
+            for headers in read_headers(
                 file,
                 start=piece.start,
                 end=piece.end,
                 dialect=piece.dialect,
                 limit=self.options.max_batch_bytes,
                 on_damage=self._on_damage,
+                expected_bytes=max(piece.size, _read_so_far),
+                whole=not self._headers_only,
             ):
-                rows, more = select_rows(chunk.table, selection, None)
-                if rows:
-                    yield shallow_batch(chunk, rows, self.columns, piece.topic, piece.partition)
+                rows, more = rows_within(headers, piece.selection.first, piece.selection.end)
+                if len(rows):
+                    yield shallow_batch(headers, rows, self.columns, piece.topic, piece.partition)
                 if not more:
                     return
 
@@ -236,21 +244,10 @@ def _expect(size: int) -> None:
     _read_so_far += size
 
 
-_frozen = False
-
-
 def _settled(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield the batches; behind them, once in a process, put what the kernels loaded out of the collector's sight.
-
-    A Python worker of Spark collects garbage after each task. With all of Numba in sight that takes 0.1 s, as long as
-    reading 100 MB.
-    """
-    global _frozen
+    """Yield the batches, and settle behind them."""
     yield from batches
-    if not _frozen and kernel.worth_compiling(kernel.WORTH_CALLING):
-        gc.collect()
-        gc.freeze()
-        _frozen = True
+    settle()
 
 
 def _offsets(limits: Limits, each: Filter, value: int) -> Limits:
