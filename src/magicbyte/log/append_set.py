@@ -237,6 +237,8 @@ class _Reader:
         """Return the part that a row is, its records unpacked and walked."""
         view = entry.view
         if entry.survey is not None:
+            if entry.survey.lying is not None:
+                raise self.request.damaged(entry.survey.lying)
             return Part(entry.magic, Codec.NONE, entry.data, None, entry.data, entry.survey)
         if isinstance(view, RecordBatch):
             return self._open_batch(view)
@@ -309,6 +311,8 @@ class _Reader:
             survey = survey_messages(records, view.magic, dialect=self.dialect)
         except CorruptRecordError as error:
             raise request.damaged(error) from None
+        if survey.lying is not None:
+            raise request.damaged(survey.lying)
         if not survey.records:
             raise request.illegal("a wrapper without messages")
         if enriched and survey.nested >= 0:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from magicbyte.errors import BatchTooLargeError
+from magicbyte.errors import BatchTooLargeError, CorruptRecordError
 from magicbyte.records import kernels
 from magicbyte.records import survey_kernels as survey
 from magicbyte.records.forms import form_for
@@ -23,7 +23,7 @@ class Survey(NamedTuple):
     `least` is the smallest timestamp but for -1, None where there is none; `latest` the largest of all, and `latest_at`
     the first record that has it. `out_of_order`: the first whose offset field (v0, v1, enriched) or offset delta (v2)
     is not its index. `append_bits` messages say LogAppendTime. `nested` is the first message that is no plain one,
-    `other_magic` the first of another magic.
+    `other_magic` the first of another magic. `lying` says of the first message whose key or value contradicts its size.
     """
 
     records: int
@@ -36,6 +36,7 @@ class Survey(NamedTuple):
     append_bits: int
     nested: int
     other_magic: int
+    lying: CorruptRecordError | None = None
 
 
 def survey_records(section: memoryview, count: int, base_timestamp: int) -> Survey:
@@ -64,8 +65,8 @@ def survey_messages(
 ) -> Survey:
     """Walk whole messages: a row of plain ones, or what a wrapper of `magic` holds. Their CRCs are checked.
 
-    Raises CorruptRecordError for damage, with a position in `messages`, and BatchTooLargeError for a message of more
-    than `limit` bytes.
+    Raises CorruptRecordError for other damage, with a position in `messages`, and BatchTooLargeError for a message of
+    more than `limit` bytes.
     """
     form = form_for(compiled=worth_compiling(len(messages)))
     facts, state = form.zeros(survey.FACTS), form.zeros(kernels.STATE)
@@ -77,17 +78,21 @@ def survey_messages(
     if status == kernels.DONE:
         return _survey(form.int64(facts))
     position, found = int(state[kernels.AT]), int(state[kernels.FOUND])
-    if status == survey.TOO_LARGE:
-        raise BatchTooLargeError("message size", expected=f"<= {most}", found=found, position=position)
-    error = complaint(status, state)
+    error = (
+        BatchTooLargeError("message size", expected=f"<= {most}", found=found)
+        if status == survey.TOO_LARGE
+        else complaint(status, state)
+    )
     error.position = position
     if len(messages) - position >= LOG_OVERHEAD:
         offset = OFFSET.read(messages[position:])
         error.locate(offsets=(offset, offset))
+    if status == kernels.BAD_VALUE_LENGTH:
+        return _survey(form.int64(facts))._replace(lying=error)
     raise error
 
 
 def _survey(facts: list[int]) -> Survey:
     flat = facts if isinstance(facts, list) else facts.tolist()
     records, null_keys, least, latest, *rest, _ = flat
-    return Survey(records, null_keys, None if least == survey.MOST_TIME else least, latest, *rest)
+    return Survey._make((records, null_keys, None if least == survey.MOST_TIME else least, latest, *rest, None))
