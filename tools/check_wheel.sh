@@ -11,6 +11,7 @@ pip wheel --no-deps --wheel-dir "$folder" .
 pip install "$(echo "$folder"/magicbyte-*.whl)[spark]"
 cd "$folder" # away from the sources
 venv/bin/magicbyte --help >/dev/null
+venv/bin/magicbyte schema diff FetchRequest FetchRequest >/dev/null # the schemas came along
 venv/bin/python - <<'END'
 from importlib.metadata import distribution
 from importlib.resources import files

@@ -55,7 +55,8 @@ def test_a_warning_is_printed_and_no_failure(tmp_path: Path, tick: Path) -> None
 
 
 def test_the_project_s_own_schemas_are_sound() -> None:
-    result = run("schema", "check", Path(__file__).parents[2] / "schemas")
+    schemas = Path(__file__).parents[2] / "schemas"
+    result = run("schema", "check", *(schemas / each for each in ("messages", "records", "extensions")))
     assert result.exit_code == 0
     assert result.stdout.startswith("no errors in ")
 

@@ -2,8 +2,8 @@
 
     >>> from magicbyte.schema import check
     >>> message, errors = check('{"type": "data", "name": "Tick", "validVersions": "0", "fields": []}')
-    >>> print(errors[0])
-    <text>:1:1: Tick: missing-key: expected the key "flexibleVersions", found none; write "flexibleVersions": "0+", …
+    >>> print(errors[0].rule, errors[0].mend)
+    missing-key write "flexibleVersions": "0+", or "none" for the old forms
 
 The language is told in docs/schema/grammar.md. At run time nothing imports this room: generated code needs only
 `magicbyte.protocol`.

@@ -61,7 +61,7 @@ def load_directory(directory: Path | str) -> dict[str, MessageSchema]:
 def bundled() -> dict[str, Path]:
     """Return the schema files that come with the package, by the names of their messages, sorted."""
     directory = _INSTALLED if _INSTALLED.is_dir() else _REPOSITORY
-    return {path.stem: path for path in sorted(directory.rglob("*.json"), key=lambda each: each.stem)}
+    return {path.stem: path for path in sorted(directory.glob("*/*.json"), key=lambda each: each.stem)}
 
 
 def load_bundled(name: str) -> MessageSchema:

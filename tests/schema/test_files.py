@@ -1,0 +1,61 @@
+"""The schemas that come with the package, and what loads the compiler."""
+
+import doctest
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import magicbyte.schema
+from magicbyte.schema import UnknownMessageError, bundled, load_bundled
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_the_wheel_has_the_schemas_where_they_are_looked_for() -> None:
+    """tools/check_wheel.sh looks into a real wheel."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    include = project["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"]
+    assert include == {"schemas": "magicbyte/schema/bundled"}
+
+
+def test_an_installed_package_reads_the_schemas_beside_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "messages").mkdir()
+    (tmp_path / "messages" / "Tick.json").write_text(
+        '{"type": "data", "name": "Tick", "validVersions": "0", "flexibleVersions": "0+", "fields": []}'
+    )
+    monkeypatch.setattr("magicbyte.schema.files._INSTALLED", tmp_path)
+    assert list(bundled()) == ["Tick"]
+    assert load_bundled("Tick").name == "Tick"
+
+
+def test_every_schema_of_the_package_is_sound_and_named_as_its_file() -> None:
+    assert len(bundled()) > 200
+    for name in bundled():
+        assert load_bundled(name).name == name
+
+
+def test_an_unknown_message_is_told_with_the_one_that_may_be_meant() -> None:
+    with pytest.raises(UnknownMessageError, match=r"did you mean \"FetchRequest\"\?"):
+        load_bundled("FetchReqest")
+    with pytest.raises(UnknownMessageError, match=r"there are [0-9]+ messages, from A"):
+        load_bundled("zzz")
+
+
+def test_the_compiler_is_loaded_by_nothing_but_its_commands() -> None:
+    script = (
+        "import sys, magicbyte, magicbyte.protocol, magicbyte.cli.main, magicbyte.cli.schema;"
+        "print([name for name in sys.modules if name.startswith('magicbyte.schema')])"
+    )
+    assert subprocess.run([sys.executable, "-c", script], capture_output=True, text=True).stdout == "[]\n"
+
+
+def test_the_example_of_the_package_runs_as_printed() -> None:
+    assert doctest.testmod(magicbyte.schema) == (0, 3)
+
+
+def test_the_public_names_are_there_and_documented() -> None:
+    for name in magicbyte.schema.__all__:
+        assert getattr(magicbyte.schema, name).__doc__ or name == "Default"
