@@ -578,7 +578,7 @@ class _Class:
         if field.type.array and field.type.struct:
             element = _Class(self.module, self.message, self.message.structs[kind])
             minimum = str(max(1, min((_size(self.message, element.fields, each) for each in element.spans), default=1)))
-            if element.row_layouts():
+            if span in element.row_layouts():
                 return f"read_{null}rows", [data, at, flexible, minimum, quoted, element.name, "version"]
             return f"read_{null}array", [data, at, flexible, minimum, quoted, f"{element.name}._read", "version"]
         if varint:
@@ -627,35 +627,29 @@ class _Class:
 
     # ---- many structs in one step
 
-    def row_layouts(self) -> list[tuple[Span, str]]:
-        """Return the layouts of the spans if structs of this kind can be read in rows, else nothing."""
-        plain = [field for field in self.fields if field.tag is None]
-        if (
-            self.schema is None
-            or not self.spans
-            or not any(f.type.array and f.type.name == self.schema.name for f in _all_fields(self.message))
-        ):
-            return []
-        found = []
+    def row_layouts(self) -> dict[Span, str]:
+        """Return the layouts of the spans in which structs of this kind can be read in rows."""
+        elements = {field.type.name for field in _all_fields(self.message) if field.type.array and field.type.struct}
+        if self.schema is None or self.schema.name not in elements:
+            return {}
+        found = {}
         for span in self.spans:
-            present = [field for field in self.fields if _is_plain(field, span)]
-            fixed = [field for field in present if _is_fixed(field, span)]
-            arrays = [field for field in present if field.type.array]
-            fit = all(_is_number(field) and not _varint(field, span) for field in present)
-            if not fit or not fixed or any(span.lowest in field.nullable_versions for field in arrays):
-                return []
-            if any(field.flexible_versions is not None for field in plain):
-                return []
-            codes = "".join(("[" if field.type.array else "") + _code(field, span) for field in present)
-            found.append((span, codes))
+            there = [field for field in self.fields if _is_plain(field, span)]
+            numbers = all(_is_number(field) and not _varint(field, span) for field in there)
+            arrays = [field for field in there if field.type.array]
+            nullable = any(span.lowest in field.nullable_versions for field in arrays)
+            if numbers and not nullable and len(arrays) < len(there):
+                found[span] = "".join(("[" if field.type.array else "") + _code(field, span) for field in there)
         return found
 
     def rows_reader(self) -> Body:
         """Return the body of `_read_many`."""
-        layouts = dict(self.row_layouts())
+        layouts = self.row_layouts()
         flexible = any(span.flexible for span in self.spans)
 
         def body(span: Span) -> Body:
+            if span not in layouts:
+                return ()
             rows = self.module.layout("Rows", layouts[span], span.flexible)
             fields = [field for field in self.fields if _is_plain(field, span)]
             numbers = [field for field in fields if not field.type.array]

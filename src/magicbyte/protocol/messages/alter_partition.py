@@ -41,6 +41,8 @@ _II = struct.Struct(">ii")
 _IQ = struct.Struct(">iq")
 _ROWS_IHII_IBI_COMPACT = Rows("ihii[ibi", flexible=True)
 _ROWS_IHII_II_COMPACT = Rows("ihii[ii", flexible=True)
+_ROWS_II_IBI_COMPACT = Rows("ii[ibi", flexible=True)
+_ROWS_II_II_COMPACT = Rows("ii[ii", flexible=True)
 _ROWS_IQ_COMPACT = Rows("iq", flexible=True)
 _SHAPES_IHII_IBI_COMPACT = Shapes("ihii[ibi", flexible=True)
 _SHAPES_IHII_II_COMPACT = Shapes("ihii[ii", flexible=True)
@@ -164,6 +166,36 @@ class AlterPartitionRequestPartitionData:
         self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
+    @staticmethod
+    def _read_many(
+        data: Bytes,
+        at: int,
+        most: int,
+        version: int,
+    ) -> tuple[list[AlterPartitionRequestPartitionData], int]:
+        found: list[AlterPartitionRequestPartitionData] = []
+        if 1 <= version <= 2:
+            rows, at = _ROWS_II_IBI_COMPACT.read(data, at, most)
+            for row in rows:
+                self = new(AlterPartitionRequestPartitionData)
+                (
+                    (self.partition_index, self.leader_epoch, self.leader_recovery_state, self.partition_epoch),
+                    self.new_isr,
+                ) = row
+                self.new_isr_with_epochs = []
+                self.unknown_tags = ()
+                found.append(self)
+        elif version <= 0:
+            rows, at = _ROWS_II_II_COMPACT.read(data, at, most)
+            for row in rows:
+                self = new(AlterPartitionRequestPartitionData)
+                (self.partition_index, self.leader_epoch, self.partition_epoch), self.new_isr = row
+                self.new_isr_with_epochs = []
+                self.leader_recovery_state = 0
+                self.unknown_tags = ()
+                found.append(self)
+        return found, at
+
 
 @dataclass(slots=True, kw_only=True)
 class AlterPartitionRequestTopicData:
@@ -200,15 +232,26 @@ class AlterPartitionRequestTopicData:
         else:
             self.topic_name, at = read_string(data, at, True, "topic_name")
             self.topic_id = NULL_UUID
-        self.partitions, at = read_array(
-            data,
-            at,
-            True,
-            14,
-            "partitions",
-            AlterPartitionRequestPartitionData._read,
-            version,
-        )
+        if version >= 3:
+            self.partitions, at = read_array(
+                data,
+                at,
+                True,
+                14,
+                "partitions",
+                AlterPartitionRequestPartitionData._read,
+                version,
+            )
+        else:
+            self.partitions, at = read_rows(
+                data,
+                at,
+                True,
+                14,
+                "partitions",
+                AlterPartitionRequestPartitionData,
+                version,
+            )
         self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 

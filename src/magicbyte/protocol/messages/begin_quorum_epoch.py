@@ -43,6 +43,7 @@ _IHII = struct.Struct(">ihii")
 _II = struct.Struct(">ii")
 _ROWS_IHII_CLASSIC = Rows("ihii", flexible=False)
 _ROWS_IHII_COMPACT = Rows("ihii", flexible=True)
+_ROWS_III_CLASSIC = Rows("iii", flexible=False)
 _UH = struct.Struct(">H")
 
 
@@ -91,6 +92,24 @@ class BeginQuorumEpochRequestPartitionData:
             self.unknown_tags = ()
         return self, at
 
+    @staticmethod
+    def _read_many(
+        data: Bytes,
+        at: int,
+        most: int,
+        version: int,
+    ) -> tuple[list[BeginQuorumEpochRequestPartitionData], int]:
+        found: list[BeginQuorumEpochRequestPartitionData] = []
+        if version <= 0:
+            rows, at = _ROWS_III_CLASSIC.read(data, at, most)
+            for row in rows:
+                self = new(BeginQuorumEpochRequestPartitionData)
+                self.partition_index, self.leader_id, self.leader_epoch = row
+                self.voter_directory_id = NULL_UUID
+                self.unknown_tags = ()
+                found.append(self)
+        return found, at
+
 
 @dataclass(slots=True, kw_only=True)
 class BeginQuorumEpochRequestTopicData:
@@ -119,18 +138,27 @@ class BeginQuorumEpochRequestTopicData:
         self = new(BeginQuorumEpochRequestTopicData)
         flexible = version >= 1
         self.topic_name, at = read_string(data, at, flexible, "topic_name")
-        self.partitions, at = read_array(
-            data,
-            at,
-            flexible,
-            12,
-            "partitions",
-            BeginQuorumEpochRequestPartitionData._read,
-            version,
-        )
         if version >= 1:
+            self.partitions, at = read_array(
+                data,
+                at,
+                flexible,
+                12,
+                "partitions",
+                BeginQuorumEpochRequestPartitionData._read,
+                version,
+            )
             self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
+            self.partitions, at = read_rows(
+                data,
+                at,
+                flexible,
+                12,
+                "partitions",
+                BeginQuorumEpochRequestPartitionData,
+                version,
+            )
             self.unknown_tags = ()
         return self, at
 

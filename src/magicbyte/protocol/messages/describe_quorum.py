@@ -39,6 +39,8 @@ _IH = struct.Struct(">ih")
 _IIQ = struct.Struct(">iiq")
 _Q = struct.Struct(">q")
 _QQQ = struct.Struct(">qqq")
+_ROWS_IQQQ_COMPACT = Rows("iqqq", flexible=True)
+_ROWS_IQ_COMPACT = Rows("iq", flexible=True)
 _ROWS_I_COMPACT = Rows("i", flexible=True)
 _UH = struct.Struct(">H")
 
@@ -202,6 +204,29 @@ class ReplicaState:
         self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
+    @staticmethod
+    def _read_many(data: Bytes, at: int, most: int, version: int) -> tuple[list[ReplicaState], int]:
+        found: list[ReplicaState] = []
+        if version == 1:
+            rows, at = _ROWS_IQQQ_COMPACT.read(data, at, most)
+            for row in rows:
+                self = new(ReplicaState)
+                self.replica_id, self.log_end_offset, self.last_fetch_timestamp, self.last_caught_up_timestamp = row
+                self.replica_directory_id = NULL_UUID
+                self.unknown_tags = ()
+                found.append(self)
+        elif version <= 0:
+            rows, at = _ROWS_IQ_COMPACT.read(data, at, most)
+            for row in rows:
+                self = new(ReplicaState)
+                self.replica_id, self.log_end_offset = row
+                self.replica_directory_id = NULL_UUID
+                self.last_fetch_timestamp = -1
+                self.last_caught_up_timestamp = -1
+                self.unknown_tags = ()
+                found.append(self)
+        return found, at
+
 
 @dataclass(slots=True, kw_only=True)
 class DescribeQuorumResponsePartitionData:
@@ -252,8 +277,12 @@ class DescribeQuorumResponsePartitionData:
             self.error_message = ""
         self.leader_id, self.leader_epoch, self.high_watermark = _IIQ.unpack_from(data, at)
         at += 16
-        self.current_voters, at = read_array(data, at, True, 13, "current_voters", ReplicaState._read, version)
-        self.observers, at = read_array(data, at, True, 13, "observers", ReplicaState._read, version)
+        if version >= 2:
+            self.current_voters, at = read_array(data, at, True, 13, "current_voters", ReplicaState._read, version)
+            self.observers, at = read_array(data, at, True, 13, "observers", ReplicaState._read, version)
+        else:
+            self.current_voters, at = read_rows(data, at, True, 13, "current_voters", ReplicaState, version)
+            self.observers, at = read_rows(data, at, True, 13, "observers", ReplicaState, version)
         self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 

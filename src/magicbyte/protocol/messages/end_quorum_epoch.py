@@ -44,6 +44,7 @@ _IHII = struct.Struct(">ihii")
 _III = struct.Struct(">iii")
 _ROWS_IHII_CLASSIC = Rows("ihii", flexible=False)
 _ROWS_IHII_COMPACT = Rows("ihii", flexible=True)
+_ROWS_III_I_CLASSIC = Rows("iii[i", flexible=False)
 _SHAPES_III_I_CLASSIC = Shapes("iii[i", flexible=False)
 _UH = struct.Struct(">H")
 
@@ -145,6 +146,24 @@ class EndQuorumEpochRequestPartitionData:
             self.unknown_tags = ()
         return self, at
 
+    @staticmethod
+    def _read_many(
+        data: Bytes,
+        at: int,
+        most: int,
+        version: int,
+    ) -> tuple[list[EndQuorumEpochRequestPartitionData], int]:
+        found: list[EndQuorumEpochRequestPartitionData] = []
+        if version <= 0:
+            rows, at = _ROWS_III_I_CLASSIC.read(data, at, most)
+            for row in rows:
+                self = new(EndQuorumEpochRequestPartitionData)
+                (self.partition_index, self.leader_id, self.leader_epoch), self.preferred_successors = row
+                self.preferred_candidates = []
+                self.unknown_tags = ()
+                found.append(self)
+        return found, at
+
 
 @dataclass(slots=True, kw_only=True)
 class EndQuorumEpochRequestTopicData:
@@ -173,18 +192,27 @@ class EndQuorumEpochRequestTopicData:
         self = new(EndQuorumEpochRequestTopicData)
         flexible = version >= 1
         self.topic_name, at = read_string(data, at, flexible, "topic_name")
-        self.partitions, at = read_array(
-            data,
-            at,
-            flexible,
-            14,
-            "partitions",
-            EndQuorumEpochRequestPartitionData._read,
-            version,
-        )
         if version >= 1:
+            self.partitions, at = read_array(
+                data,
+                at,
+                flexible,
+                14,
+                "partitions",
+                EndQuorumEpochRequestPartitionData._read,
+                version,
+            )
             self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
+            self.partitions, at = read_rows(
+                data,
+                at,
+                flexible,
+                14,
+                "partitions",
+                EndQuorumEpochRequestPartitionData,
+                version,
+            )
             self.unknown_tags = ()
         return self, at
 

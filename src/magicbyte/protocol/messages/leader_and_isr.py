@@ -15,6 +15,7 @@ from magicbyte.protocol.runtime import (
     NULL_UUID,
     Bytes,
     Message,
+    Rows,
     Shapes,
     Tags,
     Writer,
@@ -22,6 +23,7 @@ from magicbyte.protocol.runtime import (
     new,
     read_array,
     read_numbers,
+    read_rows,
     read_string,
     read_unknown_tags,
     read_uuid,
@@ -39,6 +41,11 @@ _IIII = struct.Struct(">iiii")
 _IIQ = struct.Struct(">iiq")
 _IIQB = struct.Struct(">iiqb")
 _ITIQB = struct.Struct(">i?iqb")
+_ROWS_IH_COMPACT = Rows("ih", flexible=True)
+_ROWS_IIII_II_IT_CLASSIC = Rows("iiii[ii[i?", flexible=False)
+_ROWS_IIII_II_I_I_ITB_COMPACT = Rows("iiii[ii[i[i[i?b", flexible=True)
+_ROWS_IIII_II_I_I_IT_CLASSIC = Rows("iiii[ii[i[i[i?", flexible=False)
+_ROWS_IIII_II_I_I_IT_COMPACT = Rows("iiii[ii[i[i[i?", flexible=True)
 _SHAPES_IIII_II_IT_CLASSIC = Shapes("iiii[ii[i?", flexible=False)
 _SHAPES_IIII_II_I_CLASSIC = Shapes("iiii[ii[i", flexible=False)
 _SHAPES_IIII_II_I_I_ITB_COMPACT = Shapes("iiii[ii[i[i[i?b", flexible=True)
@@ -239,6 +246,99 @@ class LeaderAndIsrPartitionState:
             self.unknown_tags = ()
         return self, at
 
+    @staticmethod
+    def _read_many(data: Bytes, at: int, most: int, version: int) -> tuple[list[LeaderAndIsrPartitionState], int]:
+        found: list[LeaderAndIsrPartitionState] = []
+        if version >= 6:
+            rows, at = _ROWS_IIII_II_I_I_ITB_COMPACT.read(data, at, most)
+            for row in rows:
+                self = new(LeaderAndIsrPartitionState)
+                (
+                    (
+                        self.partition_index,
+                        self.controller_epoch,
+                        self.leader,
+                        self.leader_epoch,
+                        self.partition_epoch,
+                        self.is_new,
+                        self.leader_recovery_state,
+                    ),
+                    self.isr,
+                    self.replicas,
+                    self.adding_replicas,
+                    self.removing_replicas,
+                ) = row
+                self.topic_name = ""
+                self.unknown_tags = ()
+                found.append(self)
+        elif version >= 4:
+            rows, at = _ROWS_IIII_II_I_I_IT_COMPACT.read(data, at, most)
+            for row in rows:
+                self = new(LeaderAndIsrPartitionState)
+                (
+                    (
+                        self.partition_index,
+                        self.controller_epoch,
+                        self.leader,
+                        self.leader_epoch,
+                        self.partition_epoch,
+                        self.is_new,
+                    ),
+                    self.isr,
+                    self.replicas,
+                    self.adding_replicas,
+                    self.removing_replicas,
+                ) = row
+                self.topic_name = ""
+                self.leader_recovery_state = 0
+                self.unknown_tags = ()
+                found.append(self)
+        elif version >= 3:
+            rows, at = _ROWS_IIII_II_I_I_IT_CLASSIC.read(data, at, most)
+            for row in rows:
+                self = new(LeaderAndIsrPartitionState)
+                (
+                    (
+                        self.partition_index,
+                        self.controller_epoch,
+                        self.leader,
+                        self.leader_epoch,
+                        self.partition_epoch,
+                        self.is_new,
+                    ),
+                    self.isr,
+                    self.replicas,
+                    self.adding_replicas,
+                    self.removing_replicas,
+                ) = row
+                self.topic_name = ""
+                self.leader_recovery_state = 0
+                self.unknown_tags = ()
+                found.append(self)
+        elif version >= 2:
+            rows, at = _ROWS_IIII_II_IT_CLASSIC.read(data, at, most)
+            for row in rows:
+                self = new(LeaderAndIsrPartitionState)
+                (
+                    (
+                        self.partition_index,
+                        self.controller_epoch,
+                        self.leader,
+                        self.leader_epoch,
+                        self.partition_epoch,
+                        self.is_new,
+                    ),
+                    self.isr,
+                    self.replicas,
+                ) = row
+                self.topic_name = ""
+                self.adding_replicas = ()
+                self.removing_replicas = ()
+                self.leader_recovery_state = 0
+                self.unknown_tags = ()
+                found.append(self)
+        return found, at
+
 
 @dataclass(slots=True, kw_only=True)
 class LeaderAndIsrTopicState:
@@ -276,13 +376,13 @@ class LeaderAndIsrTopicState:
             self.topic_id, at = read_uuid(data, at)
         else:
             self.topic_id = NULL_UUID
-        self.partition_states, at = read_array(
+        self.partition_states, at = read_rows(
             data,
             at,
             flexible,
             26,
             "partition_states",
-            LeaderAndIsrPartitionState._read,
+            LeaderAndIsrPartitionState,
             version,
         )
         if version >= 4:
@@ -508,6 +608,19 @@ class LeaderAndIsrPartitionError:
             self.unknown_tags = ()
         return self, at
 
+    @staticmethod
+    def _read_many(data: Bytes, at: int, most: int, version: int) -> tuple[list[LeaderAndIsrPartitionError], int]:
+        found: list[LeaderAndIsrPartitionError] = []
+        if version >= 5:
+            rows, at = _ROWS_IH_COMPACT.read(data, at, most)
+            for row in rows:
+                self = new(LeaderAndIsrPartitionError)
+                self.partition_index, self.error_code = row
+                self.topic_name = ""
+                self.unknown_tags = ()
+                found.append(self)
+        return found, at
+
 
 @dataclass(slots=True, kw_only=True)
 class LeaderAndIsrTopicError:
@@ -535,13 +648,13 @@ class LeaderAndIsrTopicError:
     def _read(data: Bytes, at: int, version: int) -> tuple[LeaderAndIsrTopicError, int]:
         self = new(LeaderAndIsrTopicError)
         self.topic_id, at = read_uuid(data, at)
-        self.partition_errors, at = read_array(
+        self.partition_errors, at = read_rows(
             data,
             at,
             True,
             7,
             "partition_errors",
-            LeaderAndIsrPartitionError._read,
+            LeaderAndIsrPartitionError,
             version,
         )
         self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)

@@ -14,11 +14,13 @@ from magicbyte.protocol.runtime import (
     NULL_UUID,
     Bytes,
     Message,
+    Rows,
     Tags,
     Writer,
     absent,
     new,
     read_array,
+    read_rows,
     read_unknown_tags,
     read_uuid,
     write_structs,
@@ -28,6 +30,7 @@ from magicbyte.protocol.runtime import (
 
 _HI = struct.Struct(">hi")
 _I = struct.Struct(">i")
+_ROWS_I_COMPACT = Rows("i", flexible=True)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -66,6 +69,19 @@ class Voter:
         self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
+    @staticmethod
+    def _read_many(data: Bytes, at: int, most: int, version: int) -> tuple[list[Voter], int]:
+        found: list[Voter] = []
+        if version <= 0:
+            rows, at = _ROWS_I_COMPACT.read(data, at, most)
+            for row in rows:
+                self = new(Voter)
+                (self.voter_id,) = row
+                self.voter_directory_id = NULL_UUID
+                self.unknown_tags = ()
+                found.append(self)
+        return found, at
+
 
 @dataclass(slots=True, kw_only=True)
 class LeaderChangeMessage(Message):
@@ -101,7 +117,11 @@ class LeaderChangeMessage(Message):
         self = new(LeaderChangeMessage)
         self.version, self.leader_id = _HI.unpack_from(data, at)
         at += 6
-        self.voters, at = read_array(data, at, True, 5, "voters", Voter._read, version)
-        self.granting_voters, at = read_array(data, at, True, 5, "granting_voters", Voter._read, version)
+        if version >= 1:
+            self.voters, at = read_array(data, at, True, 5, "voters", Voter._read, version)
+            self.granting_voters, at = read_array(data, at, True, 5, "granting_voters", Voter._read, version)
+        else:
+            self.voters, at = read_rows(data, at, True, 5, "voters", Voter, version)
+            self.granting_voters, at = read_rows(data, at, True, 5, "granting_voters", Voter, version)
         self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at

@@ -16,6 +16,7 @@ from magicbyte.protocol.runtime import (
     Bytes,
     Message,
     Records,
+    Rows,
     Tags,
     Writer,
     absent,
@@ -23,6 +24,7 @@ from magicbyte.protocol.runtime import (
     read_array,
     read_nullable_string,
     read_nullable_view,
+    read_rows,
     read_string,
     read_tags,
     read_unknown_tags,
@@ -43,6 +45,9 @@ _IHQ = struct.Struct(">ihq")
 _IHQQ = struct.Struct(">ihqq")
 _IHQQQ = struct.Struct(">ihqqq")
 _II = struct.Struct(">ii")
+_ROWS_IHQQQ_CLASSIC = Rows("ihqqq", flexible=False)
+_ROWS_IHQQ_CLASSIC = Rows("ihqq", flexible=False)
+_ROWS_IHQ_CLASSIC = Rows("ihq", flexible=False)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -371,6 +376,44 @@ class PartitionProduceResponse:
             found.append((0, bytes(part)))
         return found
 
+    @staticmethod
+    def _read_many(data: Bytes, at: int, most: int, version: int) -> tuple[list[PartitionProduceResponse], int]:
+        found: list[PartitionProduceResponse] = []
+        if 5 <= version <= 7:
+            rows, at = _ROWS_IHQQQ_CLASSIC.read(data, at, most)
+            for row in rows:
+                self = new(PartitionProduceResponse)
+                self.index, self.error_code, self.base_offset, self.log_append_time_ms, self.log_start_offset = row
+                self.record_errors = []
+                self.error_message = None
+                self.current_leader = LeaderIdAndEpoch()
+                self.unknown_tags = ()
+                found.append(self)
+        elif 2 <= version <= 4:
+            rows, at = _ROWS_IHQQ_CLASSIC.read(data, at, most)
+            for row in rows:
+                self = new(PartitionProduceResponse)
+                self.index, self.error_code, self.base_offset, self.log_append_time_ms = row
+                self.log_start_offset = -1
+                self.record_errors = []
+                self.error_message = None
+                self.current_leader = LeaderIdAndEpoch()
+                self.unknown_tags = ()
+                found.append(self)
+        elif version <= 1:
+            rows, at = _ROWS_IHQ_CLASSIC.read(data, at, most)
+            for row in rows:
+                self = new(PartitionProduceResponse)
+                self.index, self.error_code, self.base_offset = row
+                self.log_append_time_ms = -1
+                self.log_start_offset = -1
+                self.record_errors = []
+                self.error_message = None
+                self.current_leader = LeaderIdAndEpoch()
+                self.unknown_tags = ()
+                found.append(self)
+        return found, at
+
 
 @dataclass(slots=True, kw_only=True)
 class TopicProduceResponse:
@@ -410,15 +453,26 @@ class TopicProduceResponse:
         else:
             self.name, at = read_string(data, at, flexible, "name")
             self.topic_id = NULL_UUID
-        self.partition_responses, at = read_array(
-            data,
-            at,
-            flexible,
-            14,
-            "partition_responses",
-            PartitionProduceResponse._read,
-            version,
-        )
+        if version >= 8:
+            self.partition_responses, at = read_array(
+                data,
+                at,
+                flexible,
+                14,
+                "partition_responses",
+                PartitionProduceResponse._read,
+                version,
+            )
+        else:
+            self.partition_responses, at = read_rows(
+                data,
+                at,
+                flexible,
+                14,
+                "partition_responses",
+                PartitionProduceResponse,
+                version,
+            )
         if version >= 9:
             self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:

@@ -15,6 +15,7 @@ from magicbyte.protocol.runtime import (
     NULL_UUID,
     Bytes,
     Message,
+    Rows,
     Shapes,
     Tags,
     Writer,
@@ -23,6 +24,7 @@ from magicbyte.protocol.runtime import (
     read_array,
     read_nullable_string,
     read_numbers,
+    read_rows,
     read_string,
     read_tags,
     read_unknown_tags,
@@ -42,6 +44,8 @@ _I = struct.Struct(">i")
 _IIII = struct.Struct(">iiii")
 _IQ = struct.Struct(">iq")
 _IT = struct.Struct(">i?")
+_ROWS_IIII_II_I_I_CLASSIC = Rows("iiii[ii[i[i", flexible=False)
+_ROWS_IIII_II_I_I_COMPACT = Rows("iiii[ii[i[i", flexible=True)
 _SHAPES_IIII_II_I_CLASSIC = Shapes("iiii[ii[i", flexible=False)
 _SHAPES_IIII_II_I_I_CLASSIC = Shapes("iiii[ii[i[i", flexible=False)
 _SHAPES_IIII_II_I_I_COMPACT = Shapes("iiii[ii[i[i", flexible=True)
@@ -157,6 +161,37 @@ class UpdateMetadataPartitionState:
             self.unknown_tags = ()
         return self, at
 
+    @staticmethod
+    def _read_many(data: Bytes, at: int, most: int, version: int) -> tuple[list[UpdateMetadataPartitionState], int]:
+        found: list[UpdateMetadataPartitionState] = []
+        if version >= 6:
+            rows, at = _ROWS_IIII_II_I_I_COMPACT.read(data, at, most)
+            for row in rows:
+                self = new(UpdateMetadataPartitionState)
+                (
+                    (self.partition_index, self.controller_epoch, self.leader, self.leader_epoch, self.zk_version),
+                    self.isr,
+                    self.replicas,
+                    self.offline_replicas,
+                ) = row
+                self.topic_name = ""
+                self.unknown_tags = ()
+                found.append(self)
+        elif version >= 5:
+            rows, at = _ROWS_IIII_II_I_I_CLASSIC.read(data, at, most)
+            for row in rows:
+                self = new(UpdateMetadataPartitionState)
+                (
+                    (self.partition_index, self.controller_epoch, self.leader, self.leader_epoch, self.zk_version),
+                    self.isr,
+                    self.replicas,
+                    self.offline_replicas,
+                ) = row
+                self.topic_name = ""
+                self.unknown_tags = ()
+                found.append(self)
+        return found, at
+
 
 @dataclass(slots=True, kw_only=True)
 class UpdateMetadataTopicState:
@@ -194,13 +229,13 @@ class UpdateMetadataTopicState:
             self.topic_id, at = read_uuid(data, at)
         else:
             self.topic_id = NULL_UUID
-        self.partition_states, at = read_array(
+        self.partition_states, at = read_rows(
             data,
             at,
             flexible,
             24,
             "partition_states",
-            UpdateMetadataPartitionState._read,
+            UpdateMetadataPartitionState,
             version,
         )
         if version >= 6:

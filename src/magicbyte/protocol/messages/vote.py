@@ -43,6 +43,7 @@ _III = struct.Struct(">iii")
 _IQ = struct.Struct(">iq")
 _IQT = struct.Struct(">iq?")
 _ROWS_IHIIT_COMPACT = Rows("ihii?", flexible=True)
+_ROWS_IIIIQ_COMPACT = Rows("iiiiq", flexible=True)
 _UH = struct.Struct(">H")
 
 
@@ -108,6 +109,27 @@ class VoteRequestPartitionData:
         self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
+    @staticmethod
+    def _read_many(data: Bytes, at: int, most: int, version: int) -> tuple[list[VoteRequestPartitionData], int]:
+        found: list[VoteRequestPartitionData] = []
+        if version <= 0:
+            rows, at = _ROWS_IIIIQ_COMPACT.read(data, at, most)
+            for row in rows:
+                self = new(VoteRequestPartitionData)
+                (
+                    self.partition_index,
+                    self.candidate_epoch,
+                    self.candidate_id,
+                    self.last_offset_epoch,
+                    self.last_offset,
+                ) = row
+                self.candidate_directory_id = NULL_UUID
+                self.voter_directory_id = NULL_UUID
+                self.pre_vote = False
+                self.unknown_tags = ()
+                found.append(self)
+        return found, at
+
 
 @dataclass(slots=True, kw_only=True)
 class VoteRequestTopicData:
@@ -134,7 +156,10 @@ class VoteRequestTopicData:
     def _read(data: Bytes, at: int, version: int) -> tuple[VoteRequestTopicData, int]:
         self = new(VoteRequestTopicData)
         self.topic_name, at = read_string(data, at, True, "topic_name")
-        self.partitions, at = read_array(data, at, True, 25, "partitions", VoteRequestPartitionData._read, version)
+        if version >= 1:
+            self.partitions, at = read_array(data, at, True, 25, "partitions", VoteRequestPartitionData._read, version)
+        else:
+            self.partitions, at = read_rows(data, at, True, 25, "partitions", VoteRequestPartitionData, version)
         self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
