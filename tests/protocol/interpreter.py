@@ -279,9 +279,12 @@ def read_struct(source: Source, schema: MessageSchema, fields: tuple[FieldSchema
             values[field.json_name] = read_field(source, schema, field, version)
     if version not in schema.flexible_versions:
         return values
-    unknown = []
+    unknown, seen = [], set()
     for _ in range(source.uvarint()):
         tag, content = source.uvarint(), Source(source.take(source.uvarint()))
+        if tag in seen:
+            raise RefusedError(f"tag {tag} twice")
+        seen.add(tag)
         if tag in tagged:
             values[tagged[tag].json_name] = read_field(content, schema, tagged[tag], version, null_struct=0)
             if content.left:
