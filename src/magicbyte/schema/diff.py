@@ -82,10 +82,12 @@ class _Comparison:
 
     def _message(self) -> None:
         old, new = self.old, self.new
+        asked = {old.type, new.type} & {"request", "response", "header"}
         for what, before, after in (("apiKey", old.api_key, new.api_key), ("type", old.type, new.type)):
             if before != after:
-                reason = f"{what} was {before} and is {after}: another message, for which no old peer listens"
-                self._note(old.name, ChangeKind.MESSAGE_CHANGED, self.shared, reason, compatible=False)
+                why = "old peers take it for another message" if asked else "what is only stored does not hold it"
+                reason = f"{what} was {before} and is {after}: {why}"
+                self._note(old.name, ChangeKind.MESSAGE_CHANGED, self.shared, reason, compatible=not asked)
         if old.name != new.name:
             reason = f"its name was {old.name} and is {new.name}; a name is not on the wire"
             self._note(old.name, ChangeKind.MESSAGE_CHANGED, self.shared, reason, compatible=True)
