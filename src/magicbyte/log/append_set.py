@@ -325,6 +325,8 @@ class _Reader:
         if view.is_control:
             if request.is_client:
                 raise request.illegal("a client may not send control messages")
+            if self.rules.format is not Format.ENRICHED:
+                raise unsupported(f"format {self.rules.format.value} has no control messages of the enriched dialect")
             return Part(1, Codec.NONE, view.buffer, view, view.buffer, nothing)
         try:
             count, non_keyed = view.num_messages, view.non_keyed

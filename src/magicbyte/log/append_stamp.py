@@ -47,10 +47,10 @@ class Stored:
 def can_stay(found: ProducedSet, rules: AppendRules) -> bool:
     """Say whether the set can be appended in place: the format is right, the codec stays, inner offsets are 0, 1, 2…"""
     target, parts = rules.format, found.parts
-    if found.is_control:
-        return True
     if not found.has_format(target):
         return False
+    if found.is_control:
+        return True
     if target.dialect is Dialect.ENRICHED:
         return rules.codec is None or all(part.codec is rules.codec for part in parts)
     codec = found.codec if rules.codec is None else rules.codec
