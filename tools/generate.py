@@ -3,11 +3,13 @@
 Run: python tools/generate.py [--check]. With --check nothing is written, and the exit status is 1 if anything is stale.
 """
 
+import json
 import sys
 from pathlib import Path
 
 from magicbyte.schema import load_directory
 from magicbyte.schema.output import stale, write
+from magicbyte.schema.pages import Folder, index, pages
 from magicbyte.schema.python import api_table, modules
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -15,14 +17,19 @@ ROOT = Path(__file__).resolve().parent.parent
 
 def generated(root: Path = ROOT) -> dict[Path, dict[str, str]]:
     """Return the generated files of each folder: their texts by their names."""
-    protocol = root / "src/magicbyte/protocol"
-    messages = load_directory(root / "schemas/messages")
-    return {
-        protocol: {"apis.py": api_table(messages)},
-        protocol / "messages": modules(messages),
-        protocol / "stored": modules(load_directory(root / "schemas/records")),
-        protocol / "extensions": modules(load_directory(root / "schemas/extensions")),
+    protocol, docs = root / "src/magicbyte/protocol", root / "docs/protocol"
+    schemas = {folder: load_directory(root / "schemas" / folder) for folder in ("messages", "records", "extensions")}
+    history = json.loads((root / "schemas/history.json").read_text(encoding="utf-8"))
+    found = {
+        protocol: {"apis.py": api_table(schemas["messages"])},
+        docs: {"messages.md": index(**schemas, history=history)},
     }
+    for folder, code, place in (("messages", "messages", ""), ("records", "stored", "stored"), ("extensions",) * 3):
+        way = "../.." if not place else "../../.."
+        home = Folder(f"schemas/{folder}", f"src/magicbyte/protocol/{code}", way)
+        found[protocol / code] = modules(schemas[folder])
+        found.setdefault(docs / place, {}).update(pages(schemas[folder], home, history))
+    return found
 
 
 def main(arguments: list[str]) -> int:

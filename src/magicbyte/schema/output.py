@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-GENERATED: Final = '"""Generated from '
-"""What a generated module begins with: a file of that kind that nothing generates any more is stale, too."""
+GENERATED: Final = ('"""Generated from ', "<!-- Generated from ")
+"""What generated files begin with: one that nothing generates any more is stale, too."""
 
 
 def stale(directory: Path, files: Mapping[str, str]) -> list[str]:
@@ -20,11 +20,13 @@ def stale(directory: Path, files: Mapping[str, str]) -> list[str]:
 
 
 def leftovers(directory: Path, files: Mapping[str, str]) -> list[str]:
-    """Return the names of generated modules in `directory` that are not among `files`."""
+    """Return the names of generated modules and pages in `directory` that are not among `files`."""
     return [
         path.name
-        for path in sorted(directory.glob("*.py"))
-        if path.name not in files and path.read_text(encoding="utf-8").startswith(GENERATED)
+        for path in sorted(directory.glob("*"))
+        if path.suffix in (".py", ".md")
+        and path.name not in files
+        and path.read_text(encoding="utf-8").startswith(GENERATED)
     ]
 
 
