@@ -64,7 +64,7 @@ def test_a_real_file_with_other_values_is_told(data: st.DataObject) -> None:
     schema = json.loads(data.draw(st.sampled_from(real_files())))
     words = ["0+", "3-1", "none", "int64", "[]int32", "[]Topic", "Topics", "packed32", "-1", "0x7f", "null"]
     plain_values = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=8))
-    values = st.one_of(plain_values, st.just([]), st.just({}), st.sampled_from(words))
+    values = st.one_of(plain_values, st.builds(list), st.builds(dict), st.sampled_from(words))
     for _ in range(data.draw(st.integers(1, 4))):
         objects = [schema, *objects_in(schema.get("fields", [])), *objects_in(schema.get("commonStructs", []))]
         chosen = data.draw(st.sampled_from(objects))
