@@ -257,8 +257,6 @@ def write_length(buffer: bytearray, length: int, flexible: bool) -> None:
         buffer += _INT32.pack(length)
     elif length < ONE_BYTE - 1:
         buffer.append(length + 1)
-    elif length < (ONE_BYTE << 7) - 1:
-        buffer += bytes(((length + 1) & 0x7F | ONE_BYTE, (length + 1) >> 7))
     else:
         write_uvarint(buffer, length + 1)
 
@@ -384,29 +382,38 @@ def write_nullable_bytes(buffer: bytearray, value: bytes | None, flexible: bool,
         write_bytes(buffer, value, flexible, field)
 
 
+def write_nullable_records(out: Writer, value: Records | None, flexible: bool) -> None:
+    """Append records or null, without a copy where they are long."""
+    buffer = out.buffer
+    if isinstance(value, bytes):
+        length = len(value)
+    elif value is None:
+        write_length(buffer, -1, flexible)
+        return
+    elif isinstance(value, (bytearray, memoryview)):
+        length = memoryview(value).nbytes
+    else:
+        write_length(buffer, sum(memoryview(each).nbytes for each in value), flexible)
+        out.attached.append((len(buffer), value))
+        return
+    if flexible and length < ONE_BYTE - 1:
+        buffer.append(length + 1)
+    elif flexible and length < (ONE_BYTE << 7) - 1:
+        buffer.append((length + 1) & 0x7F | ONE_BYTE)
+        buffer.append((length + 1) >> 7)
+    else:
+        write_length(buffer, length, flexible)
+    if length < COPIED:
+        buffer += value
+    else:
+        out.attached.append((len(buffer), (value,)))
+
+
 def write_records(out: Writer, value: Records | None, flexible: bool, field: str) -> None:
     """Append records, without a copy where they are long. Raises ProtocolError for null."""
     if value is None:
         raise ProtocolError(field, expected="not null", found="null")
-    buffer = out.buffer
-    if isinstance(value, (bytes, bytearray, memoryview)):
-        length = value.nbytes if isinstance(value, memoryview) else len(value)
-        write_length(buffer, length, flexible)
-        if length < COPIED:
-            buffer += value
-        else:
-            out.attached.append((len(buffer), (value,)))
-    else:
-        write_length(buffer, sum(memoryview(each).nbytes for each in value), flexible)
-        out.attached.append((len(buffer), value))
-
-
-def write_nullable_records(out: Writer, value: Records | None, flexible: bool) -> None:
-    """Append records or null, without a copy where they are long."""
-    if value is None:
-        write_length(out.buffer, -1, flexible)
-    else:
-        write_records(out, value, flexible, "")
+    write_nullable_records(out, value, flexible)
 
 
 def read_uuid(data: Bytes, at: int) -> tuple[uuid.UUID, int]:
