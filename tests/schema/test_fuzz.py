@@ -2,6 +2,7 @@
 
 import json
 import random
+import time
 from functools import cache
 
 import pytest
@@ -84,6 +85,16 @@ def objects_in(value: object) -> list[dict[str, object]]:
 @pytest.mark.parametrize("text", ["[" * 200_000, '{"fields": [' * 100_000, "/*" * 200_000, '"' + "\\u0041" * 100_000])
 def test_deep_and_endless_texts_end(text: str) -> None:
     assert is_told(check(text))
+
+
+def test_a_large_file_full_of_errors_is_checked_in_seconds() -> None:
+    unknown = [{"name": f"A{at}", "type": f"Missing{at}", "versions": "0+"} for at in range(3000)]
+    known = [{"name": f"B{at}", "type": f"Struct{at}", "versions": "0+", "fields": []} for at in range(3000)]
+    schema = {"type": "data", "name": "T", "validVersions": "0", "flexibleVersions": "0+", "fields": unknown + known}
+    start = time.process_time()
+    _, errors = check(json.dumps(schema))
+    assert len(errors) == 3000
+    assert time.process_time() - start < 10
 
 
 def test_the_depth_and_the_length_of_a_file_are_bounded() -> None:

@@ -39,6 +39,8 @@ STRUCT_KEYS: Final[dict[str, KeyKind]] = {
     "fields": "list",
     "about": "text",
 }
+MANY_STRUCTS: Final = 200
+"""So many structs are not looked through for the one that may be meant: ten thousand of them would take minutes."""
 
 _NAME = re.compile(r"[A-Z][A-Za-z0-9]*")
 
@@ -317,7 +319,7 @@ class _Checker:
         for field, at, way in self.uses:
             name = field.type.name
             if name not in known:
-                close = difflib.get_close_matches(name, known, 1)
+                close = difflib.get_close_matches(name, known, 1) if len(known) < MANY_STRUCTS else []
                 mend = (
                     f"did you mean {quoted(close[0])}?" if close else 'give it "fields", or put it into commonStructs'
                 )

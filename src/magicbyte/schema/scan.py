@@ -17,7 +17,7 @@ from magicbyte.schema.tree import Place
 MAX_DEPTH: Final = 100
 """Objects and arrays inside each other; a struct inside a struct takes two."""
 
-MAX_CHARACTERS: Final = 8_000_000
+MAX_CHARACTERS: Final = 1_000_000
 """The longest text that is read; the longest schema file of Kafka has 20,000."""
 
 Kind = Literal["object", "array", "string", "number", "boolean", "null"]
