@@ -7,7 +7,7 @@ KIP-57, the Enriched Message Metadata proposal; Kafka's UnifiedLog and LogValida
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from magicbyte.codecs import Codec
 from magicbyte.errors import AppendRefusedError, CorruptRecordError, ErrorCode
@@ -37,8 +37,7 @@ class ProducerBatch:
     is_control: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PreparedAppend:
+class PreparedAppend(NamedTuple):
     """What is to be written, and what the log must know of it. Offsets -1: nothing is to be written.
 
     `buffers` go one behind the other; those of an append in place are views of the produced bytes, but for headers.

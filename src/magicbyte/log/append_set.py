@@ -61,28 +61,36 @@ class Part:
     records: memoryview
     survey: Survey
 
+    @property
+    def is_control(self) -> bool:
+        """Whether this is the broker's own."""
+        return self.view is not None and self.view.is_control
+
 
 @dataclass(slots=True)
 class ProducedSet:
-    """The parts of a set, in order, of one dialect. `decompressed` counts what was unpacked for them."""
+    """The parts of a set, in order, of one dialect. `decompressed` counts what was unpacked for them.
+
+    `codec` is the last one that is any, `magics` what comes. `is_control`: some of it is the broker's own.
+    """
 
     dialect: Dialect
     parts: list[Part] = field(default_factory=list)
     decompressed: int = 0
+    codec: Codec = Codec.NONE
+    magics: set[int] = field(default_factory=set)
+    is_control: bool = False
 
-    @property
-    def codec(self) -> Codec:
-        """The codec of the set: the last one that is any."""
-        return next((part.codec for part in reversed(self.parts) if part.codec), Codec.NONE)
-
-    @property
-    def is_control(self) -> bool:
-        """Whether this is the broker's own."""
-        return any(part.view is not None and part.view.is_control for part in self.parts)
+    def add(self, part: Part) -> None:
+        """Take in the next part."""
+        self.parts.append(part)
+        self.codec = part.codec or self.codec
+        self.magics.add(part.magic)
+        self.is_control |= part.is_control
 
     def has_format(self, target: Format) -> bool:
         """Say whether every entry is in the format `target` already."""
-        return self.dialect is target.dialect and all(part.magic == target.magic for part in self.parts)
+        return self.dialect is target.dialect and self.magics == {target.magic}
 
 
 def read_set(
@@ -96,7 +104,7 @@ def read_set(
     reader = _Reader(rules, request, now_ms, dialect)
     found = ProducedSet(dialect)
     for entry in reader.outer(records):
-        found.parts.append(reader.open(entry))
+        found.add(reader.open(entry))
     found.decompressed = reader.unpacker.count
     if found.parts:
         reader.check_records(found.parts)
@@ -349,18 +357,18 @@ class _Reader:
 
     def check_records(self, parts: list[Part]) -> None:
         """Raise AppendRefusedError for keys, timestamps, nesting and inner magic. 32 wins over the others."""
-        timed = any(self._has_bad_time(part) for part in parts)
-        illegal = any(
-            part.survey.nested >= 0
-            or part.survey.other_magic >= 0
-            or (self.rules.compacted and part.survey.null_keys and not (part.view is not None and part.view.is_control))
-            for part in parts
-        )
+        timed = illegal = has_headers = False
+        for part in parts:
+            survey = part.survey
+            timed |= self._has_bad_time(part)
+            illegal |= survey.nested >= 0 or survey.other_magic >= 0
+            illegal |= self.rules.compacted and survey.null_keys > 0 and not part.is_control
+            has_headers |= survey.headers > 0
         if timed or illegal:
             errors = tuple(self._record_errors(parts))
             why = errors[0].message if errors else "records that this log does not take"
             raise self.request.bad_time(why, errors) if timed else self.request.illegal(why, errors)
-        if self.rules.format is not Format.V2 and any(part.survey.headers for part in parts):
+        if has_headers and self.rules.format is not Format.V2:
             raise unsupported(f"format {self.rules.format.value} has no headers")
 
     def _says_append_time(self, part: Part) -> bool:

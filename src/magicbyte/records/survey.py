@@ -5,7 +5,7 @@ Small sets take the plain twins of the kernels, large ones the compiled kernels;
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from magicbyte.errors import BatchTooLargeError, CorruptRecordError
 from magicbyte.records import kernels
@@ -49,15 +49,13 @@ def survey_records(section: memoryview, count: int, base_timestamp: int) -> Surv
         state[kernels.EXPECTED], state[kernels.FOUND] = count * RECORD_MINIMUM, len(section)
         raise complaint(kernels.CUT_MESSAGE, state)
     form = form_for(compiled=worth_compiling(len(section)))
-    facts, state = form.zeros(survey.FACTS), form.zeros(kernels.STATE)
-    status = form.form(survey.survey_records)(
-        form.bytes_of(section), 0, len(section), count, base_timestamp, facts, state
-    )
+    state = form.zeros(survey.FACTS)
+    status = form.form(survey.survey_records)(form.bytes_of(section), 0, len(section), count, base_timestamp, state)
     if status != kernels.DONE:
         error = complaint(status, state)
         error.position = int(state[kernels.AT])
         raise error
-    return _survey(form.int64(facts))
+    return _survey(state)
 
 
 def survey_messages(
@@ -69,14 +67,14 @@ def survey_messages(
     more than `limit` bytes.
     """
     form = form_for(compiled=worth_compiling(len(messages)))
-    facts, state = form.zeros(survey.FACTS), form.zeros(kernels.STATE)
+    state = form.zeros(survey.FACTS)
     most = survey.MOST_TIME if limit is None else limit
     status = form.form(survey.survey_messages)(
         form.bytes_of(messages), 0, len(messages), magic, int(dialect is Dialect.ENRICHED), most,
-        form.crc_table(IEEE), facts, state,
+        form.crc_table(IEEE), state,
     )  # fmt: skip
     if status == kernels.DONE:
-        return _survey(form.int64(facts))
+        return _survey(state)
     position, found = int(state[kernels.AT]), int(state[kernels.FOUND])
     error = (
         BatchTooLargeError("message size", expected=f"<= {most}", found=found)
@@ -88,11 +86,11 @@ def survey_messages(
         offset = OFFSET.read(messages[position:])
         error.locate(offsets=(offset, offset))
     if status == kernels.BAD_VALUE_LENGTH:
-        return _survey(form.int64(facts))._replace(lying=error)
+        return _survey(state)._replace(lying=error)
     raise error
 
 
-def _survey(facts: list[int]) -> Survey:
-    flat = facts if isinstance(facts, list) else facts.tolist()
-    records, null_keys, least, latest, *rest, _ = flat
+def _survey(state: Any) -> Survey:
+    flat: list[int] = state if isinstance(state, list) else state.tolist()
+    records, null_keys, least, latest, *rest, _ = flat[kernels.STATE :]
     return Survey._make((records, null_keys, None if least == survey.MOST_TIME else least, latest, *rest, None))

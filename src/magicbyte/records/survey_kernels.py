@@ -1,6 +1,6 @@
 """One walk over the records of a set, without columns: is each whole, and what must a log know before it takes them?
 
-Both fill `facts`. Statuses, `state` and the rules of a record are those of kernels.py.
+Statuses, the rules of a record, and what `state` holds to begin with are those of kernels.py; the facts follow there.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from magicbyte.records.kernels import (
     KEY_SIZE,
     LATER,
     SPARE,
+    STATE,
     STOP,
     TRAILING_BYTES,
     TWO_BYTES,
@@ -42,39 +43,39 @@ from magicbyte.wire.primitives import (
 
 TOO_LARGE = 32  # a status, beside those of kernels.py
 
-# ---- what `facts` holds; an index counts records from 0, and is -1 where there is no such record
-COUNT = 0
-NULL_KEYS = 1
-LEAST = 2  # of the timestamps, but for those that are -1; MOST_TIME where there are none
-LATEST = 3  # of all timestamps
-LATEST_AT = 4  # index of the first that has it
-OUT_OF_ORDER = 5  # index of the first whose offset field, or offset delta, is not its index
-HEADERS = 6
-APPEND_BITS = 7  # messages that say LogAppendTime
-NESTED = 8  # index of the first that is compressed itself, or a control message
-OTHER_MAGIC = 9  # index of the first that is in another format than the set
-LYING = 10  # position of the first whose key or value length contradicts its size
-FACTS = 11
+# ---- what `state` holds behind that; an index counts records from 0, and is -1 where there is no such record
+COUNT = STATE
+NULL_KEYS = STATE + 1
+LEAST = STATE + 2  # of the timestamps, but for those that are -1; MOST_TIME where there are none
+LATEST = STATE + 3  # of all timestamps
+LATEST_AT = STATE + 4  # index of the first that has it
+OUT_OF_ORDER = STATE + 5  # index of the first whose offset field, or offset delta, is not its index
+HEADERS = STATE + 6
+APPEND_BITS = STATE + 7  # messages that say LogAppendTime
+NESTED = STATE + 8  # index of the first that is compressed itself, or a control message
+OTHER_MAGIC = STATE + 9  # index of the first that is in another format than the set
+LYING = STATE + 10  # position of the first whose key or value length contradicts its size
+FACTS = STATE + 11  # what it has room for
 
 MOST_TIME = (1 << 63) - 1
 LEAST_TIME = -MOST_TIME - 1
 
 
 @kernel
-def clear_facts(facts: Int64s) -> None:
-    """Set `facts` to those of no records."""
-    facts[COUNT] = facts[NULL_KEYS] = facts[HEADERS] = facts[APPEND_BITS] = 0
-    facts[LEAST], facts[LATEST] = MOST_TIME, LEAST_TIME
-    facts[LATEST_AT] = facts[OUT_OF_ORDER] = facts[NESTED] = facts[OTHER_MAGIC] = facts[LYING] = -1
+def clear_facts(state: Int64s) -> None:
+    """Set the facts to those of no records."""
+    state[COUNT] = state[NULL_KEYS] = state[HEADERS] = state[APPEND_BITS] = 0
+    state[LEAST], state[LATEST] = MOST_TIME, LEAST_TIME
+    state[LATEST_AT] = state[OUT_OF_ORDER] = state[NESTED] = state[OTHER_MAGIC] = state[LYING] = -1
 
 
 @kernel
-def survey_records(data: Bytes, at: int, end: int, count: int, base: int, facts: Int64s, state: Int64s) -> int:
+def survey_records(data: Bytes, at: int, end: int, count: int, base: int, state: Int64s) -> int:
     """Walk the `count` records of a v2 batch from `at` to `end`; timestamps count from `base`.
 
-    Shapes: facts (FACTS,), state (STATE,).
+    Shapes: state (FACTS,).
     """
-    clear_facts(facts)
+    clear_facts(state)
     null_keys = headers = 0
     least, latest, latest_at, out_of_order = MOST_TIME, LEAST_TIME, -1, -1
     safe = min(end, len(data) - SPARE)
@@ -136,8 +137,8 @@ def survey_records(data: Bytes, at: int, end: int, count: int, base: int, facts:
             out_of_order = index
         null_keys += key_size < 0
         headers += many
-    facts[COUNT], facts[NULL_KEYS], facts[LEAST], facts[LATEST] = count, null_keys, least, latest
-    facts[LATEST_AT], facts[OUT_OF_ORDER], facts[HEADERS] = latest_at, out_of_order, headers
+    state[COUNT], state[NULL_KEYS], state[LEAST], state[LATEST] = count, null_keys, least, latest
+    state[LATEST_AT], state[OUT_OF_ORDER], state[HEADERS] = latest_at, out_of_order, headers
     if at != end:
         state[AT], state[EXPECTED], state[FOUND] = at, 0, end - at
         return TRAILING_BYTES
@@ -146,14 +147,14 @@ def survey_records(data: Bytes, at: int, end: int, count: int, base: int, facts:
 
 @kernel
 def survey_messages(
-    data: Bytes, at: int, end: int, magic: int, enriched: int, limit: int, table: Int32s, facts: Int64s, state: Int64s
+    data: Bytes, at: int, end: int, magic: int, enriched: int, limit: int, table: Int32s, state: Int64s
 ) -> int:
     """Walk the messages from `at` to `end`: plain ones, or the inside of a wrapper of `magic`; every CRC is checked.
 
     Stops at what is damaged, and at a message of more than `limit` bytes. What is whole but may not be there is noted
-    in `facts` and passed. Shapes: facts (FACTS,), state (STATE,); `table` is that of CRC-32.
+    among the facts and passed. Shapes: state (FACTS,); `table` is that of CRC-32.
     """
-    clear_facts(facts)
+    clear_facts(state)
     count = null_keys = append_bits = 0
     least, latest, latest_at = MOST_TIME, LEAST_TIME, -1
     while at < end:
@@ -184,10 +185,10 @@ def survey_messages(
             state[EXPECTED], state[FOUND] = load_u32(data, at + 12), crc
             return BAD_CRC
         attributes = load_i8(data, at + 17)
-        if own != magic and facts[OTHER_MAGIC] < 0:
-            facts[OTHER_MAGIC] = count
-        if attributes & (15 if enriched else 7) and facts[NESTED] < 0:
-            facts[NESTED] = count
+        if own != magic and state[OTHER_MAGIC] < 0:
+            state[OTHER_MAGIC] = count
+        if attributes & (15 if enriched else 7) and state[NESTED] < 0:
+            state[NESTED] = count
         time, place = -1, at + 18
         if enriched:
             area, place = load_i32(data, at + 22), at + 26
@@ -207,25 +208,25 @@ def survey_messages(
             latest, latest_at = time, count
         if time < least and time != -1:
             least = time
-        if load_i64(data, at) != count and facts[OUT_OF_ORDER] < 0:
-            facts[OUT_OF_ORDER] = count
+        if load_i64(data, at) != count and state[OUT_OF_ORDER] < 0:
+            state[OUT_OF_ORDER] = count
         size = load_i32(data, place)
         null_keys += size == -1
         if size < -1 or size > stop - place - 8:
-            if facts[LYING] < 0:
+            if state[LYING] < 0:
                 state[EXPECTED], state[FOUND] = stop - place - 8, size
-                facts[LYING] = at
+                state[LYING] = at
         else:
             place += 4 + max(size, 0)
             size = load_i32(data, place)
-            if (size < -1 or max(size, 0) != stop - place - 4) and facts[LYING] < 0:
+            if (size < -1 or max(size, 0) != stop - place - 4) and state[LYING] < 0:
                 state[EXPECTED], state[FOUND] = stop - place - 4, size
-                facts[LYING] = at
+                state[LYING] = at
         count += 1
         at = stop
-    facts[COUNT], facts[NULL_KEYS], facts[LEAST], facts[LATEST] = count, null_keys, least, latest
-    facts[LATEST_AT], facts[APPEND_BITS] = latest_at, append_bits
-    if facts[LYING] >= 0:
-        state[AT] = facts[LYING]
+    state[COUNT], state[NULL_KEYS], state[LEAST], state[LATEST] = count, null_keys, least, latest
+    state[LATEST_AT], state[APPEND_BITS] = latest_at, append_bits
+    if state[LYING] >= 0:
+        state[AT] = state[LYING]
         return BAD_VALUE_LENGTH
     return DONE
