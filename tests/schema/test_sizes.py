@@ -10,6 +10,7 @@ import pytest
 from magicbyte.schema import Encoding, MessageSchema, SchemaValueError, bundled, check, load_bundled, measure
 from magicbyte.schema.sizes import encoded_size
 from magicbyte.schema.values import parse_json
+from protocol.generated import compiled
 from protocol.golden_messages import golden_messages
 from protocol.interpreter import UNKNOWN, write
 from protocol.schemas import all_schemas
@@ -84,10 +85,13 @@ def test_every_golden_message_has_the_size_that_kafka_wrote() -> None:
 def test_random_schemas_with_random_encodings_have_the_sizes_of_what_is_written(seed: int) -> None:
     message, errors = check(json.dumps(random_schema(random.Random(seed))))
     assert message is not None, errors
+    generated = compiled(message)
     for version in message.valid_versions:
         for values in examples(message, version):
             if UNKNOWN not in json.dumps(values):
-                assert measure(message, version, values).bytes == len(write(message, version, values))
+                size = measure(message, version, values).bytes
+                assert size == generated.message(values).size(version)
+                assert size == len(write(message, version, values))
 
 
 def test_the_two_exact_messages_of_kip_625_have_its_sizes() -> None:
