@@ -116,3 +116,40 @@ def test_damaged_lz4_blocks_stay_within_their_bounds_and_agree_with_the_twin() -
         assert bytes(compiled[stop + 64 :]) == b"\x07" * 9
         if end >= 0:
             assert bytes(compiled[:end]) == bytes(twin[:end])
+
+
+def test_two_lz4_blocks_at_once_give_what_each_gives_and_stay_within_their_bounds() -> None:
+    rng = random.Random(7)
+    read_one, read_two = lz4_read_kernels.read_block, lz4_read_kernels.read_two
+    damaged = 0
+    for round_ in range(300):
+        blocks, sizes = [], []
+        for _ in range(2):
+            pieces = [rng.randbytes(rng.randrange(1, 30)) * rng.randrange(1, 20) for _ in range(rng.randrange(1, 30))]
+            content = b"".join(rng.choices(pieces, k=rng.randrange(1, 300)))[: rng.choice((200, 1 << 16))]
+            block = bytearray(block_of(content, 1 + round_ % 12))
+            if round_ % 3 == 0:
+                block[rng.randrange(len(block))] = rng.choice((0, 15, 240, 255, rng.randrange(256)))
+            blocks.append(bytes(block))
+            sizes.append(len(content) + rng.choice((0, 0, 100, -1)))
+        data, middle = b"".join(blocks), len(blocks[0])
+        places = 5, 5 + sizes[0], 5 + sizes[0], 5 + sum(sizes)
+        expected = []
+        for at, block in enumerate(blocks):
+            out = np.full(sizes[at] + 64, 7, np.uint8)
+            end = int(read_one(np.frombuffer(block, np.uint8), 0, len(block), out, 0, sizes[at]))
+            expected.append(bytes(out[:end]) if end >= 0 else None)
+            assert bytes(out[sizes[at] :]) == b"\x07" * 64
+        compiled, twin = np.full(sum(sizes) + 10, 7, np.uint8), bytearray(b"\x07" * (sum(sizes) + 10))
+        ends, twin_ends = np.zeros(2, np.int64), [0, 0]
+        arguments = 0, middle, middle, len(data)
+        status = read_two(np.frombuffer(data, np.uint8), *arguments, compiled, *places, ends)
+        assert read_two.py_func(data, *arguments, twin, *places, twin_ends) == status
+        for out in (bytes(compiled), bytes(twin)):
+            assert out[:5] == out[-5:] == b"\x07" * 5
+            if status == 0:
+                assert [out[5 : ends[0]], out[places[2] : ends[1]]] == expected
+        assert (status == 0) == (None not in expected)
+        assert status != 0 or ends.tolist() == twin_ends
+        damaged += status != 0
+    assert 50 < damaged < 250

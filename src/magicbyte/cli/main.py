@@ -6,7 +6,6 @@ Nothing of a command is imported before it is called for.
 
 from __future__ import annotations
 
-import difflib
 import gc
 import importlib
 import os
@@ -52,6 +51,7 @@ class Commands(click.Group):
         if cmd_name not in COMMANDS:
             return None
         gc.set_threshold(GC_THRESHOLD)
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # else numpy starts threads that no command has work for
         name = cmd_name.replace("-", "_")
         module = importlib.import_module(f"magicbyte.cli.{name}")
         command: click.Command = getattr(module, name)
@@ -63,6 +63,8 @@ class Commands(click.Group):
         """Find the command that `args` begin with; say which one may have been meant when there is none."""
         name = args[0]
         if name not in COMMANDS and not name.startswith("-"):
+            import difflib  # takes as long as all else here
+
             close = difflib.get_close_matches(name, COMMANDS, 1)
             meant = f"did you mean {close[0]!r}?" if close else f"expected one of {', '.join(COMMANDS)}"
             raise click.UsageError(f"no command {name!r}: {meant}", ctx)

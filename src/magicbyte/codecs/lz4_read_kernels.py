@@ -8,94 +8,169 @@ Format: the LZ4 block format description.
 from __future__ import annotations
 
 from magicbyte.wire.kernel import Bytes, Int64s, MutableBytes, kernel
-from magicbyte.wire.primitives import as_index, copy_16s, copy_32s, copy_bytes, load_u8, load_u32
+from magicbyte.wire.likely import likely
+from magicbyte.wire.primitives import (
+    as_index,
+    copy_16s,
+    copy_32s,
+    copy_bytes,
+    load_i64,
+    load_u8,
+    load_u32,
+    store_i64,
+)
 
 SPARE = 64  # bytes behind a frame's content that the output must have
 MALFORMED = -1
 _MAGIC = 0x04224D18
-_BLOCK = 1 << 16
-_MARGIN = (
-    96  # in input and output, for a token whose lengths are in it: 14 literals, 18 bytes of match, and what follows
-)
+BLOCK = 1 << 16  # bytes of content that a block has at most
+_MARGIN = 96  # in input and output, for a usual sequence that is read without a look at the ends
+
+
+@kernel
+def read_sequence(data: Bytes, at: int, end: int, out: MutableBytes, to: int, stop: int, begin: int) -> tuple[int, int]:
+    """Write what one sequence of a block stands for to `out` from `to` on, and nothing beyond `stop`.
+
+    The block ends at `end`, its content begins at `begin`. Returns the position behind the sequence, or MALFORMED, and
+    where what was written ends.
+    """
+    token = load_u8(data, at)
+    at += 1
+    size = token >> 4
+    if size == 15:
+        more = 255
+        while more == 255:
+            if at >= end:
+                return MALFORMED, to
+            more = load_u8(data, at)
+            size, at = size + more, at + 1
+    if size > end - at or size > stop - to:
+        return MALFORMED, to
+    if size > 32 or stop - to >= 32:
+        copy_bytes(out, to, data, at, size)
+    else:  # that would be free to write 32 bytes
+        for place in range(size):
+            out[as_index(to + place)] = data[as_index(at + place)]
+    at += size
+    to += size
+    if at == end:
+        return at, to
+    if end - at < 2:
+        return MALFORMED, to
+    back = load_u8(data, at) | (load_u8(data, at + 1) << 8)
+    at += 2
+    size = (token & 15) + 4
+    if size == 19:
+        more = 255
+        while more == 255:
+            if at >= end:
+                return MALFORMED, to
+            more = load_u8(data, at)
+            size, at = size + more, at + 1
+    if back == 0 or back > to - begin or size > stop - to or at >= end:
+        return MALFORMED, to  # a block ends in literals
+    if back >= 32 and size + 32 <= stop - to:
+        copy_32s(out, to, out, to - back, size)
+    else:
+        for place in range(to, to + size):
+            out[as_index(place)] = out[as_index(place - back)]
+    return at, to + size
+
+
+@kernel
+def read_rest(data: Bytes, at: int, end: int, out: MutableBytes, to: int, stop: int, begin: int) -> int:
+    """As `read_block`, from the sequence at `at` of a block on whose content begins at `begin`."""
+    safe_at, safe_to = end - _MARGIN, stop - _MARGIN
+    while at < end:
+        while at < safe_at and to < safe_to:
+            token = load_u8(data, at)
+            size, after, place = (token & 15) + 4, to + (token >> 4), at + (token >> 4)
+            back = load_u8(data, place + 1) | (load_u8(data, place + 2) << 8)
+            source = after - back
+            # nearly all: few literals, a short match that is not too near
+            if not likely((token < 240) & (size <= 16) & (back >= 8) & (source >= begin)):
+                break
+            copy_16s(out, to, data, at + 1, 16)
+            store_i64(out, after, load_i64(out, source))
+            store_i64(out, after + 8, load_i64(out, source + 8))
+            at, to = place + 3, after + size
+        at, to = read_sequence(data, at, end, out, to, stop, begin)
+        if at < 0:
+            return MALFORMED
+    return to
 
 
 @kernel
 def read_block(data: Bytes, at: int, end: int, out: MutableBytes, to: int, stop: int) -> int:
-    """Write the content of the block in the bytes from `at` to `end` to `out` from `to` on, and not beyond `stop`.
+    """Write the content of the block in the bytes from `at` to `end` to `out` from `to` on, and nothing beyond `stop`.
 
-    Returns where it ends, MALFORMED also where it would go beyond `stop`; SPARE bytes behind `stop` belong to `out`.
+    Returns where it ends, MALFORMED also where it would go beyond `stop`.
     """
-    begin = to
+    if at >= end:
+        return MALFORMED
+    return int(read_rest(data, at, end, out, to, stop, to))
+
+
+@kernel
+def read_two(
+    data: Bytes,
+    at: int,
+    end: int,
+    other_at: int,
+    other_end: int,
+    out: MutableBytes,
+    to: int,
+    stop: int,
+    other_to: int,
+    other_stop: int,
+    ends: Int64s,
+) -> int:
+    """Do what `read_block` does for two blocks at once: where each sequence begins is known only when the one before
+    was looked at, and while the processor waits for that of one block it works on the other.
+
+    Puts what `read_block` returns into `ends`, and returns 0, or MALFORMED if one is: `ends` says nothing then.
+    """
+    begin, other_begin = to, other_to
     safe_at, safe_to = end - _MARGIN, stop - _MARGIN
-    while at < end:
-        token = load_u8(data, at)
-        at += 1
-        while token < 240 and at < safe_at and to < safe_to:  # the usual token, far from the ends
-            copy_16s(out, to, data, at, 16)
-            at += token >> 4
-            to += token >> 4
-            back = load_u8(data, at) | (load_u8(data, at + 1) << 8)
-            at += 2
-            source, size = to - back, (token & 15) + 4
-            if source < begin or back == 0:
+    other_safe_at, other_safe_to = other_end - _MARGIN, other_stop - _MARGIN
+    if at >= end or other_at >= other_end:
+        return MALFORMED
+    while at < end and other_at < other_end:
+        other_is_usual = True
+        while at < safe_at and to < safe_to and other_at < other_safe_at and other_to < other_safe_to:
+            token, other_token = load_u8(data, at), load_u8(data, other_at)
+            size, after, place = (token & 15) + 4, to + (token >> 4), at + (token >> 4)
+            other_size, other_after = (other_token & 15) + 4, other_to + (other_token >> 4)
+            other_place = other_at + (other_token >> 4)
+            back = load_u8(data, place + 1) | (load_u8(data, place + 2) << 8)
+            other_back = load_u8(data, other_place + 1) | (load_u8(data, other_place + 2) << 8)
+            source, other_source = after - back, other_after - other_back
+            if not likely((token < 240) & (size <= 16) & (back >= 8) & (source >= begin)):
+                break
+            other_is_usual = (
+                (other_token < 240) & (other_size <= 16) & (other_back >= 8) & (other_source >= other_begin)
+            )
+            if not likely(other_is_usual):
+                break
+            copy_16s(out, to, data, at + 1, 16)
+            copy_16s(out, other_to, data, other_at + 1, 16)
+            store_i64(out, after, load_i64(out, source))
+            store_i64(out, other_after, load_i64(out, other_source))
+            store_i64(out, after + 8, load_i64(out, source + 8))
+            store_i64(out, other_after + 8, load_i64(out, other_source + 8))
+            at, to = place + 3, after + size
+            other_at, other_to = other_place + 3, other_after + other_size
+        if other_is_usual and other_at < other_safe_at and other_to < other_safe_to:
+            at, to = read_sequence(data, at, end, out, to, stop, begin)
+            if at < 0:
                 return MALFORMED
-            if size == 19:
-                more = 255
-                while more == 255:
-                    if at >= end:
-                        return MALFORMED
-                    more = load_u8(data, at)
-                    size, at = size + more, at + 1
-                if size > stop - to or at >= end:
-                    return MALFORMED
-            if size <= 16 and back >= 16:
-                copy_16s(out, to, out, source, 16)
-            elif back >= 32:
-                copy_32s(out, to, out, source, size)
-            elif back >= 16:
-                copy_16s(out, to, out, source, size)
-            else:
-                for place in range(to, to + size):
-                    out[as_index(place)] = out[as_index(place - back)]
-            to += size
-            token = load_u8(data, at)
-            at += 1
-        size = token >> 4
-        if size == 15:
-            more = 255
-            while more == 255:
-                if at >= end:
-                    return MALFORMED
-                more = load_u8(data, at)
-                size, at = size + more, at + 1
-        if size > end - at or size > stop - to:
-            return MALFORMED
-        copy_bytes(out, to, data, at, size)
-        at += size
-        to += size
-        if at == end:
-            return to
-        if end - at < 2:
-            return MALFORMED
-        back = load_u8(data, at) | (load_u8(data, at + 1) << 8)
-        at += 2
-        size = (token & 15) + 4
-        if size == 19:
-            more = 255
-            while more == 255:
-                if at >= end:
-                    return MALFORMED
-                more = load_u8(data, at)
-                size, at = size + more, at + 1
-        if back == 0 or back > to - begin or size > stop - to:
-            return MALFORMED
-        if back >= 32:
-            copy_32s(out, to, out, to - back, size)
         else:
-            for place in range(to, to + size):
-                out[as_index(place)] = out[as_index(place - back)]
-        to += size
-    return MALFORMED
+            other_at, other_to = read_sequence(data, other_at, other_end, out, other_to, other_stop, other_begin)
+            if other_at < 0:
+                return MALFORMED
+    ends[0] = read_rest(data, at, end, out, to, stop, begin)
+    ends[1] = read_rest(data, other_at, other_end, out, other_to, other_stop, other_begin)
+    return min(ends[0], ends[1], 0)
 
 
 @kernel
@@ -131,7 +206,7 @@ def read_frames(
             if word == 0:
                 break
             size = word & 0x7FFFFFFF
-            if size > _BLOCK or size > end - at:
+            if size > BLOCK or size > end - at:
                 return place // stride
             if word > 0x7FFFFFFF:
                 if size > stop - to:
@@ -139,7 +214,7 @@ def read_frames(
                 copy_bytes(out, to, data, at, size)
                 to += size
             else:
-                to = read_block(data, at, at + size, out, to, min(stop, to + _BLOCK))
+                to = read_block(data, at, at + size, out, to, min(stop, to + BLOCK))
                 if to < 0:
                     return place // stride
             at += size

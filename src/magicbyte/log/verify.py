@@ -40,6 +40,7 @@ from magicbyte.records.layout import (
     Dialect,
 )
 from magicbyte.records.message import Message
+from magicbyte.records.proof import doubtful_rows
 from magicbyte.records.scan import BatchTable, scan
 from magicbyte.wire import kernel
 
@@ -238,7 +239,7 @@ class _Partition:
         if self.depth is Depth.DEEP:
             chunk = Chunk(state.path, sound.position, table)
             pending.append(self.pool.submit(_records, chunk, self.limit))
-            if len(pending) > self.threads:
+            if len(pending) > 2 * self.threads:  # some wait, so that no thread does
                 state.findings += pending.popleft().result()
 
     def _headers(self, state: _Segment, position: int, table: BatchTable) -> None:
@@ -506,12 +507,13 @@ class _Indexes:
 
 def _records(chunk: Chunk, limit: int) -> list[Finding]:
     """Decode the entries of `chunk` and compare their records with their headers."""
+    rows = doubtful_rows(chunk.table, limit)
     errors: list[CorruptRecordError] = []
     findings: list[Finding] = []
     table = chunk.table
     inner = bool((np.asarray(table.magic, np.int64) < 2).any())  # checksums of their own; a batch's was verified
     options = DecodeOptions(keys=False, values=False, headers=False, verify=inner, control=True, limit=limit)
-    for columns in decode_chunk(chunk, list(range(len(table))), options, errors.append):
+    for columns in decode_chunk(chunk, rows, options, errors.append):
         findings += _against_headers(chunk, columns)
     for error in errors:
         row = int(

@@ -1,0 +1,40 @@
+"""Which entries of a table are sound in all that lies inside, found out without keeping anything of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from magicbyte.records import kernels, proof_kernels
+from magicbyte.records.forms import form_for
+from magicbyte.records.layout import Dialect
+from magicbyte.records.scan import BatchTable
+from magicbyte.wire.kernel import worth_compiling
+from magicbyte.wire.primitives import CASTAGNOLI
+
+
+def doubtful_rows(table: BatchTable, limit: int) -> list[int]:
+    """Return the rows of `table` that are to be decoded to know whether they are sound; all others are.
+
+    Sound, apart from checksums, are batches of at most `limit` bytes, compressed or not, whose records can be decoded,
+    with offsets that rise within those of the header, and the header's largest timestamp.
+    """
+    if table.dialect is Dialect.ENRICHED or not worth_compiling(len(table.buffer)):
+        return list(range(len(table)))
+    import numpy as np
+
+    make = form_for(compiled=True)
+    is_batch = np.asarray(table.magic, np.int64) == 2
+    rows = np.flatnonzero(is_batch)
+    position, size = (np.asarray(each, np.int64)[rows] for each in (table.position, table.size))
+    most = proof_kernels.MOST_RECORDS
+    wanted = [(proof_kernels.ROOM, "B"), (proof_kernels.SLOTS * proof_kernels.JOB, "q"), (2 * len(rows), "q")]
+    wanted += [(kernels.RUN, "q"), (most, "q"), (most, "q"), (most, "b"), (most, "i"), (kernels.STATE, "q")]
+    outputs: list[Any] = make.outputs([*wanted, (len(rows), "b")])
+    doubtful = proof_kernels.prove_batches(
+        make.bytes_of(table.buffer), position, size, limit, make.crc_table(CASTAGNOLI), *outputs
+    )
+    if not doubtful and len(rows) == len(table):
+        return []
+    is_batch[rows] = outputs[-1] == 0
+    found: list[int] = np.flatnonzero(is_batch | (np.asarray(table.magic, np.int64) != 2)).tolist()
+    return found
