@@ -76,6 +76,8 @@ def test_a_version_tells_which_fields_come_and_go() -> None:
     assert version_rows("metadata.md")[1][3].startswith("Request, may be null: Topics. Response, new: Brokers.Rack,")
     assert version_rows("produce.md")[9][:2] == ["flexible", "2.8 and later"]
     assert version_rows("produce.md")[0][:2] == ["deprecated", "0.8.2 to 3.9"]
+    assert version_rows("stored/offset-commit.md")[4] == ["", "Flexible from here on. New: topicId."]
+    assert list(version_rows("extensions/leader-state.md")) == [0, 7, 10]
 
 
 def test_every_version_of_an_api_has_a_release_and_something_new() -> None:
@@ -116,7 +118,7 @@ def test_encodings_nulls_tags_and_defaults_are_told_with_their_versions() -> Non
         "| Id | `int32`, fixed32 in 0-1, packed32 in 2+ | all |  |  |\n"
         "| Note | `string`, null in 2+ | 1+ |  | A `*note*` in `a_b`. |\n"
         "| Ids | `[]int64`, tag 0, unpacked64 | 3+ |  |  |\n"
-        "| Old | `bool` | 0-1 | true |  |\n"
+        "| Old | `bool` | 0-1, ignorable | true |  |\n"
     )
     assert "| **1** | New: Note. |\n" in text
     assert "| **2** flexible | Flexible from here on. Written as packed32: Id; may be null: Note; gone: Old. |" in text

@@ -122,7 +122,7 @@ def _page(module: str, messages: Sequence[MessageSchema], folder: Folder, histor
     yield f"* Python: [`{package}.{module}`]({folder.root}/{folder.code}/{module}.py)"
     yield ""
     if len(_all_versions(messages)) > 1 or messages[0].type == "request":
-        yield from _version_table(messages, history.get(name, {}))
+        yield from _version_table(messages, history.get(name, {}) if messages[0].type == "request" else {})
     for message in messages:
         yield f"## {message.name}"
         yield ""
@@ -150,7 +150,7 @@ def _introduction(messages: Sequence[MessageSchema]) -> Iterator[str]:
         yield f"* Answered by {_listed(receivers)}"
     elif first.name.endswith("Key"):
         topic = next(topic for start, topic in STORES.items() if first.name.startswith(start))
-        numbers = _listed(map(str, first.valid_versions))
+        numbers = _listed(map(str, first.valid_versions), "or")
         yield f"* A record of `{topic}`; the int16 in front of its key is {numbers}"
 
 
@@ -166,6 +166,8 @@ def _version_table(messages: Sequence[MessageSchema], history: Mapping[str, Mapp
             news.insert(0, "Flexible from here on.")
         if str(version) in history.get("notes", {}):
             news.append(history["notes"][str(version)])
+        if not request and not news and version != messages[-1].valid_versions.lowest:
+            continue  # of an API every version is listed, for its releases
         remarks = [word for word, versions in _marks(messages[0]) if version in versions]
         text = f"**{version}** {', '.join(remarks)}".strip()
         if request:
@@ -245,6 +247,8 @@ def _field_table(message: MessageSchema) -> Iterator[str]:
     for row in rows:
         name = "· " * (len(row.path) - 1) + row.field.name
         versions = _versions(row.versions, message.valid_versions)
+        if row.field.ignorable and row.versions != message.valid_versions:
+            versions += ", ignorable"
         yield f"| {name} | {_type(row, message)} | {versions} | {_default(row.field)} | {_marked(row.field.about)} |"
     yield ""
 
@@ -319,6 +323,6 @@ def _since(history: History, name: str) -> str:
     return releases.get("0", "").partition("-")[0]
 
 
-def _listed(words: Iterable[str]) -> str:
+def _listed(words: Iterable[str], last_word: str = "and") -> str:
     *first, last = words
-    return f"{', '.join(first)} and {last}" if first else last
+    return f"{', '.join(first)} {last_word} {last}" if first else last
