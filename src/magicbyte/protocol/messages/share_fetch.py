@@ -427,8 +427,8 @@ class PartitionData:
     acknowledge_error_message: What went wrong with the acknowledgements in words for people to read; null if there
         is nothing to tell.
     current_leader: Who leads the partition now, if the asked broker does not.
-    records: Record batches as they lie in the log; only the records listed below are the member's to work on. Null
-        if there are none.
+    records: Record batches as they lie in the log; only the records listed below are the member's to work on. Empty,
+        or null in version 0, if there are none.
     acquired_records: Runs of records that are in the member's hands now, until its lock on them ends.
     """
 

@@ -52,7 +52,8 @@ class VoteRequestPartitionData:
     """Quorums meant, by partition.
 
     partition_index: Number of the partition within its topic, counted from 0.
-    candidate_epoch: Epoch for which the candidate wants the votes.
+    candidate_epoch: Epoch for which the candidate wants the votes; with PreVote the epoch that it is in. Kafka 4
+        calls it ReplicaEpoch.
     candidate_id: Node id of the candidate.
     candidate_directory_id: Id of the directory in which the candidate keeps its log.
     voter_directory_id: Id of the directory in which the receiving voter keeps its log; all zeros skip the check.
