@@ -43,7 +43,7 @@ class BrokerHeartbeatRequest(Message):
     broker_id: Broker that sends this.
     broker_epoch: Epoch of that broker's registration; -1 if it has none.
     current_metadata_offset: How far the broker has applied the metadata log.
-    want_fence: True if the broker wants to be fenced, that is, not to lead or serve anything.
+    want_fence: Whether the broker asks to be fenced, so that it leads and serves nothing.
     want_shut_down: True if the broker wants to stop, and the controller is to move its leaderships away.
     offline_log_dirs: Ids of log directories that have failed.
     cordoned_log_dirs: Ids of log directories that work but are to get no new replicas; null if the broker does not
@@ -153,7 +153,7 @@ class BrokerHeartbeatResponse(Message):
         0 means it is within it.
     error_code: Error that concerns the request as a whole, by its number in the protocol; 0 means none.
     is_caught_up: True if the broker has read far enough to serve clients.
-    is_fenced: True while the broker is fenced.
+    is_fenced: Whether the broker has to stay fenced, and so may not lead or serve anything yet.
     should_shut_down: True once the broker may stop.
     """
 

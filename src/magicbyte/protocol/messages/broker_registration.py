@@ -118,7 +118,7 @@ class BrokerRegistrationRequest(Message):
 
     broker_id: Broker that registers.
     cluster_id: Cluster to which the broker belongs.
-    incarnation_id: Random id of this run of the broker process.
+    incarnation_id: Made at random when the broker process started; tells its runs apart.
     listeners: Addresses of the broker.
     features: Features that the broker can run, each with a range of levels.
     rack: Rack or zone set in broker.rack; null if it is not set.

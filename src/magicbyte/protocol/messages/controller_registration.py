@@ -113,7 +113,7 @@ class ControllerRegistrationRequest(Message):
     """Sent by a controller to the active one: where it is reached and what it can do. KRaft only.
 
     controller_id: Controller that registers.
-    incarnation_id: Random id of this run of the controller process.
+    incarnation_id: Made at random when the controller process started; tells its runs apart.
     zk_migration_ready: True if it is configured for a migration from ZooKeeper.
     listeners: Addresses of the controller.
     features: Features that the controller can run, each with a range of levels.

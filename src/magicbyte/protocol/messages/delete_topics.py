@@ -72,7 +72,7 @@ class DeleteTopicsRequest(Message):
     """Deletes topics with all their records. By name, or from version 6 on also by id.
 
     topics: Topics to delete.
-    topic_names: Names of the topics to delete.
+    topic_names: What to delete, by name.
     timeout_ms: Milliseconds to wait for the deletion; with 0 or less the answer does not wait.
     """
 

@@ -106,7 +106,7 @@ class DescribeClusterBroker:
     host: Host name or IP address that clients connect to.
     port: TCP port that belongs to the host.
     rack: Rack or zone of the broker; null if it has none.
-    is_fenced: True if the broker is registered but fenced.
+    is_fenced: Whether the broker is fenced, and so out of service though registered.
     """
 
     broker_id: int = 0  # int32, versions 0+

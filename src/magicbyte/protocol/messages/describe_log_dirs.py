@@ -116,7 +116,7 @@ class DescribeLogDirsPartition:
     """Replicas in it, by partition.
 
     partition_index: Number of the partition within its topic, counted from 0.
-    partition_size: Size of the replica's segments in bytes.
+    partition_size: How many bytes the segments of the replica take.
     offset_lag: How many offsets it is behind: a present replica behind the high watermark, a coming one behind the
         present one.
     is_future_key: True if it is being moved here from another directory and will then take the other's place.

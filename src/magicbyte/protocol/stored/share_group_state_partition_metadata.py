@@ -126,7 +126,7 @@ class ShareGroupStatePartitionMetadataValue(Message):
     initializing_topics: Partitions whose state the share coordinator was asked to keep, by topic. Not in the early
         form of Kafka 4.0.
     initialized_topics: Partitions whose state is kept, by topic.
-    deleting_topics: Topics whose state is being deleted.
+    deleting_topics: Topics of which the share coordinator is to forget the state.
     """
 
     VALID_VERSIONS: ClassVar[range] = range(1)
