@@ -1,6 +1,6 @@
 """What consumers tell each other through the group coordinator, which does not look into it.
 
-Source: Kafka's ConsumerProtocol and its schemas, versions 0 to 3.
+Source: Kafka's ConsumerProtocol; its bytes are `ConsumerProtocolSubscription` and `ConsumerProtocolAssignment`.
 """
 
 import base64
@@ -8,6 +8,10 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from magicbyte.errors import CorruptRecordError
+from magicbyte.groups.stored import read_stored
+from magicbyte.protocol.messages.consumer_protocol_assignment import ConsumerProtocolAssignment
+from magicbyte.protocol.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
+from magicbyte.protocol.runtime import as_bytes
 from magicbyte.wire.reader import Reader
 
 LATEST_VERSION = 3  # of a later one the same fields are read, as consumers do
@@ -38,15 +42,15 @@ class Subscription:
     @classmethod
     def parse(cls, data: bytes) -> "Subscription":
         """Return the subscription that `data` holds. Raises CorruptRecordError."""
-        reader = Reader(data)
-        version = _version(reader)
+        version = _version(data)
+        sent = read_stored(ConsumerProtocolSubscription, data, version)
         return cls(
             version=version,
-            topics=reader.array(reader.string),
-            user_data=reader.nullable_bytes(),
-            owned_partitions=_topic_partitions(reader) if version >= 1 else [],
-            generation_id=reader.int32() if version >= 2 else -1,
-            rack_id=reader.nullable_string() if version >= 3 else None,
+            topics=sent.topics,
+            user_data=None if sent.user_data is None else as_bytes(sent.user_data),
+            owned_partitions=[TopicPartitions(each.topic, list(each.partitions)) for each in sent.owned_partitions],
+            generation_id=sent.generation_id,
+            rack_id=sent.rack_id,
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -72,8 +76,10 @@ class Assignment:
     @classmethod
     def parse(cls, data: bytes) -> "Assignment":
         """Return the assignment that `data` holds. Raises CorruptRecordError."""
-        reader = Reader(data)
-        return cls(_version(reader), _topic_partitions(reader), reader.nullable_bytes())
+        version = _version(data)
+        sent = read_stored(ConsumerProtocolAssignment, data, version)
+        assigned = [TopicPartitions(each.topic, list(each.partitions)) for each in sent.assigned_partitions]
+        return cls(version, assigned, None if sent.user_data is None else as_bytes(sent.user_data))
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields as Kafka's tools print them; bytes are base64."""
@@ -88,12 +94,8 @@ def base64_or_null(data: bytes | None) -> str | None:
     return None if data is None else base64.b64encode(data).decode()
 
 
-def _version(reader: Reader) -> int:
-    version = reader.int16()
+def _version(data: bytes) -> int:
+    version = Reader(data).int16()
     if version < 0:
         raise CorruptRecordError("consumer protocol version", expected=">= 0", found=version, position=0)
     return min(version, LATEST_VERSION)
-
-
-def _topic_partitions(reader: Reader) -> list[TopicPartitions]:
-    return reader.array(lambda: TopicPartitions(reader.string(), reader.array(reader.int32)))

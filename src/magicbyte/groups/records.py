@@ -1,8 +1,7 @@
 """The records of `__consumer_offsets`: committed offsets and what is known of each group.
 
 `decode_key` first: it says what the value is. Versions and types that are not known are given back as such, with their
-bytes: a log may come from a later broker. Sources: Kafka's OffsetCommitKey, OffsetCommitValue, GroupMetadataKey and
-GroupMetadataValue schemas.
+bytes: a log may come from a later broker. What they hold on the disk: `magicbyte.protocol.stored`.
 """
 
 import base64
@@ -13,12 +12,14 @@ from typing import Any, TypeAlias
 from magicbyte.errors import CorruptRecordError
 from magicbyte.groups.consumer_protocol import Assignment, Subscription, base64_or_null
 from magicbyte.groups.later_records import RECORDS, read_fields
+from magicbyte.groups.stored import read_stored
+from magicbyte.protocol.runtime import NULL_UUID
+from magicbyte.protocol.stored import group_metadata, offset_commit
 from magicbyte.wire.reader import Reader
 
 OFFSET_KEYS = (0, 1)  # both mean a committed offset
 GROUP_KEY = 2
-FIRST_FLEXIBLE = 4  # of both values
-LAST_KNOWN = 4
+LAST_KNOWN = 4  # of both values
 CONSUMER = "consumer"  # the protocol type whose subscriptions and assignments are known
 
 
@@ -188,9 +189,10 @@ def decode_key(data: bytes) -> GroupKey:
     reader = Reader(data)
     version = reader.int16()
     if version in OFFSET_KEYS:
-        return OffsetCommitKey(version, reader.string(), reader.string(), reader.int32())
+        offset = read_stored(offset_commit.OffsetCommitKey, data, version)
+        return OffsetCommitKey(version, offset.group, offset.topic, offset.partition)
     if version == GROUP_KEY:
-        return GroupMetadataKey(reader.string())
+        return GroupMetadataKey(read_stored(group_metadata.GroupMetadataKey, data, version).group)
     if version in RECORDS:
         record = RECORDS[version]
         return LaterGroupKey(version, record.name, reader.string(), reader.string() if record.second_key else None)
@@ -209,48 +211,45 @@ def decode_value(key: GroupKey, data: bytes | None) -> GroupValue | None:
     if isinstance(key, LaterGroupKey):
         reader.flexible = True
         return LaterGroupValue(version, read_fields(RECORDS[key.version], reader))
-    reader.flexible = version >= FIRST_FLEXIBLE
-    return _offset_commit(reader, version) if isinstance(key, OffsetCommitKey) else _group_metadata(reader, version)
+    return _offset_commit(data, version) if isinstance(key, OffsetCommitKey) else _group_metadata(data, version)
 
 
-def _offset_commit(reader: Reader, version: int) -> OffsetCommitValue:
-    topic_ids: list[uuid.UUID] = []
-    offset = reader.int64()
-    leader_epoch = reader.int32() if version >= 3 else -1
-    metadata = reader.string()
-    commit_timestamp = reader.int64()
-    expire_timestamp = reader.int64() if version == 1 else -1
-    reader.tagged_fields({0: lambda: topic_ids.append(reader.uuid())})
-    topic_id = topic_ids[-1] if topic_ids and topic_ids[-1].int else None
-    return OffsetCommitValue(version, offset, leader_epoch, metadata, commit_timestamp, expire_timestamp, topic_id)
-
-
-def _group_metadata(reader: Reader, version: int) -> GroupMetadataValue:
-    def member() -> Member:
-        found = Member(
-            member_id=reader.string(),
-            group_instance_id=reader.nullable_string() if version >= 3 else None,
-            client_id=reader.string(),
-            client_host=reader.string(),
-            rebalance_timeout=reader.int32() if version >= 1 else -1,
-            session_timeout=reader.int32(),
-            subscription=reader.bytes(),
-            assignment=reader.bytes(),
-        )
-        reader.tagged_fields()
-        return found
-
-    value = GroupMetadataValue(
+def _offset_commit(data: bytes, version: int) -> OffsetCommitValue:
+    stored = read_stored(offset_commit.OffsetCommitValue, data, version)
+    return OffsetCommitValue(
         version=version,
-        protocol_type=reader.string(),
-        generation=reader.int32(),
-        protocol=reader.nullable_string(),
-        leader=reader.nullable_string(),
-        current_state_timestamp=reader.int64() if version >= 2 else -1,
-        members=reader.array(member),
+        offset=stored.offset,
+        leader_epoch=stored.leader_epoch,
+        metadata=stored.metadata,
+        commit_timestamp=stored.commit_timestamp,
+        expire_timestamp=stored.expire_timestamp,
+        topic_id=None if stored.topic_id == NULL_UUID else stored.topic_id,
     )
-    reader.tagged_fields()
-    return value
+
+
+def _group_metadata(data: bytes, version: int) -> GroupMetadataValue:
+    stored = read_stored(group_metadata.GroupMetadataValue, data, version)
+    return GroupMetadataValue(
+        version=version,
+        protocol_type=stored.protocol_type,
+        generation=stored.generation,
+        protocol=stored.protocol,
+        leader=stored.leader,
+        current_state_timestamp=stored.current_state_timestamp,
+        members=[
+            Member(
+                member_id=each.member_id,
+                group_instance_id=each.group_instance_id,
+                client_id=each.client_id,
+                client_host=each.client_host,
+                rebalance_timeout=each.rebalance_timeout,
+                session_timeout=each.session_timeout,
+                subscription=each.subscription,
+                assignment=each.assignment,
+            )
+            for each in stored.members
+        ],
+    )
 
 
 def _readable(kind: type[Subscription] | type[Assignment], data: bytes, protocol_type: str) -> Any:

@@ -416,6 +416,11 @@ def write_records(out: Writer, value: Records | None, flexible: bool, field: str
     write_nullable_records(out, value, flexible)
 
 
+def as_bytes(value: Records) -> bytes:
+    """Return records, or other bytes that were not copied, as one copy."""
+    return bytes(value) if isinstance(value, (bytes, bytearray, memoryview)) else b"".join(value)
+
+
 def read_uuid(data: Bytes, at: int) -> tuple[uuid.UUID, int]:
     """Read an id; `NULL_UUID` is none."""
     end = at + 16

@@ -1,20 +1,20 @@
 """The records of `__transaction_state`: where each transactional id stands.
 
 Versions that are not known are given back as such, with their bytes: a log may come from a later broker.
-Sources: Kafka's TransactionLogKey and TransactionLogValue schemas.
+What they hold on the disk: `magicbyte.protocol.stored.transaction_log`.
 """
 
 import enum
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
 from magicbyte.groups.records import UnknownKey, UnknownValue
+from magicbyte.groups.stored import read_stored
+from magicbyte.protocol.stored.transaction_log import TransactionLogKey, TransactionLogValue
 from magicbyte.wire.reader import Reader
 
 KEY_VERSION = 0
-FIRST_FLEXIBLE = 1  # of the value
-LAST_KNOWN = 1
+LAST_KNOWN = 1  # of the value
 
 
 class TransactionState(enum.IntEnum):
@@ -119,47 +119,33 @@ Value: TypeAlias = TransactionValue | UnknownValue
 
 def decode_key(data: bytes) -> Key:
     """Return what the key of a record says. Raises CorruptRecordError."""
-    reader = Reader(data)
-    version = reader.int16()
-    return TransactionKey(reader.string()) if version == KEY_VERSION else UnknownKey(version, bytes(data))
+    version = Reader(data).int16()
+    if version != KEY_VERSION:
+        return UnknownKey(version, bytes(data))
+    return TransactionKey(read_stored(TransactionLogKey, data, version).transactional_id)
 
 
 def decode_value(key: Key, data: bytes | None) -> Value | None:
     """Return what the value under `key` says, None for a tombstone. Raises CorruptRecordError."""
     if data is None:
         return None
-    reader = Reader(data)
-    version = reader.int16()
+    version = Reader(data).int16()
     if not 0 <= version <= LAST_KNOWN or isinstance(key, UnknownKey):
         return UnknownValue(version, bytes(data))
-    reader.flexible = version >= FIRST_FLEXIBLE
-
-    def topic() -> TopicPartitions:
-        found = TopicPartitions(reader.string(), reader.array(reader.int32))
-        reader.tagged_fields()
-        return found
-
-    producer_id, producer_epoch, timeout_ms, status = reader.int64(), reader.int16(), reader.int32(), reader.int8()
-    partitions = reader.nullable_array(topic)
-    last_update, start = reader.int64(), reader.int64()
-    tagged = {"previous": -1, "next": -1, "version": 0}
-
-    def into(name: str, read: Callable[[], int]) -> Callable[[], None]:
-        return lambda: tagged.update({name: read()})
-
-    reader.tagged_fields(
-        {0: into("previous", reader.int64), 1: into("next", reader.int64), 2: into("version", reader.int16)}
-    )
+    stored = read_stored(TransactionLogValue, data, version)
+    partitions = stored.transaction_partitions
     return TransactionValue(
         version=version,
-        producer_id=producer_id,
-        previous_producer_id=tagged["previous"],
-        next_producer_id=tagged["next"],
-        producer_epoch=producer_epoch,
-        timeout_ms=timeout_ms,
-        status=status,
-        partitions=partitions,
-        last_update_timestamp=last_update,
-        start_timestamp=start,
-        client_transaction_version=tagged["version"],
+        producer_id=stored.producer_id,
+        previous_producer_id=stored.previous_producer_id,
+        next_producer_id=stored.next_producer_id,
+        producer_epoch=stored.producer_epoch,
+        timeout_ms=stored.transaction_timeout_ms,
+        status=stored.transaction_status,
+        partitions=None
+        if partitions is None
+        else [TopicPartitions(p.topic, list(p.partition_ids)) for p in partitions],
+        last_update_timestamp=stored.transaction_last_update_timestamp_ms,
+        start_timestamp=stored.transaction_start_timestamp_ms,
+        client_transaction_version=stored.client_transaction_version,
     )

@@ -1,0 +1,24 @@
+"""Reads generated messages from the bytes of a record, with the errors of records."""
+
+from typing import TypeVar
+
+from magicbyte.errors import CorruptRecordError, ProtocolError
+from magicbyte.protocol.runtime import Message
+
+M = TypeVar("M", bound=Message)
+
+VERSION_BYTES = 2  # an int16 in front of the message
+
+
+def read_stored(kind: type[M], data: bytes, version: int) -> M:
+    """Return the message behind the version that `data` begins with; what follows it is not looked at.
+
+    Raises CorruptRecordError.
+    """
+    try:
+        message, _ = kind.read_at(data, VERSION_BYTES, version)
+    except ProtocolError as error:
+        raise CorruptRecordError(
+            error.field, expected=error.expected, found=error.found, position=error.position
+        ) from error
+    return message
