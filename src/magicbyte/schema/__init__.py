@@ -14,6 +14,7 @@ from magicbyte.schema.check import check
 from magicbyte.schema.diff import Change, ChangeKind, compare
 from magicbyte.schema.errors import Rule, SchemaError, SchemaErrors, SchemaValueError, UnknownMessageError
 from magicbyte.schema.files import bundled, load, load_bundled, load_directory, read
+from magicbyte.schema.python import modules
 from magicbyte.schema.sizes import FieldSize, MessageSize, measure
 from magicbyte.schema.tree import Default, Encoding, FieldSchema, FieldType, MessageSchema, Place, StructSchema
 from magicbyte.schema.versions import Versions
@@ -45,5 +46,6 @@ __all__ = [
     "load_bundled",
     "load_directory",
     "measure",
+    "modules",
     "read",
 ]

@@ -87,7 +87,7 @@ class _Checker:
         keys = self.keys
         keys.require("name", 'write "name": "…"')
         if keys.text("name") is not None:
-            self._check_name("name", keys.at_key("name"), self.name, self.name)
+            self._check_name(keys.at_key("name"), self.name)
         type_ = self._type()
         valid, flexible = self._versions()
         deprecated = keys.versions("deprecatedVersions") or Versions.NONE
@@ -222,16 +222,16 @@ class _Checker:
         versions = keys.versions("versions")
         if not keys.require("name", 'write "name": "…"'):
             return
-        self._check_name("name", keys.at_key("name"), name, name)
+        self._check_name(keys.at_key("name"), name)
         keys.versions("deprecatedVersions")
         fields = self._fields(keys, Around(flexible, name, top_level=False))
         if self.common[name] == value.at:
             self.structs[name] = StructSchema(name, versions or Versions.NONE, fields, keys.text("about") or "")
 
-    def _check_name(self, what: str, at: int, name: str, way: str) -> None:
+    def _check_name(self, at: int, name: str) -> None:
         if not _NAME.fullmatch(name):
             self.add(
-                Rule.NAME, at, way, expected=f"a {what} of letters and digits that begins with a capital letter",
+                Rule.NAME, at, name, expected="a name of letters and digits that begins with a capital letter",
                 found=quoted(name), mend="rename it",
             )  # fmt: skip
 
