@@ -20,7 +20,7 @@ from protocol.schemas import all_schemas, versions
 from protocol.test_round_trips import encoded
 from protocol.values import examples
 
-SMALL = 8192  # bytes that reading may take, whatever there is to read
+SMALL = 16384  # bytes that reading may take, whatever there is to read
 TIMES = 80  # bytes of memory for a byte of a message: an empty struct is an object with a place in a list
 
 
