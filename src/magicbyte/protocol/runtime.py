@@ -1,8 +1,8 @@
 """What generated messages are made of: the classes `Message` and `Writer`, and a function for each form on the wire.
 
-Functions that read take the bytes, a position in them and the field's name (for errors); they return the value and the
-position after it. `flexible` says which of two forms strings, bytes and arrays have: in flexible versions an unsigned
-varint, one more than their length, stands in front of them; in others an int16 (strings) or int32 (bytes, arrays).
+Functions that read take a view of the bytes, a position in it and the field's name (for errors); they return the value
+and the position after it. `flexible` says which of two forms strings, bytes and arrays have: in flexible versions an
+unsigned varint of one more than their length stands in front of them, in others an int16 (strings) or int32.
 
 Bytes are read in place: `records` are views into the frame. Reading past the end raises IndexError or struct.error, of
 which `Message.read` makes a ProtocolError; all other faults are ProtocolErrors from the start.
@@ -20,7 +20,6 @@ from typing import Any, ClassVar, Final, NamedTuple, Protocol, Self, TypeAlias, 
 from magicbyte.errors import ProtocolError, UnsupportedVersionError
 
 T = TypeVar("T")
-Bytes: TypeAlias = bytes | memoryview  # what is read; `Message.read` takes any buffer
 Buffer: TypeAlias = bytes | bytearray | memoryview
 Records: TypeAlias = Buffer | Sequence[Buffer]  # one buffer, or several that follow each other
 Tags: TypeAlias = tuple[tuple[int, bytes], ...]  # fields whose tags the schema does not know, with their bytes
@@ -92,7 +91,7 @@ class Message:
         raise NotImplementedError
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[Any, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[Any, int]:
         raise NotImplementedError
 
     def write(self, out: Writer, version: int) -> None:
@@ -143,7 +142,7 @@ class Message:
         """Return the message that begins at byte `at`, and the position after it. Raises what `read` does."""
         if version not in cls.VALID_VERSIONS:
             raise UnsupportedVersionError(cls.__name__, version, known=cls.VALID_VERSIONS)
-        data = buffer if isinstance(buffer, bytes) else memoryview(buffer).cast("B")
+        data = memoryview(buffer).cast("B")
         try:
             return cls._read(data, at, version)
         except (IndexError, struct.error) as error:
@@ -166,7 +165,7 @@ def _innermost(error: BaseException, name: str) -> Any:
 # ---- integers of variable length
 
 
-def read_uvarint(data: Bytes, at: int, field: str, bits: int = 32) -> tuple[int, int]:
+def read_uvarint(data: memoryview, at: int, field: str, bits: int = 32) -> tuple[int, int]:
     """Read an unsigned varint of up to `bits` bits. Forms that are longer than needed are accepted."""
     value, start, shift = 0, at, 0
     while shift < bits:
@@ -181,7 +180,7 @@ def read_uvarint(data: Bytes, at: int, field: str, bits: int = 32) -> tuple[int,
     raise ProtocolError(field, expected=f"a varint of {bits} bits", found=bytes(data[start:at]).hex(), position=start)
 
 
-def read_packed(data: Bytes, at: int, bits: int, field: str) -> tuple[int, int]:
+def read_packed(data: memoryview, at: int, bits: int, field: str) -> tuple[int, int]:
     """Read a zigzag varint: packed16, packed32 or packed64."""
     value = data[at]
     if value < ONE_BYTE:
@@ -191,7 +190,7 @@ def read_packed(data: Bytes, at: int, bits: int, field: str) -> tuple[int, int]:
     return (value >> 1) ^ -(value & 1), at
 
 
-def read_unpacked(data: Bytes, at: int, bits: int, field: str) -> tuple[int, int]:
+def read_unpacked(data: memoryview, at: int, bits: int, field: str) -> tuple[int, int]:
     """Read a varint of a two's complement: unpacked16, unpacked32 or unpacked64."""
     value = data[at]
     if value < ONE_BYTE:
@@ -228,7 +227,7 @@ def fitting(value: int, bits: int, field: str) -> int:
 # ---- lengths
 
 
-def read_length(data: Bytes, at: int, flexible: bool, field: str) -> tuple[int, int]:
+def read_length(data: memoryview, at: int, flexible: bool, field: str) -> tuple[int, int]:
     """Read the length of bytes, or the count of an array; -1 stands for null."""
     if flexible:
         length, end = read_uvarint(data, at, field)
@@ -239,7 +238,7 @@ def read_length(data: Bytes, at: int, flexible: bool, field: str) -> tuple[int, 
     return length, at + 4
 
 
-def read_count(data: Bytes, at: int, flexible: bool, minimum: int, field: str) -> tuple[int, int]:
+def read_count(data: memoryview, at: int, flexible: bool, minimum: int, field: str) -> tuple[int, int]:
     """Read the count of an array, -1 for null; so many elements of `minimum` bytes must fit into what is left."""
     if flexible and 0 < data[at] < ONE_BYTE:
         count, end = data[at] - 1, at + 1
@@ -271,7 +270,7 @@ def present(value: T | None, field: str) -> T:
 # ---- strings, bytes, records, ids
 
 
-def read_nullable_string(data: Bytes, at: int, flexible: bool, field: str) -> tuple[str | None, int]:
+def read_nullable_string(data: memoryview, at: int, flexible: bool, field: str) -> tuple[str | None, int]:
     """Read a string of UTF-8, or null."""
     if flexible:
         start, length = at + 1, data[at] - 1
@@ -291,7 +290,7 @@ def read_nullable_string(data: Bytes, at: int, flexible: bool, field: str) -> tu
         raise ProtocolError(field, expected="UTF-8", found=error.reason, position=start + error.start) from None
 
 
-def read_string(data: Bytes, at: int, flexible: bool, field: str) -> tuple[str, int]:
+def read_string(data: memoryview, at: int, flexible: bool, field: str) -> tuple[str, int]:
     """Read a string of UTF-8."""
     if flexible and 0 < (length := data[at]) < ONE_BYTE and (end := at + length) <= len(data):  # most are such
         try:
@@ -332,7 +331,7 @@ def write_nullable_string(buffer: bytearray, value: str | None, flexible: bool, 
         buffer += b"\xff\xff"
 
 
-def read_nullable_view(data: Bytes, at: int, flexible: bool, field: str) -> tuple[memoryview | None, int]:
+def read_nullable_view(data: memoryview, at: int, flexible: bool, field: str) -> tuple[memoryview | None, int]:
     """Read bytes or records, or null, as a view of the data."""
     if not flexible:
         length, start = read_length(data, at, False, field)
@@ -347,22 +346,22 @@ def read_nullable_view(data: Bytes, at: int, flexible: bool, field: str) -> tupl
     end = start + length
     if end > len(data):
         raise ProtocolError(field, expected=f"a length up to {len(data) - start}", found=length, position=at)
-    return memoryview(data)[start:end], end
+    return data[start:end], end
 
 
-def read_view(data: Bytes, at: int, flexible: bool, field: str) -> tuple[memoryview, int]:
+def read_view(data: memoryview, at: int, flexible: bool, field: str) -> tuple[memoryview, int]:
     """Read bytes or records as a view of the data."""
     value, end = read_nullable_view(data, at, flexible, field)
     return present(value, field), end
 
 
-def read_nullable_bytes(data: Bytes, at: int, flexible: bool, field: str) -> tuple[bytes | None, int]:
+def read_nullable_bytes(data: memoryview, at: int, flexible: bool, field: str) -> tuple[bytes | None, int]:
     """Read bytes, or null."""
     value, end = read_nullable_view(data, at, flexible, field)
     return None if value is None else bytes(value), end
 
 
-def read_bytes(data: Bytes, at: int, flexible: bool, field: str) -> tuple[bytes, int]:
+def read_bytes(data: memoryview, at: int, flexible: bool, field: str) -> tuple[bytes, int]:
     """Read bytes."""
     value, end = read_nullable_view(data, at, flexible, field)
     return bytes(present(value, field)), end
@@ -421,7 +420,7 @@ def as_bytes(value: Records) -> bytes:
     return bytes(value) if isinstance(value, (bytes, bytearray, memoryview)) else b"".join(value)
 
 
-def read_uuid(data: Bytes, at: int) -> tuple[uuid.UUID, int]:
+def read_uuid(data: memoryview, at: int) -> tuple[uuid.UUID, int]:
     """Read an id; `NULL_UUID` is none."""
     end = at + 16
     if end > len(data):
@@ -443,7 +442,7 @@ def write_uuid(buffer: bytearray, value: uuid.UUID) -> None:
 # ---- arrays
 
 
-def read_numbers(data: Bytes, at: int, flexible: bool, code: str, field: str) -> tuple[tuple[Any, ...], int]:
+def read_numbers(data: memoryview, at: int, flexible: bool, code: str, field: str) -> tuple[tuple[Any, ...], int]:
     """Read an array of numbers; `code` is their type as `struct` has it."""
     if flexible and 0 < (count := data[at]) <= _FEW:  # most are such
         numbers = _NUMBERS[code][count - 1]
@@ -453,7 +452,7 @@ def read_numbers(data: Bytes, at: int, flexible: bool, code: str, field: str) ->
 
 
 def read_nullable_numbers(
-    data: Bytes, at: int, flexible: bool, code: str, field: str
+    data: memoryview, at: int, flexible: bool, code: str, field: str
 ) -> tuple[tuple[Any, ...] | None, int]:
     """Read an array of numbers, or null; `code` is their type as `struct` has it."""
     count, start = read_count(data, at, flexible, _NUMBERS[code][1].size, field)
@@ -475,7 +474,13 @@ def write_numbers(buffer: bytearray, values: Sequence[Any] | None, flexible: boo
 
 
 def read_array(
-    data: Bytes, at: int, flexible: bool, minimum: int, field: str, read: Callable[..., tuple[T, int]], *arguments: Any
+    data: memoryview,
+    at: int,
+    flexible: bool,
+    minimum: int,
+    field: str,
+    read: Callable[..., tuple[T, int]],
+    *arguments: Any,
 ) -> tuple[list[T], int]:
     """Read an array of elements of at least `minimum` bytes, each by `read(data, position, *arguments)`."""
     values, end = read_nullable_array(data, at, flexible, minimum, field, read, *arguments)
@@ -483,7 +488,13 @@ def read_array(
 
 
 def read_nullable_array(
-    data: Bytes, at: int, flexible: bool, minimum: int, field: str, read: Callable[..., tuple[T, int]], *arguments: Any
+    data: memoryview,
+    at: int,
+    flexible: bool,
+    minimum: int,
+    field: str,
+    read: Callable[..., tuple[T, int]],
+    *arguments: Any,
 ) -> tuple[list[T] | None, int]:
     """Read an array of elements of at least `minimum` bytes, each by `read(data, position, *arguments)`; or null."""
     count, at = read_count(data, at, flexible, minimum, field)
@@ -525,7 +536,12 @@ def write_structs(out: Writer, values: Sequence[Writable] | None, flexible: bool
 
 
 def read_varints(
-    data: Bytes, at: int, flexible: bool, bits: int, field: str, read: Callable[[Bytes, int, int, str], tuple[int, int]]
+    data: memoryview,
+    at: int,
+    flexible: bool,
+    bits: int,
+    field: str,
+    read: Callable[[memoryview, int, int, str], tuple[int, int]],
 ) -> tuple[tuple[int, ...], int]:
     """Read an array of integers, each by `read`: `read_packed` or `read_unpacked`."""
     values, end = read_nullable_varints(data, at, flexible, bits, field, read)
@@ -533,7 +549,12 @@ def read_varints(
 
 
 def read_nullable_varints(
-    data: Bytes, at: int, flexible: bool, bits: int, field: str, read: Callable[[Bytes, int, int, str], tuple[int, int]]
+    data: memoryview,
+    at: int,
+    flexible: bool,
+    bits: int,
+    field: str,
+    read: Callable[[memoryview, int, int, str], tuple[int, int]],
 ) -> tuple[tuple[int, ...] | None, int]:
     """Read an array of integers, or null, each by `read`: `read_packed` or `read_unpacked`."""
     values, end = read_nullable_array(data, at, flexible, 1, field, read, bits, field)
@@ -544,7 +565,12 @@ def read_nullable_varints(
 
 
 def read_nullable_struct(
-    data: Bytes, at: int, version: int, field: str, read: Callable[[Bytes, int, int], tuple[T, int]], null: int = 0xFF
+    data: memoryview,
+    at: int,
+    version: int,
+    field: str,
+    read: Callable[[memoryview, int, int], tuple[T, int]],
+    null: int = 0xFF,
 ) -> tuple[T | None, int]:
     """Read a struct behind the byte 1, or the byte `null` for none."""
     mark = data[at]
@@ -564,10 +590,10 @@ def write_nullable_struct(out: Writer, value: Writable | None, version: int, nul
         value._write(out, version)
 
 
-def read_tags(data: Bytes, at: int) -> tuple[dict[int, Bytes], int]:
+def read_tags(data: memoryview, at: int) -> tuple[dict[int, memoryview], int]:
     """Read the tagged fields at the end of a struct: their bytes, by tag."""
     count, at = read_uvarint(data, at, "count of tagged fields")
-    found: dict[int, Bytes] = {}
+    found: dict[int, memoryview] = {}
     for _ in range(count):
         tag, start = read_uvarint(data, at, "tag")
         size, start = read_uvarint(data, start, "size of a tagged field")
@@ -581,7 +607,7 @@ def read_tags(data: Bytes, at: int) -> tuple[dict[int, Bytes], int]:
     return found, at
 
 
-def whole(payload: Bytes, read: tuple[T, int], field: str) -> T:
+def whole(payload: memoryview, read: tuple[T, int], field: str) -> T:
     """Return the value that was read from the bytes of a tagged field: it must have filled them."""
     value, end = read
     if end != len(payload):
@@ -589,12 +615,12 @@ def whole(payload: Bytes, read: tuple[T, int], field: str) -> T:
     return value
 
 
-def unknown(tags: dict[int, Bytes]) -> Tags:
+def unknown(tags: dict[int, memoryview]) -> Tags:
     """Return tagged fields that no schema claimed, as messages keep them: by tag, copied."""
     return tuple((tag, bytes(tags[tag])) for tag in sorted(tags))
 
 
-def read_unknown_tags(data: Bytes, at: int) -> tuple[Tags, int]:
+def read_unknown_tags(data: memoryview, at: int) -> tuple[Tags, int]:
     """Read the tagged fields at the end of a struct whose schema has none."""
     if data[at] == 0:
         return (), at + 1
@@ -668,7 +694,7 @@ class _Plan(NamedTuple):
 
     size: int  # bytes of each
     checks: list[tuple[int, bytes]]  # where in each which byte must stand: counts, and no tagged fields
-    columns: list[Callable[[Bytes], Iterator[Any]]]  # of the fields that are no arrays; of each array
+    columns: list[Callable[[memoryview], Iterator[Any]]]  # of the fields that are no arrays; of each array
 
 
 class Rows:
@@ -687,7 +713,7 @@ class Rows:
         self.sizes = [(struct.calcsize(f">{part[0]}"), struct.calcsize(f">{part[1:]}")) for part in self.rest]
         self.plans: dict[tuple[int, ...], _Plan] = {}
 
-    def read(self, data: Bytes, at: int, most: int) -> tuple[Iterable[Any], int]:
+    def read(self, data: memoryview, at: int, most: int) -> tuple[Iterable[Any], int]:
         """Return up to `most` structs of one shape, and the position after them: none if the first is unusual."""
         lengths = self._lengths(data, at) if self.rest else ()
         plan = self.plans.get(lengths) or self._plan(lengths)
@@ -708,7 +734,7 @@ class Rows:
             return columns[0](rows), end
         return zip(*[column(rows) for column in columns], strict=False), end  # where all are empty, one has no end
 
-    def _lengths(self, data: Bytes, at: int) -> tuple[int, ...]:
+    def _lengths(self, data: memoryview, at: int) -> tuple[int, ...]:
         """Return the lengths of the arrays of the struct at `at`."""
         found = []
         at += self.before
@@ -738,7 +764,7 @@ class Rows:
             checks.append((struct.calcsize(head), b"\0"))
             head += "x"
         fields = struct.Struct(head)
-        columns: list[Callable[[Bytes], Iterator[Any]]] = [fields.iter_unpack]
+        columns: list[Callable[[memoryview], Iterator[Any]]] = [fields.iter_unpack]
         for offset, numbers_code in arrays:
             after = fields.size - offset - struct.calcsize(f">{numbers_code}")
             column = struct.Struct(f">{offset}x{numbers_code}{after}x")
@@ -753,14 +779,14 @@ _WORTH = 4  # fewer structs are read one by one
 class Row(Protocol[T]):
     """The class of a struct that can be read in rows."""
 
-    def _read(self, data: Bytes, at: int, version: int) -> tuple[T, int]: ...
+    def _read(self, data: memoryview, at: int, version: int) -> tuple[T, int]: ...
 
-    def _read_many(self, data: Bytes, at: int, most: int, version: int) -> tuple[list[T], int]:
+    def _read_many(self, data: memoryview, at: int, most: int, version: int) -> tuple[list[T], int]:
         """Read up to `most` structs that look alike; none if already the first is unusual."""
 
 
 def read_rows(
-    data: Bytes, at: int, flexible: bool, minimum: int, field: str, kind: Row[T], version: int
+    data: memoryview, at: int, flexible: bool, minimum: int, field: str, kind: Row[T], version: int
 ) -> tuple[list[T], int]:
     """Read an array of structs of numbers, those that look alike in one step."""
     values, end = read_nullable_rows(data, at, flexible, minimum, field, kind, version)
@@ -768,7 +794,7 @@ def read_rows(
 
 
 def read_nullable_rows(
-    data: Bytes, at: int, flexible: bool, minimum: int, field: str, kind: Row[T], version: int
+    data: memoryview, at: int, flexible: bool, minimum: int, field: str, kind: Row[T], version: int
 ) -> tuple[list[T] | None, int]:
     """Read an array of structs of numbers, or null, those that look alike in one step."""
     count, at = read_count(data, at, flexible, minimum, field)

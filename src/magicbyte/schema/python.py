@@ -35,7 +35,7 @@ NULL_IN_TAG: Final = "null=0"
 LETTERS: Final = {"?": "T", "b": "B", "h": "H", "H": "UH", "i": "I", "I": "UI", "q": "Q", "d": "D", "[": "_"}
 TYPES: Final = {"bool": "bool", "float64": "float", "uuid": "UUID", "string": "str", "bytes": "bytes"}
 RUNTIME: Final = (
-    "NULL_UUID", "Bytes", "Message", "Records", "Rows", "Shapes", "Tags", "Writer", "absent", "fitting", "new",
+    "NULL_UUID", "Message", "Records", "Rows", "Shapes", "Tags", "Writer", "absent", "fitting", "new",
     "present", "read_array", "read_bytes", "read_nullable_array", "read_nullable_bytes", "read_nullable_numbers",
     "read_nullable_rows", "read_nullable_string", "read_nullable_struct", "read_nullable_varints",
     "read_nullable_view", "read_numbers", "read_packed", "read_rows", "read_string", "read_tags",
@@ -278,19 +278,14 @@ class _Class:
             found += ["", *declared]
         if self.spans:
             found += ["", "    def _write(self, out: Writer, version: int) -> None:", *_lines(self.writer(), 8)]
-            found += [
-                "",
-                "    @staticmethod",
-                f"    def _read(data: Bytes, at: int, version: int) -> tuple[{self.name}, int]:",
-            ]
-            found += _lines(self.reader(), 8)
+            at = "data: memoryview, at: int"
+            one = _signature(f"def _read({at}, version: int) -> tuple[{self.name}, int]:")
+            found += ["", "    @staticmethod", *one, *_lines(self.reader(), 8)]
             if self.tagged:
                 found += ["", "    def _tags(self, version: int) -> list[tuple[int, bytes]]:", *_lines(self.tags(), 8)]
             if self.row_layouts():
-                head = (
-                    f"def _read_many(data: Bytes, at: int, most: int, version: int) -> tuple[list[{self.name}], int]:"
-                )
-                found += ["", "    @staticmethod", *_signature(head), *_lines(self.rows_reader(), 8)]
+                many = _signature(f"def _read_many({at}, most: int, version: int) -> tuple[list[{self.name}], int]:")
+                found += ["", "    @staticmethod", *many, *_lines(self.rows_reader(), 8)]
         return found
 
     def docstring(self) -> list[str]:

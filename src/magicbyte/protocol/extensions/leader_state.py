@@ -9,7 +9,7 @@ import struct
 from dataclasses import dataclass
 from typing import ClassVar
 
-from magicbyte.protocol.runtime import Bytes, Message, Writer, new, read_unpacked, write_unpacked
+from magicbyte.protocol.runtime import Message, Writer, new, read_unpacked, write_unpacked
 
 _I = struct.Struct(">i")
 _II = struct.Struct(">ii")
@@ -45,7 +45,7 @@ class LeaderState(Message):
             buffer += _II.pack(self.partition_index, self.leader_id)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[LeaderState, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[LeaderState, int]:
         self = new(LeaderState)
         if version >= 10:
             (self.partition_index,) = _I.unpack_from(data, at)

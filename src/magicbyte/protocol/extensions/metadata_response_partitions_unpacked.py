@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from magicbyte.protocol.runtime import (
-    Bytes,
     Message,
     Tags,
     Writer,
@@ -64,7 +63,7 @@ class MetadataResponseBroker:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[MetadataResponseBroker, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[MetadataResponseBroker, int]:
         self = new(MetadataResponseBroker)
         (self.node_id,) = _I.unpack_from(data, at)
         at += 4
@@ -114,7 +113,7 @@ class MetadataResponsePartition:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[MetadataResponsePartition, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[MetadataResponsePartition, int]:
         self = new(MetadataResponsePartition)
         self.error_code, at = read_unpacked(data, at, 16, "error_code")
         self.partition_index, at = read_unpacked(data, at, 32, "partition_index")
@@ -160,7 +159,7 @@ class MetadataResponseTopic:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[MetadataResponseTopic, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[MetadataResponseTopic, int]:
         self = new(MetadataResponseTopic)
         (self.error_code,) = _H.unpack_from(data, at)
         at += 2
@@ -214,7 +213,7 @@ class MetadataResponsePartitionsUnpacked(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[MetadataResponsePartitionsUnpacked, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[MetadataResponsePartitionsUnpacked, int]:
         self = new(MetadataResponsePartitionsUnpacked)
         (self.throttle_time_ms,) = _I.unpack_from(data, at)
         at += 4

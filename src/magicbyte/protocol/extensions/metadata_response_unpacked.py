@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from magicbyte.protocol.runtime import (
-    Bytes,
     Message,
     Tags,
     Writer,
@@ -64,7 +63,7 @@ class MetadataResponseBroker:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[MetadataResponseBroker, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[MetadataResponseBroker, int]:
         self = new(MetadataResponseBroker)
         self.node_id, at = read_unpacked(data, at, 32, "node_id")
         self.host, at = read_string(data, at, True, "host")
@@ -112,7 +111,7 @@ class MetadataResponsePartition:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[MetadataResponsePartition, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[MetadataResponsePartition, int]:
         self = new(MetadataResponsePartition)
         self.error_code, at = read_unpacked(data, at, 16, "error_code")
         self.partition_index, at = read_unpacked(data, at, 32, "partition_index")
@@ -158,7 +157,7 @@ class MetadataResponseTopic:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[MetadataResponseTopic, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[MetadataResponseTopic, int]:
         self = new(MetadataResponseTopic)
         self.error_code, at = read_unpacked(data, at, 16, "error_code")
         self.name, at = read_string(data, at, True, "name")
@@ -210,7 +209,7 @@ class MetadataResponseUnpacked(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[MetadataResponseUnpacked, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[MetadataResponseUnpacked, int]:
         self = new(MetadataResponseUnpacked)
         self.throttle_time_ms, at = read_unpacked(data, at, 32, "throttle_time_ms")
         self.brokers, at = read_array(data, at, True, 5, "brokers", MetadataResponseBroker._read, version)

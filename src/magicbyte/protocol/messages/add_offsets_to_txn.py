@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from magicbyte.protocol.runtime import (
-    Bytes,
     Message,
     Tags,
     Writer,
@@ -60,7 +59,7 @@ class AddOffsetsToTxnRequest(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[AddOffsetsToTxnRequest, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[AddOffsetsToTxnRequest, int]:
         self = new(AddOffsetsToTxnRequest)
         flexible = version >= 3
         self.transactional_id, at = read_string(data, at, flexible, "transactional_id")
@@ -101,7 +100,7 @@ class AddOffsetsToTxnResponse(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[AddOffsetsToTxnResponse, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[AddOffsetsToTxnResponse, int]:
         self = new(AddOffsetsToTxnResponse)
         self.throttle_time_ms, self.error_code = _IH.unpack_from(data, at)
         at += 6

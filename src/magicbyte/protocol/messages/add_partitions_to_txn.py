@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from magicbyte.protocol.runtime import (
-    Bytes,
     Message,
     Rows,
     Tags,
@@ -61,7 +60,7 @@ class AddPartitionsToTxnTopic:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[AddPartitionsToTxnTopic, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[AddPartitionsToTxnTopic, int]:
         self = new(AddPartitionsToTxnTopic)
         flexible = version >= 3
         self.name, at = read_string(data, at, flexible, "name")
@@ -102,7 +101,7 @@ class AddPartitionsToTxnTransaction:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[AddPartitionsToTxnTransaction, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[AddPartitionsToTxnTransaction, int]:
         self = new(AddPartitionsToTxnTransaction)
         self.transactional_id, at = read_string(data, at, True, "transactional_id")
         self.producer_id, self.producer_epoch, self.verify_only = _QHT.unpack_from(data, at)
@@ -162,7 +161,7 @@ class AddPartitionsToTxnRequest(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[AddPartitionsToTxnRequest, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[AddPartitionsToTxnRequest, int]:
         self = new(AddPartitionsToTxnRequest)
         flexible = version >= 3
         if version >= 4:
@@ -223,7 +222,7 @@ class AddPartitionsToTxnPartitionResult:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[AddPartitionsToTxnPartitionResult, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[AddPartitionsToTxnPartitionResult, int]:
         self = new(AddPartitionsToTxnPartitionResult)
         self.partition_index, self.partition_error_code = _IH.unpack_from(data, at)
         at += 6
@@ -235,7 +234,7 @@ class AddPartitionsToTxnPartitionResult:
 
     @staticmethod
     def _read_many(
-        data: Bytes,
+        data: memoryview,
         at: int,
         most: int,
         version: int,
@@ -282,7 +281,7 @@ class AddPartitionsToTxnTopicResult:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[AddPartitionsToTxnTopicResult, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[AddPartitionsToTxnTopicResult, int]:
         self = new(AddPartitionsToTxnTopicResult)
         flexible = version >= 3
         self.name, at = read_string(data, at, flexible, "name")
@@ -325,7 +324,7 @@ class AddPartitionsToTxnResult:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[AddPartitionsToTxnResult, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[AddPartitionsToTxnResult, int]:
         self = new(AddPartitionsToTxnResult)
         self.transactional_id, at = read_string(data, at, True, "transactional_id")
         self.topic_results, at = read_array(
@@ -385,7 +384,7 @@ class AddPartitionsToTxnResponse(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[AddPartitionsToTxnResponse, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[AddPartitionsToTxnResponse, int]:
         self = new(AddPartitionsToTxnResponse)
         flexible = version >= 3
         if version >= 4:

@@ -13,7 +13,6 @@ from uuid import UUID
 
 from magicbyte.protocol.runtime import (
     NULL_UUID,
-    Bytes,
     Message,
     Tags,
     Writer,
@@ -62,7 +61,7 @@ class Listener:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[Listener, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[Listener, int]:
         self = new(Listener)
         self.name, at = read_string(data, at, True, "name")
         self.host, at = read_string(data, at, True, "host")
@@ -114,7 +113,7 @@ class AddRaftVoterRequest(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[AddRaftVoterRequest, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[AddRaftVoterRequest, int]:
         self = new(AddRaftVoterRequest)
         self.cluster_id, at = read_nullable_string(data, at, True, "cluster_id")
         self.timeout_ms, self.voter_id = _II.unpack_from(data, at)
@@ -160,7 +159,7 @@ class AddRaftVoterResponse(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[AddRaftVoterResponse, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[AddRaftVoterResponse, int]:
         self = new(AddRaftVoterResponse)
         self.throttle_time_ms, self.error_code = _IH.unpack_from(data, at)
         at += 6

@@ -11,7 +11,7 @@ import struct
 from dataclasses import dataclass
 from typing import ClassVar
 
-from magicbyte.protocol.runtime import Bytes, Message, Tags, Writer, new, read_unknown_tags, write_tags
+from magicbyte.protocol.runtime import Message, Tags, Writer, new, read_unknown_tags, write_tags
 
 _IHQI = struct.Struct(">ihqi")
 _IQ = struct.Struct(">iq")
@@ -42,7 +42,7 @@ class AllocateProducerIdsRequest(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[AllocateProducerIdsRequest, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[AllocateProducerIdsRequest, int]:
         self = new(AllocateProducerIdsRequest)
         self.broker_id, self.broker_epoch = _IQ.unpack_from(data, at)
         at += 12
@@ -80,7 +80,7 @@ class AllocateProducerIdsResponse(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[AllocateProducerIdsResponse, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[AllocateProducerIdsResponse, int]:
         self = new(AllocateProducerIdsResponse)
         (
             self.throttle_time_ms,

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from magicbyte.protocol.runtime import (
-    Bytes,
     Message,
     Tags,
     Writer,
@@ -57,7 +56,7 @@ class AlterClientQuotasRequestEntityData:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[AlterClientQuotasRequestEntityData, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[AlterClientQuotasRequestEntityData, int]:
         self = new(AlterClientQuotasRequestEntityData)
         flexible = version >= 1
         self.entity_type, at = read_string(data, at, flexible, "entity_type")
@@ -96,7 +95,7 @@ class OpData:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[OpData, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[OpData, int]:
         self = new(OpData)
         flexible = version >= 1
         self.key, at = read_string(data, at, flexible, "key")
@@ -132,7 +131,7 @@ class AlterClientQuotasRequestEntryData:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[AlterClientQuotasRequestEntryData, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[AlterClientQuotasRequestEntryData, int]:
         self = new(AlterClientQuotasRequestEntryData)
         flexible = version >= 1
         self.entity, at = read_array(data, at, flexible, 3, "entity", AlterClientQuotasRequestEntityData._read, version)
@@ -171,7 +170,7 @@ class AlterClientQuotasRequest(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[AlterClientQuotasRequest, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[AlterClientQuotasRequest, int]:
         self = new(AlterClientQuotasRequest)
         flexible = version >= 1
         self.entries, at = read_array(
@@ -215,7 +214,7 @@ class AlterClientQuotasResponseEntityData:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[AlterClientQuotasResponseEntityData, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[AlterClientQuotasResponseEntityData, int]:
         self = new(AlterClientQuotasResponseEntityData)
         flexible = version >= 1
         self.entity_type, at = read_string(data, at, flexible, "entity_type")
@@ -254,7 +253,7 @@ class AlterClientQuotasResponseEntryData:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[AlterClientQuotasResponseEntryData, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[AlterClientQuotasResponseEntryData, int]:
         self = new(AlterClientQuotasResponseEntryData)
         flexible = version >= 1
         (self.error_code,) = _H.unpack_from(data, at)
@@ -304,7 +303,7 @@ class AlterClientQuotasResponse(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[AlterClientQuotasResponse, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[AlterClientQuotasResponse, int]:
         self = new(AlterClientQuotasResponse)
         flexible = version >= 1
         (self.throttle_time_ms,) = _I.unpack_from(data, at)

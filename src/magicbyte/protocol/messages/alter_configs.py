@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from magicbyte.protocol.runtime import (
-    Bytes,
     Message,
     Tags,
     Writer,
@@ -55,7 +54,7 @@ class AlterableConfig:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[AlterableConfig, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[AlterableConfig, int]:
         self = new(AlterableConfig)
         flexible = version >= 2
         self.name, at = read_string(data, at, flexible, "name")
@@ -93,7 +92,7 @@ class AlterConfigsResource:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[AlterConfigsResource, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[AlterConfigsResource, int]:
         self = new(AlterConfigsResource)
         flexible = version >= 2
         (self.resource_type,) = _B.unpack_from(data, at)
@@ -135,7 +134,7 @@ class AlterConfigsRequest(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[AlterConfigsRequest, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[AlterConfigsRequest, int]:
         self = new(AlterConfigsRequest)
         flexible = version >= 2
         self.resources, at = read_array(data, at, flexible, 4, "resources", AlterConfigsResource._read, version)
@@ -178,7 +177,7 @@ class AlterConfigsResourceResponse:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[AlterConfigsResourceResponse, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[AlterConfigsResourceResponse, int]:
         self = new(AlterConfigsResourceResponse)
         flexible = version >= 2
         (self.error_code,) = _H.unpack_from(data, at)
@@ -223,7 +222,7 @@ class AlterConfigsResponse(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[AlterConfigsResponse, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[AlterConfigsResponse, int]:
         self = new(AlterConfigsResponse)
         flexible = version >= 2
         (self.throttle_time_ms,) = _I.unpack_from(data, at)

@@ -13,7 +13,6 @@ from uuid import UUID
 
 from magicbyte.protocol.runtime import (
     NULL_UUID,
-    Bytes,
     Message,
     Rows,
     Shapes,
@@ -71,7 +70,7 @@ class BrokerState:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[BrokerState, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[BrokerState, int]:
         self = new(BrokerState)
         self.broker_id, self.broker_epoch = _IQ.unpack_from(data, at)
         at += 12
@@ -79,7 +78,7 @@ class BrokerState:
         return self, at
 
     @staticmethod
-    def _read_many(data: Bytes, at: int, most: int, version: int) -> tuple[list[BrokerState], int]:
+    def _read_many(data: memoryview, at: int, most: int, version: int) -> tuple[list[BrokerState], int]:
         found: list[BrokerState] = []
         rows, at = _ROWS_IQ_COMPACT.read(data, at, most)
         for row in rows:
@@ -144,7 +143,7 @@ class AlterPartitionRequestPartitionData:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[AlterPartitionRequestPartitionData, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[AlterPartitionRequestPartitionData, int]:
         self = new(AlterPartitionRequestPartitionData)
         if version >= 3:
             self.partition_index, self.leader_epoch = _II.unpack_from(data, at)
@@ -168,7 +167,7 @@ class AlterPartitionRequestPartitionData:
 
     @staticmethod
     def _read_many(
-        data: Bytes,
+        data: memoryview,
         at: int,
         most: int,
         version: int,
@@ -224,7 +223,7 @@ class AlterPartitionRequestTopicData:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[AlterPartitionRequestTopicData, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[AlterPartitionRequestTopicData, int]:
         self = new(AlterPartitionRequestTopicData)
         if version >= 2:
             self.topic_name = ""
@@ -285,7 +284,7 @@ class AlterPartitionRequest(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[AlterPartitionRequest, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[AlterPartitionRequest, int]:
         self = new(AlterPartitionRequest)
         self.broker_id, self.broker_epoch = _IQ.unpack_from(data, at)
         at += 12
@@ -350,7 +349,7 @@ class AlterPartitionResponsePartitionData:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[AlterPartitionResponsePartitionData, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[AlterPartitionResponsePartitionData, int]:
         self = new(AlterPartitionResponsePartitionData)
         if version >= 1:
             self.partition_index, self.error_code, self.leader_id, self.leader_epoch = _IHII.unpack_from(data, at)
@@ -370,7 +369,7 @@ class AlterPartitionResponsePartitionData:
 
     @staticmethod
     def _read_many(
-        data: Bytes,
+        data: memoryview,
         at: int,
         most: int,
         version: int,
@@ -434,7 +433,7 @@ class AlterPartitionResponseTopicData:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[AlterPartitionResponseTopicData, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[AlterPartitionResponseTopicData, int]:
         self = new(AlterPartitionResponseTopicData)
         if version >= 2:
             self.topic_name = ""
@@ -476,7 +475,7 @@ class AlterPartitionResponse(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[AlterPartitionResponse, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[AlterPartitionResponse, int]:
         self = new(AlterPartitionResponse)
         self.throttle_time_ms, self.error_code = _IH.unpack_from(data, at)
         at += 6

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from magicbyte.protocol.runtime import (
-    Bytes,
     Message,
     Tags,
     Writer,
@@ -59,7 +58,7 @@ class ReassignablePartition:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[ReassignablePartition, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[ReassignablePartition, int]:
         self = new(ReassignablePartition)
         (self.partition_index,) = _I.unpack_from(data, at)
         at += 4
@@ -90,7 +89,7 @@ class ReassignableTopic:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[ReassignableTopic, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[ReassignableTopic, int]:
         self = new(ReassignableTopic)
         self.name, at = read_string(data, at, True, "name")
         self.partitions, at = read_array(data, at, True, 6, "partitions", ReassignablePartition._read, version)
@@ -132,7 +131,7 @@ class AlterPartitionReassignmentsRequest(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[AlterPartitionReassignmentsRequest, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[AlterPartitionReassignmentsRequest, int]:
         self = new(AlterPartitionReassignmentsRequest)
         if version >= 1:
             self.timeout_ms, self.allow_replication_factor_change = _IT.unpack_from(data, at)
@@ -172,7 +171,7 @@ class ReassignablePartitionResponse:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[ReassignablePartitionResponse, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[ReassignablePartitionResponse, int]:
         self = new(ReassignablePartitionResponse)
         self.partition_index, self.error_code = _IH.unpack_from(data, at)
         at += 6
@@ -204,7 +203,7 @@ class ReassignableTopicResponse:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[ReassignableTopicResponse, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[ReassignableTopicResponse, int]:
         self = new(ReassignableTopicResponse)
         self.name, at = read_string(data, at, True, "name")
         self.partitions, at = read_array(data, at, True, 8, "partitions", ReassignablePartitionResponse._read, version)
@@ -250,7 +249,7 @@ class AlterPartitionReassignmentsResponse(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[AlterPartitionReassignmentsResponse, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[AlterPartitionReassignmentsResponse, int]:
         self = new(AlterPartitionReassignmentsResponse)
         if version >= 1:
             self.throttle_time_ms, self.allow_replication_factor_change, self.error_code = _ITH.unpack_from(data, at)

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from magicbyte.protocol.runtime import (
-    Bytes,
     Message,
     Rows,
     Tags,
@@ -58,7 +57,7 @@ class AlterReplicaLogDirTopic:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[AlterReplicaLogDirTopic, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[AlterReplicaLogDirTopic, int]:
         self = new(AlterReplicaLogDirTopic)
         flexible = version >= 2
         self.name, at = read_string(data, at, flexible, "name")
@@ -93,7 +92,7 @@ class AlterReplicaLogDir:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[AlterReplicaLogDir, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[AlterReplicaLogDir, int]:
         self = new(AlterReplicaLogDir)
         flexible = version >= 2
         self.path, at = read_string(data, at, flexible, "path")
@@ -129,7 +128,7 @@ class AlterReplicaLogDirsRequest(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[AlterReplicaLogDirsRequest, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[AlterReplicaLogDirsRequest, int]:
         self = new(AlterReplicaLogDirsRequest)
         flexible = version >= 2
         self.dirs, at = read_array(data, at, flexible, 3, "dirs", AlterReplicaLogDir._read, version)
@@ -163,7 +162,7 @@ class AlterReplicaLogDirPartitionResult:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[AlterReplicaLogDirPartitionResult, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[AlterReplicaLogDirPartitionResult, int]:
         self = new(AlterReplicaLogDirPartitionResult)
         self.partition_index, self.error_code = _IH.unpack_from(data, at)
         at += 6
@@ -175,7 +174,7 @@ class AlterReplicaLogDirPartitionResult:
 
     @staticmethod
     def _read_many(
-        data: Bytes,
+        data: memoryview,
         at: int,
         most: int,
         version: int,
@@ -222,7 +221,7 @@ class AlterReplicaLogDirTopicResult:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[AlterReplicaLogDirTopicResult, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[AlterReplicaLogDirTopicResult, int]:
         self = new(AlterReplicaLogDirTopicResult)
         flexible = version >= 2
         self.topic_name, at = read_string(data, at, flexible, "topic_name")
@@ -263,7 +262,7 @@ class AlterReplicaLogDirsResponse(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[AlterReplicaLogDirsResponse, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[AlterReplicaLogDirsResponse, int]:
         self = new(AlterReplicaLogDirsResponse)
         flexible = version >= 2
         (self.throttle_time_ms,) = _I.unpack_from(data, at)

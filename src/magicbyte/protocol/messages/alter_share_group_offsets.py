@@ -14,7 +14,6 @@ from uuid import UUID
 
 from magicbyte.protocol.runtime import (
     NULL_UUID,
-    Bytes,
     Message,
     Rows,
     Tags,
@@ -59,7 +58,7 @@ class AlterShareGroupOffsetsRequestPartition:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[AlterShareGroupOffsetsRequestPartition, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[AlterShareGroupOffsetsRequestPartition, int]:
         self = new(AlterShareGroupOffsetsRequestPartition)
         self.partition_index, self.start_offset = _IQ.unpack_from(data, at)
         at += 12
@@ -68,7 +67,7 @@ class AlterShareGroupOffsetsRequestPartition:
 
     @staticmethod
     def _read_many(
-        data: Bytes,
+        data: memoryview,
         at: int,
         most: int,
         version: int,
@@ -106,7 +105,7 @@ class AlterShareGroupOffsetsRequestTopic:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[AlterShareGroupOffsetsRequestTopic, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[AlterShareGroupOffsetsRequestTopic, int]:
         self = new(AlterShareGroupOffsetsRequestTopic)
         self.topic_name, at = read_string(data, at, True, "topic_name")
         self.partitions, at = read_rows(
@@ -149,7 +148,7 @@ class AlterShareGroupOffsetsRequest(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[AlterShareGroupOffsetsRequest, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[AlterShareGroupOffsetsRequest, int]:
         self = new(AlterShareGroupOffsetsRequest)
         self.group_id, at = read_string(data, at, True, "group_id")
         self.topics, at = read_array(data, at, True, 3, "topics", AlterShareGroupOffsetsRequestTopic._read, version)
@@ -182,7 +181,7 @@ class AlterShareGroupOffsetsResponsePartition:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[AlterShareGroupOffsetsResponsePartition, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[AlterShareGroupOffsetsResponsePartition, int]:
         self = new(AlterShareGroupOffsetsResponsePartition)
         self.partition_index, self.error_code = _IH.unpack_from(data, at)
         at += 6
@@ -217,7 +216,7 @@ class AlterShareGroupOffsetsResponseTopic:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[AlterShareGroupOffsetsResponseTopic, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[AlterShareGroupOffsetsResponseTopic, int]:
         self = new(AlterShareGroupOffsetsResponseTopic)
         self.topic_name, at = read_string(data, at, True, "topic_name")
         self.topic_id, at = read_uuid(data, at)
@@ -268,7 +267,7 @@ class AlterShareGroupOffsetsResponse(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[AlterShareGroupOffsetsResponse, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[AlterShareGroupOffsetsResponse, int]:
         self = new(AlterShareGroupOffsetsResponse)
         self.throttle_time_ms, self.error_code = _IH.unpack_from(data, at)
         at += 6

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from magicbyte.protocol.runtime import (
-    Bytes,
     Message,
     Tags,
     Writer,
@@ -57,7 +56,7 @@ class ScramCredentialDeletion:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[ScramCredentialDeletion, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[ScramCredentialDeletion, int]:
         self = new(ScramCredentialDeletion)
         self.name, at = read_string(data, at, True, "name")
         (self.mechanism,) = _B.unpack_from(data, at)
@@ -96,7 +95,7 @@ class ScramCredentialUpsertion:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[ScramCredentialUpsertion, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[ScramCredentialUpsertion, int]:
         self = new(ScramCredentialUpsertion)
         self.name, at = read_string(data, at, True, "name")
         self.mechanism, self.iterations = _BI.unpack_from(data, at)
@@ -133,7 +132,7 @@ class AlterUserScramCredentialsRequest(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[AlterUserScramCredentialsRequest, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[AlterUserScramCredentialsRequest, int]:
         self = new(AlterUserScramCredentialsRequest)
         self.deletions, at = read_array(data, at, True, 3, "deletions", ScramCredentialDeletion._read, version)
         self.upsertions, at = read_array(data, at, True, 9, "upsertions", ScramCredentialUpsertion._read, version)
@@ -168,7 +167,7 @@ class AlterUserScramCredentialsResult:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[AlterUserScramCredentialsResult, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[AlterUserScramCredentialsResult, int]:
         self = new(AlterUserScramCredentialsResult)
         self.user, at = read_string(data, at, True, "user")
         (self.error_code,) = _H.unpack_from(data, at)
@@ -206,7 +205,7 @@ class AlterUserScramCredentialsResponse(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[AlterUserScramCredentialsResponse, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[AlterUserScramCredentialsResponse, int]:
         self = new(AlterUserScramCredentialsResponse)
         (self.throttle_time_ms,) = _I.unpack_from(data, at)
         at += 4

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from magicbyte.protocol.runtime import (
-    Bytes,
     Message,
     Rows,
     Tags,
@@ -70,7 +69,7 @@ class ApiVersionsRequest(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[ApiVersionsRequest, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[ApiVersionsRequest, int]:
         self = new(ApiVersionsRequest)
         flexible = version >= 3
         if version >= 3:
@@ -109,7 +108,7 @@ class ApiVersion:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[ApiVersion, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[ApiVersion, int]:
         self = new(ApiVersion)
         self.api_key, self.min_version, self.max_version = _HHH.unpack_from(data, at)
         at += 6
@@ -120,7 +119,7 @@ class ApiVersion:
         return self, at
 
     @staticmethod
-    def _read_many(data: Bytes, at: int, most: int, version: int) -> tuple[list[ApiVersion], int]:
+    def _read_many(data: memoryview, at: int, most: int, version: int) -> tuple[list[ApiVersion], int]:
         found: list[ApiVersion] = []
         if version >= 3:
             rows, at = _ROWS_HHH_COMPACT.read(data, at, most)
@@ -163,7 +162,7 @@ class SupportedFeatureKey:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[SupportedFeatureKey, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[SupportedFeatureKey, int]:
         self = new(SupportedFeatureKey)
         self.name, at = read_string(data, at, True, "name")
         self.min_version, self.max_version = _HH.unpack_from(data, at)
@@ -196,7 +195,7 @@ class FinalizedFeatureKey:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[FinalizedFeatureKey, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[FinalizedFeatureKey, int]:
         self = new(FinalizedFeatureKey)
         self.name, at = read_string(data, at, True, "name")
         self.max_version_level, self.min_version_level = _HH.unpack_from(data, at)
@@ -258,7 +257,7 @@ class ApiVersionsResponse(Message):
                 buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[ApiVersionsResponse, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[ApiVersionsResponse, int]:
         self = new(ApiVersionsResponse)
         flexible = version >= 3
         (self.error_code,) = _H.unpack_from(data, at)

@@ -14,7 +14,6 @@ from uuid import UUID
 
 from magicbyte.protocol.runtime import (
     NULL_UUID,
-    Bytes,
     Message,
     Rows,
     Tags,
@@ -55,7 +54,7 @@ class AssignReplicasToDirsRequestPartitionData:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[AssignReplicasToDirsRequestPartitionData, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[AssignReplicasToDirsRequestPartitionData, int]:
         self = new(AssignReplicasToDirsRequestPartitionData)
         (self.partition_index,) = _I.unpack_from(data, at)
         at += 4
@@ -64,7 +63,7 @@ class AssignReplicasToDirsRequestPartitionData:
 
     @staticmethod
     def _read_many(
-        data: Bytes,
+        data: memoryview,
         at: int,
         most: int,
         version: int,
@@ -102,7 +101,7 @@ class AssignReplicasToDirsRequestTopicData:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[AssignReplicasToDirsRequestTopicData, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[AssignReplicasToDirsRequestTopicData, int]:
         self = new(AssignReplicasToDirsRequestTopicData)
         self.topic_id, at = read_uuid(data, at)
         self.partitions, at = read_rows(
@@ -140,7 +139,7 @@ class AssignReplicasToDirsRequestDirectoryData:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[AssignReplicasToDirsRequestDirectoryData, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[AssignReplicasToDirsRequestDirectoryData, int]:
         self = new(AssignReplicasToDirsRequestDirectoryData)
         self.id, at = read_uuid(data, at)
         self.topics, at = read_array(data, at, True, 18, "topics", AssignReplicasToDirsRequestTopicData._read, version)
@@ -178,7 +177,7 @@ class AssignReplicasToDirsRequest(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[AssignReplicasToDirsRequest, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[AssignReplicasToDirsRequest, int]:
         self = new(AssignReplicasToDirsRequest)
         self.broker_id, self.broker_epoch = _IQ.unpack_from(data, at)
         at += 12
@@ -216,7 +215,7 @@ class AssignReplicasToDirsResponsePartitionData:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[AssignReplicasToDirsResponsePartitionData, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[AssignReplicasToDirsResponsePartitionData, int]:
         self = new(AssignReplicasToDirsResponsePartitionData)
         self.partition_index, self.error_code = _IH.unpack_from(data, at)
         at += 6
@@ -225,7 +224,7 @@ class AssignReplicasToDirsResponsePartitionData:
 
     @staticmethod
     def _read_many(
-        data: Bytes,
+        data: memoryview,
         at: int,
         most: int,
         version: int,
@@ -263,7 +262,7 @@ class AssignReplicasToDirsResponseTopicData:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[AssignReplicasToDirsResponseTopicData, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[AssignReplicasToDirsResponseTopicData, int]:
         self = new(AssignReplicasToDirsResponseTopicData)
         self.topic_id, at = read_uuid(data, at)
         self.partitions, at = read_rows(
@@ -301,7 +300,7 @@ class AssignReplicasToDirsResponseDirectoryData:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[AssignReplicasToDirsResponseDirectoryData, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[AssignReplicasToDirsResponseDirectoryData, int]:
         self = new(AssignReplicasToDirsResponseDirectoryData)
         self.id, at = read_uuid(data, at)
         self.topics, at = read_array(data, at, True, 18, "topics", AssignReplicasToDirsResponseTopicData._read, version)
@@ -339,7 +338,7 @@ class AssignReplicasToDirsResponse(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[AssignReplicasToDirsResponse, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[AssignReplicasToDirsResponse, int]:
         self = new(AssignReplicasToDirsResponse)
         self.throttle_time_ms, self.error_code = _IH.unpack_from(data, at)
         at += 6

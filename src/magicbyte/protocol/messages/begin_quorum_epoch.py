@@ -14,7 +14,6 @@ from uuid import UUID
 
 from magicbyte.protocol.runtime import (
     NULL_UUID,
-    Bytes,
     Message,
     Rows,
     Tags,
@@ -76,7 +75,7 @@ class BeginQuorumEpochRequestPartitionData:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[BeginQuorumEpochRequestPartitionData, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[BeginQuorumEpochRequestPartitionData, int]:
         self = new(BeginQuorumEpochRequestPartitionData)
         (self.partition_index,) = _I.unpack_from(data, at)
         at += 4
@@ -94,7 +93,7 @@ class BeginQuorumEpochRequestPartitionData:
 
     @staticmethod
     def _read_many(
-        data: Bytes,
+        data: memoryview,
         at: int,
         most: int,
         version: int,
@@ -134,7 +133,7 @@ class BeginQuorumEpochRequestTopicData:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[BeginQuorumEpochRequestTopicData, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[BeginQuorumEpochRequestTopicData, int]:
         self = new(BeginQuorumEpochRequestTopicData)
         flexible = version >= 1
         self.topic_name, at = read_string(data, at, flexible, "topic_name")
@@ -188,7 +187,7 @@ class LeaderEndpoint:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[LeaderEndpoint, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[LeaderEndpoint, int]:
         self = new(LeaderEndpoint)
         self.name, at = read_string(data, at, True, "name")
         self.host, at = read_string(data, at, True, "host")
@@ -233,7 +232,7 @@ class BeginQuorumEpochRequest(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[BeginQuorumEpochRequest, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[BeginQuorumEpochRequest, int]:
         self = new(BeginQuorumEpochRequest)
         flexible = version >= 1
         self.cluster_id, at = read_nullable_string(data, at, flexible, "cluster_id")
@@ -286,7 +285,7 @@ class BeginQuorumEpochResponsePartitionData:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[BeginQuorumEpochResponsePartitionData, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[BeginQuorumEpochResponsePartitionData, int]:
         self = new(BeginQuorumEpochResponsePartitionData)
         self.partition_index, self.error_code, self.leader_id, self.leader_epoch = _IHII.unpack_from(data, at)
         at += 14
@@ -298,7 +297,7 @@ class BeginQuorumEpochResponsePartitionData:
 
     @staticmethod
     def _read_many(
-        data: Bytes,
+        data: memoryview,
         at: int,
         most: int,
         version: int,
@@ -345,7 +344,7 @@ class BeginQuorumEpochResponseTopicData:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[BeginQuorumEpochResponseTopicData, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[BeginQuorumEpochResponseTopicData, int]:
         self = new(BeginQuorumEpochResponseTopicData)
         flexible = version >= 1
         self.topic_name, at = read_string(data, at, flexible, "topic_name")
@@ -390,7 +389,7 @@ class NodeEndpoint:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[NodeEndpoint, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[NodeEndpoint, int]:
         self = new(NodeEndpoint)
         (self.node_id,) = _I.unpack_from(data, at)
         at += 4
@@ -439,7 +438,7 @@ class BeginQuorumEpochResponse(Message):
                 buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[BeginQuorumEpochResponse, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[BeginQuorumEpochResponse, int]:
         self = new(BeginQuorumEpochResponse)
         flexible = version >= 1
         (self.error_code,) = _H.unpack_from(data, at)

@@ -13,7 +13,6 @@ from typing import ClassVar
 from uuid import UUID
 
 from magicbyte.protocol.runtime import (
-    Bytes,
     Message,
     Tags,
     Writer,
@@ -89,7 +88,7 @@ class BrokerHeartbeatRequest(Message):
                 buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[BrokerHeartbeatRequest, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[BrokerHeartbeatRequest, int]:
         self = new(BrokerHeartbeatRequest)
         (
             self.broker_id,
@@ -183,7 +182,7 @@ class BrokerHeartbeatResponse(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[BrokerHeartbeatResponse, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[BrokerHeartbeatResponse, int]:
         self = new(BrokerHeartbeatResponse)
         (
             self.throttle_time_ms,

@@ -14,7 +14,6 @@ from uuid import UUID
 
 from magicbyte.protocol.runtime import (
     NULL_UUID,
-    Bytes,
     Message,
     Tags,
     Writer,
@@ -68,7 +67,7 @@ class Listener:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[Listener, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[Listener, int]:
         self = new(Listener)
         self.name, at = read_string(data, at, True, "name")
         self.host, at = read_string(data, at, True, "host")
@@ -102,7 +101,7 @@ class Feature:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[Feature, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[Feature, int]:
         self = new(Feature)
         self.name, at = read_string(data, at, True, "name")
         self.min_supported_version, self.max_supported_version = _HH.unpack_from(data, at)
@@ -165,7 +164,7 @@ class BrokerRegistrationRequest(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[BrokerRegistrationRequest, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[BrokerRegistrationRequest, int]:
         self = new(BrokerRegistrationRequest)
         (self.broker_id,) = _I.unpack_from(data, at)
         at += 4
@@ -221,7 +220,7 @@ class BrokerRegistrationResponse(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[BrokerRegistrationResponse, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[BrokerRegistrationResponse, int]:
         self = new(BrokerRegistrationResponse)
         self.throttle_time_ms, self.error_code, self.broker_epoch = _IHQ.unpack_from(data, at)
         at += 14

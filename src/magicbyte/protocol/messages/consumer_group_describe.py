@@ -14,7 +14,6 @@ from uuid import UUID
 
 from magicbyte.protocol.runtime import (
     NULL_UUID,
-    Bytes,
     Message,
     Tags,
     Writer,
@@ -67,7 +66,7 @@ class ConsumerGroupDescribeRequest(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[ConsumerGroupDescribeRequest, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[ConsumerGroupDescribeRequest, int]:
         self = new(ConsumerGroupDescribeRequest)
         self.group_ids, at = read_array(data, at, True, 1, "group_ids", read_string, True, "group_ids")
         (self.include_authorized_operations,) = _T.unpack_from(data, at)
@@ -101,7 +100,7 @@ class TopicPartitions:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[TopicPartitions, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[TopicPartitions, int]:
         self = new(TopicPartitions)
         self.topic_id, at = read_uuid(data, at)
         self.topic_name, at = read_string(data, at, True, "topic_name")
@@ -129,7 +128,7 @@ class Assignment:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[Assignment, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[Assignment, int]:
         self = new(Assignment)
         self.topic_partitions, at = read_array(data, at, True, 19, "topic_partitions", TopicPartitions._read, version)
         self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
@@ -187,7 +186,7 @@ class Member:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[Member, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[Member, int]:
         self = new(Member)
         self.member_id, at = read_string(data, at, True, "member_id")
         self.instance_id, at = read_nullable_string(data, at, True, "instance_id")
@@ -263,7 +262,7 @@ class DescribedGroup:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[DescribedGroup, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[DescribedGroup, int]:
         self = new(DescribedGroup)
         (self.error_code,) = _H.unpack_from(data, at)
         at += 2
@@ -307,7 +306,7 @@ class ConsumerGroupDescribeResponse(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[ConsumerGroupDescribeResponse, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[ConsumerGroupDescribeResponse, int]:
         self = new(ConsumerGroupDescribeResponse)
         (self.throttle_time_ms,) = _I.unpack_from(data, at)
         at += 4

@@ -14,7 +14,6 @@ from uuid import UUID
 
 from magicbyte.protocol.runtime import (
     NULL_UUID,
-    Bytes,
     Message,
     Tags,
     Writer,
@@ -65,7 +64,7 @@ class ConsumerGroupHeartbeatRequestTopicPartitions:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[ConsumerGroupHeartbeatRequestTopicPartitions, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[ConsumerGroupHeartbeatRequestTopicPartitions, int]:
         self = new(ConsumerGroupHeartbeatRequestTopicPartitions)
         self.topic_id, at = read_uuid(data, at)
         self.partitions, at = read_numbers(data, at, True, "i", "partitions")
@@ -132,7 +131,7 @@ class ConsumerGroupHeartbeatRequest(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[ConsumerGroupHeartbeatRequest, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[ConsumerGroupHeartbeatRequest, int]:
         self = new(ConsumerGroupHeartbeatRequest)
         self.group_id, at = read_string(data, at, True, "group_id")
         self.member_id, at = read_string(data, at, True, "member_id")
@@ -192,7 +191,7 @@ class ConsumerGroupHeartbeatResponseTopicPartitions:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[ConsumerGroupHeartbeatResponseTopicPartitions, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[ConsumerGroupHeartbeatResponseTopicPartitions, int]:
         self = new(ConsumerGroupHeartbeatResponseTopicPartitions)
         self.topic_id, at = read_uuid(data, at)
         self.partitions, at = read_numbers(data, at, True, "i", "partitions")
@@ -220,7 +219,7 @@ class Assignment:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[Assignment, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[Assignment, int]:
         self = new(Assignment)
         self.topic_partitions, at = read_array(
             data,
@@ -277,7 +276,7 @@ class ConsumerGroupHeartbeatResponse(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[ConsumerGroupHeartbeatResponse, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[ConsumerGroupHeartbeatResponse, int]:
         self = new(ConsumerGroupHeartbeatResponse)
         self.throttle_time_ms, self.error_code = _IH.unpack_from(data, at)
         at += 6

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from magicbyte.protocol.runtime import (
-    Bytes,
     Message,
     Records,
     Writer,
@@ -42,7 +41,7 @@ class TopicPartition:
         write_numbers(buffer, self.partitions, False, "i")
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[TopicPartition, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[TopicPartition, int]:
         self = new(TopicPartition)
         self.topic, at = read_string(data, at, False, "topic")
         self.partitions, at = read_numbers(data, at, False, "i", "partitions")
@@ -68,7 +67,7 @@ class ConsumerProtocolAssignment(Message):
         write_nullable_records(out, self.user_data, False)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[ConsumerProtocolAssignment, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[ConsumerProtocolAssignment, int]:
         self = new(ConsumerProtocolAssignment)
         self.assigned_partitions, at = read_array(
             data,

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from magicbyte.protocol.runtime import (
-    Bytes,
     Message,
     Records,
     Writer,
@@ -48,7 +47,7 @@ class TopicPartition:
         write_numbers(buffer, self.partitions, False, "i")
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[TopicPartition, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[TopicPartition, int]:
         self = new(TopicPartition)
         self.topic, at = read_string(data, at, False, "topic")
         self.partitions, at = read_numbers(data, at, False, "i", "partitions")
@@ -89,7 +88,7 @@ class ConsumerProtocolSubscription(Message):
             write_nullable_string(buffer, self.rack_id, False, "rack_id")
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[ConsumerProtocolSubscription, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[ConsumerProtocolSubscription, int]:
         self = new(ConsumerProtocolSubscription)
         self.topics, at = read_array(data, at, False, 2, "topics", read_string, False, "topics")
         self.user_data, at = read_nullable_view(data, at, False, "user_data")

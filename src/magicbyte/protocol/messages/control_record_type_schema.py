@@ -9,7 +9,7 @@ import struct
 from dataclasses import dataclass
 from typing import ClassVar
 
-from magicbyte.protocol.runtime import Bytes, Message, Writer, new
+from magicbyte.protocol.runtime import Message, Writer, new
 
 _H = struct.Struct(">h")
 
@@ -33,7 +33,7 @@ class ControlRecordTypeSchema(Message):
         buffer += _H.pack(self.type)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[ControlRecordTypeSchema, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[ControlRecordTypeSchema, int]:
         self = new(ControlRecordTypeSchema)
         (self.type,) = _H.unpack_from(data, at)
         at += 2

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from magicbyte.protocol.runtime import (
-    Bytes,
     Message,
     Tags,
     Writer,
@@ -61,7 +60,7 @@ class ControlledShutdownRequest(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[ControlledShutdownRequest, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[ControlledShutdownRequest, int]:
         self = new(ControlledShutdownRequest)
         if version >= 2:
             self.broker_id, self.broker_epoch = _IQ.unpack_from(data, at)
@@ -100,7 +99,7 @@ class RemainingPartition:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[RemainingPartition, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[RemainingPartition, int]:
         self = new(RemainingPartition)
         flexible = version >= 3
         self.topic_name, at = read_string(data, at, flexible, "topic_name")
@@ -141,7 +140,7 @@ class ControlledShutdownResponse(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[ControlledShutdownResponse, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[ControlledShutdownResponse, int]:
         self = new(ControlledShutdownResponse)
         flexible = version >= 3
         (self.error_code,) = _H.unpack_from(data, at)

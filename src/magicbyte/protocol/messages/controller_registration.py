@@ -14,7 +14,6 @@ from uuid import UUID
 
 from magicbyte.protocol.runtime import (
     NULL_UUID,
-    Bytes,
     Message,
     Tags,
     Writer,
@@ -65,7 +64,7 @@ class Listener:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[Listener, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[Listener, int]:
         self = new(Listener)
         self.name, at = read_string(data, at, True, "name")
         self.host, at = read_string(data, at, True, "host")
@@ -99,7 +98,7 @@ class Feature:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[Feature, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[Feature, int]:
         self = new(Feature)
         self.name, at = read_string(data, at, True, "name")
         self.min_supported_version, self.max_supported_version = _HH.unpack_from(data, at)
@@ -143,7 +142,7 @@ class ControllerRegistrationRequest(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[ControllerRegistrationRequest, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[ControllerRegistrationRequest, int]:
         self = new(ControllerRegistrationRequest)
         (self.controller_id,) = _I.unpack_from(data, at)
         at += 4
@@ -186,7 +185,7 @@ class ControllerRegistrationResponse(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[ControllerRegistrationResponse, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[ControllerRegistrationResponse, int]:
         self = new(ControllerRegistrationResponse)
         self.throttle_time_ms, self.error_code = _IH.unpack_from(data, at)
         at += 6

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from magicbyte.protocol.runtime import (
-    Bytes,
     Message,
     Tags,
     Writer,
@@ -77,7 +76,7 @@ class AclCreation:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[AclCreation, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[AclCreation, int]:
         self = new(AclCreation)
         flexible = version >= 2
         (self.resource_type,) = _B.unpack_from(data, at)
@@ -123,7 +122,7 @@ class CreateAclsRequest(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[CreateAclsRequest, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[CreateAclsRequest, int]:
         self = new(CreateAclsRequest)
         flexible = version >= 2
         self.creations, at = read_array(data, at, flexible, 8, "creations", AclCreation._read, version)
@@ -158,7 +157,7 @@ class AclCreationResult:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[AclCreationResult, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[AclCreationResult, int]:
         self = new(AclCreationResult)
         flexible = version >= 2
         (self.error_code,) = _H.unpack_from(data, at)
@@ -199,7 +198,7 @@ class CreateAclsResponse(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[CreateAclsResponse, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[CreateAclsResponse, int]:
         self = new(CreateAclsResponse)
         flexible = version >= 2
         (self.throttle_time_ms,) = _I.unpack_from(data, at)

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from magicbyte.protocol.runtime import (
-    Bytes,
     Message,
     Tags,
     Writer,
@@ -59,7 +58,7 @@ class CreatableRenewers:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[CreatableRenewers, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[CreatableRenewers, int]:
         self = new(CreatableRenewers)
         flexible = version >= 2
         self.principal_type, at = read_string(data, at, flexible, "principal_type")
@@ -111,7 +110,7 @@ class CreateDelegationTokenRequest(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[CreateDelegationTokenRequest, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[CreateDelegationTokenRequest, int]:
         self = new(CreateDelegationTokenRequest)
         flexible = version >= 2
         if version >= 3:
@@ -188,7 +187,7 @@ class CreateDelegationTokenResponse(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[CreateDelegationTokenResponse, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[CreateDelegationTokenResponse, int]:
         self = new(CreateDelegationTokenResponse)
         flexible = version >= 2
         (self.error_code,) = _H.unpack_from(data, at)

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from magicbyte.protocol.runtime import (
-    Bytes,
     Message,
     Tags,
     Writer,
@@ -55,7 +54,7 @@ class CreatePartitionsAssignment:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[CreatePartitionsAssignment, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[CreatePartitionsAssignment, int]:
         self = new(CreatePartitionsAssignment)
         flexible = version >= 2
         self.broker_ids, at = read_numbers(data, at, flexible, "i", "broker_ids")
@@ -93,7 +92,7 @@ class CreatePartitionsTopic:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[CreatePartitionsTopic, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[CreatePartitionsTopic, int]:
         self = new(CreatePartitionsTopic)
         flexible = version >= 2
         self.name, at = read_string(data, at, flexible, "name")
@@ -145,7 +144,7 @@ class CreatePartitionsRequest(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[CreatePartitionsRequest, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[CreatePartitionsRequest, int]:
         self = new(CreatePartitionsRequest)
         flexible = version >= 2
         self.topics, at = read_array(data, at, flexible, 7, "topics", CreatePartitionsTopic._read, version)
@@ -186,7 +185,7 @@ class CreatePartitionsTopicResult:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[CreatePartitionsTopicResult, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[CreatePartitionsTopicResult, int]:
         self = new(CreatePartitionsTopicResult)
         flexible = version >= 2
         self.name, at = read_string(data, at, flexible, "name")
@@ -229,7 +228,7 @@ class CreatePartitionsResponse(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[CreatePartitionsResponse, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[CreatePartitionsResponse, int]:
         self = new(CreatePartitionsResponse)
         flexible = version >= 2
         (self.throttle_time_ms,) = _I.unpack_from(data, at)

@@ -13,7 +13,6 @@ from uuid import UUID
 
 from magicbyte.protocol.runtime import (
     NULL_UUID,
-    Bytes,
     Message,
     Rows,
     Shapes,
@@ -78,7 +77,7 @@ class CreatableReplicaAssignment:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[CreatableReplicaAssignment, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[CreatableReplicaAssignment, int]:
         self = new(CreatableReplicaAssignment)
         flexible = version >= 5
         (self.partition_index,) = _I.unpack_from(data, at)
@@ -91,7 +90,7 @@ class CreatableReplicaAssignment:
         return self, at
 
     @staticmethod
-    def _read_many(data: Bytes, at: int, most: int, version: int) -> tuple[list[CreatableReplicaAssignment], int]:
+    def _read_many(data: memoryview, at: int, most: int, version: int) -> tuple[list[CreatableReplicaAssignment], int]:
         found: list[CreatableReplicaAssignment] = []
         if version >= 5:
             rows, at = _ROWS_I_I_COMPACT.read(data, at, most)
@@ -133,7 +132,7 @@ class CreatableTopicConfig:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[CreatableTopicConfig, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[CreatableTopicConfig, int]:
         self = new(CreatableTopicConfig)
         flexible = version >= 5
         self.name, at = read_string(data, at, flexible, "name")
@@ -179,7 +178,7 @@ class CreatableTopic:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[CreatableTopic, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[CreatableTopic, int]:
         self = new(CreatableTopic)
         flexible = version >= 5
         self.name, at = read_string(data, at, flexible, "name")
@@ -228,7 +227,7 @@ class CreateTopicsRequest(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[CreateTopicsRequest, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[CreateTopicsRequest, int]:
         self = new(CreateTopicsRequest)
         flexible = version >= 5
         self.topics, at = read_array(data, at, flexible, 10, "topics", CreatableTopic._read, version)
@@ -276,7 +275,7 @@ class CreatableTopicConfigs:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[CreatableTopicConfigs, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[CreatableTopicConfigs, int]:
         self = new(CreatableTopicConfigs)
         self.name, at = read_string(data, at, True, "name")
         self.value, at = read_nullable_string(data, at, True, "value")
@@ -339,7 +338,7 @@ class CreatableTopicResult:
                 buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[CreatableTopicResult, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[CreatableTopicResult, int]:
         self = new(CreatableTopicResult)
         flexible = version >= 5
         self.name, at = read_string(data, at, flexible, "name")
@@ -416,7 +415,7 @@ class CreateTopicsResponse(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[CreateTopicsResponse, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[CreateTopicsResponse, int]:
         self = new(CreateTopicsResponse)
         flexible = version >= 5
         if version >= 2:

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from magicbyte.protocol.runtime import (
-    Bytes,
     Message,
     Tags,
     Writer,
@@ -52,7 +51,7 @@ class DefaultPrincipalData(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[DefaultPrincipalData, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[DefaultPrincipalData, int]:
         self = new(DefaultPrincipalData)
         self.type, at = read_string(data, at, True, "type")
         self.name, at = read_string(data, at, True, "name")

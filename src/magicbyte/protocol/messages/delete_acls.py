@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from magicbyte.protocol.runtime import (
-    Bytes,
     Message,
     Tags,
     Writer,
@@ -76,7 +75,7 @@ class DeleteAclsFilter:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[DeleteAclsFilter, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[DeleteAclsFilter, int]:
         self = new(DeleteAclsFilter)
         flexible = version >= 2
         (self.resource_type_filter,) = _B.unpack_from(data, at)
@@ -122,7 +121,7 @@ class DeleteAclsRequest(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[DeleteAclsRequest, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[DeleteAclsRequest, int]:
         self = new(DeleteAclsRequest)
         flexible = version >= 2
         self.filters, at = read_array(data, at, flexible, 8, "filters", DeleteAclsFilter._read, version)
@@ -181,7 +180,7 @@ class DeleteAclsMatchingAcl:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[DeleteAclsMatchingAcl, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[DeleteAclsMatchingAcl, int]:
         self = new(DeleteAclsMatchingAcl)
         flexible = version >= 2
         (self.error_code,) = _H.unpack_from(data, at)
@@ -233,7 +232,7 @@ class DeleteAclsFilterResult:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[DeleteAclsFilterResult, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[DeleteAclsFilterResult, int]:
         self = new(DeleteAclsFilterResult)
         flexible = version >= 2
         (self.error_code,) = _H.unpack_from(data, at)
@@ -283,7 +282,7 @@ class DeleteAclsResponse(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[DeleteAclsResponse, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[DeleteAclsResponse, int]:
         self = new(DeleteAclsResponse)
         flexible = version >= 2
         (self.throttle_time_ms,) = _I.unpack_from(data, at)

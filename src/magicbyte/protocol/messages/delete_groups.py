@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from magicbyte.protocol.runtime import (
-    Bytes,
     Message,
     Tags,
     Writer,
@@ -53,7 +52,7 @@ class DeleteGroupsRequest(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[DeleteGroupsRequest, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[DeleteGroupsRequest, int]:
         self = new(DeleteGroupsRequest)
         flexible = version >= 2
         if version >= 2:
@@ -106,7 +105,7 @@ class DeletableGroupResult:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[DeletableGroupResult, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[DeletableGroupResult, int]:
         self = new(DeletableGroupResult)
         flexible = version >= 2
         self.group_id, at = read_string(data, at, flexible, "group_id")
@@ -147,7 +146,7 @@ class DeleteGroupsResponse(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[DeleteGroupsResponse, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[DeleteGroupsResponse, int]:
         self = new(DeleteGroupsResponse)
         flexible = version >= 2
         (self.throttle_time_ms,) = _I.unpack_from(data, at)

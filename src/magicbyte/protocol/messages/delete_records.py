@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from magicbyte.protocol.runtime import (
-    Bytes,
     Message,
     Rows,
     Tags,
@@ -57,7 +56,7 @@ class DeleteRecordsPartition:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[DeleteRecordsPartition, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[DeleteRecordsPartition, int]:
         self = new(DeleteRecordsPartition)
         self.partition_index, self.offset = _IQ.unpack_from(data, at)
         at += 12
@@ -68,7 +67,7 @@ class DeleteRecordsPartition:
         return self, at
 
     @staticmethod
-    def _read_many(data: Bytes, at: int, most: int, version: int) -> tuple[list[DeleteRecordsPartition], int]:
+    def _read_many(data: memoryview, at: int, most: int, version: int) -> tuple[list[DeleteRecordsPartition], int]:
         found: list[DeleteRecordsPartition] = []
         if version >= 2:
             rows, at = _ROWS_IQ_COMPACT.read(data, at, most)
@@ -110,7 +109,7 @@ class DeleteRecordsTopic:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[DeleteRecordsTopic, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[DeleteRecordsTopic, int]:
         self = new(DeleteRecordsTopic)
         flexible = version >= 2
         self.name, at = read_string(data, at, flexible, "name")
@@ -149,7 +148,7 @@ class DeleteRecordsRequest(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[DeleteRecordsRequest, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[DeleteRecordsRequest, int]:
         self = new(DeleteRecordsRequest)
         flexible = version >= 2
         self.topics, at = read_array(data, at, flexible, 3, "topics", DeleteRecordsTopic._read, version)
@@ -187,7 +186,7 @@ class DeleteRecordsPartitionResult:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[DeleteRecordsPartitionResult, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[DeleteRecordsPartitionResult, int]:
         self = new(DeleteRecordsPartitionResult)
         self.partition_index, self.low_watermark, self.error_code = _IQH.unpack_from(data, at)
         at += 14
@@ -198,7 +197,12 @@ class DeleteRecordsPartitionResult:
         return self, at
 
     @staticmethod
-    def _read_many(data: Bytes, at: int, most: int, version: int) -> tuple[list[DeleteRecordsPartitionResult], int]:
+    def _read_many(
+        data: memoryview,
+        at: int,
+        most: int,
+        version: int,
+    ) -> tuple[list[DeleteRecordsPartitionResult], int]:
         found: list[DeleteRecordsPartitionResult] = []
         if version >= 2:
             rows, at = _ROWS_IQH_COMPACT.read(data, at, most)
@@ -241,7 +245,7 @@ class DeleteRecordsTopicResult:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[DeleteRecordsTopicResult, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[DeleteRecordsTopicResult, int]:
         self = new(DeleteRecordsTopicResult)
         flexible = version >= 2
         self.name, at = read_string(data, at, flexible, "name")
@@ -281,7 +285,7 @@ class DeleteRecordsResponse(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[DeleteRecordsResponse, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[DeleteRecordsResponse, int]:
         self = new(DeleteRecordsResponse)
         flexible = version >= 2
         (self.throttle_time_ms,) = _I.unpack_from(data, at)

@@ -14,7 +14,6 @@ from uuid import UUID
 
 from magicbyte.protocol.runtime import (
     NULL_UUID,
-    Bytes,
     Message,
     Tags,
     Writer,
@@ -54,7 +53,7 @@ class DeleteShareGroupOffsetsRequestTopic:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[DeleteShareGroupOffsetsRequestTopic, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[DeleteShareGroupOffsetsRequestTopic, int]:
         self = new(DeleteShareGroupOffsetsRequestTopic)
         self.topic_name, at = read_string(data, at, True, "topic_name")
         self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
@@ -88,7 +87,7 @@ class DeleteShareGroupOffsetsRequest(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[DeleteShareGroupOffsetsRequest, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[DeleteShareGroupOffsetsRequest, int]:
         self = new(DeleteShareGroupOffsetsRequest)
         self.group_id, at = read_string(data, at, True, "group_id")
         self.topics, at = read_array(data, at, True, 2, "topics", DeleteShareGroupOffsetsRequestTopic._read, version)
@@ -125,7 +124,7 @@ class DeleteShareGroupOffsetsResponseTopic:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[DeleteShareGroupOffsetsResponseTopic, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[DeleteShareGroupOffsetsResponseTopic, int]:
         self = new(DeleteShareGroupOffsetsResponseTopic)
         self.topic_name, at = read_string(data, at, True, "topic_name")
         self.topic_id, at = read_uuid(data, at)
@@ -170,7 +169,7 @@ class DeleteShareGroupOffsetsResponse(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[DeleteShareGroupOffsetsResponse, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[DeleteShareGroupOffsetsResponse, int]:
         self = new(DeleteShareGroupOffsetsResponse)
         self.throttle_time_ms, self.error_code = _IH.unpack_from(data, at)
         at += 6

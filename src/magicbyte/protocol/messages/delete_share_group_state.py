@@ -14,7 +14,6 @@ from uuid import UUID
 
 from magicbyte.protocol.runtime import (
     NULL_UUID,
-    Bytes,
     Message,
     Rows,
     Tags,
@@ -57,7 +56,7 @@ class PartitionData:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[PartitionData, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[PartitionData, int]:
         self = new(PartitionData)
         (self.partition,) = _I.unpack_from(data, at)
         at += 4
@@ -65,7 +64,7 @@ class PartitionData:
         return self, at
 
     @staticmethod
-    def _read_many(data: Bytes, at: int, most: int, version: int) -> tuple[list[PartitionData], int]:
+    def _read_many(data: memoryview, at: int, most: int, version: int) -> tuple[list[PartitionData], int]:
         found: list[PartitionData] = []
         rows, at = _ROWS_I_COMPACT.read(data, at, most)
         for row in rows:
@@ -98,7 +97,7 @@ class DeleteStateData:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[DeleteStateData, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[DeleteStateData, int]:
         self = new(DeleteStateData)
         self.topic_id, at = read_uuid(data, at)
         self.partitions, at = read_rows(data, at, True, 5, "partitions", PartitionData, version)
@@ -132,7 +131,7 @@ class DeleteShareGroupStateRequest(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[DeleteShareGroupStateRequest, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[DeleteShareGroupStateRequest, int]:
         self = new(DeleteShareGroupStateRequest)
         self.group_id, at = read_string(data, at, True, "group_id")
         self.topics, at = read_array(data, at, True, 18, "topics", DeleteStateData._read, version)
@@ -165,7 +164,7 @@ class PartitionResult:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[PartitionResult, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[PartitionResult, int]:
         self = new(PartitionResult)
         self.partition, self.error_code = _IH.unpack_from(data, at)
         at += 6
@@ -196,7 +195,7 @@ class DeleteStateResult:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[DeleteStateResult, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[DeleteStateResult, int]:
         self = new(DeleteStateResult)
         self.topic_id, at = read_uuid(data, at)
         self.partitions, at = read_array(data, at, True, 8, "partitions", PartitionResult._read, version)
@@ -227,7 +226,7 @@ class DeleteShareGroupStateResponse(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[DeleteShareGroupStateResponse, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[DeleteShareGroupStateResponse, int]:
         self = new(DeleteShareGroupStateResponse)
         self.results, at = read_array(data, at, True, 18, "results", DeleteStateResult._read, version)
         self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)

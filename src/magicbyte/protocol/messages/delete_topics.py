@@ -13,7 +13,6 @@ from uuid import UUID
 
 from magicbyte.protocol.runtime import (
     NULL_UUID,
-    Bytes,
     Message,
     Tags,
     Writer,
@@ -59,7 +58,7 @@ class DeleteTopicState:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[DeleteTopicState, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[DeleteTopicState, int]:
         self = new(DeleteTopicState)
         self.name, at = read_nullable_string(data, at, True, "name")
         self.topic_id, at = read_uuid(data, at)
@@ -101,7 +100,7 @@ class DeleteTopicsRequest(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[DeleteTopicsRequest, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[DeleteTopicsRequest, int]:
         self = new(DeleteTopicsRequest)
         flexible = version >= 4
         if version >= 6:
@@ -177,7 +176,7 @@ class DeletableTopicResult:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[DeletableTopicResult, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[DeletableTopicResult, int]:
         self = new(DeletableTopicResult)
         flexible = version >= 4
         if version >= 6:
@@ -228,7 +227,7 @@ class DeleteTopicsResponse(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[DeleteTopicsResponse, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[DeleteTopicsResponse, int]:
         self = new(DeleteTopicsResponse)
         flexible = version >= 4
         if version >= 1:

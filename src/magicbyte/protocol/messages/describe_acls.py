@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from magicbyte.protocol.runtime import (
-    Bytes,
     Message,
     Tags,
     Writer,
@@ -79,7 +78,7 @@ class DescribeAclsRequest(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[DescribeAclsRequest, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[DescribeAclsRequest, int]:
         self = new(DescribeAclsRequest)
         flexible = version >= 2
         (self.resource_type_filter,) = _B.unpack_from(data, at)
@@ -130,7 +129,7 @@ class AclDescription:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[AclDescription, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[AclDescription, int]:
         self = new(AclDescription)
         flexible = version >= 2
         self.principal, at = read_string(data, at, flexible, "principal")
@@ -176,7 +175,7 @@ class DescribeAclsResource:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[DescribeAclsResource, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[DescribeAclsResource, int]:
         self = new(DescribeAclsResource)
         flexible = version >= 2
         (self.resource_type,) = _B.unpack_from(data, at)
@@ -229,7 +228,7 @@ class DescribeAclsResponse(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[DescribeAclsResponse, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[DescribeAclsResponse, int]:
         self = new(DescribeAclsResponse)
         flexible = version >= 2
         self.throttle_time_ms, self.error_code = _IH.unpack_from(data, at)

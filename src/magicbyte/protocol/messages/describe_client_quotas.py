@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from magicbyte.protocol.runtime import (
-    Bytes,
     Message,
     Tags,
     Writer,
@@ -60,7 +59,7 @@ class ComponentData:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[ComponentData, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[ComponentData, int]:
         self = new(ComponentData)
         flexible = version >= 1
         self.entity_type, at = read_string(data, at, flexible, "entity_type")
@@ -101,7 +100,7 @@ class DescribeClientQuotasRequest(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[DescribeClientQuotasRequest, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[DescribeClientQuotasRequest, int]:
         self = new(DescribeClientQuotasRequest)
         flexible = version >= 1
         self.components, at = read_array(data, at, flexible, 4, "components", ComponentData._read, version)
@@ -137,7 +136,7 @@ class EntityData:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[EntityData, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[EntityData, int]:
         self = new(EntityData)
         flexible = version >= 1
         self.entity_type, at = read_string(data, at, flexible, "entity_type")
@@ -172,7 +171,7 @@ class ValueData:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[ValueData, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[ValueData, int]:
         self = new(ValueData)
         flexible = version >= 1
         self.key, at = read_string(data, at, flexible, "key")
@@ -208,7 +207,7 @@ class EntryData:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[EntryData, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[EntryData, int]:
         self = new(EntryData)
         flexible = version >= 1
         self.entity, at = read_array(data, at, flexible, 3, "entity", EntityData._read, version)
@@ -254,7 +253,7 @@ class DescribeClientQuotasResponse(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[DescribeClientQuotasResponse, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[DescribeClientQuotasResponse, int]:
         self = new(DescribeClientQuotasResponse)
         flexible = version >= 1
         self.throttle_time_ms, self.error_code = _IH.unpack_from(data, at)

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from magicbyte.protocol.runtime import (
-    Bytes,
     Message,
     Tags,
     Writer,
@@ -76,7 +75,7 @@ class DescribeClusterRequest(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[DescribeClusterRequest, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[DescribeClusterRequest, int]:
         self = new(DescribeClusterRequest)
         if version >= 2:
             (
@@ -132,7 +131,7 @@ class DescribeClusterBroker:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[DescribeClusterBroker, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[DescribeClusterBroker, int]:
         self = new(DescribeClusterBroker)
         (self.broker_id,) = _I.unpack_from(data, at)
         at += 4
@@ -200,7 +199,7 @@ class DescribeClusterResponse(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[DescribeClusterResponse, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[DescribeClusterResponse, int]:
         self = new(DescribeClusterResponse)
         self.throttle_time_ms, self.error_code = _IH.unpack_from(data, at)
         at += 6

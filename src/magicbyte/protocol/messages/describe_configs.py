@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from magicbyte.protocol.runtime import (
-    Bytes,
     Message,
     Tags,
     Writer,
@@ -67,7 +66,7 @@ class DescribeConfigsResource:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[DescribeConfigsResource, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[DescribeConfigsResource, int]:
         self = new(DescribeConfigsResource)
         flexible = version >= 4
         (self.resource_type,) = _B.unpack_from(data, at)
@@ -136,7 +135,7 @@ class DescribeConfigsRequest(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[DescribeConfigsRequest, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[DescribeConfigsRequest, int]:
         self = new(DescribeConfigsRequest)
         flexible = version >= 4
         self.resources, at = read_array(data, at, flexible, 4, "resources", DescribeConfigsResource._read, version)
@@ -183,7 +182,7 @@ class DescribeConfigsSynonym:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[DescribeConfigsSynonym, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[DescribeConfigsSynonym, int]:
         self = new(DescribeConfigsSynonym)
         flexible = version >= 4
         self.name, at = read_string(data, at, flexible, "name")
@@ -248,7 +247,7 @@ class DescribeConfigsResourceResult:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[DescribeConfigsResourceResult, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[DescribeConfigsResourceResult, int]:
         self = new(DescribeConfigsResourceResult)
         flexible = version >= 4
         self.name, at = read_string(data, at, flexible, "name")
@@ -312,7 +311,7 @@ class DescribeConfigsResult:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[DescribeConfigsResult, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[DescribeConfigsResult, int]:
         self = new(DescribeConfigsResult)
         flexible = version >= 4
         (self.error_code,) = _H.unpack_from(data, at)
@@ -358,7 +357,7 @@ class DescribeConfigsResponse(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[DescribeConfigsResponse, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[DescribeConfigsResponse, int]:
         self = new(DescribeConfigsResponse)
         flexible = version >= 4
         (self.throttle_time_ms,) = _I.unpack_from(data, at)

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from magicbyte.protocol.runtime import (
-    Bytes,
     Message,
     Tags,
     Writer,
@@ -57,7 +56,7 @@ class DescribeDelegationTokenOwner:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[DescribeDelegationTokenOwner, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[DescribeDelegationTokenOwner, int]:
         self = new(DescribeDelegationTokenOwner)
         flexible = version >= 2
         self.principal_type, at = read_string(data, at, flexible, "principal_type")
@@ -94,7 +93,7 @@ class DescribeDelegationTokenRequest(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[DescribeDelegationTokenRequest, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[DescribeDelegationTokenRequest, int]:
         self = new(DescribeDelegationTokenRequest)
         flexible = version >= 2
         self.owners, at = read_nullable_array(
@@ -136,7 +135,7 @@ class DescribedDelegationTokenRenewer:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[DescribedDelegationTokenRenewer, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[DescribedDelegationTokenRenewer, int]:
         self = new(DescribedDelegationTokenRenewer)
         flexible = version >= 2
         self.principal_type, at = read_string(data, at, flexible, "principal_type")
@@ -199,7 +198,7 @@ class DescribedDelegationToken:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[DescribedDelegationToken, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[DescribedDelegationToken, int]:
         self = new(DescribedDelegationToken)
         flexible = version >= 2
         self.principal_type, at = read_string(data, at, flexible, "principal_type")
@@ -261,7 +260,7 @@ class DescribeDelegationTokenResponse(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[DescribeDelegationTokenResponse, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[DescribeDelegationTokenResponse, int]:
         self = new(DescribeDelegationTokenResponse)
         flexible = version >= 2
         (self.error_code,) = _H.unpack_from(data, at)

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from magicbyte.protocol.runtime import (
-    Bytes,
     Message,
     Tags,
     Writer,
@@ -65,7 +64,7 @@ class DescribeGroupsRequest(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[DescribeGroupsRequest, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[DescribeGroupsRequest, int]:
         self = new(DescribeGroupsRequest)
         flexible = version >= 5
         if version >= 5:
@@ -123,7 +122,7 @@ class DescribedGroupMember:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[DescribedGroupMember, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[DescribedGroupMember, int]:
         self = new(DescribedGroupMember)
         flexible = version >= 5
         self.member_id, at = read_string(data, at, flexible, "member_id")
@@ -193,7 +192,7 @@ class DescribedGroup:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[DescribedGroup, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[DescribedGroup, int]:
         self = new(DescribedGroup)
         flexible = version >= 5
         (self.error_code,) = _H.unpack_from(data, at)
@@ -248,7 +247,7 @@ class DescribeGroupsResponse(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[DescribeGroupsResponse, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[DescribeGroupsResponse, int]:
         self = new(DescribeGroupsResponse)
         flexible = version >= 5
         if version >= 1:

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from magicbyte.protocol.runtime import (
-    Bytes,
     Message,
     Rows,
     Tags,
@@ -63,7 +62,7 @@ class DescribableLogDirTopic:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[DescribableLogDirTopic, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[DescribableLogDirTopic, int]:
         self = new(DescribableLogDirTopic)
         flexible = version >= 2
         self.topic, at = read_string(data, at, flexible, "topic")
@@ -100,7 +99,7 @@ class DescribeLogDirsRequest(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[DescribeLogDirsRequest, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[DescribeLogDirsRequest, int]:
         self = new(DescribeLogDirsRequest)
         flexible = version >= 2
         self.topics, at = read_nullable_array(data, at, flexible, 3, "topics", DescribableLogDirTopic._read, version)
@@ -138,7 +137,7 @@ class DescribeLogDirsPartition:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[DescribeLogDirsPartition, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[DescribeLogDirsPartition, int]:
         self = new(DescribeLogDirsPartition)
         self.partition_index, self.partition_size, self.offset_lag, self.is_future_key = _IQQT.unpack_from(data, at)
         at += 21
@@ -149,7 +148,7 @@ class DescribeLogDirsPartition:
         return self, at
 
     @staticmethod
-    def _read_many(data: Bytes, at: int, most: int, version: int) -> tuple[list[DescribeLogDirsPartition], int]:
+    def _read_many(data: memoryview, at: int, most: int, version: int) -> tuple[list[DescribeLogDirsPartition], int]:
         found: list[DescribeLogDirsPartition] = []
         if version >= 2:
             rows, at = _ROWS_IQQT_COMPACT.read(data, at, most)
@@ -191,7 +190,7 @@ class DescribeLogDirsTopic:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[DescribeLogDirsTopic, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[DescribeLogDirsTopic, int]:
         self = new(DescribeLogDirsTopic)
         flexible = version >= 2
         self.name, at = read_string(data, at, flexible, "name")
@@ -239,7 +238,7 @@ class DescribeLogDirsResult:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[DescribeLogDirsResult, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[DescribeLogDirsResult, int]:
         self = new(DescribeLogDirsResult)
         flexible = version >= 2
         (self.error_code,) = _H.unpack_from(data, at)
@@ -297,7 +296,7 @@ class DescribeLogDirsResponse(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[DescribeLogDirsResponse, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[DescribeLogDirsResponse, int]:
         self = new(DescribeLogDirsResponse)
         flexible = version >= 2
         if version >= 3:

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from magicbyte.protocol.runtime import (
-    Bytes,
     Message,
     Rows,
     Tags,
@@ -59,7 +58,7 @@ class TopicRequest:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[TopicRequest, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[TopicRequest, int]:
         self = new(TopicRequest)
         self.name, at = read_string(data, at, True, "name")
         self.partition_indexes, at = read_numbers(data, at, True, "i", "partition_indexes")
@@ -90,7 +89,7 @@ class DescribeProducersRequest(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[DescribeProducersRequest, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[DescribeProducersRequest, int]:
         self = new(DescribeProducersRequest)
         self.topics, at = read_array(data, at, True, 3, "topics", TopicRequest._read, version)
         self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
@@ -133,7 +132,7 @@ class ProducerState:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[ProducerState, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[ProducerState, int]:
         self = new(ProducerState)
         (
             self.producer_id,
@@ -148,7 +147,7 @@ class ProducerState:
         return self, at
 
     @staticmethod
-    def _read_many(data: Bytes, at: int, most: int, version: int) -> tuple[list[ProducerState], int]:
+    def _read_many(data: memoryview, at: int, most: int, version: int) -> tuple[list[ProducerState], int]:
         found: list[ProducerState] = []
         rows, at = _ROWS_QIIQIQ_COMPACT.read(data, at, most)
         for row in rows:
@@ -194,7 +193,7 @@ class PartitionResponse:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[PartitionResponse, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[PartitionResponse, int]:
         self = new(PartitionResponse)
         self.partition_index, self.error_code = _IH.unpack_from(data, at)
         at += 6
@@ -226,7 +225,7 @@ class TopicResponse:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[TopicResponse, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[TopicResponse, int]:
         self = new(TopicResponse)
         self.name, at = read_string(data, at, True, "name")
         self.partitions, at = read_array(data, at, True, 9, "partitions", PartitionResponse._read, version)
@@ -261,7 +260,7 @@ class DescribeProducersResponse(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[DescribeProducersResponse, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[DescribeProducersResponse, int]:
         self = new(DescribeProducersResponse)
         (self.throttle_time_ms,) = _I.unpack_from(data, at)
         at += 4

@@ -13,7 +13,6 @@ from uuid import UUID
 
 from magicbyte.protocol.runtime import (
     NULL_UUID,
-    Bytes,
     Message,
     Rows,
     Tags,
@@ -64,7 +63,7 @@ class DescribeQuorumRequestPartitionData:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[DescribeQuorumRequestPartitionData, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[DescribeQuorumRequestPartitionData, int]:
         self = new(DescribeQuorumRequestPartitionData)
         (self.partition_index,) = _I.unpack_from(data, at)
         at += 4
@@ -73,7 +72,7 @@ class DescribeQuorumRequestPartitionData:
 
     @staticmethod
     def _read_many(
-        data: Bytes,
+        data: memoryview,
         at: int,
         most: int,
         version: int,
@@ -110,7 +109,7 @@ class DescribeQuorumRequestTopicData:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[DescribeQuorumRequestTopicData, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[DescribeQuorumRequestTopicData, int]:
         self = new(DescribeQuorumRequestTopicData)
         self.topic_name, at = read_string(data, at, True, "topic_name")
         self.partitions, at = read_rows(data, at, True, 5, "partitions", DescribeQuorumRequestPartitionData, version)
@@ -141,7 +140,7 @@ class DescribeQuorumRequest(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[DescribeQuorumRequest, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[DescribeQuorumRequest, int]:
         self = new(DescribeQuorumRequest)
         self.topics, at = read_array(data, at, True, 3, "topics", DescribeQuorumRequestTopicData._read, version)
         self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
@@ -185,7 +184,7 @@ class ReplicaState:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[ReplicaState, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[ReplicaState, int]:
         self = new(ReplicaState)
         (self.replica_id,) = _I.unpack_from(data, at)
         at += 4
@@ -205,7 +204,7 @@ class ReplicaState:
         return self, at
 
     @staticmethod
-    def _read_many(data: Bytes, at: int, most: int, version: int) -> tuple[list[ReplicaState], int]:
+    def _read_many(data: memoryview, at: int, most: int, version: int) -> tuple[list[ReplicaState], int]:
         found: list[ReplicaState] = []
         if version == 1:
             rows, at = _ROWS_IQQQ_COMPACT.read(data, at, most)
@@ -267,7 +266,7 @@ class DescribeQuorumResponsePartitionData:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[DescribeQuorumResponsePartitionData, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[DescribeQuorumResponsePartitionData, int]:
         self = new(DescribeQuorumResponsePartitionData)
         self.partition_index, self.error_code = _IH.unpack_from(data, at)
         at += 6
@@ -309,7 +308,7 @@ class DescribeQuorumResponseTopicData:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[DescribeQuorumResponseTopicData, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[DescribeQuorumResponseTopicData, int]:
         self = new(DescribeQuorumResponseTopicData)
         self.topic_name, at = read_string(data, at, True, "topic_name")
         self.partitions, at = read_array(
@@ -350,7 +349,7 @@ class Listener:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[Listener, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[Listener, int]:
         self = new(Listener)
         self.name, at = read_string(data, at, True, "name")
         self.host, at = read_string(data, at, True, "host")
@@ -382,7 +381,7 @@ class Node:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[Node, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[Node, int]:
         self = new(Node)
         (self.node_id,) = _I.unpack_from(data, at)
         at += 4
@@ -428,7 +427,7 @@ class DescribeQuorumResponse(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[DescribeQuorumResponse, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[DescribeQuorumResponse, int]:
         self = new(DescribeQuorumResponse)
         (self.error_code,) = _H.unpack_from(data, at)
         at += 2

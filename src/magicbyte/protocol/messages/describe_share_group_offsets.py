@@ -14,7 +14,6 @@ from uuid import UUID
 
 from magicbyte.protocol.runtime import (
     NULL_UUID,
-    Bytes,
     Message,
     Tags,
     Writer,
@@ -62,7 +61,7 @@ class DescribeShareGroupOffsetsRequestTopic:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[DescribeShareGroupOffsetsRequestTopic, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[DescribeShareGroupOffsetsRequestTopic, int]:
         self = new(DescribeShareGroupOffsetsRequestTopic)
         self.topic_name, at = read_string(data, at, True, "topic_name")
         self.partitions, at = read_numbers(data, at, True, "i", "partitions")
@@ -93,7 +92,7 @@ class DescribeShareGroupOffsetsRequestGroup:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[DescribeShareGroupOffsetsRequestGroup, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[DescribeShareGroupOffsetsRequestGroup, int]:
         self = new(DescribeShareGroupOffsetsRequestGroup)
         self.group_id, at = read_string(data, at, True, "group_id")
         self.topics, at = read_nullable_array(
@@ -133,7 +132,7 @@ class DescribeShareGroupOffsetsRequest(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[DescribeShareGroupOffsetsRequest, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[DescribeShareGroupOffsetsRequest, int]:
         self = new(DescribeShareGroupOffsetsRequest)
         self.groups, at = read_array(data, at, True, 3, "groups", DescribeShareGroupOffsetsRequestGroup._read, version)
         self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
@@ -174,7 +173,7 @@ class DescribeShareGroupOffsetsResponsePartition:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[DescribeShareGroupOffsetsResponsePartition, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[DescribeShareGroupOffsetsResponsePartition, int]:
         self = new(DescribeShareGroupOffsetsResponsePartition)
         if version >= 1:
             (
@@ -220,7 +219,7 @@ class DescribeShareGroupOffsetsResponseTopic:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[DescribeShareGroupOffsetsResponseTopic, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[DescribeShareGroupOffsetsResponseTopic, int]:
         self = new(DescribeShareGroupOffsetsResponseTopic)
         self.topic_name, at = read_string(data, at, True, "topic_name")
         self.topic_id, at = read_uuid(data, at)
@@ -267,7 +266,7 @@ class DescribeShareGroupOffsetsResponseGroup:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[DescribeShareGroupOffsetsResponseGroup, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[DescribeShareGroupOffsetsResponseGroup, int]:
         self = new(DescribeShareGroupOffsetsResponseGroup)
         self.group_id, at = read_string(data, at, True, "group_id")
         self.topics, at = read_array(
@@ -314,7 +313,7 @@ class DescribeShareGroupOffsetsResponse(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[DescribeShareGroupOffsetsResponse, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[DescribeShareGroupOffsetsResponse, int]:
         self = new(DescribeShareGroupOffsetsResponse)
         (self.throttle_time_ms,) = _I.unpack_from(data, at)
         at += 4

@@ -14,7 +14,6 @@ from uuid import UUID
 
 from magicbyte.protocol.runtime import (
     NULL_UUID,
-    Bytes,
     Message,
     Shapes,
     Tags,
@@ -63,7 +62,7 @@ class TopicRequest:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[TopicRequest, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[TopicRequest, int]:
         self = new(TopicRequest)
         self.name, at = read_string(data, at, True, "name")
         self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
@@ -92,7 +91,7 @@ class DescribeTopicPartitionsRequestCursor:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[DescribeTopicPartitionsRequestCursor, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[DescribeTopicPartitionsRequestCursor, int]:
         self = new(DescribeTopicPartitionsRequestCursor)
         self.topic_name, at = read_string(data, at, True, "topic_name")
         (self.partition_index,) = _I.unpack_from(data, at)
@@ -130,7 +129,7 @@ class DescribeTopicPartitionsRequest(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[DescribeTopicPartitionsRequest, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[DescribeTopicPartitionsRequest, int]:
         self = new(DescribeTopicPartitionsRequest)
         self.topics, at = read_array(data, at, True, 2, "topics", TopicRequest._read, version)
         (self.response_partition_limit,) = _I.unpack_from(data, at)
@@ -190,7 +189,7 @@ class DescribeTopicPartitionsResponsePartition:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[DescribeTopicPartitionsResponsePartition, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[DescribeTopicPartitionsResponsePartition, int]:
         self = new(DescribeTopicPartitionsResponsePartition)
         self.error_code, self.partition_index, self.leader_id, self.leader_epoch = _HIII.unpack_from(data, at)
         at += 14
@@ -239,7 +238,7 @@ class DescribeTopicPartitionsResponseTopic:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[DescribeTopicPartitionsResponseTopic, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[DescribeTopicPartitionsResponseTopic, int]:
         self = new(DescribeTopicPartitionsResponseTopic)
         (self.error_code,) = _H.unpack_from(data, at)
         at += 2
@@ -284,7 +283,7 @@ class DescribeTopicPartitionsResponseCursor:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[DescribeTopicPartitionsResponseCursor, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[DescribeTopicPartitionsResponseCursor, int]:
         self = new(DescribeTopicPartitionsResponseCursor)
         self.topic_name, at = read_string(data, at, True, "topic_name")
         (self.partition_index,) = _I.unpack_from(data, at)
@@ -324,7 +323,7 @@ class DescribeTopicPartitionsResponse(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[DescribeTopicPartitionsResponse, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[DescribeTopicPartitionsResponse, int]:
         self = new(DescribeTopicPartitionsResponse)
         (self.throttle_time_ms,) = _I.unpack_from(data, at)
         at += 4

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from magicbyte.protocol.runtime import (
-    Bytes,
     Message,
     Tags,
     Writer,
@@ -56,7 +55,7 @@ class DescribeTransactionsRequest(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[DescribeTransactionsRequest, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[DescribeTransactionsRequest, int]:
         self = new(DescribeTransactionsRequest)
         self.transactional_ids, at = read_array(
             data,
@@ -94,7 +93,7 @@ class TopicData:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[TopicData, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[TopicData, int]:
         self = new(TopicData)
         self.topic, at = read_string(data, at, True, "topic")
         self.partitions, at = read_numbers(data, at, True, "i", "partitions")
@@ -145,7 +144,7 @@ class TransactionState:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[TransactionState, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[TransactionState, int]:
         self = new(TransactionState)
         (self.error_code,) = _H.unpack_from(data, at)
         at += 2
@@ -190,7 +189,7 @@ class DescribeTransactionsResponse(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[DescribeTransactionsResponse, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[DescribeTransactionsResponse, int]:
         self = new(DescribeTransactionsResponse)
         (self.throttle_time_ms,) = _I.unpack_from(data, at)
         at += 4

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from magicbyte.protocol.runtime import (
-    Bytes,
     Message,
     Rows,
     Tags,
@@ -55,7 +54,7 @@ class UserName:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[UserName, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[UserName, int]:
         self = new(UserName)
         self.name, at = read_string(data, at, True, "name")
         self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
@@ -85,7 +84,7 @@ class DescribeUserScramCredentialsRequest(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[DescribeUserScramCredentialsRequest, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[DescribeUserScramCredentialsRequest, int]:
         self = new(DescribeUserScramCredentialsRequest)
         self.users, at = read_nullable_array(data, at, True, 2, "users", UserName._read, version)
         self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
@@ -113,7 +112,7 @@ class CredentialInfo:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[CredentialInfo, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[CredentialInfo, int]:
         self = new(CredentialInfo)
         self.mechanism, self.iterations = _BI.unpack_from(data, at)
         at += 5
@@ -121,7 +120,7 @@ class CredentialInfo:
         return self, at
 
     @staticmethod
-    def _read_many(data: Bytes, at: int, most: int, version: int) -> tuple[list[CredentialInfo], int]:
+    def _read_many(data: memoryview, at: int, most: int, version: int) -> tuple[list[CredentialInfo], int]:
         found: list[CredentialInfo] = []
         rows, at = _ROWS_BI_COMPACT.read(data, at, most)
         for row in rows:
@@ -162,7 +161,7 @@ class DescribeUserScramCredentialsResult:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[DescribeUserScramCredentialsResult, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[DescribeUserScramCredentialsResult, int]:
         self = new(DescribeUserScramCredentialsResult)
         self.user, at = read_string(data, at, True, "user")
         (self.error_code,) = _H.unpack_from(data, at)
@@ -207,7 +206,7 @@ class DescribeUserScramCredentialsResponse(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[DescribeUserScramCredentialsResponse, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[DescribeUserScramCredentialsResponse, int]:
         self = new(DescribeUserScramCredentialsResponse)
         self.throttle_time_ms, self.error_code = _IH.unpack_from(data, at)
         at += 6

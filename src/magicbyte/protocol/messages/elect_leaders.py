@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from magicbyte.protocol.runtime import (
-    Bytes,
     Message,
     Tags,
     Writer,
@@ -58,7 +57,7 @@ class TopicPartitions:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[TopicPartitions, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[TopicPartitions, int]:
         self = new(TopicPartitions)
         flexible = version >= 2
         self.topic, at = read_string(data, at, flexible, "topic")
@@ -106,7 +105,7 @@ class ElectLeadersRequest(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[ElectLeadersRequest, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[ElectLeadersRequest, int]:
         self = new(ElectLeadersRequest)
         flexible = version >= 2
         if version >= 1:
@@ -159,7 +158,7 @@ class PartitionResult:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[PartitionResult, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[PartitionResult, int]:
         self = new(PartitionResult)
         flexible = version >= 2
         self.partition_id, self.error_code = _IH.unpack_from(data, at)
@@ -195,7 +194,7 @@ class ReplicaElectionResult:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[ReplicaElectionResult, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[ReplicaElectionResult, int]:
         self = new(ReplicaElectionResult)
         flexible = version >= 2
         self.topic, at = read_string(data, at, flexible, "topic")
@@ -252,7 +251,7 @@ class ElectLeadersResponse(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[ElectLeadersResponse, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[ElectLeadersResponse, int]:
         self = new(ElectLeadersResponse)
         flexible = version >= 2
         if version >= 1:

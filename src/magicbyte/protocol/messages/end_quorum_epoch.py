@@ -13,7 +13,6 @@ from uuid import UUID
 
 from magicbyte.protocol.runtime import (
     NULL_UUID,
-    Bytes,
     Message,
     Rows,
     Shapes,
@@ -71,7 +70,7 @@ class ReplicaInfo:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[ReplicaInfo, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[ReplicaInfo, int]:
         self = new(ReplicaInfo)
         (self.candidate_id,) = _I.unpack_from(data, at)
         at += 4
@@ -121,7 +120,7 @@ class EndQuorumEpochRequestPartitionData:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[EndQuorumEpochRequestPartitionData, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[EndQuorumEpochRequestPartitionData, int]:
         self = new(EndQuorumEpochRequestPartitionData)
         flexible = version >= 1
         if version >= 1:
@@ -148,7 +147,7 @@ class EndQuorumEpochRequestPartitionData:
 
     @staticmethod
     def _read_many(
-        data: Bytes,
+        data: memoryview,
         at: int,
         most: int,
         version: int,
@@ -188,7 +187,7 @@ class EndQuorumEpochRequestTopicData:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[EndQuorumEpochRequestTopicData, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[EndQuorumEpochRequestTopicData, int]:
         self = new(EndQuorumEpochRequestTopicData)
         flexible = version >= 1
         self.topic_name, at = read_string(data, at, flexible, "topic_name")
@@ -242,7 +241,7 @@ class LeaderEndpoint:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[LeaderEndpoint, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[LeaderEndpoint, int]:
         self = new(LeaderEndpoint)
         self.name, at = read_string(data, at, True, "name")
         self.host, at = read_string(data, at, True, "host")
@@ -283,7 +282,7 @@ class EndQuorumEpochRequest(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[EndQuorumEpochRequest, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[EndQuorumEpochRequest, int]:
         self = new(EndQuorumEpochRequest)
         flexible = version >= 1
         self.cluster_id, at = read_nullable_string(data, at, flexible, "cluster_id")
@@ -331,7 +330,7 @@ class EndQuorumEpochResponsePartitionData:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[EndQuorumEpochResponsePartitionData, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[EndQuorumEpochResponsePartitionData, int]:
         self = new(EndQuorumEpochResponsePartitionData)
         self.partition_index, self.error_code, self.leader_id, self.leader_epoch = _IHII.unpack_from(data, at)
         at += 14
@@ -343,7 +342,7 @@ class EndQuorumEpochResponsePartitionData:
 
     @staticmethod
     def _read_many(
-        data: Bytes,
+        data: memoryview,
         at: int,
         most: int,
         version: int,
@@ -389,7 +388,7 @@ class EndQuorumEpochResponseTopicData:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[EndQuorumEpochResponseTopicData, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[EndQuorumEpochResponseTopicData, int]:
         self = new(EndQuorumEpochResponseTopicData)
         flexible = version >= 1
         self.topic_name, at = read_string(data, at, flexible, "topic_name")
@@ -434,7 +433,7 @@ class NodeEndpoint:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[NodeEndpoint, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[NodeEndpoint, int]:
         self = new(NodeEndpoint)
         (self.node_id,) = _I.unpack_from(data, at)
         at += 4
@@ -483,7 +482,7 @@ class EndQuorumEpochResponse(Message):
                 buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[EndQuorumEpochResponse, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[EndQuorumEpochResponse, int]:
         self = new(EndQuorumEpochResponse)
         flexible = version >= 1
         (self.error_code,) = _H.unpack_from(data, at)

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from magicbyte.protocol.runtime import (
-    Bytes,
     Message,
     Tags,
     Writer,
@@ -59,7 +58,7 @@ class EndTxnRequest(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[EndTxnRequest, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[EndTxnRequest, int]:
         self = new(EndTxnRequest)
         flexible = version >= 3
         self.transactional_id, at = read_string(data, at, flexible, "transactional_id")
@@ -107,7 +106,7 @@ class EndTxnResponse(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[EndTxnResponse, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[EndTxnResponse, int]:
         self = new(EndTxnResponse)
         if version >= 5:
             self.throttle_time_ms, self.error_code, self.producer_id, self.producer_epoch = _IHQH.unpack_from(data, at)

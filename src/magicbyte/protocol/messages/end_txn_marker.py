@@ -9,7 +9,7 @@ import struct
 from dataclasses import dataclass
 from typing import ClassVar
 
-from magicbyte.protocol.runtime import Bytes, Message, Writer, new
+from magicbyte.protocol.runtime import Message, Writer, new
 
 _I = struct.Struct(">i")
 
@@ -33,7 +33,7 @@ class EndTxnMarker(Message):
         buffer += _I.pack(self.coordinator_epoch)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[EndTxnMarker, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[EndTxnMarker, int]:
         self = new(EndTxnMarker)
         (self.coordinator_epoch,) = _I.unpack_from(data, at)
         at += 4

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from magicbyte.protocol.runtime import (
-    Bytes,
     Message,
     Records,
     Tags,
@@ -62,7 +61,7 @@ class EnvelopeRequest(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[EnvelopeRequest, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[EnvelopeRequest, int]:
         self = new(EnvelopeRequest)
         self.request_data, at = read_view(data, at, True, "request_data")
         self.request_principal, at = read_nullable_bytes(data, at, True, "request_principal")
@@ -97,7 +96,7 @@ class EnvelopeResponse(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[EnvelopeResponse, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[EnvelopeResponse, int]:
         self = new(EnvelopeResponse)
         self.response_data, at = read_nullable_view(data, at, True, "response_data")
         (self.error_code,) = _H.unpack_from(data, at)

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from magicbyte.protocol.runtime import (
-    Bytes,
     Message,
     Tags,
     Writer,
@@ -54,7 +53,7 @@ class ExpireDelegationTokenRequest(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[ExpireDelegationTokenRequest, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[ExpireDelegationTokenRequest, int]:
         self = new(ExpireDelegationTokenRequest)
         flexible = version >= 2
         self.hmac, at = read_bytes(data, at, flexible, "hmac")
@@ -96,7 +95,7 @@ class ExpireDelegationTokenResponse(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[ExpireDelegationTokenResponse, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[ExpireDelegationTokenResponse, int]:
         self = new(ExpireDelegationTokenResponse)
         self.error_code, self.expiry_timestamp_ms, self.throttle_time_ms = _HQI.unpack_from(data, at)
         at += 14

@@ -13,7 +13,6 @@ from uuid import UUID
 
 from magicbyte.protocol.runtime import (
     NULL_UUID,
-    Bytes,
     Message,
     Records,
     Rows,
@@ -89,7 +88,7 @@ class ReplicaState:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[ReplicaState, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[ReplicaState, int]:
         self = new(ReplicaState)
         self.replica_id, self.replica_epoch = _IQ.unpack_from(data, at)
         at += 12
@@ -168,7 +167,7 @@ class FetchPartition:
                 buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[FetchPartition, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[FetchPartition, int]:
         self = new(FetchPartition)
         if version >= 12:
             (
@@ -242,7 +241,7 @@ class FetchPartition:
         return found
 
     @staticmethod
-    def _read_many(data: Bytes, at: int, most: int, version: int) -> tuple[list[FetchPartition], int]:
+    def _read_many(data: memoryview, at: int, most: int, version: int) -> tuple[list[FetchPartition], int]:
         found: list[FetchPartition] = []
         if version >= 12:
             rows, at = _ROWS_IIQIQI_COMPACT.read(data, at, most)
@@ -331,7 +330,7 @@ class FetchTopic:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[FetchTopic, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[FetchTopic, int]:
         self = new(FetchTopic)
         flexible = version >= 12
         if version >= 13:
@@ -376,7 +375,7 @@ class ForgottenTopic:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[ForgottenTopic, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[ForgottenTopic, int]:
         self = new(ForgottenTopic)
         flexible = version >= 12
         if version >= 13:
@@ -479,7 +478,7 @@ class FetchRequest(Message):
                 buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[FetchRequest, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[FetchRequest, int]:
         self = new(FetchRequest)
         flexible = version >= 12
         self.cluster_id = None
@@ -588,7 +587,7 @@ class EpochEndOffset:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[EpochEndOffset, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[EpochEndOffset, int]:
         self = new(EpochEndOffset)
         self.epoch, self.end_offset = _IQ.unpack_from(data, at)
         at += 12
@@ -618,7 +617,7 @@ class LeaderIdAndEpoch:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[LeaderIdAndEpoch, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[LeaderIdAndEpoch, int]:
         self = new(LeaderIdAndEpoch)
         self.leader_id, self.leader_epoch = _II.unpack_from(data, at)
         at += 8
@@ -647,7 +646,7 @@ class SnapshotId:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[SnapshotId, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[SnapshotId, int]:
         self = new(SnapshotId)
         self.end_offset, self.epoch = _QI.unpack_from(data, at)
         at += 12
@@ -678,7 +677,7 @@ class AbortedTransaction:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[AbortedTransaction, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[AbortedTransaction, int]:
         self = new(AbortedTransaction)
         self.producer_id, self.first_offset = _QQ.unpack_from(data, at)
         at += 16
@@ -689,7 +688,7 @@ class AbortedTransaction:
         return self, at
 
     @staticmethod
-    def _read_many(data: Bytes, at: int, most: int, version: int) -> tuple[list[AbortedTransaction], int]:
+    def _read_many(data: memoryview, at: int, most: int, version: int) -> tuple[list[AbortedTransaction], int]:
         found: list[AbortedTransaction] = []
         if version >= 12:
             rows, at = _ROWS_QQ_COMPACT.read(data, at, most)
@@ -787,7 +786,7 @@ class PartitionData:
                 buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[PartitionData, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[PartitionData, int]:
         self = new(PartitionData)
         flexible = version >= 12
         if version >= 5:
@@ -895,7 +894,7 @@ class FetchableTopicResponse:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[FetchableTopicResponse, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[FetchableTopicResponse, int]:
         self = new(FetchableTopicResponse)
         flexible = version >= 12
         if version >= 13:
@@ -941,7 +940,7 @@ class NodeEndpoint:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[NodeEndpoint, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[NodeEndpoint, int]:
         self = new(NodeEndpoint)
         (self.node_id,) = _I.unpack_from(data, at)
         at += 4
@@ -1004,7 +1003,7 @@ class FetchResponse(Message):
                 buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[FetchResponse, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[FetchResponse, int]:
         self = new(FetchResponse)
         flexible = version >= 12
         if version >= 7:

@@ -13,7 +13,6 @@ from uuid import UUID
 
 from magicbyte.protocol.runtime import (
     NULL_UUID,
-    Bytes,
     Message,
     Records,
     Tags,
@@ -67,7 +66,7 @@ class FetchSnapshotRequestSnapshotId:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[FetchSnapshotRequestSnapshotId, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[FetchSnapshotRequestSnapshotId, int]:
         self = new(FetchSnapshotRequestSnapshotId)
         self.end_offset, self.epoch = _QI.unpack_from(data, at)
         at += 12
@@ -112,7 +111,7 @@ class FetchSnapshotRequestPartitionSnapshot:
                 buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[FetchSnapshotRequestPartitionSnapshot, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[FetchSnapshotRequestPartitionSnapshot, int]:
         self = new(FetchSnapshotRequestPartitionSnapshot)
         self.partition, self.current_leader_epoch = _II.unpack_from(data, at)
         at += 8
@@ -162,7 +161,7 @@ class FetchSnapshotRequestTopicSnapshot:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[FetchSnapshotRequestTopicSnapshot, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[FetchSnapshotRequestTopicSnapshot, int]:
         self = new(FetchSnapshotRequestTopicSnapshot)
         self.name, at = read_string(data, at, True, "name")
         self.partitions, at = read_array(
@@ -209,7 +208,7 @@ class FetchSnapshotRequest(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[FetchSnapshotRequest, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[FetchSnapshotRequest, int]:
         self = new(FetchSnapshotRequest)
         self.cluster_id = None
         self.replica_id, self.max_bytes = _II.unpack_from(data, at)
@@ -252,7 +251,7 @@ class FetchSnapshotResponseSnapshotId:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[FetchSnapshotResponseSnapshotId, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[FetchSnapshotResponseSnapshotId, int]:
         self = new(FetchSnapshotResponseSnapshotId)
         self.end_offset, self.epoch = _QI.unpack_from(data, at)
         at += 12
@@ -281,7 +280,7 @@ class LeaderIdAndEpoch:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[LeaderIdAndEpoch, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[LeaderIdAndEpoch, int]:
         self = new(LeaderIdAndEpoch)
         self.leader_id, self.leader_epoch = _II.unpack_from(data, at)
         at += 8
@@ -327,7 +326,7 @@ class FetchSnapshotResponsePartitionSnapshot:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[FetchSnapshotResponsePartitionSnapshot, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[FetchSnapshotResponsePartitionSnapshot, int]:
         self = new(FetchSnapshotResponsePartitionSnapshot)
         self.index, self.error_code = _IH.unpack_from(data, at)
         at += 6
@@ -375,7 +374,7 @@ class FetchSnapshotResponseTopicSnapshot:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[FetchSnapshotResponseTopicSnapshot, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[FetchSnapshotResponseTopicSnapshot, int]:
         self = new(FetchSnapshotResponseTopicSnapshot)
         self.name, at = read_string(data, at, True, "name")
         self.partitions, at = read_array(
@@ -416,7 +415,7 @@ class NodeEndpoint:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[NodeEndpoint, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[NodeEndpoint, int]:
         self = new(NodeEndpoint)
         (self.node_id,) = _I.unpack_from(data, at)
         at += 4
@@ -467,7 +466,7 @@ class FetchSnapshotResponse(Message):
                 buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[FetchSnapshotResponse, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[FetchSnapshotResponse, int]:
         self = new(FetchSnapshotResponse)
         self.throttle_time_ms, self.error_code = _IH.unpack_from(data, at)
         at += 6

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from magicbyte.protocol.runtime import (
-    Bytes,
     Message,
     Tags,
     Writer,
@@ -75,7 +74,7 @@ class FindCoordinatorRequest(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[FindCoordinatorRequest, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[FindCoordinatorRequest, int]:
         self = new(FindCoordinatorRequest)
         flexible = version >= 3
         if version >= 4:
@@ -141,7 +140,7 @@ class Coordinator:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[Coordinator, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[Coordinator, int]:
         self = new(Coordinator)
         self.key, at = read_string(data, at, True, "key")
         (self.node_id,) = _I.unpack_from(data, at)
@@ -216,7 +215,7 @@ class FindCoordinatorResponse(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[FindCoordinatorResponse, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[FindCoordinatorResponse, int]:
         self = new(FindCoordinatorResponse)
         flexible = version >= 3
         if version >= 4:

@@ -14,7 +14,6 @@ from uuid import UUID
 
 from magicbyte.protocol.runtime import (
     NULL_UUID,
-    Bytes,
     Message,
     Shapes,
     Tags,
@@ -60,7 +59,7 @@ class GetTelemetrySubscriptionsRequest(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[GetTelemetrySubscriptionsRequest, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[GetTelemetrySubscriptionsRequest, int]:
         self = new(GetTelemetrySubscriptionsRequest)
         self.client_instance_id, at = read_uuid(data, at)
         self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
@@ -119,7 +118,7 @@ class GetTelemetrySubscriptionsResponse(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[GetTelemetrySubscriptionsResponse, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[GetTelemetrySubscriptionsResponse, int]:
         self = new(GetTelemetrySubscriptionsResponse)
         self.throttle_time_ms, self.error_code = _IH.unpack_from(data, at)
         at += 6

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from magicbyte.protocol.runtime import (
-    Bytes,
     Message,
     Tags,
     Writer,
@@ -67,7 +66,7 @@ class HeartbeatRequest(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[HeartbeatRequest, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[HeartbeatRequest, int]:
         self = new(HeartbeatRequest)
         flexible = version >= 4
         self.group_id, at = read_string(data, at, flexible, "group_id")
@@ -116,7 +115,7 @@ class HeartbeatResponse(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[HeartbeatResponse, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[HeartbeatResponse, int]:
         self = new(HeartbeatResponse)
         if version >= 1:
             self.throttle_time_ms, self.error_code = _IH.unpack_from(data, at)

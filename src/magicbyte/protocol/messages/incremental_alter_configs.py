@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from magicbyte.protocol.runtime import (
-    Bytes,
     Message,
     Tags,
     Writer,
@@ -59,7 +58,7 @@ class AlterableConfig:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[AlterableConfig, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[AlterableConfig, int]:
         self = new(AlterableConfig)
         flexible = version >= 1
         self.name, at = read_string(data, at, flexible, "name")
@@ -101,7 +100,7 @@ class AlterConfigsResource:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[AlterConfigsResource, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[AlterConfigsResource, int]:
         self = new(AlterConfigsResource)
         flexible = version >= 1
         (self.resource_type,) = _B.unpack_from(data, at)
@@ -142,7 +141,7 @@ class IncrementalAlterConfigsRequest(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[IncrementalAlterConfigsRequest, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[IncrementalAlterConfigsRequest, int]:
         self = new(IncrementalAlterConfigsRequest)
         flexible = version >= 1
         self.resources, at = read_array(data, at, flexible, 4, "resources", AlterConfigsResource._read, version)
@@ -186,7 +185,7 @@ class AlterConfigsResourceResponse:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[AlterConfigsResourceResponse, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[AlterConfigsResourceResponse, int]:
         self = new(AlterConfigsResourceResponse)
         flexible = version >= 1
         (self.error_code,) = _H.unpack_from(data, at)
@@ -231,7 +230,7 @@ class IncrementalAlterConfigsResponse(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[IncrementalAlterConfigsResponse, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[IncrementalAlterConfigsResponse, int]:
         self = new(IncrementalAlterConfigsResponse)
         flexible = version >= 1
         (self.throttle_time_ms,) = _I.unpack_from(data, at)

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from magicbyte.protocol.runtime import (
-    Bytes,
     Message,
     Tags,
     Writer,
@@ -88,7 +87,7 @@ class InitProducerIdRequest(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[InitProducerIdRequest, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[InitProducerIdRequest, int]:
         self = new(InitProducerIdRequest)
         flexible = version >= 2
         self.transactional_id, at = read_nullable_string(data, at, flexible, "transactional_id")
@@ -170,7 +169,7 @@ class InitProducerIdResponse(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[InitProducerIdResponse, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[InitProducerIdResponse, int]:
         self = new(InitProducerIdResponse)
         if version >= 6:
             (

@@ -14,7 +14,6 @@ from uuid import UUID
 
 from magicbyte.protocol.runtime import (
     NULL_UUID,
-    Bytes,
     Message,
     Rows,
     Tags,
@@ -61,7 +60,7 @@ class PartitionData:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[PartitionData, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[PartitionData, int]:
         self = new(PartitionData)
         self.partition, self.state_epoch, self.start_offset = _IIQ.unpack_from(data, at)
         at += 16
@@ -69,7 +68,7 @@ class PartitionData:
         return self, at
 
     @staticmethod
-    def _read_many(data: Bytes, at: int, most: int, version: int) -> tuple[list[PartitionData], int]:
+    def _read_many(data: memoryview, at: int, most: int, version: int) -> tuple[list[PartitionData], int]:
         found: list[PartitionData] = []
         rows, at = _ROWS_IIQ_COMPACT.read(data, at, most)
         for row in rows:
@@ -102,7 +101,7 @@ class InitializeStateData:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[InitializeStateData, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[InitializeStateData, int]:
         self = new(InitializeStateData)
         self.topic_id, at = read_uuid(data, at)
         self.partitions, at = read_rows(data, at, True, 17, "partitions", PartitionData, version)
@@ -136,7 +135,7 @@ class InitializeShareGroupStateRequest(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[InitializeShareGroupStateRequest, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[InitializeShareGroupStateRequest, int]:
         self = new(InitializeShareGroupStateRequest)
         self.group_id, at = read_string(data, at, True, "group_id")
         self.topics, at = read_array(data, at, True, 18, "topics", InitializeStateData._read, version)
@@ -169,7 +168,7 @@ class PartitionResult:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[PartitionResult, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[PartitionResult, int]:
         self = new(PartitionResult)
         self.partition, self.error_code = _IH.unpack_from(data, at)
         at += 6
@@ -200,7 +199,7 @@ class InitializeStateResult:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[InitializeStateResult, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[InitializeStateResult, int]:
         self = new(InitializeStateResult)
         self.topic_id, at = read_uuid(data, at)
         self.partitions, at = read_array(data, at, True, 8, "partitions", PartitionResult._read, version)
@@ -231,7 +230,7 @@ class InitializeShareGroupStateResponse(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[InitializeShareGroupStateResponse, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[InitializeShareGroupStateResponse, int]:
         self = new(InitializeShareGroupStateResponse)
         self.results, at = read_array(data, at, True, 18, "results", InitializeStateResult._read, version)
         self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from magicbyte.protocol.runtime import (
-    Bytes,
     Message,
     Tags,
     Writer,
@@ -61,7 +60,7 @@ class JoinGroupRequestProtocol:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[JoinGroupRequestProtocol, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[JoinGroupRequestProtocol, int]:
         self = new(JoinGroupRequestProtocol)
         flexible = version >= 6
         self.name, at = read_string(data, at, flexible, "name")
@@ -128,7 +127,7 @@ class JoinGroupRequest(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[JoinGroupRequest, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[JoinGroupRequest, int]:
         self = new(JoinGroupRequest)
         flexible = version >= 6
         self.group_id, at = read_string(data, at, flexible, "group_id")
@@ -185,7 +184,7 @@ class JoinGroupResponseMember:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[JoinGroupResponseMember, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[JoinGroupResponseMember, int]:
         self = new(JoinGroupResponseMember)
         flexible = version >= 6
         self.member_id, at = read_string(data, at, flexible, "member_id")
@@ -260,7 +259,7 @@ class JoinGroupResponse(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[JoinGroupResponse, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[JoinGroupResponse, int]:
         self = new(JoinGroupResponse)
         flexible = version >= 6
         if version >= 2:

@@ -9,7 +9,7 @@ import struct
 from dataclasses import dataclass
 from typing import ClassVar
 
-from magicbyte.protocol.runtime import Bytes, Message, Tags, Writer, new, read_unknown_tags, write_tags
+from magicbyte.protocol.runtime import Message, Tags, Writer, new, read_unknown_tags, write_tags
 
 _HH = struct.Struct(">hh")
 
@@ -38,7 +38,7 @@ class KRaftVersionRecord(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[KRaftVersionRecord, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[KRaftVersionRecord, int]:
         self = new(KRaftVersionRecord)
         self.version, self.kraft_version = _HH.unpack_from(data, at)
         at += 4

@@ -13,7 +13,6 @@ from uuid import UUID
 
 from magicbyte.protocol.runtime import (
     NULL_UUID,
-    Bytes,
     Message,
     Rows,
     Shapes,
@@ -187,7 +186,7 @@ class LeaderAndIsrPartitionState:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[LeaderAndIsrPartitionState, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[LeaderAndIsrPartitionState, int]:
         self = new(LeaderAndIsrPartitionState)
         flexible = version >= 4
         if version >= 2:
@@ -247,7 +246,7 @@ class LeaderAndIsrPartitionState:
         return self, at
 
     @staticmethod
-    def _read_many(data: Bytes, at: int, most: int, version: int) -> tuple[list[LeaderAndIsrPartitionState], int]:
+    def _read_many(data: memoryview, at: int, most: int, version: int) -> tuple[list[LeaderAndIsrPartitionState], int]:
         found: list[LeaderAndIsrPartitionState] = []
         if version >= 6:
             rows, at = _ROWS_IIII_II_I_I_ITB_COMPACT.read(data, at, most)
@@ -368,7 +367,7 @@ class LeaderAndIsrTopicState:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[LeaderAndIsrTopicState, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[LeaderAndIsrTopicState, int]:
         self = new(LeaderAndIsrTopicState)
         flexible = version >= 4
         self.topic_name, at = read_string(data, at, flexible, "topic_name")
@@ -418,7 +417,7 @@ class LeaderAndIsrLiveLeader:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[LeaderAndIsrLiveLeader, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[LeaderAndIsrLiveLeader, int]:
         self = new(LeaderAndIsrLiveLeader)
         flexible = version >= 4
         (self.broker_id,) = _I.unpack_from(data, at)
@@ -501,7 +500,7 @@ class LeaderAndIsrRequest(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[LeaderAndIsrRequest, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[LeaderAndIsrRequest, int]:
         self = new(LeaderAndIsrRequest)
         flexible = version >= 4
         if version >= 7:
@@ -593,7 +592,7 @@ class LeaderAndIsrPartitionError:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[LeaderAndIsrPartitionError, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[LeaderAndIsrPartitionError, int]:
         self = new(LeaderAndIsrPartitionError)
         flexible = version >= 4
         if version >= 5:
@@ -609,7 +608,7 @@ class LeaderAndIsrPartitionError:
         return self, at
 
     @staticmethod
-    def _read_many(data: Bytes, at: int, most: int, version: int) -> tuple[list[LeaderAndIsrPartitionError], int]:
+    def _read_many(data: memoryview, at: int, most: int, version: int) -> tuple[list[LeaderAndIsrPartitionError], int]:
         found: list[LeaderAndIsrPartitionError] = []
         if version >= 5:
             rows, at = _ROWS_IH_COMPACT.read(data, at, most)
@@ -645,7 +644,7 @@ class LeaderAndIsrTopicError:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[LeaderAndIsrTopicError, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[LeaderAndIsrTopicError, int]:
         self = new(LeaderAndIsrTopicError)
         self.topic_id, at = read_uuid(data, at)
         self.partition_errors, at = read_rows(
@@ -699,7 +698,7 @@ class LeaderAndIsrResponse(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[LeaderAndIsrResponse, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[LeaderAndIsrResponse, int]:
         self = new(LeaderAndIsrResponse)
         flexible = version >= 4
         (self.error_code,) = _H.unpack_from(data, at)

@@ -12,7 +12,6 @@ from uuid import UUID
 
 from magicbyte.protocol.runtime import (
     NULL_UUID,
-    Bytes,
     Message,
     Rows,
     Tags,
@@ -58,7 +57,7 @@ class Voter:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[Voter, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[Voter, int]:
         self = new(Voter)
         (self.voter_id,) = _I.unpack_from(data, at)
         at += 4
@@ -70,7 +69,7 @@ class Voter:
         return self, at
 
     @staticmethod
-    def _read_many(data: Bytes, at: int, most: int, version: int) -> tuple[list[Voter], int]:
+    def _read_many(data: memoryview, at: int, most: int, version: int) -> tuple[list[Voter], int]:
         found: list[Voter] = []
         if version <= 0:
             rows, at = _ROWS_I_COMPACT.read(data, at, most)
@@ -113,7 +112,7 @@ class LeaderChangeMessage(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[LeaderChangeMessage, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[LeaderChangeMessage, int]:
         self = new(LeaderChangeMessage)
         self.version, self.leader_id = _HI.unpack_from(data, at)
         at += 6

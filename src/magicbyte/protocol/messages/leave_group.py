@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from magicbyte.protocol.runtime import (
-    Bytes,
     Message,
     Tags,
     Writer,
@@ -59,7 +58,7 @@ class MemberIdentity:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[MemberIdentity, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[MemberIdentity, int]:
         self = new(MemberIdentity)
         flexible = version >= 4
         self.member_id, at = read_string(data, at, flexible, "member_id")
@@ -112,7 +111,7 @@ class LeaveGroupRequest(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[LeaveGroupRequest, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[LeaveGroupRequest, int]:
         self = new(LeaveGroupRequest)
         flexible = version >= 4
         self.group_id, at = read_string(data, at, flexible, "group_id")
@@ -156,7 +155,7 @@ class MemberResponse:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[MemberResponse, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[MemberResponse, int]:
         self = new(MemberResponse)
         flexible = version >= 4
         self.member_id, at = read_string(data, at, flexible, "member_id")
@@ -206,7 +205,7 @@ class LeaveGroupResponse(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[LeaveGroupResponse, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[LeaveGroupResponse, int]:
         self = new(LeaveGroupResponse)
         flexible = version >= 4
         if version >= 1:

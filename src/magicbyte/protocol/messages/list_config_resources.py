@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from magicbyte.protocol.runtime import (
-    Bytes,
     Message,
     Tags,
     Writer,
@@ -60,7 +59,7 @@ class ListConfigResourcesRequest(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[ListConfigResourcesRequest, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[ListConfigResourcesRequest, int]:
         self = new(ListConfigResourcesRequest)
         if version >= 1:
             self.resource_types, at = read_numbers(data, at, True, "b", "resource_types")
@@ -94,7 +93,7 @@ class ConfigResource:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[ConfigResource, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[ConfigResource, int]:
         self = new(ConfigResource)
         self.resource_name, at = read_string(data, at, True, "resource_name")
         if version >= 1:
@@ -135,7 +134,7 @@ class ListConfigResourcesResponse(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[ListConfigResourcesResponse, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[ListConfigResourcesResponse, int]:
         self = new(ListConfigResourcesResponse)
         self.throttle_time_ms, self.error_code = _IH.unpack_from(data, at)
         at += 6

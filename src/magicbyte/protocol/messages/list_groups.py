@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from magicbyte.protocol.runtime import (
-    Bytes,
     Message,
     Tags,
     Writer,
@@ -63,7 +62,7 @@ class ListGroupsRequest(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[ListGroupsRequest, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[ListGroupsRequest, int]:
         self = new(ListGroupsRequest)
         flexible = version >= 3
         if version >= 4:
@@ -130,7 +129,7 @@ class ListedGroup:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[ListedGroup, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[ListedGroup, int]:
         self = new(ListedGroup)
         flexible = version >= 3
         self.group_id, at = read_string(data, at, flexible, "group_id")
@@ -183,7 +182,7 @@ class ListGroupsResponse(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[ListGroupsResponse, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[ListGroupsResponse, int]:
         self = new(ListGroupsResponse)
         flexible = version >= 3
         if version >= 1:

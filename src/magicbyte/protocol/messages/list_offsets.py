@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from magicbyte.protocol.runtime import (
-    Bytes,
     Message,
     Rows,
     Shapes,
@@ -84,7 +83,7 @@ class ListOffsetsPartition:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[ListOffsetsPartition, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[ListOffsetsPartition, int]:
         self = new(ListOffsetsPartition)
         if version >= 4:
             self.partition_index, self.current_leader_epoch, self.timestamp = _IIQ.unpack_from(data, at)
@@ -106,7 +105,7 @@ class ListOffsetsPartition:
         return self, at
 
     @staticmethod
-    def _read_many(data: Bytes, at: int, most: int, version: int) -> tuple[list[ListOffsetsPartition], int]:
+    def _read_many(data: memoryview, at: int, most: int, version: int) -> tuple[list[ListOffsetsPartition], int]:
         found: list[ListOffsetsPartition] = []
         if version >= 6:
             rows, at = _ROWS_IIQ_COMPACT.read(data, at, most)
@@ -167,7 +166,7 @@ class ListOffsetsTopic:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[ListOffsetsTopic, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[ListOffsetsTopic, int]:
         self = new(ListOffsetsTopic)
         flexible = version >= 6
         self.name, at = read_string(data, at, flexible, "name")
@@ -217,7 +216,7 @@ class ListOffsetsRequest(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[ListOffsetsRequest, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[ListOffsetsRequest, int]:
         self = new(ListOffsetsRequest)
         flexible = version >= 6
         if version >= 2:
@@ -291,7 +290,7 @@ class ListOffsetsPartitionResponse:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[ListOffsetsPartitionResponse, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[ListOffsetsPartitionResponse, int]:
         self = new(ListOffsetsPartitionResponse)
         flexible = version >= 6
         if version >= 4:
@@ -323,7 +322,12 @@ class ListOffsetsPartitionResponse:
         return self, at
 
     @staticmethod
-    def _read_many(data: Bytes, at: int, most: int, version: int) -> tuple[list[ListOffsetsPartitionResponse], int]:
+    def _read_many(
+        data: memoryview,
+        at: int,
+        most: int,
+        version: int,
+    ) -> tuple[list[ListOffsetsPartitionResponse], int]:
         found: list[ListOffsetsPartitionResponse] = []
         if version >= 6:
             rows, at = _ROWS_IHQQI_COMPACT.read(data, at, most)
@@ -387,7 +391,7 @@ class ListOffsetsTopicResponse:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[ListOffsetsTopicResponse, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[ListOffsetsTopicResponse, int]:
         self = new(ListOffsetsTopicResponse)
         flexible = version >= 6
         self.name, at = read_string(data, at, flexible, "name")
@@ -428,7 +432,7 @@ class ListOffsetsResponse(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[ListOffsetsResponse, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[ListOffsetsResponse, int]:
         self = new(ListOffsetsResponse)
         flexible = version >= 6
         if version >= 2:

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from magicbyte.protocol.runtime import (
-    Bytes,
     Message,
     Rows,
     Shapes,
@@ -61,7 +60,7 @@ class ListPartitionReassignmentsTopics:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[ListPartitionReassignmentsTopics, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[ListPartitionReassignmentsTopics, int]:
         self = new(ListPartitionReassignmentsTopics)
         self.name, at = read_string(data, at, True, "name")
         self.partition_indexes, at = read_numbers(data, at, True, "i", "partition_indexes")
@@ -96,7 +95,7 @@ class ListPartitionReassignmentsRequest(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[ListPartitionReassignmentsRequest, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[ListPartitionReassignmentsRequest, int]:
         self = new(ListPartitionReassignmentsRequest)
         (self.timeout_ms,) = _I.unpack_from(data, at)
         at += 4
@@ -148,7 +147,7 @@ class OngoingPartitionReassignment:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[OngoingPartitionReassignment, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[OngoingPartitionReassignment, int]:
         self = new(OngoingPartitionReassignment)
         (self.partition_index,) = _I.unpack_from(data, at)
         at += 4
@@ -159,7 +158,12 @@ class OngoingPartitionReassignment:
         return self, at
 
     @staticmethod
-    def _read_many(data: Bytes, at: int, most: int, version: int) -> tuple[list[OngoingPartitionReassignment], int]:
+    def _read_many(
+        data: memoryview,
+        at: int,
+        most: int,
+        version: int,
+    ) -> tuple[list[OngoingPartitionReassignment], int]:
         found: list[OngoingPartitionReassignment] = []
         rows, at = _ROWS_I_I_I_I_COMPACT.read(data, at, most)
         for row in rows:
@@ -193,7 +197,7 @@ class OngoingTopicReassignment:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[OngoingTopicReassignment, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[OngoingTopicReassignment, int]:
         self = new(OngoingTopicReassignment)
         self.name, at = read_string(data, at, True, "name")
         self.partitions, at = read_rows(data, at, True, 8, "partitions", OngoingPartitionReassignment, version)
@@ -234,7 +238,7 @@ class ListPartitionReassignmentsResponse(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[ListPartitionReassignmentsResponse, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[ListPartitionReassignmentsResponse, int]:
         self = new(ListPartitionReassignmentsResponse)
         self.throttle_time_ms, self.error_code = _IH.unpack_from(data, at)
         at += 6

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from magicbyte.protocol.runtime import (
-    Bytes,
     Message,
     Shapes,
     Tags,
@@ -78,7 +77,7 @@ class ListTransactionsRequest(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[ListTransactionsRequest, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[ListTransactionsRequest, int]:
         self = new(ListTransactionsRequest)
         self.state_filters, at = read_array(data, at, True, 1, "state_filters", read_string, True, "state_filters")
         if version >= 1:
@@ -121,7 +120,7 @@ class TransactionState:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[TransactionState, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[TransactionState, int]:
         self = new(TransactionState)
         self.transactional_id, at = read_string(data, at, True, "transactional_id")
         (self.producer_id,) = _Q.unpack_from(data, at)
@@ -163,7 +162,7 @@ class ListTransactionsResponse(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[ListTransactionsResponse, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[ListTransactionsResponse, int]:
         self = new(ListTransactionsResponse)
         self.throttle_time_ms, self.error_code = _IH.unpack_from(data, at)
         at += 6

@@ -13,7 +13,6 @@ from uuid import UUID
 
 from magicbyte.protocol.runtime import (
     NULL_UUID,
-    Bytes,
     Message,
     Rows,
     Shapes,
@@ -83,7 +82,7 @@ class MetadataRequestTopic:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[MetadataRequestTopic, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[MetadataRequestTopic, int]:
         self = new(MetadataRequestTopic)
         flexible = version >= 9
         if version >= 10:
@@ -153,7 +152,7 @@ class MetadataRequest(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[MetadataRequest, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[MetadataRequest, int]:
         self = new(MetadataRequest)
         flexible = version >= 9
         if version >= 1:
@@ -217,7 +216,7 @@ class MetadataResponseBroker:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[MetadataResponseBroker, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[MetadataResponseBroker, int]:
         self = new(MetadataResponseBroker)
         flexible = version >= 9
         (self.node_id,) = _I.unpack_from(data, at)
@@ -321,7 +320,7 @@ class MetadataResponsePartition:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[MetadataResponsePartition, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[MetadataResponsePartition, int]:
         self = new(MetadataResponsePartition)
         flexible = version >= 9
         if version >= 7:
@@ -351,7 +350,7 @@ class MetadataResponsePartition:
         return self, at
 
     @staticmethod
-    def _read_many(data: Bytes, at: int, most: int, version: int) -> tuple[list[MetadataResponsePartition], int]:
+    def _read_many(data: memoryview, at: int, most: int, version: int) -> tuple[list[MetadataResponsePartition], int]:
         found: list[MetadataResponsePartition] = []
         if version >= 9:
             rows, at = _ROWS_HIII_I_I_I_COMPACT.read(data, at, most)
@@ -448,7 +447,7 @@ class MetadataResponseTopic:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[MetadataResponseTopic, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[MetadataResponseTopic, int]:
         self = new(MetadataResponseTopic)
         flexible = version >= 9
         (self.error_code,) = _H.unpack_from(data, at)
@@ -533,7 +532,7 @@ class MetadataResponse(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[MetadataResponse, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[MetadataResponse, int]:
         self = new(MetadataResponse)
         flexible = version >= 9
         if version >= 3:

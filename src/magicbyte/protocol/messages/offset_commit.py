@@ -13,7 +13,6 @@ from uuid import UUID
 
 from magicbyte.protocol.runtime import (
     NULL_UUID,
-    Bytes,
     Message,
     Rows,
     Tags,
@@ -83,7 +82,7 @@ class OffsetCommitRequestPartition:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[OffsetCommitRequestPartition, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[OffsetCommitRequestPartition, int]:
         self = new(OffsetCommitRequestPartition)
         flexible = version >= 8
         if version >= 6:
@@ -141,7 +140,7 @@ class OffsetCommitRequestTopic:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[OffsetCommitRequestTopic, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[OffsetCommitRequestTopic, int]:
         self = new(OffsetCommitRequestTopic)
         flexible = version >= 8
         if version >= 10:
@@ -214,7 +213,7 @@ class OffsetCommitRequest(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[OffsetCommitRequest, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[OffsetCommitRequest, int]:
         self = new(OffsetCommitRequest)
         flexible = version >= 8
         self.group_id, at = read_string(data, at, flexible, "group_id")
@@ -267,7 +266,7 @@ class OffsetCommitResponsePartition:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[OffsetCommitResponsePartition, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[OffsetCommitResponsePartition, int]:
         self = new(OffsetCommitResponsePartition)
         self.partition_index, self.error_code = _IH.unpack_from(data, at)
         at += 6
@@ -278,7 +277,12 @@ class OffsetCommitResponsePartition:
         return self, at
 
     @staticmethod
-    def _read_many(data: Bytes, at: int, most: int, version: int) -> tuple[list[OffsetCommitResponsePartition], int]:
+    def _read_many(
+        data: memoryview,
+        at: int,
+        most: int,
+        version: int,
+    ) -> tuple[list[OffsetCommitResponsePartition], int]:
         found: list[OffsetCommitResponsePartition] = []
         if version >= 8:
             rows, at = _ROWS_IH_COMPACT.read(data, at, most)
@@ -326,7 +330,7 @@ class OffsetCommitResponseTopic:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[OffsetCommitResponseTopic, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[OffsetCommitResponseTopic, int]:
         self = new(OffsetCommitResponseTopic)
         flexible = version >= 8
         if version >= 10:
@@ -372,7 +376,7 @@ class OffsetCommitResponse(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[OffsetCommitResponse, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[OffsetCommitResponse, int]:
         self = new(OffsetCommitResponse)
         flexible = version >= 8
         if version >= 3:

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from magicbyte.protocol.runtime import (
-    Bytes,
     Message,
     Rows,
     Writer,
@@ -44,14 +43,19 @@ class OffsetDeleteRequestPartition:
         buffer += _I.pack(self.partition_index)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[OffsetDeleteRequestPartition, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[OffsetDeleteRequestPartition, int]:
         self = new(OffsetDeleteRequestPartition)
         (self.partition_index,) = _I.unpack_from(data, at)
         at += 4
         return self, at
 
     @staticmethod
-    def _read_many(data: Bytes, at: int, most: int, version: int) -> tuple[list[OffsetDeleteRequestPartition], int]:
+    def _read_many(
+        data: memoryview,
+        at: int,
+        most: int,
+        version: int,
+    ) -> tuple[list[OffsetDeleteRequestPartition], int]:
         found: list[OffsetDeleteRequestPartition] = []
         rows, at = _ROWS_I_CLASSIC.read(data, at, most)
         for row in rows:
@@ -79,7 +83,7 @@ class OffsetDeleteRequestTopic:
         write_structs(out, self.partitions, False, version)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[OffsetDeleteRequestTopic, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[OffsetDeleteRequestTopic, int]:
         self = new(OffsetDeleteRequestTopic)
         self.name, at = read_string(data, at, False, "name")
         self.partitions, at = read_rows(data, at, False, 4, "partitions", OffsetDeleteRequestPartition, version)
@@ -107,7 +111,7 @@ class OffsetDeleteRequest(Message):
         write_structs(out, self.topics, False, version)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[OffsetDeleteRequest, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[OffsetDeleteRequest, int]:
         self = new(OffsetDeleteRequest)
         self.group_id, at = read_string(data, at, False, "group_id")
         self.topics, at = read_array(data, at, False, 6, "topics", OffsetDeleteRequestTopic._read, version)
@@ -130,14 +134,19 @@ class OffsetDeleteResponsePartition:
         buffer += _IH.pack(self.partition_index, self.error_code)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[OffsetDeleteResponsePartition, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[OffsetDeleteResponsePartition, int]:
         self = new(OffsetDeleteResponsePartition)
         self.partition_index, self.error_code = _IH.unpack_from(data, at)
         at += 6
         return self, at
 
     @staticmethod
-    def _read_many(data: Bytes, at: int, most: int, version: int) -> tuple[list[OffsetDeleteResponsePartition], int]:
+    def _read_many(
+        data: memoryview,
+        at: int,
+        most: int,
+        version: int,
+    ) -> tuple[list[OffsetDeleteResponsePartition], int]:
         found: list[OffsetDeleteResponsePartition] = []
         rows, at = _ROWS_IH_CLASSIC.read(data, at, most)
         for row in rows:
@@ -165,7 +174,7 @@ class OffsetDeleteResponseTopic:
         write_structs(out, self.partitions, False, version)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[OffsetDeleteResponseTopic, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[OffsetDeleteResponseTopic, int]:
         self = new(OffsetDeleteResponseTopic)
         self.name, at = read_string(data, at, False, "name")
         self.partitions, at = read_rows(data, at, False, 6, "partitions", OffsetDeleteResponsePartition, version)
@@ -197,7 +206,7 @@ class OffsetDeleteResponse(Message):
         write_structs(out, self.topics, False, version)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[OffsetDeleteResponse, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[OffsetDeleteResponse, int]:
         self = new(OffsetDeleteResponse)
         self.error_code, self.throttle_time_ms = _HI.unpack_from(data, at)
         at += 6

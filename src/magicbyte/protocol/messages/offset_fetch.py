@@ -13,7 +13,6 @@ from uuid import UUID
 
 from magicbyte.protocol.runtime import (
     NULL_UUID,
-    Bytes,
     Message,
     Tags,
     Writer,
@@ -65,7 +64,7 @@ class OffsetFetchRequestTopic:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[OffsetFetchRequestTopic, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[OffsetFetchRequestTopic, int]:
         self = new(OffsetFetchRequestTopic)
         flexible = version >= 6
         self.name, at = read_string(data, at, flexible, "name")
@@ -104,7 +103,7 @@ class OffsetFetchRequestTopics:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[OffsetFetchRequestTopics, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[OffsetFetchRequestTopics, int]:
         self = new(OffsetFetchRequestTopics)
         if version >= 10:
             self.name = ""
@@ -147,7 +146,7 @@ class OffsetFetchRequestGroup:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[OffsetFetchRequestGroup, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[OffsetFetchRequestGroup, int]:
         self = new(OffsetFetchRequestGroup)
         self.group_id, at = read_string(data, at, True, "group_id")
         if version >= 9:
@@ -212,7 +211,7 @@ class OffsetFetchRequest(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[OffsetFetchRequest, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[OffsetFetchRequest, int]:
         self = new(OffsetFetchRequest)
         flexible = version >= 6
         if version >= 8:
@@ -282,7 +281,7 @@ class OffsetFetchResponsePartition:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[OffsetFetchResponsePartition, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[OffsetFetchResponsePartition, int]:
         self = new(OffsetFetchResponsePartition)
         flexible = version >= 6
         if version >= 5:
@@ -326,7 +325,7 @@ class OffsetFetchResponseTopic:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[OffsetFetchResponseTopic, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[OffsetFetchResponseTopic, int]:
         self = new(OffsetFetchResponseTopic)
         flexible = version >= 6
         self.name, at = read_string(data, at, flexible, "name")
@@ -375,7 +374,7 @@ class OffsetFetchResponsePartitions:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[OffsetFetchResponsePartitions, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[OffsetFetchResponsePartitions, int]:
         self = new(OffsetFetchResponsePartitions)
         self.partition_index, self.committed_offset, self.committed_leader_epoch = _IQI.unpack_from(data, at)
         at += 16
@@ -414,7 +413,7 @@ class OffsetFetchResponseTopics:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[OffsetFetchResponseTopics, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[OffsetFetchResponseTopics, int]:
         self = new(OffsetFetchResponseTopics)
         if version >= 10:
             self.name = ""
@@ -452,7 +451,7 @@ class OffsetFetchResponseGroup:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[OffsetFetchResponseGroup, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[OffsetFetchResponseGroup, int]:
         self = new(OffsetFetchResponseGroup)
         self.group_id, at = read_string(data, at, True, "group_id")
         self.topics, at = read_array(data, at, True, 3, "topics", OffsetFetchResponseTopics._read, version)
@@ -504,7 +503,7 @@ class OffsetFetchResponse(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[OffsetFetchResponse, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[OffsetFetchResponse, int]:
         self = new(OffsetFetchResponse)
         flexible = version >= 6
         if version >= 3:

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from magicbyte.protocol.runtime import (
-    Bytes,
     Message,
     Rows,
     Tags,
@@ -68,7 +67,7 @@ class OffsetForLeaderPartition:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[OffsetForLeaderPartition, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[OffsetForLeaderPartition, int]:
         self = new(OffsetForLeaderPartition)
         if version >= 2:
             self.partition, self.current_leader_epoch, self.leader_epoch = _III.unpack_from(data, at)
@@ -84,7 +83,7 @@ class OffsetForLeaderPartition:
         return self, at
 
     @staticmethod
-    def _read_many(data: Bytes, at: int, most: int, version: int) -> tuple[list[OffsetForLeaderPartition], int]:
+    def _read_many(data: memoryview, at: int, most: int, version: int) -> tuple[list[OffsetForLeaderPartition], int]:
         found: list[OffsetForLeaderPartition] = []
         if version >= 4:
             rows, at = _ROWS_III_COMPACT.read(data, at, most)
@@ -134,7 +133,7 @@ class OffsetForLeaderTopic:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[OffsetForLeaderTopic, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[OffsetForLeaderTopic, int]:
         self = new(OffsetForLeaderTopic)
         flexible = version >= 4
         self.topic, at = read_string(data, at, flexible, "topic")
@@ -175,7 +174,7 @@ class OffsetForLeaderEpochRequest(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[OffsetForLeaderEpochRequest, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[OffsetForLeaderEpochRequest, int]:
         self = new(OffsetForLeaderEpochRequest)
         flexible = version >= 4
         if version >= 3:
@@ -221,7 +220,7 @@ class EpochEndOffset:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[EpochEndOffset, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[EpochEndOffset, int]:
         self = new(EpochEndOffset)
         if version >= 1:
             self.error_code, self.partition, self.leader_epoch, self.end_offset = _HIIQ.unpack_from(data, at)
@@ -237,7 +236,7 @@ class EpochEndOffset:
         return self, at
 
     @staticmethod
-    def _read_many(data: Bytes, at: int, most: int, version: int) -> tuple[list[EpochEndOffset], int]:
+    def _read_many(data: memoryview, at: int, most: int, version: int) -> tuple[list[EpochEndOffset], int]:
         found: list[EpochEndOffset] = []
         if version >= 4:
             rows, at = _ROWS_HIIQ_COMPACT.read(data, at, most)
@@ -287,7 +286,7 @@ class OffsetForLeaderTopicResult:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[OffsetForLeaderTopicResult, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[OffsetForLeaderTopicResult, int]:
         self = new(OffsetForLeaderTopicResult)
         flexible = version >= 4
         self.topic, at = read_string(data, at, flexible, "topic")
@@ -328,7 +327,7 @@ class OffsetForLeaderEpochResponse(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[OffsetForLeaderEpochResponse, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[OffsetForLeaderEpochResponse, int]:
         self = new(OffsetForLeaderEpochResponse)
         flexible = version >= 4
         if version >= 2:

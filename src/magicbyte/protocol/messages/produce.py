@@ -13,7 +13,6 @@ from uuid import UUID
 
 from magicbyte.protocol.runtime import (
     NULL_UUID,
-    Bytes,
     Message,
     Records,
     Rows,
@@ -74,7 +73,7 @@ class PartitionProduceData:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[PartitionProduceData, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[PartitionProduceData, int]:
         self = new(PartitionProduceData)
         flexible = version >= 9
         (self.index,) = _I.unpack_from(data, at)
@@ -115,7 +114,7 @@ class TopicProduceData:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[TopicProduceData, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[TopicProduceData, int]:
         self = new(TopicProduceData)
         flexible = version >= 9
         if version >= 13:
@@ -175,7 +174,7 @@ class ProduceRequest(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[ProduceRequest, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[ProduceRequest, int]:
         self = new(ProduceRequest)
         flexible = version >= 9
         if version >= 3:
@@ -215,7 +214,7 @@ class BatchIndexAndErrorMessage:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[BatchIndexAndErrorMessage, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[BatchIndexAndErrorMessage, int]:
         self = new(BatchIndexAndErrorMessage)
         flexible = version >= 9
         (self.batch_index,) = _I.unpack_from(data, at)
@@ -250,7 +249,7 @@ class LeaderIdAndEpoch:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[LeaderIdAndEpoch, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[LeaderIdAndEpoch, int]:
         self = new(LeaderIdAndEpoch)
         self.leader_id, self.leader_epoch = _II.unpack_from(data, at)
         at += 8
@@ -320,7 +319,7 @@ class PartitionProduceResponse:
                 buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[PartitionProduceResponse, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[PartitionProduceResponse, int]:
         self = new(PartitionProduceResponse)
         flexible = version >= 9
         if version >= 5:
@@ -377,7 +376,7 @@ class PartitionProduceResponse:
         return found
 
     @staticmethod
-    def _read_many(data: Bytes, at: int, most: int, version: int) -> tuple[list[PartitionProduceResponse], int]:
+    def _read_many(data: memoryview, at: int, most: int, version: int) -> tuple[list[PartitionProduceResponse], int]:
         found: list[PartitionProduceResponse] = []
         if 5 <= version <= 7:
             rows, at = _ROWS_IHQQQ_CLASSIC.read(data, at, most)
@@ -444,7 +443,7 @@ class TopicProduceResponse:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[TopicProduceResponse, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[TopicProduceResponse, int]:
         self = new(TopicProduceResponse)
         flexible = version >= 9
         if version >= 13:
@@ -509,7 +508,7 @@ class NodeEndpoint:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[NodeEndpoint, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[NodeEndpoint, int]:
         self = new(NodeEndpoint)
         (self.node_id,) = _I.unpack_from(data, at)
         at += 4
@@ -563,7 +562,7 @@ class ProduceResponse(Message):
                 buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[ProduceResponse, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[ProduceResponse, int]:
         self = new(ProduceResponse)
         flexible = version >= 9
         self.responses, at = read_array(data, at, flexible, 3, "responses", TopicProduceResponse._read, version)

@@ -13,7 +13,6 @@ from uuid import UUID
 
 from magicbyte.protocol.runtime import (
     NULL_UUID,
-    Bytes,
     Message,
     Records,
     Tags,
@@ -64,7 +63,7 @@ class PushTelemetryRequest(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[PushTelemetryRequest, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[PushTelemetryRequest, int]:
         self = new(PushTelemetryRequest)
         self.client_instance_id, at = read_uuid(data, at)
         self.subscription_id, self.terminating, self.compression_type = _ITB.unpack_from(data, at)
@@ -101,7 +100,7 @@ class PushTelemetryResponse(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[PushTelemetryResponse, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[PushTelemetryResponse, int]:
         self = new(PushTelemetryResponse)
         self.throttle_time_ms, self.error_code = _IH.unpack_from(data, at)
         at += 6

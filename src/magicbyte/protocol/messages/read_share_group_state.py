@@ -14,7 +14,6 @@ from uuid import UUID
 
 from magicbyte.protocol.runtime import (
     NULL_UUID,
-    Bytes,
     Message,
     Rows,
     Tags,
@@ -62,7 +61,7 @@ class PartitionData:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[PartitionData, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[PartitionData, int]:
         self = new(PartitionData)
         self.partition, self.leader_epoch = _II.unpack_from(data, at)
         at += 8
@@ -70,7 +69,7 @@ class PartitionData:
         return self, at
 
     @staticmethod
-    def _read_many(data: Bytes, at: int, most: int, version: int) -> tuple[list[PartitionData], int]:
+    def _read_many(data: memoryview, at: int, most: int, version: int) -> tuple[list[PartitionData], int]:
         found: list[PartitionData] = []
         rows, at = _ROWS_II_COMPACT.read(data, at, most)
         for row in rows:
@@ -103,7 +102,7 @@ class ReadStateData:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[ReadStateData, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[ReadStateData, int]:
         self = new(ReadStateData)
         self.topic_id, at = read_uuid(data, at)
         self.partitions, at = read_rows(data, at, True, 9, "partitions", PartitionData, version)
@@ -137,7 +136,7 @@ class ReadShareGroupStateRequest(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[ReadShareGroupStateRequest, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[ReadShareGroupStateRequest, int]:
         self = new(ReadShareGroupStateRequest)
         self.group_id, at = read_string(data, at, True, "group_id")
         self.topics, at = read_array(data, at, True, 18, "topics", ReadStateData._read, version)
@@ -170,7 +169,7 @@ class StateBatch:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[StateBatch, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[StateBatch, int]:
         self = new(StateBatch)
         self.first_offset, self.last_offset, self.delivery_state, self.delivery_count = _QQBH.unpack_from(data, at)
         at += 19
@@ -178,7 +177,7 @@ class StateBatch:
         return self, at
 
     @staticmethod
-    def _read_many(data: Bytes, at: int, most: int, version: int) -> tuple[list[StateBatch], int]:
+    def _read_many(data: memoryview, at: int, most: int, version: int) -> tuple[list[StateBatch], int]:
         found: list[StateBatch] = []
         rows, at = _ROWS_QQBH_COMPACT.read(data, at, most)
         for row in rows:
@@ -222,7 +221,7 @@ class PartitionResult:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[PartitionResult, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[PartitionResult, int]:
         self = new(PartitionResult)
         self.partition, self.error_code = _IH.unpack_from(data, at)
         at += 6
@@ -256,7 +255,7 @@ class ReadStateResult:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[ReadStateResult, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[ReadStateResult, int]:
         self = new(ReadStateResult)
         self.topic_id, at = read_uuid(data, at)
         self.partitions, at = read_array(data, at, True, 21, "partitions", PartitionResult._read, version)
@@ -287,7 +286,7 @@ class ReadShareGroupStateResponse(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[ReadShareGroupStateResponse, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[ReadShareGroupStateResponse, int]:
         self = new(ReadShareGroupStateResponse)
         self.results, at = read_array(data, at, True, 18, "results", ReadStateResult._read, version)
         self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)

@@ -14,7 +14,6 @@ from uuid import UUID
 
 from magicbyte.protocol.runtime import (
     NULL_UUID,
-    Bytes,
     Message,
     Rows,
     Tags,
@@ -61,7 +60,7 @@ class PartitionData:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[PartitionData, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[PartitionData, int]:
         self = new(PartitionData)
         self.partition, self.leader_epoch = _II.unpack_from(data, at)
         at += 8
@@ -69,7 +68,7 @@ class PartitionData:
         return self, at
 
     @staticmethod
-    def _read_many(data: Bytes, at: int, most: int, version: int) -> tuple[list[PartitionData], int]:
+    def _read_many(data: memoryview, at: int, most: int, version: int) -> tuple[list[PartitionData], int]:
         found: list[PartitionData] = []
         rows, at = _ROWS_II_COMPACT.read(data, at, most)
         for row in rows:
@@ -102,7 +101,7 @@ class ReadStateSummaryData:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[ReadStateSummaryData, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[ReadStateSummaryData, int]:
         self = new(ReadStateSummaryData)
         self.topic_id, at = read_uuid(data, at)
         self.partitions, at = read_rows(data, at, True, 9, "partitions", PartitionData, version)
@@ -136,7 +135,7 @@ class ReadShareGroupStateSummaryRequest(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[ReadShareGroupStateSummaryRequest, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[ReadShareGroupStateSummaryRequest, int]:
         self = new(ReadShareGroupStateSummaryRequest)
         self.group_id, at = read_string(data, at, True, "group_id")
         self.topics, at = read_array(data, at, True, 18, "topics", ReadStateSummaryData._read, version)
@@ -181,7 +180,7 @@ class PartitionResult:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[PartitionResult, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[PartitionResult, int]:
         self = new(PartitionResult)
         self.partition, self.error_code = _IH.unpack_from(data, at)
         at += 6
@@ -224,7 +223,7 @@ class ReadStateSummaryResult:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[ReadStateSummaryResult, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[ReadStateSummaryResult, int]:
         self = new(ReadStateSummaryResult)
         self.topic_id, at = read_uuid(data, at)
         self.partitions, at = read_array(data, at, True, 24, "partitions", PartitionResult._read, version)
@@ -255,7 +254,7 @@ class ReadShareGroupStateSummaryResponse(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[ReadShareGroupStateSummaryResponse, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[ReadShareGroupStateSummaryResponse, int]:
         self = new(ReadShareGroupStateSummaryResponse)
         self.results, at = read_array(data, at, True, 18, "results", ReadStateSummaryResult._read, version)
         self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)

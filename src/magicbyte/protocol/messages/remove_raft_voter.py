@@ -14,7 +14,6 @@ from uuid import UUID
 
 from magicbyte.protocol.runtime import (
     NULL_UUID,
-    Bytes,
     Message,
     Tags,
     Writer,
@@ -60,7 +59,7 @@ class RemoveRaftVoterRequest(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[RemoveRaftVoterRequest, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[RemoveRaftVoterRequest, int]:
         self = new(RemoveRaftVoterRequest)
         self.cluster_id, at = read_nullable_string(data, at, True, "cluster_id")
         (self.voter_id,) = _I.unpack_from(data, at)
@@ -100,7 +99,7 @@ class RemoveRaftVoterResponse(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[RemoveRaftVoterResponse, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[RemoveRaftVoterResponse, int]:
         self = new(RemoveRaftVoterResponse)
         self.throttle_time_ms, self.error_code = _IH.unpack_from(data, at)
         at += 6

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from magicbyte.protocol.runtime import (
-    Bytes,
     Message,
     Tags,
     Writer,
@@ -55,7 +54,7 @@ class RenewDelegationTokenRequest(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[RenewDelegationTokenRequest, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[RenewDelegationTokenRequest, int]:
         self = new(RenewDelegationTokenRequest)
         flexible = version >= 2
         self.hmac, at = read_bytes(data, at, flexible, "hmac")
@@ -97,7 +96,7 @@ class RenewDelegationTokenResponse(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[RenewDelegationTokenResponse, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[RenewDelegationTokenResponse, int]:
         self = new(RenewDelegationTokenResponse)
         self.error_code, self.expiry_timestamp_ms, self.throttle_time_ms = _HQI.unpack_from(data, at)
         at += 14

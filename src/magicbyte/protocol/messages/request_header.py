@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from magicbyte.protocol.runtime import (
-    Bytes,
     Message,
     Tags,
     Writer,
@@ -57,7 +56,7 @@ class RequestHeader(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[RequestHeader, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[RequestHeader, int]:
         self = new(RequestHeader)
         self.request_api_key, self.request_api_version, self.correlation_id = _HHI.unpack_from(data, at)
         at += 8

@@ -9,7 +9,7 @@ import struct
 from dataclasses import dataclass
 from typing import ClassVar
 
-from magicbyte.protocol.runtime import Bytes, Message, Tags, Writer, new, read_unknown_tags, write_tags
+from magicbyte.protocol.runtime import Message, Tags, Writer, new, read_unknown_tags, write_tags
 
 _I = struct.Struct(">i")
 
@@ -38,7 +38,7 @@ class ResponseHeader(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[ResponseHeader, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[ResponseHeader, int]:
         self = new(ResponseHeader)
         (self.correlation_id,) = _I.unpack_from(data, at)
         at += 4

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from magicbyte.protocol.runtime import (
-    Bytes,
     Message,
     Tags,
     Writer,
@@ -53,7 +52,7 @@ class SaslAuthenticateRequest(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[SaslAuthenticateRequest, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[SaslAuthenticateRequest, int]:
         self = new(SaslAuthenticateRequest)
         flexible = version >= 2
         self.auth_bytes, at = read_bytes(data, at, flexible, "auth_bytes")
@@ -101,7 +100,7 @@ class SaslAuthenticateResponse(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[SaslAuthenticateResponse, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[SaslAuthenticateResponse, int]:
         self = new(SaslAuthenticateResponse)
         flexible = version >= 2
         (self.error_code,) = _H.unpack_from(data, at)

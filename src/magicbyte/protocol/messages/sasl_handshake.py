@@ -10,7 +10,7 @@ import struct
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from magicbyte.protocol.runtime import Bytes, Message, Writer, new, read_array, read_string, write_array, write_string
+from magicbyte.protocol.runtime import Message, Writer, new, read_array, read_string, write_array, write_string
 
 _H = struct.Struct(">h")
 
@@ -34,7 +34,7 @@ class SaslHandshakeRequest(Message):
         write_string(buffer, self.mechanism, False, "mechanism")
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[SaslHandshakeRequest, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[SaslHandshakeRequest, int]:
         self = new(SaslHandshakeRequest)
         self.mechanism, at = read_string(data, at, False, "mechanism")
         return self, at
@@ -62,7 +62,7 @@ class SaslHandshakeResponse(Message):
         write_array(buffer, self.mechanisms, False, write_string, False, "mechanisms")
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[SaslHandshakeResponse, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[SaslHandshakeResponse, int]:
         self = new(SaslHandshakeResponse)
         (self.error_code,) = _H.unpack_from(data, at)
         at += 2

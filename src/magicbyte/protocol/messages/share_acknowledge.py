@@ -14,7 +14,6 @@ from uuid import UUID
 
 from magicbyte.protocol.runtime import (
     NULL_UUID,
-    Bytes,
     Message,
     Rows,
     Shapes,
@@ -76,7 +75,7 @@ class AcknowledgementBatch:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[AcknowledgementBatch, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[AcknowledgementBatch, int]:
         self = new(AcknowledgementBatch)
         self.first_offset, self.last_offset = _QQ.unpack_from(data, at)
         at += 16
@@ -85,7 +84,7 @@ class AcknowledgementBatch:
         return self, at
 
     @staticmethod
-    def _read_many(data: Bytes, at: int, most: int, version: int) -> tuple[list[AcknowledgementBatch], int]:
+    def _read_many(data: memoryview, at: int, most: int, version: int) -> tuple[list[AcknowledgementBatch], int]:
         found: list[AcknowledgementBatch] = []
         rows, at = _ROWS_QQ_B_COMPACT.read(data, at, most)
         for row in rows:
@@ -119,7 +118,7 @@ class AcknowledgePartition:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[AcknowledgePartition, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[AcknowledgePartition, int]:
         self = new(AcknowledgePartition)
         (self.partition_index,) = _I.unpack_from(data, at)
         at += 4
@@ -158,7 +157,7 @@ class AcknowledgeTopic:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[AcknowledgeTopic, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[AcknowledgeTopic, int]:
         self = new(AcknowledgeTopic)
         self.topic_id, at = read_uuid(data, at)
         self.partitions, at = read_array(data, at, True, 6, "partitions", AcknowledgePartition._read, version)
@@ -205,7 +204,7 @@ class ShareAcknowledgeRequest(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[ShareAcknowledgeRequest, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[ShareAcknowledgeRequest, int]:
         self = new(ShareAcknowledgeRequest)
         self.group_id, at = read_nullable_string(data, at, True, "group_id")
         self.member_id, at = read_nullable_string(data, at, True, "member_id")
@@ -242,7 +241,7 @@ class LeaderIdAndEpoch:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[LeaderIdAndEpoch, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[LeaderIdAndEpoch, int]:
         self = new(LeaderIdAndEpoch)
         self.leader_id, self.leader_epoch = _II.unpack_from(data, at)
         at += 8
@@ -278,7 +277,7 @@ class PartitionData:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[PartitionData, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[PartitionData, int]:
         self = new(PartitionData)
         self.partition_index, self.error_code = _IH.unpack_from(data, at)
         at += 6
@@ -310,7 +309,7 @@ class ShareAcknowledgeTopicResponse:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[ShareAcknowledgeTopicResponse, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[ShareAcknowledgeTopicResponse, int]:
         self = new(ShareAcknowledgeTopicResponse)
         self.topic_id, at = read_uuid(data, at)
         self.partitions, at = read_array(data, at, True, 17, "partitions", PartitionData._read, version)
@@ -347,7 +346,7 @@ class NodeEndpoint:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[NodeEndpoint, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[NodeEndpoint, int]:
         self = new(NodeEndpoint)
         (self.node_id,) = _I.unpack_from(data, at)
         at += 4
@@ -401,7 +400,7 @@ class ShareAcknowledgeResponse(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[ShareAcknowledgeResponse, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[ShareAcknowledgeResponse, int]:
         self = new(ShareAcknowledgeResponse)
         self.throttle_time_ms, self.error_code = _IH.unpack_from(data, at)
         at += 6

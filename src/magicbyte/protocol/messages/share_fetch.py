@@ -13,7 +13,6 @@ from uuid import UUID
 
 from magicbyte.protocol.runtime import (
     NULL_UUID,
-    Bytes,
     Message,
     Records,
     Rows,
@@ -86,7 +85,7 @@ class AcknowledgementBatch:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[AcknowledgementBatch, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[AcknowledgementBatch, int]:
         self = new(AcknowledgementBatch)
         self.first_offset, self.last_offset = _QQ.unpack_from(data, at)
         at += 16
@@ -95,7 +94,7 @@ class AcknowledgementBatch:
         return self, at
 
     @staticmethod
-    def _read_many(data: Bytes, at: int, most: int, version: int) -> tuple[list[AcknowledgementBatch], int]:
+    def _read_many(data: memoryview, at: int, most: int, version: int) -> tuple[list[AcknowledgementBatch], int]:
         found: list[AcknowledgementBatch] = []
         rows, at = _ROWS_QQ_B_COMPACT.read(data, at, most)
         for row in rows:
@@ -136,7 +135,7 @@ class FetchPartition:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[FetchPartition, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[FetchPartition, int]:
         self = new(FetchPartition)
         if version >= 1:
             (self.partition_index,) = _I.unpack_from(data, at)
@@ -180,7 +179,7 @@ class FetchTopic:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[FetchTopic, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[FetchTopic, int]:
         self = new(FetchTopic)
         self.topic_id, at = read_uuid(data, at)
         self.partitions, at = read_array(data, at, True, 6, "partitions", FetchPartition._read, version)
@@ -210,7 +209,7 @@ class ForgottenTopic:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[ForgottenTopic, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[ForgottenTopic, int]:
         self = new(ForgottenTopic)
         self.topic_id, at = read_uuid(data, at)
         self.partitions, at = read_numbers(data, at, True, "i", "partitions")
@@ -296,7 +295,7 @@ class ShareFetchRequest(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[ShareFetchRequest, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[ShareFetchRequest, int]:
         self = new(ShareFetchRequest)
         self.group_id, at = read_nullable_string(data, at, True, "group_id")
         self.member_id, at = read_nullable_string(data, at, True, "member_id")
@@ -366,7 +365,7 @@ class LeaderIdAndEpoch:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[LeaderIdAndEpoch, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[LeaderIdAndEpoch, int]:
         self = new(LeaderIdAndEpoch)
         self.leader_id, self.leader_epoch = _II.unpack_from(data, at)
         at += 8
@@ -397,7 +396,7 @@ class AcquiredRecords:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[AcquiredRecords, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[AcquiredRecords, int]:
         self = new(AcquiredRecords)
         self.first_offset, self.last_offset, self.delivery_count = _QQH.unpack_from(data, at)
         at += 18
@@ -405,7 +404,7 @@ class AcquiredRecords:
         return self, at
 
     @staticmethod
-    def _read_many(data: Bytes, at: int, most: int, version: int) -> tuple[list[AcquiredRecords], int]:
+    def _read_many(data: memoryview, at: int, most: int, version: int) -> tuple[list[AcquiredRecords], int]:
         found: list[AcquiredRecords] = []
         rows, at = _ROWS_QQH_COMPACT.read(data, at, most)
         for row in rows:
@@ -460,7 +459,7 @@ class PartitionData:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[PartitionData, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[PartitionData, int]:
         self = new(PartitionData)
         self.partition_index, self.error_code = _IH.unpack_from(data, at)
         at += 6
@@ -500,7 +499,7 @@ class ShareFetchableTopicResponse:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[ShareFetchableTopicResponse, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[ShareFetchableTopicResponse, int]:
         self = new(ShareFetchableTopicResponse)
         self.topic_id, at = read_uuid(data, at)
         self.partitions, at = read_array(data, at, True, 22, "partitions", PartitionData._read, version)
@@ -537,7 +536,7 @@ class NodeEndpoint:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[NodeEndpoint, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[NodeEndpoint, int]:
         self = new(NodeEndpoint)
         (self.node_id,) = _I.unpack_from(data, at)
         at += 4
@@ -593,7 +592,7 @@ class ShareFetchResponse(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[ShareFetchResponse, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[ShareFetchResponse, int]:
         self = new(ShareFetchResponse)
         self.throttle_time_ms, self.error_code = _IH.unpack_from(data, at)
         at += 6

@@ -14,7 +14,6 @@ from uuid import UUID
 
 from magicbyte.protocol.runtime import (
     NULL_UUID,
-    Bytes,
     Message,
     Tags,
     Writer,
@@ -66,7 +65,7 @@ class ShareGroupDescribeRequest(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[ShareGroupDescribeRequest, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[ShareGroupDescribeRequest, int]:
         self = new(ShareGroupDescribeRequest)
         self.group_ids, at = read_array(data, at, True, 1, "group_ids", read_string, True, "group_ids")
         (self.include_authorized_operations,) = _T.unpack_from(data, at)
@@ -100,7 +99,7 @@ class TopicPartitions:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[TopicPartitions, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[TopicPartitions, int]:
         self = new(TopicPartitions)
         self.topic_id, at = read_uuid(data, at)
         self.topic_name, at = read_string(data, at, True, "topic_name")
@@ -128,7 +127,7 @@ class Assignment:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[Assignment, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[Assignment, int]:
         self = new(Assignment)
         self.topic_partitions, at = read_array(data, at, True, 19, "topic_partitions", TopicPartitions._read, version)
         self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
@@ -172,7 +171,7 @@ class Member:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[Member, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[Member, int]:
         self = new(Member)
         self.member_id, at = read_string(data, at, True, "member_id")
         self.rack_id, at = read_nullable_string(data, at, True, "rack_id")
@@ -240,7 +239,7 @@ class DescribedGroup:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[DescribedGroup, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[DescribedGroup, int]:
         self = new(DescribedGroup)
         (self.error_code,) = _H.unpack_from(data, at)
         at += 2
@@ -284,7 +283,7 @@ class ShareGroupDescribeResponse(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[ShareGroupDescribeResponse, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[ShareGroupDescribeResponse, int]:
         self = new(ShareGroupDescribeResponse)
         (self.throttle_time_ms,) = _I.unpack_from(data, at)
         at += 4

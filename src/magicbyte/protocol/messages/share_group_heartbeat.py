@@ -14,7 +14,6 @@ from uuid import UUID
 
 from magicbyte.protocol.runtime import (
     NULL_UUID,
-    Bytes,
     Message,
     Tags,
     Writer,
@@ -77,7 +76,7 @@ class ShareGroupHeartbeatRequest(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[ShareGroupHeartbeatRequest, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[ShareGroupHeartbeatRequest, int]:
         self = new(ShareGroupHeartbeatRequest)
         self.group_id, at = read_string(data, at, True, "group_id")
         self.member_id, at = read_string(data, at, True, "member_id")
@@ -120,7 +119,7 @@ class TopicPartitions:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[TopicPartitions, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[TopicPartitions, int]:
         self = new(TopicPartitions)
         self.topic_id, at = read_uuid(data, at)
         self.partitions, at = read_numbers(data, at, True, "i", "partitions")
@@ -147,7 +146,7 @@ class Assignment:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[Assignment, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[Assignment, int]:
         self = new(Assignment)
         self.topic_partitions, at = read_array(data, at, True, 18, "topic_partitions", TopicPartitions._read, version)
         self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
@@ -195,7 +194,7 @@ class ShareGroupHeartbeatResponse(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[ShareGroupHeartbeatResponse, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[ShareGroupHeartbeatResponse, int]:
         self = new(ShareGroupHeartbeatResponse)
         self.throttle_time_ms, self.error_code = _IH.unpack_from(data, at)
         at += 6

@@ -9,7 +9,7 @@ import struct
 from dataclasses import dataclass
 from typing import ClassVar
 
-from magicbyte.protocol.runtime import Bytes, Message, Tags, Writer, new, read_unknown_tags, write_tags
+from magicbyte.protocol.runtime import Message, Tags, Writer, new, read_unknown_tags, write_tags
 
 _H = struct.Struct(">h")
 
@@ -36,7 +36,7 @@ class SnapshotFooterRecord(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[SnapshotFooterRecord, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[SnapshotFooterRecord, int]:
         self = new(SnapshotFooterRecord)
         (self.version,) = _H.unpack_from(data, at)
         at += 2

@@ -9,7 +9,7 @@ import struct
 from dataclasses import dataclass
 from typing import ClassVar
 
-from magicbyte.protocol.runtime import Bytes, Message, Tags, Writer, new, read_unknown_tags, write_tags
+from magicbyte.protocol.runtime import Message, Tags, Writer, new, read_unknown_tags, write_tags
 
 _HQ = struct.Struct(">hq")
 
@@ -39,7 +39,7 @@ class SnapshotHeaderRecord(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[SnapshotHeaderRecord, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[SnapshotHeaderRecord, int]:
         self = new(SnapshotHeaderRecord)
         self.version, self.last_contained_log_timestamp = _HQ.unpack_from(data, at)
         at += 10

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from magicbyte.protocol.runtime import (
-    Bytes,
     Message,
     Rows,
     Tags,
@@ -56,7 +55,7 @@ class StopReplicaPartitionV0:
         buffer += _I.pack(self.partition_index)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[StopReplicaPartitionV0, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[StopReplicaPartitionV0, int]:
         self = new(StopReplicaPartitionV0)
         self.topic_name, at = read_string(data, at, False, "topic_name")
         (self.partition_index,) = _I.unpack_from(data, at)
@@ -87,7 +86,7 @@ class StopReplicaTopicV1:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[StopReplicaTopicV1, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[StopReplicaTopicV1, int]:
         self = new(StopReplicaTopicV1)
         flexible = version >= 2
         self.name, at = read_string(data, at, flexible, "name")
@@ -123,7 +122,7 @@ class StopReplicaPartitionState:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[StopReplicaPartitionState, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[StopReplicaPartitionState, int]:
         self = new(StopReplicaPartitionState)
         self.partition_index, self.leader_epoch, self.delete_partition = _IIT.unpack_from(data, at)
         at += 9
@@ -131,7 +130,7 @@ class StopReplicaPartitionState:
         return self, at
 
     @staticmethod
-    def _read_many(data: Bytes, at: int, most: int, version: int) -> tuple[list[StopReplicaPartitionState], int]:
+    def _read_many(data: memoryview, at: int, most: int, version: int) -> tuple[list[StopReplicaPartitionState], int]:
         found: list[StopReplicaPartitionState] = []
         rows, at = _ROWS_IIT_COMPACT.read(data, at, most)
         for row in rows:
@@ -165,7 +164,7 @@ class StopReplicaTopicState:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[StopReplicaTopicState, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[StopReplicaTopicState, int]:
         self = new(StopReplicaTopicState)
         self.topic_name, at = read_string(data, at, True, "topic_name")
         self.partition_states, at = read_rows(
@@ -245,7 +244,7 @@ class StopReplicaRequest(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[StopReplicaRequest, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[StopReplicaRequest, int]:
         self = new(StopReplicaRequest)
         flexible = version >= 2
         if version >= 4:
@@ -338,7 +337,7 @@ class StopReplicaPartitionError:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[StopReplicaPartitionError, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[StopReplicaPartitionError, int]:
         self = new(StopReplicaPartitionError)
         flexible = version >= 2
         self.topic_name, at = read_string(data, at, flexible, "topic_name")
@@ -380,7 +379,7 @@ class StopReplicaResponse(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[StopReplicaResponse, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[StopReplicaResponse, int]:
         self = new(StopReplicaResponse)
         flexible = version >= 2
         (self.error_code,) = _H.unpack_from(data, at)

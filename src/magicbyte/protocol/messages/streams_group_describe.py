@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from magicbyte.protocol.runtime import (
-    Bytes,
     Message,
     Tags,
     Writer,
@@ -68,7 +67,7 @@ class StreamsGroupDescribeRequest(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[StreamsGroupDescribeRequest, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[StreamsGroupDescribeRequest, int]:
         self = new(StreamsGroupDescribeRequest)
         self.group_ids, at = read_array(data, at, True, 1, "group_ids", read_string, True, "group_ids")
         (self.include_authorized_operations,) = _T.unpack_from(data, at)
@@ -99,7 +98,7 @@ class KeyValue:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[KeyValue, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[KeyValue, int]:
         self = new(KeyValue)
         self.key, at = read_string(data, at, True, "key")
         self.value, at = read_string(data, at, True, "value")
@@ -134,7 +133,7 @@ class TopicInfo:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[TopicInfo, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[TopicInfo, int]:
         self = new(TopicInfo)
         self.name, at = read_string(data, at, True, "name")
         self.partitions, self.replication_factor = _IH.unpack_from(data, at)
@@ -176,7 +175,7 @@ class Subtopology:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[Subtopology, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[Subtopology, int]:
         self = new(Subtopology)
         self.subtopology_id, at = read_string(data, at, True, "subtopology_id")
         self.source_topics, at = read_array(data, at, True, 1, "source_topics", read_string, True, "source_topics")
@@ -235,7 +234,7 @@ class Topology:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[Topology, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[Topology, int]:
         self = new(Topology)
         (self.epoch,) = _I.unpack_from(data, at)
         at += 4
@@ -266,7 +265,7 @@ class Endpoint:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[Endpoint, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[Endpoint, int]:
         self = new(Endpoint)
         self.host, at = read_string(data, at, True, "host")
         (self.port,) = _UH.unpack_from(data, at)
@@ -299,7 +298,7 @@ class TaskOffset:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[TaskOffset, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[TaskOffset, int]:
         self = new(TaskOffset)
         self.subtopology_id, at = read_string(data, at, True, "subtopology_id")
         self.partition, self.offset = _IQ.unpack_from(data, at)
@@ -330,7 +329,7 @@ class TaskIds:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[TaskIds, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[TaskIds, int]:
         self = new(TaskIds)
         self.subtopology_id, at = read_string(data, at, True, "subtopology_id")
         self.partitions, at = read_numbers(data, at, True, "i", "partitions")
@@ -363,7 +362,7 @@ class Assignment:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[Assignment, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[Assignment, int]:
         self = new(Assignment)
         self.active_tasks, at = read_array(data, at, True, 3, "active_tasks", TaskIds._read, version)
         self.standby_tasks, at = read_array(data, at, True, 3, "standby_tasks", TaskIds._read, version)
@@ -433,7 +432,7 @@ class Member:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[Member, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[Member, int]:
         self = new(Member)
         self.member_id, at = read_string(data, at, True, "member_id")
         (self.member_epoch,) = _I.unpack_from(data, at)
@@ -502,7 +501,7 @@ class DescribedGroup:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[DescribedGroup, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[DescribedGroup, int]:
         self = new(DescribedGroup)
         (self.error_code,) = _H.unpack_from(data, at)
         at += 2
@@ -546,7 +545,7 @@ class StreamsGroupDescribeResponse(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[StreamsGroupDescribeResponse, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[StreamsGroupDescribeResponse, int]:
         self = new(StreamsGroupDescribeResponse)
         (self.throttle_time_ms,) = _I.unpack_from(data, at)
         at += 4

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from magicbyte.protocol.runtime import (
-    Bytes,
     Message,
     Shapes,
     Tags,
@@ -67,7 +66,7 @@ class KeyValue:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[KeyValue, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[KeyValue, int]:
         self = new(KeyValue)
         self.key, at = read_string(data, at, True, "key")
         self.value, at = read_string(data, at, True, "value")
@@ -102,7 +101,7 @@ class TopicInfo:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[TopicInfo, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[TopicInfo, int]:
         self = new(TopicInfo)
         self.name, at = read_string(data, at, True, "name")
         self.partitions, self.replication_factor = _IH.unpack_from(data, at)
@@ -144,7 +143,7 @@ class CopartitionGroup:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[CopartitionGroup, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[CopartitionGroup, int]:
         self = new(CopartitionGroup)
         self.source_topics, at = read_numbers(data, at, True, "h", "source_topics")
         self.source_topic_regex, at = read_numbers(data, at, True, "h", "source_topic_regex")
@@ -190,7 +189,7 @@ class Subtopology:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[Subtopology, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[Subtopology, int]:
         self = new(Subtopology)
         self.subtopology_id, at = read_string(data, at, True, "subtopology_id")
         self.source_topics, at = read_array(data, at, True, 1, "source_topics", read_string, True, "source_topics")
@@ -267,7 +266,7 @@ class Topology:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[Topology, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[Topology, int]:
         self = new(Topology)
         (self.epoch,) = _I.unpack_from(data, at)
         at += 4
@@ -298,7 +297,7 @@ class StreamsGroupHeartbeatRequestTaskIds:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[StreamsGroupHeartbeatRequestTaskIds, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[StreamsGroupHeartbeatRequestTaskIds, int]:
         self = new(StreamsGroupHeartbeatRequestTaskIds)
         self.subtopology_id, at = read_string(data, at, True, "subtopology_id")
         self.partitions, at = read_numbers(data, at, True, "i", "partitions")
@@ -328,7 +327,7 @@ class StreamsGroupHeartbeatRequestEndpoint:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[StreamsGroupHeartbeatRequestEndpoint, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[StreamsGroupHeartbeatRequestEndpoint, int]:
         self = new(StreamsGroupHeartbeatRequestEndpoint)
         self.host, at = read_string(data, at, True, "host")
         (self.port,) = _UH.unpack_from(data, at)
@@ -361,7 +360,7 @@ class TaskOffset:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[TaskOffset, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[TaskOffset, int]:
         self = new(TaskOffset)
         self.subtopology_id, at = read_string(data, at, True, "subtopology_id")
         self.partition, self.offset = _IQ.unpack_from(data, at)
@@ -444,7 +443,7 @@ class StreamsGroupHeartbeatRequest(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[StreamsGroupHeartbeatRequest, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[StreamsGroupHeartbeatRequest, int]:
         self = new(StreamsGroupHeartbeatRequest)
         self.group_id, at = read_string(data, at, True, "group_id")
         self.member_id, at = read_string(data, at, True, "member_id")
@@ -530,7 +529,7 @@ class Status:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[Status, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[Status, int]:
         self = new(Status)
         (self.status_code,) = _B.unpack_from(data, at)
         at += 1
@@ -561,7 +560,7 @@ class StreamsGroupHeartbeatResponseTaskIds:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[StreamsGroupHeartbeatResponseTaskIds, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[StreamsGroupHeartbeatResponseTaskIds, int]:
         self = new(StreamsGroupHeartbeatResponseTaskIds)
         self.subtopology_id, at = read_string(data, at, True, "subtopology_id")
         self.partitions, at = read_numbers(data, at, True, "i", "partitions")
@@ -591,7 +590,7 @@ class StreamsGroupHeartbeatResponseEndpoint:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[StreamsGroupHeartbeatResponseEndpoint, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[StreamsGroupHeartbeatResponseEndpoint, int]:
         self = new(StreamsGroupHeartbeatResponseEndpoint)
         self.host, at = read_string(data, at, True, "host")
         (self.port,) = _UH.unpack_from(data, at)
@@ -622,7 +621,7 @@ class TopicPartition:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[TopicPartition, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[TopicPartition, int]:
         self = new(TopicPartition)
         self.topic, at = read_string(data, at, True, "topic")
         self.partitions, at = read_numbers(data, at, True, "i", "partitions")
@@ -656,7 +655,7 @@ class EndpointToPartitions:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[EndpointToPartitions, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[EndpointToPartitions, int]:
         self = new(EndpointToPartitions)
         self.user_endpoint, at = StreamsGroupHeartbeatResponseEndpoint._read(data, at, version)
         self.active_partitions, at = read_array(data, at, True, 3, "active_partitions", TopicPartition._read, version)
@@ -732,7 +731,7 @@ class StreamsGroupHeartbeatResponse(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[StreamsGroupHeartbeatResponse, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[StreamsGroupHeartbeatResponse, int]:
         self = new(StreamsGroupHeartbeatResponse)
         self.throttle_time_ms, self.error_code = _IH.unpack_from(data, at)
         at += 6

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from magicbyte.protocol.runtime import (
-    Bytes,
     Message,
     Tags,
     Writer,
@@ -57,7 +56,7 @@ class SyncGroupRequestAssignment:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[SyncGroupRequestAssignment, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[SyncGroupRequestAssignment, int]:
         self = new(SyncGroupRequestAssignment)
         flexible = version >= 4
         self.member_id, at = read_string(data, at, flexible, "member_id")
@@ -118,7 +117,7 @@ class SyncGroupRequest(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[SyncGroupRequest, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[SyncGroupRequest, int]:
         self = new(SyncGroupRequest)
         flexible = version >= 4
         self.group_id, at = read_string(data, at, flexible, "group_id")
@@ -192,7 +191,7 @@ class SyncGroupResponse(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[SyncGroupResponse, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[SyncGroupResponse, int]:
         self = new(SyncGroupResponse)
         flexible = version >= 4
         if version >= 1:

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from magicbyte.protocol.runtime import (
-    Bytes,
     Message,
     Rows,
     Tags,
@@ -71,7 +70,7 @@ class TxnOffsetCommitRequestPartition:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[TxnOffsetCommitRequestPartition, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[TxnOffsetCommitRequestPartition, int]:
         self = new(TxnOffsetCommitRequestPartition)
         flexible = version >= 3
         if version >= 2:
@@ -113,7 +112,7 @@ class TxnOffsetCommitRequestTopic:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[TxnOffsetCommitRequestTopic, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[TxnOffsetCommitRequestTopic, int]:
         self = new(TxnOffsetCommitRequestTopic)
         flexible = version >= 3
         self.name, at = read_string(data, at, flexible, "name")
@@ -189,7 +188,7 @@ class TxnOffsetCommitRequest(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[TxnOffsetCommitRequest, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[TxnOffsetCommitRequest, int]:
         self = new(TxnOffsetCommitRequest)
         flexible = version >= 3
         self.transactional_id, at = read_string(data, at, flexible, "transactional_id")
@@ -235,7 +234,7 @@ class TxnOffsetCommitResponsePartition:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[TxnOffsetCommitResponsePartition, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[TxnOffsetCommitResponsePartition, int]:
         self = new(TxnOffsetCommitResponsePartition)
         self.partition_index, self.error_code = _IH.unpack_from(data, at)
         at += 6
@@ -246,7 +245,12 @@ class TxnOffsetCommitResponsePartition:
         return self, at
 
     @staticmethod
-    def _read_many(data: Bytes, at: int, most: int, version: int) -> tuple[list[TxnOffsetCommitResponsePartition], int]:
+    def _read_many(
+        data: memoryview,
+        at: int,
+        most: int,
+        version: int,
+    ) -> tuple[list[TxnOffsetCommitResponsePartition], int]:
         found: list[TxnOffsetCommitResponsePartition] = []
         if version >= 3:
             rows, at = _ROWS_IH_COMPACT.read(data, at, most)
@@ -289,7 +293,7 @@ class TxnOffsetCommitResponseTopic:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[TxnOffsetCommitResponseTopic, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[TxnOffsetCommitResponseTopic, int]:
         self = new(TxnOffsetCommitResponseTopic)
         flexible = version >= 3
         self.name, at = read_string(data, at, flexible, "name")
@@ -330,7 +334,7 @@ class TxnOffsetCommitResponse(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[TxnOffsetCommitResponse, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[TxnOffsetCommitResponse, int]:
         self = new(TxnOffsetCommitResponse)
         flexible = version >= 3
         (self.throttle_time_ms,) = _I.unpack_from(data, at)

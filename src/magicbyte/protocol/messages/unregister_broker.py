@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from magicbyte.protocol.runtime import (
-    Bytes,
     Message,
     Tags,
     Writer,
@@ -50,7 +49,7 @@ class UnregisterBrokerRequest(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[UnregisterBrokerRequest, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[UnregisterBrokerRequest, int]:
         self = new(UnregisterBrokerRequest)
         (self.broker_id,) = _I.unpack_from(data, at)
         at += 4
@@ -88,7 +87,7 @@ class UnregisterBrokerResponse(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[UnregisterBrokerResponse, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[UnregisterBrokerResponse, int]:
         self = new(UnregisterBrokerResponse)
         self.throttle_time_ms, self.error_code = _IH.unpack_from(data, at)
         at += 6

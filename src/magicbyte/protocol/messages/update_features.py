@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from magicbyte.protocol.runtime import (
-    Bytes,
     Message,
     Tags,
     Writer,
@@ -68,7 +67,7 @@ class FeatureUpdateKey:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[FeatureUpdateKey, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[FeatureUpdateKey, int]:
         self = new(FeatureUpdateKey)
         self.feature, at = read_string(data, at, True, "feature")
         if version >= 1:
@@ -115,7 +114,7 @@ class UpdateFeaturesRequest(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[UpdateFeaturesRequest, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[UpdateFeaturesRequest, int]:
         self = new(UpdateFeaturesRequest)
         (self.timeout_ms,) = _I.unpack_from(data, at)
         at += 4
@@ -156,7 +155,7 @@ class UpdatableFeatureResult:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[UpdatableFeatureResult, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[UpdatableFeatureResult, int]:
         self = new(UpdatableFeatureResult)
         self.feature, at = read_string(data, at, True, "feature")
         (self.error_code,) = _H.unpack_from(data, at)
@@ -202,7 +201,7 @@ class UpdateFeaturesResponse(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[UpdateFeaturesResponse, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[UpdateFeaturesResponse, int]:
         self = new(UpdateFeaturesResponse)
         self.throttle_time_ms, self.error_code = _IH.unpack_from(data, at)
         at += 6

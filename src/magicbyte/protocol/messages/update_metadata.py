@@ -13,7 +13,6 @@ from uuid import UUID
 
 from magicbyte.protocol.runtime import (
     NULL_UUID,
-    Bytes,
     Message,
     Rows,
     Shapes,
@@ -132,7 +131,7 @@ class UpdateMetadataPartitionState:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[UpdateMetadataPartitionState, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[UpdateMetadataPartitionState, int]:
         self = new(UpdateMetadataPartitionState)
         flexible = version >= 6
         if version >= 5:
@@ -162,7 +161,12 @@ class UpdateMetadataPartitionState:
         return self, at
 
     @staticmethod
-    def _read_many(data: Bytes, at: int, most: int, version: int) -> tuple[list[UpdateMetadataPartitionState], int]:
+    def _read_many(
+        data: memoryview,
+        at: int,
+        most: int,
+        version: int,
+    ) -> tuple[list[UpdateMetadataPartitionState], int]:
         found: list[UpdateMetadataPartitionState] = []
         if version >= 6:
             rows, at = _ROWS_IIII_II_I_I_COMPACT.read(data, at, most)
@@ -221,7 +225,7 @@ class UpdateMetadataTopicState:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[UpdateMetadataTopicState, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[UpdateMetadataTopicState, int]:
         self = new(UpdateMetadataTopicState)
         flexible = version >= 6
         self.topic_name, at = read_string(data, at, flexible, "topic_name")
@@ -275,7 +279,7 @@ class UpdateMetadataEndpoint:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[UpdateMetadataEndpoint, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[UpdateMetadataEndpoint, int]:
         self = new(UpdateMetadataEndpoint)
         flexible = version >= 6
         (self.port,) = _I.unpack_from(data, at)
@@ -330,7 +334,7 @@ class UpdateMetadataBroker:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[UpdateMetadataBroker, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[UpdateMetadataBroker, int]:
         self = new(UpdateMetadataBroker)
         flexible = version >= 6
         (self.id,) = _I.unpack_from(data, at)
@@ -424,7 +428,7 @@ class UpdateMetadataRequest(Message):
                 buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[UpdateMetadataRequest, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[UpdateMetadataRequest, int]:
         self = new(UpdateMetadataRequest)
         flexible = version >= 6
         if version >= 8:
@@ -509,7 +513,7 @@ class UpdateMetadataResponse(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[UpdateMetadataResponse, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[UpdateMetadataResponse, int]:
         self = new(UpdateMetadataResponse)
         (self.error_code,) = _H.unpack_from(data, at)
         at += 2

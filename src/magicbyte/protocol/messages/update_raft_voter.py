@@ -14,7 +14,6 @@ from uuid import UUID
 
 from magicbyte.protocol.runtime import (
     NULL_UUID,
-    Bytes,
     Message,
     Tags,
     Writer,
@@ -66,7 +65,7 @@ class Listener:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[Listener, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[Listener, int]:
         self = new(Listener)
         self.name, at = read_string(data, at, True, "name")
         self.host, at = read_string(data, at, True, "host")
@@ -97,7 +96,7 @@ class KRaftVersionFeature:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[KRaftVersionFeature, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[KRaftVersionFeature, int]:
         self = new(KRaftVersionFeature)
         self.min_supported_version, self.max_supported_version = _HH.unpack_from(data, at)
         at += 4
@@ -143,7 +142,7 @@ class UpdateRaftVoterRequest(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[UpdateRaftVoterRequest, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[UpdateRaftVoterRequest, int]:
         self = new(UpdateRaftVoterRequest)
         self.cluster_id, at = read_nullable_string(data, at, True, "cluster_id")
         self.current_leader_epoch, self.voter_id = _II.unpack_from(data, at)
@@ -182,7 +181,7 @@ class CurrentLeader:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[CurrentLeader, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[CurrentLeader, int]:
         self = new(CurrentLeader)
         self.leader_id, self.leader_epoch = _II.unpack_from(data, at)
         at += 8
@@ -222,7 +221,7 @@ class UpdateRaftVoterResponse(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[UpdateRaftVoterResponse, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[UpdateRaftVoterResponse, int]:
         self = new(UpdateRaftVoterResponse)
         self.throttle_time_ms, self.error_code = _IH.unpack_from(data, at)
         at += 6

@@ -13,7 +13,6 @@ from uuid import UUID
 
 from magicbyte.protocol.runtime import (
     NULL_UUID,
-    Bytes,
     Message,
     Rows,
     Tags,
@@ -90,7 +89,7 @@ class VoteRequestPartitionData:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[VoteRequestPartitionData, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[VoteRequestPartitionData, int]:
         self = new(VoteRequestPartitionData)
         self.partition_index, self.candidate_epoch, self.candidate_id = _III.unpack_from(data, at)
         at += 12
@@ -111,7 +110,7 @@ class VoteRequestPartitionData:
         return self, at
 
     @staticmethod
-    def _read_many(data: Bytes, at: int, most: int, version: int) -> tuple[list[VoteRequestPartitionData], int]:
+    def _read_many(data: memoryview, at: int, most: int, version: int) -> tuple[list[VoteRequestPartitionData], int]:
         found: list[VoteRequestPartitionData] = []
         if version <= 0:
             rows, at = _ROWS_IIIIQ_COMPACT.read(data, at, most)
@@ -154,7 +153,7 @@ class VoteRequestTopicData:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[VoteRequestTopicData, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[VoteRequestTopicData, int]:
         self = new(VoteRequestTopicData)
         self.topic_name, at = read_string(data, at, True, "topic_name")
         if version >= 1:
@@ -195,7 +194,7 @@ class VoteRequest(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[VoteRequest, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[VoteRequest, int]:
         self = new(VoteRequest)
         self.cluster_id, at = read_nullable_string(data, at, True, "cluster_id")
         if version >= 1:
@@ -241,7 +240,7 @@ class VoteResponsePartitionData:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[VoteResponsePartitionData, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[VoteResponsePartitionData, int]:
         self = new(VoteResponsePartitionData)
         (
             self.partition_index,
@@ -255,7 +254,7 @@ class VoteResponsePartitionData:
         return self, at
 
     @staticmethod
-    def _read_many(data: Bytes, at: int, most: int, version: int) -> tuple[list[VoteResponsePartitionData], int]:
+    def _read_many(data: memoryview, at: int, most: int, version: int) -> tuple[list[VoteResponsePartitionData], int]:
         found: list[VoteResponsePartitionData] = []
         rows, at = _ROWS_IHIIT_COMPACT.read(data, at, most)
         for row in rows:
@@ -288,7 +287,7 @@ class VoteResponseTopicData:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[VoteResponseTopicData, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[VoteResponseTopicData, int]:
         self = new(VoteResponseTopicData)
         self.topic_name, at = read_string(data, at, True, "topic_name")
         self.partitions, at = read_rows(data, at, True, 16, "partitions", VoteResponsePartitionData, version)
@@ -321,7 +320,7 @@ class NodeEndpoint:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[NodeEndpoint, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[NodeEndpoint, int]:
         self = new(NodeEndpoint)
         (self.node_id,) = _I.unpack_from(data, at)
         at += 4
@@ -369,7 +368,7 @@ class VoteResponse(Message):
                 buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[VoteResponse, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[VoteResponse, int]:
         self = new(VoteResponse)
         (self.error_code,) = _H.unpack_from(data, at)
         at += 2

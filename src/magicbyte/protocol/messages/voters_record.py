@@ -12,7 +12,6 @@ from uuid import UUID
 
 from magicbyte.protocol.runtime import (
     NULL_UUID,
-    Bytes,
     Message,
     Tags,
     Writer,
@@ -58,7 +57,7 @@ class Endpoint:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[Endpoint, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[Endpoint, int]:
         self = new(Endpoint)
         self.name, at = read_string(data, at, True, "name")
         self.host, at = read_string(data, at, True, "host")
@@ -89,7 +88,7 @@ class KRaftVersionFeature:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[KRaftVersionFeature, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[KRaftVersionFeature, int]:
         self = new(KRaftVersionFeature)
         self.min_supported_version, self.max_supported_version = _HH.unpack_from(data, at)
         at += 4
@@ -126,7 +125,7 @@ class Voter:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[Voter, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[Voter, int]:
         self = new(Voter)
         (self.voter_id,) = _I.unpack_from(data, at)
         at += 4
@@ -162,7 +161,7 @@ class VotersRecord(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[VotersRecord, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[VotersRecord, int]:
         self = new(VotersRecord)
         (self.version,) = _H.unpack_from(data, at)
         at += 2

@@ -14,7 +14,6 @@ from uuid import UUID
 
 from magicbyte.protocol.runtime import (
     NULL_UUID,
-    Bytes,
     Message,
     Rows,
     Tags,
@@ -65,7 +64,7 @@ class StateBatch:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[StateBatch, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[StateBatch, int]:
         self = new(StateBatch)
         self.first_offset, self.last_offset, self.delivery_state, self.delivery_count = _QQBH.unpack_from(data, at)
         at += 19
@@ -73,7 +72,7 @@ class StateBatch:
         return self, at
 
     @staticmethod
-    def _read_many(data: Bytes, at: int, most: int, version: int) -> tuple[list[StateBatch], int]:
+    def _read_many(data: memoryview, at: int, most: int, version: int) -> tuple[list[StateBatch], int]:
         found: list[StateBatch] = []
         rows, at = _ROWS_QQBH_COMPACT.read(data, at, most)
         for row in rows:
@@ -123,7 +122,7 @@ class PartitionData:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[PartitionData, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[PartitionData, int]:
         self = new(PartitionData)
         if version >= 1:
             (
@@ -165,7 +164,7 @@ class WriteStateData:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[WriteStateData, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[WriteStateData, int]:
         self = new(WriteStateData)
         self.topic_id, at = read_uuid(data, at)
         self.partitions, at = read_array(data, at, True, 22, "partitions", PartitionData._read, version)
@@ -199,7 +198,7 @@ class WriteShareGroupStateRequest(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[WriteShareGroupStateRequest, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[WriteShareGroupStateRequest, int]:
         self = new(WriteShareGroupStateRequest)
         self.group_id, at = read_string(data, at, True, "group_id")
         self.topics, at = read_array(data, at, True, 18, "topics", WriteStateData._read, version)
@@ -232,7 +231,7 @@ class PartitionResult:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[PartitionResult, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[PartitionResult, int]:
         self = new(PartitionResult)
         self.partition, self.error_code = _IH.unpack_from(data, at)
         at += 6
@@ -263,7 +262,7 @@ class WriteStateResult:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[WriteStateResult, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[WriteStateResult, int]:
         self = new(WriteStateResult)
         self.topic_id, at = read_uuid(data, at)
         self.partitions, at = read_array(data, at, True, 8, "partitions", PartitionResult._read, version)
@@ -294,7 +293,7 @@ class WriteShareGroupStateResponse(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[WriteShareGroupStateResponse, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[WriteShareGroupStateResponse, int]:
         self = new(WriteShareGroupStateResponse)
         self.results, at = read_array(data, at, True, 18, "results", WriteStateResult._read, version)
         self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from magicbyte.protocol.runtime import (
-    Bytes,
     Message,
     Rows,
     Tags,
@@ -61,7 +60,7 @@ class WritableTxnMarkerTopic:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[WritableTxnMarkerTopic, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[WritableTxnMarkerTopic, int]:
         self = new(WritableTxnMarkerTopic)
         flexible = version >= 1
         self.name, at = read_string(data, at, flexible, "name")
@@ -110,7 +109,7 @@ class WritableTxnMarker:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[WritableTxnMarker, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[WritableTxnMarker, int]:
         self = new(WritableTxnMarker)
         flexible = version >= 1
         self.producer_id, self.producer_epoch, self.transaction_result = _QHT.unpack_from(data, at)
@@ -155,7 +154,7 @@ class WriteTxnMarkersRequest(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[WriteTxnMarkersRequest, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[WriteTxnMarkersRequest, int]:
         self = new(WriteTxnMarkersRequest)
         flexible = version >= 1
         self.markers, at = read_array(data, at, flexible, 17, "markers", WritableTxnMarker._read, version)
@@ -188,7 +187,7 @@ class WritableTxnMarkerPartitionResult:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[WritableTxnMarkerPartitionResult, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[WritableTxnMarkerPartitionResult, int]:
         self = new(WritableTxnMarkerPartitionResult)
         self.partition_index, self.error_code = _IH.unpack_from(data, at)
         at += 6
@@ -199,7 +198,12 @@ class WritableTxnMarkerPartitionResult:
         return self, at
 
     @staticmethod
-    def _read_many(data: Bytes, at: int, most: int, version: int) -> tuple[list[WritableTxnMarkerPartitionResult], int]:
+    def _read_many(
+        data: memoryview,
+        at: int,
+        most: int,
+        version: int,
+    ) -> tuple[list[WritableTxnMarkerPartitionResult], int]:
         found: list[WritableTxnMarkerPartitionResult] = []
         if version >= 1:
             rows, at = _ROWS_IH_COMPACT.read(data, at, most)
@@ -242,7 +246,7 @@ class WritableTxnMarkerTopicResult:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[WritableTxnMarkerTopicResult, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[WritableTxnMarkerTopicResult, int]:
         self = new(WritableTxnMarkerTopicResult)
         flexible = version >= 1
         self.name, at = read_string(data, at, flexible, "name")
@@ -278,7 +282,7 @@ class WritableTxnMarkerResult:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[WritableTxnMarkerResult, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[WritableTxnMarkerResult, int]:
         self = new(WritableTxnMarkerResult)
         flexible = version >= 1
         (self.producer_id,) = _Q.unpack_from(data, at)
@@ -315,7 +319,7 @@ class WriteTxnMarkersResponse(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[WriteTxnMarkersResponse, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[WriteTxnMarkersResponse, int]:
         self = new(WriteTxnMarkersResponse)
         flexible = version >= 1
         self.markers, at = read_array(data, at, flexible, 10, "markers", WritableTxnMarkerResult._read, version)

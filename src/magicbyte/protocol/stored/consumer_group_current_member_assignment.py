@@ -14,7 +14,6 @@ from uuid import UUID
 
 from magicbyte.protocol.runtime import (
     NULL_UUID,
-    Bytes,
     Message,
     Tags,
     Writer,
@@ -58,7 +57,7 @@ class ConsumerGroupCurrentMemberAssignmentKey(Message):
         write_string(buffer, self.member_id, False, "member_id")
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[ConsumerGroupCurrentMemberAssignmentKey, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[ConsumerGroupCurrentMemberAssignmentKey, int]:
         self = new(ConsumerGroupCurrentMemberAssignmentKey)
         self.group_id, at = read_string(data, at, False, "group_id")
         self.member_id, at = read_string(data, at, False, "member_id")
@@ -90,7 +89,7 @@ class TopicPartitions:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[TopicPartitions, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[TopicPartitions, int]:
         self = new(TopicPartitions)
         self.topic_id, at = read_uuid(data, at)
         self.partitions, at = read_numbers(data, at, True, "i", "partitions")
@@ -150,7 +149,7 @@ class ConsumerGroupCurrentMemberAssignmentValue(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[ConsumerGroupCurrentMemberAssignmentValue, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[ConsumerGroupCurrentMemberAssignmentValue, int]:
         self = new(ConsumerGroupCurrentMemberAssignmentValue)
         self.member_epoch, self.previous_member_epoch, self.state = _IIB.unpack_from(data, at)
         at += 9

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from magicbyte.protocol.runtime import (
-    Bytes,
     Message,
     Tags,
     Writer,
@@ -58,7 +57,7 @@ class ConsumerGroupMemberMetadataKey(Message):
         write_string(buffer, self.member_id, False, "member_id")
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[ConsumerGroupMemberMetadataKey, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[ConsumerGroupMemberMetadataKey, int]:
         self = new(ConsumerGroupMemberMetadataKey)
         self.group_id, at = read_string(data, at, False, "group_id")
         self.member_id, at = read_string(data, at, False, "member_id")
@@ -87,7 +86,7 @@ class ClassicProtocol:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[ClassicProtocol, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[ClassicProtocol, int]:
         self = new(ClassicProtocol)
         self.name, at = read_string(data, at, True, "name")
         self.metadata, at = read_bytes(data, at, True, "metadata")
@@ -117,7 +116,7 @@ class ClassicMemberMetadata:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[ClassicMemberMetadata, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[ClassicMemberMetadata, int]:
         self = new(ClassicMemberMetadata)
         (self.session_timeout_ms,) = _I.unpack_from(data, at)
         at += 4
@@ -183,7 +182,7 @@ class ConsumerGroupMemberMetadataValue(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[ConsumerGroupMemberMetadataValue, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[ConsumerGroupMemberMetadataValue, int]:
         self = new(ConsumerGroupMemberMetadataValue)
         self.instance_id, at = read_nullable_string(data, at, True, "instance_id")
         self.rack_id, at = read_nullable_string(data, at, True, "rack_id")

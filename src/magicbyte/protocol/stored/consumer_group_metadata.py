@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from magicbyte.protocol.runtime import (
-    Bytes,
     Message,
     Tags,
     Writer,
@@ -46,7 +45,7 @@ class ConsumerGroupMetadataKey(Message):
         write_string(buffer, self.group_id, False, "group_id")
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[ConsumerGroupMetadataKey, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[ConsumerGroupMetadataKey, int]:
         self = new(ConsumerGroupMetadataKey)
         self.group_id, at = read_string(data, at, False, "group_id")
         return self, at
@@ -78,7 +77,7 @@ class ConsumerGroupMetadataValue(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[ConsumerGroupMetadataValue, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[ConsumerGroupMetadataValue, int]:
         self = new(ConsumerGroupMetadataValue)
         (self.epoch,) = _I.unpack_from(data, at)
         at += 4

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from magicbyte.protocol.runtime import (
-    Bytes,
     Message,
     Tags,
     Writer,
@@ -49,7 +48,7 @@ class ConsumerGroupRegularExpressionKey(Message):
         write_string(buffer, self.regular_expression, False, "regular_expression")
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[ConsumerGroupRegularExpressionKey, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[ConsumerGroupRegularExpressionKey, int]:
         self = new(ConsumerGroupRegularExpressionKey)
         self.group_id, at = read_string(data, at, False, "group_id")
         self.regular_expression, at = read_string(data, at, False, "regular_expression")
@@ -83,7 +82,7 @@ class ConsumerGroupRegularExpressionValue(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[ConsumerGroupRegularExpressionValue, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[ConsumerGroupRegularExpressionValue, int]:
         self = new(ConsumerGroupRegularExpressionValue)
         self.topics, at = read_array(data, at, True, 1, "topics", read_string, True, "topics")
         self.version, self.timestamp = _QQ.unpack_from(data, at)

@@ -13,7 +13,6 @@ from uuid import UUID
 
 from magicbyte.protocol.runtime import (
     NULL_UUID,
-    Bytes,
     Message,
     Tags,
     Writer,
@@ -51,7 +50,7 @@ class ConsumerGroupTargetAssignmentMemberKey(Message):
         write_string(buffer, self.member_id, False, "member_id")
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[ConsumerGroupTargetAssignmentMemberKey, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[ConsumerGroupTargetAssignmentMemberKey, int]:
         self = new(ConsumerGroupTargetAssignmentMemberKey)
         self.group_id, at = read_string(data, at, False, "group_id")
         self.member_id, at = read_string(data, at, False, "member_id")
@@ -80,7 +79,7 @@ class TopicPartition:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[TopicPartition, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[TopicPartition, int]:
         self = new(TopicPartition)
         self.topic_id, at = read_uuid(data, at)
         self.partitions, at = read_numbers(data, at, True, "i", "partitions")
@@ -110,7 +109,7 @@ class ConsumerGroupTargetAssignmentMemberValue(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[ConsumerGroupTargetAssignmentMemberValue, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[ConsumerGroupTargetAssignmentMemberValue, int]:
         self = new(ConsumerGroupTargetAssignmentMemberValue)
         self.topic_partitions, at = read_array(data, at, True, 18, "topic_partitions", TopicPartition._read, version)
         self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)

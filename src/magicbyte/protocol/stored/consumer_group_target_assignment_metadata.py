@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from magicbyte.protocol.runtime import (
-    Bytes,
     Message,
     Tags,
     Writer,
@@ -46,7 +45,7 @@ class ConsumerGroupTargetAssignmentMetadataKey(Message):
         write_string(buffer, self.group_id, False, "group_id")
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[ConsumerGroupTargetAssignmentMetadataKey, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[ConsumerGroupTargetAssignmentMetadataKey, int]:
         self = new(ConsumerGroupTargetAssignmentMetadataKey)
         self.group_id, at = read_string(data, at, False, "group_id")
         return self, at
@@ -77,7 +76,7 @@ class ConsumerGroupTargetAssignmentMetadataValue(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[ConsumerGroupTargetAssignmentMetadataValue, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[ConsumerGroupTargetAssignmentMetadataValue, int]:
         self = new(ConsumerGroupTargetAssignmentMetadataValue)
         (self.assignment_epoch,) = _I.unpack_from(data, at)
         at += 4

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from magicbyte.protocol.runtime import (
-    Bytes,
     Message,
     Tags,
     Writer,
@@ -50,7 +49,7 @@ class GroupMetadataKey(Message):
         write_string(buffer, self.group, False, "group")
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[GroupMetadataKey, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[GroupMetadataKey, int]:
         self = new(GroupMetadataKey)
         self.group, at = read_string(data, at, False, "group")
         return self, at
@@ -102,7 +101,7 @@ class MemberMetadata:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[MemberMetadata, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[MemberMetadata, int]:
         self = new(MemberMetadata)
         flexible = version >= 4
         self.member_id, at = read_string(data, at, flexible, "member_id")
@@ -169,7 +168,7 @@ class GroupMetadataValue(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[GroupMetadataValue, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[GroupMetadataValue, int]:
         self = new(GroupMetadataValue)
         flexible = version >= 4
         self.protocol_type, at = read_string(data, at, flexible, "protocol_type")

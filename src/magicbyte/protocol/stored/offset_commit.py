@@ -13,7 +13,6 @@ from uuid import UUID
 
 from magicbyte.protocol.runtime import (
     NULL_UUID,
-    Bytes,
     Message,
     Tags,
     Writer,
@@ -58,7 +57,7 @@ class OffsetCommitKey(Message):
         buffer += _I.pack(self.partition)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[OffsetCommitKey, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[OffsetCommitKey, int]:
         self = new(OffsetCommitKey)
         self.group, at = read_string(data, at, False, "group")
         self.topic, at = read_string(data, at, False, "topic")
@@ -120,7 +119,7 @@ class OffsetCommitValue(Message):
                 buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[OffsetCommitValue, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[OffsetCommitValue, int]:
         self = new(OffsetCommitValue)
         flexible = version >= 4
         if version >= 3:

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from magicbyte.protocol.runtime import (
-    Bytes,
     Message,
     Tags,
     Writer,
@@ -47,7 +46,7 @@ class ShareGroupMemberMetadataKey(Message):
         write_string(buffer, self.member_id, False, "member_id")
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[ShareGroupMemberMetadataKey, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[ShareGroupMemberMetadataKey, int]:
         self = new(ShareGroupMemberMetadataKey)
         self.group_id, at = read_string(data, at, False, "group_id")
         self.member_id, at = read_string(data, at, False, "member_id")
@@ -85,7 +84,7 @@ class ShareGroupMemberMetadataValue(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[ShareGroupMemberMetadataValue, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[ShareGroupMemberMetadataValue, int]:
         self = new(ShareGroupMemberMetadataValue)
         self.rack_id, at = read_nullable_string(data, at, True, "rack_id")
         self.client_id, at = read_string(data, at, True, "client_id")

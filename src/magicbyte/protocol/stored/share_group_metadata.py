@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from magicbyte.protocol.runtime import (
-    Bytes,
     Message,
     Tags,
     Writer,
@@ -43,7 +42,7 @@ class ShareGroupMetadataKey(Message):
         write_string(buffer, self.group_id, False, "group_id")
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[ShareGroupMetadataKey, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[ShareGroupMetadataKey, int]:
         self = new(ShareGroupMetadataKey)
         self.group_id, at = read_string(data, at, False, "group_id")
         return self, at
@@ -74,7 +73,7 @@ class ShareGroupMetadataValue(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[ShareGroupMetadataValue, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[ShareGroupMetadataValue, int]:
         self = new(ShareGroupMetadataValue)
         self.epoch, self.metadata_hash = _IQ.unpack_from(data, at)
         at += 12

@@ -14,7 +14,6 @@ from uuid import UUID
 
 from magicbyte.protocol.runtime import (
     NULL_UUID,
-    Bytes,
     Message,
     Tags,
     Writer,
@@ -51,7 +50,7 @@ class ShareGroupPartitionMetadataKey(Message):
         write_string(buffer, self.group_id, False, "group_id")
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[ShareGroupPartitionMetadataKey, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[ShareGroupPartitionMetadataKey, int]:
         self = new(ShareGroupPartitionMetadataKey)
         self.group_id, at = read_string(data, at, False, "group_id")
         return self, at
@@ -79,7 +78,7 @@ class PartitionMetadata:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[PartitionMetadata, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[PartitionMetadata, int]:
         self = new(PartitionMetadata)
         (self.partition,) = _I.unpack_from(data, at)
         at += 4
@@ -116,7 +115,7 @@ class TopicMetadata:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[TopicMetadata, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[TopicMetadata, int]:
         self = new(TopicMetadata)
         self.topic_id, at = read_uuid(data, at)
         self.topic_name, at = read_string(data, at, True, "topic_name")
@@ -157,7 +156,7 @@ class ShareGroupPartitionMetadataValue(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[ShareGroupPartitionMetadataValue, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[ShareGroupPartitionMetadataValue, int]:
         self = new(ShareGroupPartitionMetadataValue)
         self.topics, at = read_array(data, at, True, 23, "topics", TopicMetadata._read, version)
         self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)

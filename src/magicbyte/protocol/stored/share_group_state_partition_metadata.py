@@ -13,7 +13,6 @@ from uuid import UUID
 
 from magicbyte.protocol.runtime import (
     NULL_UUID,
-    Bytes,
     Message,
     Tags,
     Writer,
@@ -49,7 +48,7 @@ class ShareGroupStatePartitionMetadataKey(Message):
         write_string(buffer, self.group_id, False, "group_id")
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[ShareGroupStatePartitionMetadataKey, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[ShareGroupStatePartitionMetadataKey, int]:
         self = new(ShareGroupStatePartitionMetadataKey)
         self.group_id, at = read_string(data, at, False, "group_id")
         return self, at
@@ -80,7 +79,7 @@ class TopicPartitionsInfo:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[TopicPartitionsInfo, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[TopicPartitionsInfo, int]:
         self = new(TopicPartitionsInfo)
         self.topic_id, at = read_uuid(data, at)
         self.topic_name, at = read_string(data, at, True, "topic_name")
@@ -111,7 +110,7 @@ class TopicInfo:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[TopicInfo, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[TopicInfo, int]:
         self = new(TopicInfo)
         self.topic_id, at = read_uuid(data, at)
         self.topic_name, at = read_string(data, at, True, "topic_name")
@@ -148,7 +147,7 @@ class ShareGroupStatePartitionMetadataValue(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[ShareGroupStatePartitionMetadataValue, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[ShareGroupStatePartitionMetadataValue, int]:
         self = new(ShareGroupStatePartitionMetadataValue)
         self.initializing_topics, at = read_array(
             data,

@@ -13,7 +13,6 @@ from uuid import UUID
 
 from magicbyte.protocol.runtime import (
     NULL_UUID,
-    Bytes,
     Message,
     Rows,
     Tags,
@@ -62,7 +61,7 @@ class ShareUpdateKey(Message):
         buffer += _I.pack(self.partition)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[ShareUpdateKey, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[ShareUpdateKey, int]:
         self = new(ShareUpdateKey)
         self.group_id, at = read_string(data, at, False, "group_id")
         self.topic_id, at = read_uuid(data, at)
@@ -96,7 +95,7 @@ class StateBatch:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[StateBatch, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[StateBatch, int]:
         self = new(StateBatch)
         self.first_offset, self.last_offset, self.delivery_state, self.delivery_count = _QQBH.unpack_from(data, at)
         at += 19
@@ -104,7 +103,7 @@ class StateBatch:
         return self, at
 
     @staticmethod
-    def _read_many(data: Bytes, at: int, most: int, version: int) -> tuple[list[StateBatch], int]:
+    def _read_many(data: memoryview, at: int, most: int, version: int) -> tuple[list[StateBatch], int]:
         found: list[StateBatch] = []
         rows, at = _ROWS_QQBH_COMPACT.read(data, at, most)
         for row in rows:
@@ -147,7 +146,7 @@ class ShareUpdateValue(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[ShareUpdateValue, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[ShareUpdateValue, int]:
         self = new(ShareUpdateValue)
         self.snapshot_epoch, self.leader_epoch, self.start_offset = _IIQ.unpack_from(data, at)
         at += 16

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from magicbyte.protocol.runtime import (
-    Bytes,
     Message,
     Tags,
     Writer,
@@ -54,7 +53,7 @@ class StreamsGroupCurrentMemberAssignmentKey(Message):
         write_string(buffer, self.member_id, False, "member_id")
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[StreamsGroupCurrentMemberAssignmentKey, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[StreamsGroupCurrentMemberAssignmentKey, int]:
         self = new(StreamsGroupCurrentMemberAssignmentKey)
         self.group_id, at = read_string(data, at, False, "group_id")
         self.member_id, at = read_string(data, at, False, "member_id")
@@ -86,7 +85,7 @@ class TaskIds:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[TaskIds, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[TaskIds, int]:
         self = new(TaskIds)
         self.subtopology_id, at = read_string(data, at, True, "subtopology_id")
         self.partitions, at = read_numbers(data, at, True, "i", "partitions")
@@ -156,7 +155,7 @@ class StreamsGroupCurrentMemberAssignmentValue(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[StreamsGroupCurrentMemberAssignmentValue, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[StreamsGroupCurrentMemberAssignmentValue, int]:
         self = new(StreamsGroupCurrentMemberAssignmentValue)
         self.member_epoch, self.previous_member_epoch, self.state = _IIB.unpack_from(data, at)
         at += 9

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from magicbyte.protocol.runtime import (
-    Bytes,
     Message,
     Tags,
     Writer,
@@ -53,7 +52,7 @@ class StreamsGroupMemberMetadataKey(Message):
         write_string(buffer, self.member_id, False, "member_id")
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[StreamsGroupMemberMetadataKey, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[StreamsGroupMemberMetadataKey, int]:
         self = new(StreamsGroupMemberMetadataKey)
         self.group_id, at = read_string(data, at, False, "group_id")
         self.member_id, at = read_string(data, at, False, "member_id")
@@ -82,7 +81,7 @@ class Endpoint:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[Endpoint, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[Endpoint, int]:
         self = new(Endpoint)
         self.host, at = read_string(data, at, True, "host")
         (self.port,) = _UH.unpack_from(data, at)
@@ -113,7 +112,7 @@ class KeyValue:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[KeyValue, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[KeyValue, int]:
         self = new(KeyValue)
         self.key, at = read_string(data, at, True, "key")
         self.value, at = read_string(data, at, True, "value")
@@ -166,7 +165,7 @@ class StreamsGroupMemberMetadataValue(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[StreamsGroupMemberMetadataValue, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[StreamsGroupMemberMetadataValue, int]:
         self = new(StreamsGroupMemberMetadataValue)
         self.instance_id, at = read_nullable_string(data, at, True, "instance_id")
         self.rack_id, at = read_nullable_string(data, at, True, "rack_id")

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from magicbyte.protocol.runtime import (
-    Bytes,
     Message,
     Tags,
     Writer,
@@ -49,7 +48,7 @@ class StreamsGroupMetadataKey(Message):
         write_string(buffer, self.group_id, False, "group_id")
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[StreamsGroupMetadataKey, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[StreamsGroupMetadataKey, int]:
         self = new(StreamsGroupMetadataKey)
         self.group_id, at = read_string(data, at, False, "group_id")
         return self, at
@@ -77,7 +76,7 @@ class LastAssignmentConfig:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[LastAssignmentConfig, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[LastAssignmentConfig, int]:
         self = new(LastAssignmentConfig)
         self.key, at = read_string(data, at, True, "key")
         self.value, at = read_string(data, at, True, "value")
@@ -116,7 +115,7 @@ class StreamsGroupMetadataValue(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[StreamsGroupMetadataValue, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[StreamsGroupMetadataValue, int]:
         self = new(StreamsGroupMetadataValue)
         self.epoch, self.metadata_hash = _IQ.unpack_from(data, at)
         at += 12

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from magicbyte.protocol.runtime import (
-    Bytes,
     Message,
     Tags,
     Writer,
@@ -48,7 +47,7 @@ class StreamsGroupTargetAssignmentMemberKey(Message):
         write_string(buffer, self.member_id, False, "member_id")
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[StreamsGroupTargetAssignmentMemberKey, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[StreamsGroupTargetAssignmentMemberKey, int]:
         self = new(StreamsGroupTargetAssignmentMemberKey)
         self.group_id, at = read_string(data, at, False, "group_id")
         self.member_id, at = read_string(data, at, False, "member_id")
@@ -77,7 +76,7 @@ class TaskIds:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[TaskIds, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[TaskIds, int]:
         self = new(TaskIds)
         self.subtopology_id, at = read_string(data, at, True, "subtopology_id")
         self.partitions, at = read_numbers(data, at, True, "i", "partitions")
@@ -113,7 +112,7 @@ class StreamsGroupTargetAssignmentMemberValue(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[StreamsGroupTargetAssignmentMemberValue, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[StreamsGroupTargetAssignmentMemberValue, int]:
         self = new(StreamsGroupTargetAssignmentMemberValue)
         self.active_tasks, at = read_array(data, at, True, 3, "active_tasks", TaskIds._read, version)
         self.standby_tasks, at = read_array(data, at, True, 3, "standby_tasks", TaskIds._read, version)

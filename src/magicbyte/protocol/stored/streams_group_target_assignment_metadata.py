@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from magicbyte.protocol.runtime import (
-    Bytes,
     Message,
     Tags,
     Writer,
@@ -47,7 +46,7 @@ class StreamsGroupTargetAssignmentMetadataKey(Message):
         write_string(buffer, self.group_id, False, "group_id")
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[StreamsGroupTargetAssignmentMetadataKey, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[StreamsGroupTargetAssignmentMetadataKey, int]:
         self = new(StreamsGroupTargetAssignmentMetadataKey)
         self.group_id, at = read_string(data, at, False, "group_id")
         return self, at
@@ -78,7 +77,7 @@ class StreamsGroupTargetAssignmentMetadataValue(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[StreamsGroupTargetAssignmentMetadataValue, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[StreamsGroupTargetAssignmentMetadataValue, int]:
         self = new(StreamsGroupTargetAssignmentMetadataValue)
         (self.assignment_epoch,) = _I.unpack_from(data, at)
         at += 4

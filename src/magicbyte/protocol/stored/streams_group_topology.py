@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from magicbyte.protocol.runtime import (
-    Bytes,
     Message,
     Shapes,
     Tags,
@@ -50,7 +49,7 @@ class StreamsGroupTopologyKey(Message):
         write_string(buffer, self.group_id, False, "group_id")
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[StreamsGroupTopologyKey, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[StreamsGroupTopologyKey, int]:
         self = new(StreamsGroupTopologyKey)
         self.group_id, at = read_string(data, at, False, "group_id")
         return self, at
@@ -78,7 +77,7 @@ class TopicConfig:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[TopicConfig, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[TopicConfig, int]:
         self = new(TopicConfig)
         self.key, at = read_string(data, at, True, "key")
         self.value, at = read_string(data, at, True, "value")
@@ -113,7 +112,7 @@ class TopicInfo:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[TopicInfo, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[TopicInfo, int]:
         self = new(TopicInfo)
         self.name, at = read_string(data, at, True, "name")
         self.partitions, self.replication_factor = _IH.unpack_from(data, at)
@@ -155,7 +154,7 @@ class CopartitionGroup:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[CopartitionGroup, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[CopartitionGroup, int]:
         self = new(CopartitionGroup)
         self.source_topics, at = read_numbers(data, at, True, "h", "source_topics")
         self.source_topic_regex, at = read_numbers(data, at, True, "h", "source_topic_regex")
@@ -201,7 +200,7 @@ class Subtopology:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[Subtopology, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[Subtopology, int]:
         self = new(Subtopology)
         self.subtopology_id, at = read_string(data, at, True, "subtopology_id")
         self.source_topics, at = read_array(data, at, True, 1, "source_topics", read_string, True, "source_topics")
@@ -282,7 +281,7 @@ class StreamsGroupTopologyValue(Message):
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[StreamsGroupTopologyValue, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[StreamsGroupTopologyValue, int]:
         self = new(StreamsGroupTopologyValue)
         (self.epoch,) = _I.unpack_from(data, at)
         at += 4

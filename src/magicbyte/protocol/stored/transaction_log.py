@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from magicbyte.protocol.runtime import (
-    Bytes,
     Message,
     Tags,
     Writer,
@@ -53,7 +52,7 @@ class TransactionLogKey(Message):
         write_string(buffer, self.transactional_id, False, "transactional_id")
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[TransactionLogKey, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[TransactionLogKey, int]:
         self = new(TransactionLogKey)
         self.transactional_id, at = read_string(data, at, False, "transactional_id")
         return self, at
@@ -82,7 +81,7 @@ class PartitionsSchema:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[PartitionsSchema, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[PartitionsSchema, int]:
         self = new(PartitionsSchema)
         flexible = version >= 1
         self.topic, at = read_string(data, at, flexible, "topic")
@@ -162,7 +161,7 @@ class TransactionLogValue(Message):
                 buffer.append(0)
 
     @staticmethod
-    def _read(data: Bytes, at: int, version: int) -> tuple[TransactionLogValue, int]:
+    def _read(data: memoryview, at: int, version: int) -> tuple[TransactionLogValue, int]:
         self = new(TransactionLogValue)
         flexible = version >= 1
         (self.producer_id,) = _Q.unpack_from(data, at)
