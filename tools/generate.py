@@ -19,7 +19,7 @@ def generated(root: Path = ROOT) -> dict[Path, dict[str, str]]:
     """Return the generated files of each folder: their texts by their names."""
     protocol, docs = root / "src/magicbyte/protocol", root / "docs/protocol"
     schemas = {folder: load_directory(root / "schemas" / folder) for folder in ("messages", "records", "extensions")}
-    history = json.loads((root / "schemas/history.json").read_text(encoding="utf-8"))
+    history = json.loads((root / "docs/protocol/history.json").read_text(encoding="utf-8"))
     found = {
         protocol: {"apis.py": api_table(schemas["messages"])},
         docs: {"messages.md": index(**schemas, history=history)},
