@@ -43,6 +43,11 @@ def test_a_file_is_named_after_its_message(folder: str) -> None:
     assert len(names) > 2
 
 
+def test_the_folder_holds_nothing_but_schemas() -> None:
+    assert {path.parent.name for path in SCHEMAS.rglob("*.*")} == set(FOLDERS)
+    assert {path.suffix for path in SCHEMAS.rglob("*.*")} == {".json"}
+
+
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_every_message_and_field_is_explained_in_more_words_than_its_name(folder: str) -> None:
     for message in schemas(folder).values():
