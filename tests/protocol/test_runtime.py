@@ -284,11 +284,12 @@ def partitions(*shapes: tuple[int, int, int]) -> list[MetadataResponsePartition]
     [
         [(2, 2, 0)] * 3,
         [(2, 2, 0)] * 50,
+        [(1, 0, 0)] * 600,
         [(3, 3, 0)] * 7 + [(3, 2, 1)] + [(3, 3, 0)] * 9,
         [(at % 4, at % 3, 0) for at in range(40)],
         [(0, 0, 0)] * 20 + [(200, 130, 126)] * 5 + [(127, 16, 17)] * 8,
     ],
-    ids=["few", "alike", "one odd", "all odd", "long"],
+    ids=["few", "alike", "more than at once", "one odd", "all odd", "long"],
 )
 def test_partitions_read_back_whatever_arrays_they_have(shapes: list[tuple[int, int, int]], version: int) -> None:
     topic = MetadataResponseTopic(name="t", partitions=partitions(*shapes))
@@ -334,6 +335,11 @@ def test_rows_and_shapes_keep_a_bounded_number_of_layouts() -> None:
                 assert (list(found), end) == ([row] * 3, 3 * len(data))
     assert len(rows.plans) <= Rows.KEPT
     assert len(shapes) <= Shapes.KEPT
+
+
+def test_an_attempt_to_read_rows_looks_at_a_bounded_number() -> None:
+    found, end = Rows("i", flexible=False).read(memoryview(bytes(4000)), 0, 1000)
+    assert (len(list(found)), end) == (Rows.AT_ONCE, 4 * Rows.AT_ONCE)
 
 
 def test_structs_whose_arrays_stand_between_numbers_read_back() -> None:

@@ -694,7 +694,7 @@ class _Plan(NamedTuple):
 
     size: int  # bytes of each
     checks: list[tuple[int, bytes]]  # where in each which byte must stand: counts, and no tagged fields
-    columns: list[Callable[[memoryview], Iterator[Any]]]  # of the fields that are no arrays; of each array
+    columns: list[Callable[[bytes], Iterator[Any]]]  # of the fields that are no arrays; of each array
 
 
 class Rows:
@@ -705,6 +705,7 @@ class Rows:
     """
 
     KEPT = 256  # plans
+    AT_ONCE = 256  # structs: what an attempt costs must not depend on how many follow
 
     def __init__(self, layout: str, *, flexible: bool) -> None:
         self.flexible = flexible
@@ -720,19 +721,20 @@ class Rows:
         if plan is None:
             return (), at
         size, checks, columns = plan
-        end = at + size * most
-        if end > len(data):
-            end -= -(-(end - len(data)) // size) * size
+        rows = bytes(data[at : at + size * min(most, self.AT_ONCE)])
+        alike = len(rows) // size
         for offset, byte in checks:
-            column = bytes(data[at + offset : end : size])
+            column = rows[offset : size * alike : size]
             if other := column.lstrip(byte):
-                end -= size * len(other)
-        if end == at:
+                alike -= len(other)
+        if not alike:
             return (), at
-        rows = data[at:end]
+        end = size * alike
+        if end < len(rows):
+            rows = rows[:end]
         if len(columns) == 1:
-            return columns[0](rows), end
-        return zip(*[column(rows) for column in columns], strict=False), end  # where all are empty, one has no end
+            return columns[0](rows), at + end
+        return zip(*[column(rows) for column in columns], strict=False), at + end  # where all are empty, one has no end
 
     def _lengths(self, data: memoryview, at: int) -> tuple[int, ...]:
         """Return the lengths of the arrays of the struct at `at`."""
@@ -764,7 +766,7 @@ class Rows:
             checks.append((struct.calcsize(head), b"\0"))
             head += "x"
         fields = struct.Struct(head)
-        columns: list[Callable[[memoryview], Iterator[Any]]] = [fields.iter_unpack]
+        columns: list[Callable[[bytes], Iterator[Any]]] = [fields.iter_unpack]
         for offset, numbers_code in arrays:
             after = fields.size - offset - struct.calcsize(f">{numbers_code}")
             column = struct.Struct(f">{offset}x{numbers_code}{after}x")
