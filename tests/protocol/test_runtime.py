@@ -378,7 +378,9 @@ def test_null_where_a_version_has_none_is_refused() -> None:
     assert MetadataRequest(topics=None).encode(1) == b"\xff\xff\xff\xff"
     with pytest.raises(ProtocolError, match="MetadataRequest version 0, topics: expected not null, found null"):
         MetadataRequest(topics=None).encode(0)
-    with pytest.raises(ProtocolError, match="MetadataRequest version 0, topics: expected not null, found null"):
+    with pytest.raises(
+        ProtocolError, match="MetadataRequest version 0, topics at byte 0: expected not null, found null"
+    ):
         MetadataRequest.read(b"\xff\xff\xff\xff", 0)
 
 

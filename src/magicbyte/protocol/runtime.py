@@ -142,7 +142,9 @@ class Message:
         """Return the message that begins at byte `at`, and the position after it. Raises what `read` does."""
         if version not in cls.VALID_VERSIONS:
             raise UnsupportedVersionError(cls.__name__, version, known=cls.VALID_VERSIONS)
-        data = memoryview(buffer).cast("B")
+        data = memoryview(buffer)
+        if data.format != "B" or data.ndim != 1:
+            data = data.cast("B")
         try:
             return cls._read(data, at, version)
         except (IndexError, struct.error) as error:
@@ -240,8 +242,8 @@ def read_length(data: memoryview, at: int, flexible: bool, field: str) -> tuple[
 
 def read_count(data: memoryview, at: int, flexible: bool, minimum: int, field: str) -> tuple[int, int]:
     """Read the count of an array, -1 for null; so many elements of `minimum` bytes must fit into what is left."""
-    if flexible and 0 < data[at] < ONE_BYTE:
-        count, end = data[at] - 1, at + 1
+    if flexible and (count := data[at]) < ONE_BYTE:
+        count, end = count - 1, at + 1
     else:
         count, end = read_length(data, at, flexible, field)
     if count * minimum > len(data) - end:
@@ -292,11 +294,18 @@ def read_nullable_string(data: memoryview, at: int, flexible: bool, field: str) 
 
 def read_string(data: memoryview, at: int, flexible: bool, field: str) -> tuple[str, int]:
     """Read a string of UTF-8."""
-    if flexible and 0 < (length := data[at]) < ONE_BYTE and (end := at + length) <= len(data):  # most are such
+    if flexible:
+        start, end = at + 1, at + data[at]  # if the length is one byte
+        usual = at < end < at + ONE_BYTE
+    else:
+        start = at + 2
+        end = start + _INT16.unpack_from(data, at)[0]
+        usual = end >= start
+    if usual and end <= len(data):
         try:
-            return str(data[at + 1 : end], "utf-8"), end
+            return str(data[start:end], "utf-8"), end
         except UnicodeDecodeError as error:
-            raise ProtocolError(field, expected="UTF-8", found=error.reason, position=at + 1 + error.start) from None
+            raise ProtocolError(field, expected="UTF-8", found=error.reason, position=start + error.start) from None
     value, end = read_nullable_string(data, at, flexible, field)
     if value is None:
         raise ProtocolError(field, expected="not null", found="null", position=at)
@@ -483,8 +492,10 @@ def read_array(
     *arguments: Any,
 ) -> tuple[list[T], int]:
     """Read an array of elements of at least `minimum` bytes, each by `read(data, position, *arguments)`."""
-    values, end = read_nullable_array(data, at, flexible, minimum, field, read, *arguments)
-    return present(values, field), end
+    count, end = read_count(data, at, flexible, minimum, field)
+    if count == -1:
+        raise ProtocolError(field, expected="not null", found="null", position=at)
+    return _elements(data, end, count, read, arguments)
 
 
 def read_nullable_array(
@@ -497,11 +508,15 @@ def read_nullable_array(
     *arguments: Any,
 ) -> tuple[list[T] | None, int]:
     """Read an array of elements of at least `minimum` bytes, each by `read(data, position, *arguments)`; or null."""
-    count, at = read_count(data, at, flexible, minimum, field)
-    if count == -1:
-        return None, at
+    count, end = read_count(data, at, flexible, minimum, field)
+    return (None, end) if count == -1 else _elements(data, end, count, read, arguments)
+
+
+def _elements(
+    data: memoryview, at: int, count: int, read: Callable[..., tuple[T, int]], arguments: tuple[Any, ...]
+) -> tuple[list[T], int]:
     values = []
-    if len(arguments) == 1:  # structs
+    if len(arguments) == 1:  # structs: a call with a star takes longer
         (version,) = arguments
         for _ in range(count):
             value, at = read(data, at, version)
@@ -592,11 +607,13 @@ def write_nullable_struct(out: Writer, value: Writable | None, version: int, nul
 
 def read_tags(data: memoryview, at: int) -> tuple[dict[int, memoryview], int]:
     """Read the tagged fields at the end of a struct: their bytes, by tag."""
-    count, at = read_uvarint(data, at, "count of tagged fields")
+    count, at = (data[at], at + 1) if data[at] < ONE_BYTE else read_uvarint(data, at, "count of tagged fields")
     found: dict[int, memoryview] = {}
     for _ in range(count):
-        tag, start = read_uvarint(data, at, "tag")
-        size, start = read_uvarint(data, start, "size of a tagged field")
+        tag, start = (data[at], at + 1) if data[at] < ONE_BYTE else read_uvarint(data, at, "tag")
+        size, start = (
+            (data[start], start + 1) if data[start] < ONE_BYTE else read_uvarint(data, start, "size of a tagged field")
+        )
         end = start + size
         if end > len(data):
             raise ProtocolError(f"size of tag {tag}", expected=f"up to {len(data) - start}", found=size, position=at)
@@ -791,17 +808,21 @@ def read_rows(
     data: memoryview, at: int, flexible: bool, minimum: int, field: str, kind: Row[T], version: int
 ) -> tuple[list[T], int]:
     """Read an array of structs of numbers, those that look alike in one step."""
-    values, end = read_nullable_rows(data, at, flexible, minimum, field, kind, version)
-    return present(values, field), end
+    count, end = read_count(data, at, flexible, minimum, field)
+    if count == -1:
+        raise ProtocolError(field, expected="not null", found="null", position=at)
+    return _rows(data, end, count, kind, version)
 
 
 def read_nullable_rows(
     data: memoryview, at: int, flexible: bool, minimum: int, field: str, kind: Row[T], version: int
 ) -> tuple[list[T] | None, int]:
     """Read an array of structs of numbers, or null, those that look alike in one step."""
-    count, at = read_count(data, at, flexible, minimum, field)
-    if count == -1:
-        return None, at
+    count, end = read_count(data, at, flexible, minimum, field)
+    return (None, end) if count == -1 else _rows(data, end, count, kind, version)
+
+
+def _rows(data: memoryview, at: int, count: int, kind: Row[T], version: int) -> tuple[list[T], int]:
     values: list[T] = []
     while (left := count - len(values)) > 0:
         if left >= _WORTH:
