@@ -390,6 +390,26 @@ def test_a_number_beyond_its_type_is_refused_and_its_struct_named() -> None:
         MetadataResponse(topics=[topic]).encode(12)
 
 
+def test_an_error_tells_the_struct_and_the_position_that_were_reached() -> None:
+    topic = MetadataResponseTopic(name="a longer name", partitions=partitions((2, 2, 0), (2, 2, 0)))
+    data = MetadataResponse(topics=[topic]).encode(9)
+    last = data.index((1001).to_bytes(4, "big")) - 6  # where the second partition begins
+    with pytest.raises(ProtocolError) as caught:
+        MetadataResponse.read(data[: last + 7], 9)
+    said = f"MetadataResponsePartition at byte {last}: expected more bytes, found the end after {last + 7}"
+    assert str(caught.value) == f"MetadataResponse version 9, {said}"
+    with pytest.raises(ProtocolError) as caught:
+        MetadataResponse.read(data[: last - 34], 9)
+    said = f"partitions at byte {last - 35}: expected at most 0 elements, found 2"
+    assert str(caught.value) == f"MetadataResponse version 9, {said}"
+
+
+def test_a_long_array_of_numbers_beyond_their_type_is_refused_and_its_struct_named() -> None:
+    topic = MetadataResponseTopic(name="t", partitions=[MetadataResponsePartition(replica_nodes=(2**31,) * 200)])
+    with pytest.raises(ProtocolError, match="a number in MetadataResponsePartition"):
+        MetadataResponse(topics=[topic]).encode(12)
+
+
 def test_bytes_behind_a_message_are_refused() -> None:
     with pytest.raises(ProtocolError, match="FetchResponse version 0, bytes after the message at byte 4"):
         FetchResponse.read(bytes(5), 0)

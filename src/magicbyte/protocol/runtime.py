@@ -105,11 +105,9 @@ class Message:
         try:
             self._write(out, version)
         except struct.error as error:
-            written = _innermost(error, "self")
-            what = f"a number in {type(self if written is None else written).__name__}"
-            raise ProtocolError(what, expected="within its type", found=error).of(
-                type(self).__name__, version
-            ) from None
+            written, _ = _reached(error)
+            wrong = ProtocolError(f"a number in {written}", expected="one that its type can hold", found=error)
+            raise wrong.of(type(self).__name__, version) from None
         except (ProtocolError, UnsupportedVersionError) as error:
             raise error.of(type(self).__name__, version) from None
 
@@ -132,8 +130,8 @@ class Message:
         Raises UnsupportedVersionError, and ProtocolError for bytes that are no such message, or more than one.
         """
         message, end = cls.read_at(buffer, 0, version)
-        if end != len(buffer):
-            error = ProtocolError("bytes after the message", expected=0, found=len(buffer) - end, position=end)
+        if end != (size := memoryview(buffer).nbytes):
+            error = ProtocolError("bytes after the message", expected=0, found=size - end, position=end)
             raise error.of(cls.__name__, version)
         return message
 
@@ -148,20 +146,23 @@ class Message:
         try:
             return cls._read(data, at, version)
         except (IndexError, struct.error) as error:
-            reached = _innermost(error, "at")
-            found = ProtocolError("the end of the data", expected="more bytes", found=f"{len(data)}", position=reached)
-            raise found.of(cls.__name__, version) from None
+            read, position = _reached(error)
+            wrong = ProtocolError(read, expected="more bytes", found=f"the end after {len(data)}", position=position)
+            raise wrong.of(cls.__name__, version) from None
         except ProtocolError as error:
             raise error.of(cls.__name__, version) from None
 
 
-def _innermost(error: BaseException, name: str) -> Any:
-    """Return the variable `name` of the innermost function that has one: how far the failed call had come."""
-    trace, found = error.__traceback__, None
+def _reached(error: BaseException) -> tuple[str, int | None]:
+    """Return which struct was being read or written when an error was raised, and, of reading, the position."""
+    name, position, trace = "message", None, error.__traceback__
     while trace is not None:
-        found = trace.tb_frame.f_locals.get(name, found)
+        variables = trace.tb_frame.f_locals
+        position = variables.get("at", position)
+        if hasattr(found := variables.get("self"), "_write"):
+            name = type(found).__name__
         trace = trace.tb_next
-    return found
+    return name, position
 
 
 # ---- integers of variable length
@@ -169,17 +170,15 @@ def _innermost(error: BaseException, name: str) -> Any:
 
 def read_uvarint(data: memoryview, at: int, field: str, bits: int = 32) -> tuple[int, int]:
     """Read an unsigned varint of up to `bits` bits. Forms that are longer than needed are accepted."""
-    value, start, shift = 0, at, 0
-    while shift < bits:
-        byte = data[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        if byte < ONE_BYTE:
-            if value >> bits:
-                break
-            return value, at
+    value, end, shift = data[at] & 0x7F, at + 1, 7
+    while data[end - 1] >= ONE_BYTE and shift < bits:
+        value |= (data[end] & 0x7F) << shift
+        end += 1
         shift += 7
-    raise ProtocolError(field, expected=f"a varint of {bits} bits", found=bytes(data[start:at]).hex(), position=start)
+    if data[end - 1] >= ONE_BYTE or value >> bits:
+        found = bytes(data[at:end]).hex()
+        raise ProtocolError(field, expected=f"a varint of {bits} bits", found=found, position=at)
+    return value, end
 
 
 def read_packed(data: memoryview, at: int, bits: int, field: str) -> tuple[int, int]:
@@ -343,17 +342,20 @@ def write_nullable_string(buffer: bytearray, value: str | None, flexible: bool, 
 def read_nullable_view(data: memoryview, at: int, flexible: bool, field: str) -> tuple[memoryview | None, int]:
     """Read bytes or records, or null, as a view of the data."""
     if not flexible:
-        length, start = read_length(data, at, False, field)
-    elif (length := data[at]) < ONE_BYTE:
-        start, length = at + 1, length - 1
-    elif (high := data[at + 1]) < ONE_BYTE:
-        start, length = at + 2, (length & 0x7F | high << 7) - 1
+        (length,) = _INT32.unpack_from(data, at)
+        start = at + 4
+    elif (first := data[at]) < ONE_BYTE:
+        length, start = first - 1, at + 1
+    elif (second := data[at + 1]) < ONE_BYTE:
+        length, start = (second << 7) + first - 129, at + 2
+    elif (third := data[at + 2]) < ONE_BYTE:
+        length, start = (third << 14) + (second << 7) + first - 16513, at + 3  # 16513: the two marks, and one
     else:
         length, start = read_length(data, at, True, field)
     if length == -1:
         return None, start
     end = start + length
-    if end > len(data):
+    if length < 0 or end > len(data):
         raise ProtocolError(field, expected=f"a length up to {len(data) - start}", found=length, position=at)
     return data[start:end], end
 
