@@ -503,11 +503,14 @@ class _Class:
             call = _call("write_tags(", ["buffer", "tags", "self.unknown_tags"], ")")
             condition = Block("if tags or self.unknown_tags:", (call,))
             return "tags = self._tags(version)", condition, Block("else:", ("buffer.append(0)",))
-        if not self.flexible_differs():
-            call = _call("write_tags(", ["buffer", "()", "self.unknown_tags"], ")")
-            return Block("if self.unknown_tags:", (call,)), Block("else:", ("buffer.append(0)",))
-        call = _call("write_tags(", ["buffer", "()", "self.unknown_tags", "flexible"], ")")
-        return Block("if self.unknown_tags:", (call,)), Block("elif flexible:", ("buffer.append(0)",))
+        if not self.tagged and self.flexible_differs():
+            call = _call("write_tags(", ["buffer", "()", "self.unknown_tags", "flexible"], ")")
+            return Block("if self.unknown_tags:", (call,)), Block("elif flexible:", ("buffer.append(0)",))
+        if not span.flexible:
+            call = _call("write_tags(", ["buffer", "()", "self.unknown_tags", "flexible=False"], ")")
+            return (Block("if self.unknown_tags:", (call,)),)
+        call = _call("write_tags(", ["buffer", "()", "self.unknown_tags"], ")")
+        return Block("if self.unknown_tags:", (call,)), Block("else:", ("buffer.append(0)",))
 
     def tags(self) -> Body:
         """Return the body of `_tags`: the tagged fields that do not have their defaults, as bytes."""

@@ -331,11 +331,8 @@ class CreatableTopicResult:
                 write_tags(buffer, tags, self.unknown_tags)
             else:
                 buffer.append(0)
-        else:
-            if self.unknown_tags:
-                write_tags(buffer, (), self.unknown_tags, flexible)
-            elif flexible:
-                buffer.append(0)
+        elif self.unknown_tags:
+            write_tags(buffer, (), self.unknown_tags, flexible=False)
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[CreatableTopicResult, int]:

@@ -129,7 +129,6 @@ class FetchPartition:
     unknown_tags: Tags = ()
 
     def _write(self, out: Writer, version: int) -> None:
-        flexible = version >= 12
         buffer = out.buffer
         if version < 12 and self.last_fetched_epoch != -1:
             raise absent("last_fetched_epoch")
@@ -160,11 +159,13 @@ class FetchPartition:
                 write_tags(buffer, tags, self.unknown_tags)
             else:
                 buffer.append(0)
-        else:
+        elif version >= 12:
             if self.unknown_tags:
-                write_tags(buffer, (), self.unknown_tags, flexible)
-            elif flexible:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
                 buffer.append(0)
+        elif self.unknown_tags:
+            write_tags(buffer, (), self.unknown_tags, flexible=False)
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[FetchPartition, int]:
@@ -471,11 +472,8 @@ class FetchRequest(Message):
                 write_tags(buffer, tags, self.unknown_tags)
             else:
                 buffer.append(0)
-        else:
-            if self.unknown_tags:
-                write_tags(buffer, (), self.unknown_tags, flexible)
-            elif flexible:
-                buffer.append(0)
+        elif self.unknown_tags:
+            write_tags(buffer, (), self.unknown_tags, flexible=False)
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[FetchRequest, int]:
@@ -779,11 +777,8 @@ class PartitionData:
                 write_tags(buffer, tags, self.unknown_tags)
             else:
                 buffer.append(0)
-        else:
-            if self.unknown_tags:
-                write_tags(buffer, (), self.unknown_tags, flexible)
-            elif flexible:
-                buffer.append(0)
+        elif self.unknown_tags:
+            write_tags(buffer, (), self.unknown_tags, flexible=False)
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[PartitionData, int]:
@@ -996,11 +991,13 @@ class FetchResponse(Message):
                 write_tags(buffer, tags, self.unknown_tags)
             else:
                 buffer.append(0)
-        else:
+        elif version >= 12:
             if self.unknown_tags:
-                write_tags(buffer, (), self.unknown_tags, flexible)
-            elif flexible:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
                 buffer.append(0)
+        elif self.unknown_tags:
+            write_tags(buffer, (), self.unknown_tags, flexible=False)
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[FetchResponse, int]:

@@ -312,11 +312,13 @@ class PartitionProduceResponse:
                 write_tags(buffer, tags, self.unknown_tags)
             else:
                 buffer.append(0)
-        else:
+        elif version >= 9:
             if self.unknown_tags:
-                write_tags(buffer, (), self.unknown_tags, flexible)
-            elif flexible:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
                 buffer.append(0)
+        elif self.unknown_tags:
+            write_tags(buffer, (), self.unknown_tags, flexible=False)
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[PartitionProduceResponse, int]:
@@ -555,11 +557,13 @@ class ProduceResponse(Message):
                 write_tags(buffer, tags, self.unknown_tags)
             else:
                 buffer.append(0)
-        else:
+        elif version >= 9:
             if self.unknown_tags:
-                write_tags(buffer, (), self.unknown_tags, flexible)
-            elif flexible:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
                 buffer.append(0)
+        elif self.unknown_tags:
+            write_tags(buffer, (), self.unknown_tags, flexible=False)
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[ProduceResponse, int]:

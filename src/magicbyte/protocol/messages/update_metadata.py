@@ -421,11 +421,13 @@ class UpdateMetadataRequest(Message):
                 write_tags(buffer, tags, self.unknown_tags)
             else:
                 buffer.append(0)
-        else:
+        elif version >= 6:
             if self.unknown_tags:
-                write_tags(buffer, (), self.unknown_tags, flexible)
-            elif flexible:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
                 buffer.append(0)
+        elif self.unknown_tags:
+            write_tags(buffer, (), self.unknown_tags, flexible=False)
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[UpdateMetadataRequest, int]:
