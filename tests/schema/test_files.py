@@ -10,6 +10,7 @@ import pytest
 
 import magicbyte.schema
 from magicbyte.schema import UnknownMessageError, bundled, load_bundled
+from magicbyte.schema.output import stale, write
 
 ROOT = Path(__file__).parents[2]
 
@@ -42,6 +43,16 @@ def test_an_unknown_message_is_told_with_the_one_that_may_be_meant() -> None:
         load_bundled("FetchReqest")
     with pytest.raises(UnknownMessageError, match=r"there are [0-9]+ messages, from A"):
         load_bundled("zzz")
+
+
+def test_only_generated_files_of_the_same_kind_are_taken_for_leftovers(tmp_path: Path) -> None:
+    made = {"a.py": '"""Generated from A.json.', "b.py": '"""Generated from B.json.', "c.md": "<!-- Generated from C"}
+    mine = {"mine.py": "# mine", "notes.md": "# notes"}
+    for name, text in {**made, **mine}.items():
+        (tmp_path / name).write_text(text)
+    assert stale(tmp_path, {"a.py": made["a.py"]}) == ["b.py"]
+    assert write(tmp_path, {"d.md": "d"}) == ["c.md", "d.md"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.py", "b.py", "d.md", "mine.py", "notes.md"]
 
 
 def test_the_compiler_is_loaded_by_nothing_but_its_commands() -> None:
