@@ -14,9 +14,10 @@ from magicbyte.errors import TruncatedLogError
 from magicbyte.log.directory import discover
 from magicbyte.log.index_writer import LATEST_RULES
 from magicbyte.log.resync import Gap, Limits, Sound, limits_of, walk
-from magicbyte.log.salvage import DUPLICATE, IMPOSSIBLE, plan_segment, salvage_partition
+from magicbyte.log.salvage import DUPLICATE, IMPOSSIBLE, MEANINGLESS, plan_segment, salvage_partition
 from magicbyte.log.writer import PartitionWriter
-from magicbyte.records.batch import build_batch
+from magicbyte.records.batch import batch_attributes, build_batch
+from magicbyte.records.control import ControlType, build_marker
 from magicbyte.records.enriched import build_enriched_message
 from magicbyte.records.layout import Dialect
 from magicbyte.records.message import build_message
@@ -194,3 +195,32 @@ def test_a_segment_of_which_nothing_is_left_goes_unless_it_is_the_last(tmp_path)
         writer.finish()
     names = {path.name for path in (tmp_path / "out" / "t-0").iterdir() if path.suffix in (".log", ".snapshot")}
     assert names == {f"{base:020}.log" for base in (0, 10, 15)} | {f"{base:020}.snapshot" for base in (10, 15)}
+
+
+@pytest.mark.parametrize("form", ["plain", "compiled"])
+def test_a_marker_that_says_nothing_is_left_out_and_does_not_stop_the_others(tmp_path, form):
+    marker = build_marker(
+        ControlType.ABORT, base_offset=5, timestamp=1, producer_id=7, producer_epoch=0, coordinator_epoch=3
+    )
+    body = b"\x00\x00\x00\x04\x00\x00\x01\x00"  # a key of two bytes
+    empty = build_batch(
+        bytes((2 * len(body),)) + body,
+        base_offset=6,
+        last_offset_delta=0,
+        base_timestamp=1,
+        max_timestamp=1,
+        record_count=1,
+        attributes=batch_attributes(is_transactional=True, is_control=True),
+        producer_id=7,
+        producer_epoch=0,
+    )
+    source = damaged_logs.write(tmp_path / "t-0", BATCHES[0] + marker + empty + BATCHES[3])
+    with agreement.kernels(form):
+        partition = discover([str(source)])[0]
+        with PartitionWriter(tmp_path / "out" / "t-0") as writer:
+            report = salvage_partition(partition, writer)
+            writer.finish()
+        assert salvage_partition(partition, None) == report
+    assert [(each.offsets, each.why) for each in report.aside] == [((6, 6), MEANINGLESS)]
+    assert (report.entries, report.bytes) == (3, len(BATCHES[0] + marker + BATCHES[3]))
+    assert (tmp_path / "out" / "t-0" / f"{0:020}.log").read_bytes() == BATCHES[0] + marker + BATCHES[3]

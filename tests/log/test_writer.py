@@ -127,6 +127,17 @@ def test_an_empty_segment_gives_way_to_another_base(tmp_path: Path) -> None:
     assert names(tmp_path / "t-0") == ["00000000000000000007.index", "00000000000000000007.log"]
 
 
+def test_an_empty_segment_behind_others_gives_way_with_its_snapshot(tmp_path: Path) -> None:
+    with PartitionWriter(tmp_path / "t-0") as writer:
+        writer.append(batch_of_two(0, 1))
+        writer.roll(5)
+        writer.roll(8)
+        writer.append(batch_of_two(8, 1))
+        writer.finish()
+    kept = [name for name in names(tmp_path / "t-0") if name.endswith((".log", ".snapshot"))]
+    assert kept == [f"{0:020}.log", f"{8:020}.log", f"{8:020}.snapshot", f"{10:020}.snapshot"]
+
+
 @pytest.mark.parametrize(
     ("data", "error"),
     [

@@ -12,21 +12,28 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+
 from magicbyte.errors import CorruptRecordError, LogDirectoryError
 from magicbyte.log.index_writer import LATEST_RULES, IndexRules, last_offsets
 from magicbyte.log.partitions import log_start_offset, meta_properties
 from magicbyte.log.reader import CHUNK_BYTES, read_chunks
 from magicbyte.log.resync import Gap, Limits, Outlier, Place, Sound, first_offset, limits_of, walk
 from magicbyte.log.writer import LogDirectoryWriter
+from magicbyte.records.batch import RecordBatch
+from magicbyte.records.control import marker_of
 from magicbyte.records.decode import DEFAULT_MAX_BATCH_BYTES
 from magicbyte.records.layout import (
+    CONTROL_BIT,
     LAST_OFFSET_DELTA,
     LOG_OVERHEAD,
     MAGIC,
+    NO_PRODUCER_ID,
     OFFSET,
     SIZE,
     Dialect,
 )
+from magicbyte.records.scan import scan
 from magicbyte.wire import kernel
 
 if TYPE_CHECKING:
@@ -89,6 +96,7 @@ DUPLICATE = "its offsets are there already"
 IMPOSSIBLE = "its offset is not one of this segment"
 CONTRADICTED = "its offset contradicts those around it"
 CONTENT = "it may be the content of a record: nothing is missing at its offsets"
+MEANINGLESS = "a transaction marker that says nothing: no broker opens a log with it"
 
 
 class Extent(NamedTuple):
@@ -97,6 +105,10 @@ class Extent(NamedTuple):
     position: int
     end: int
     cuts: tuple[int, ...]
+
+    def part(self, start: int, end: int) -> Extent:
+        """Return a part of it, which begins and ends between entries."""
+        return Extent(start, end, (*(cut for cut in self.cuts if start < cut < end), end))
 
 
 @dataclass(slots=True)
@@ -126,7 +138,7 @@ class _Row:
 
     def part(self, start: int, end: int) -> Extent:
         """Return a part of the row, which begins and ends between entries."""
-        return Extent(start, end, (*(cut for cut in self.cuts if start < cut < end), end))
+        return Extent(self.position, self.end, tuple(self.cuts)).part(start, end)
 
 
 @dataclass(slots=True)
@@ -147,6 +159,7 @@ def plan_segment(
     rows: list[_Row] = []
     outliers: list[_Row] = []
     gaps: list[Gap] = []
+    markers: list[Aside] = []
     known = -1
     for event in walk(file, limits, dialect):
         if isinstance(event, Outlier):
@@ -155,12 +168,45 @@ def plan_segment(
         progress(event.end - event.position)
         if isinstance(event, Gap):
             gaps.append(event)
-        elif event.row == known and rows and rows[-1].end == event.position:
+            continue
+        markers += _meaningless_markers(file.path, event, dialect)
+        if event.row == known and rows and rows[-1].end == event.position:
             rows[-1].extend(event)
         else:
             rows.append(_Row.of(event))
             known = event.row
-    return _Planner(file, dialect, limits, rows, outliers, gaps).plan()
+    plan = _Planner(file, dialect, limits, rows, outliers, gaps).plan()
+    for marker in markers:
+        _leave_out(plan, marker)
+    return plan
+
+
+def _meaningless_markers(path: str, event: Sound, dialect: Dialect) -> Iterator[Aside]:
+    """Yield the transaction markers among sound entries that are not to be understood."""
+    if dialect is Dialect.ENRICHED:
+        return
+    table = scan(event.view, dialect=dialect)
+    is_marker = (np.asarray(table.magic, np.int64) == 2) & (np.asarray(table.attributes, np.int64) & CONTROL_BIT > 0)
+    for row in np.flatnonzero(is_marker).tolist():
+        start = int(table.position[row])
+        batch = RecordBatch(table.buffer[start : start + int(table.size[row])])
+        try:
+            if batch.producer_id != NO_PRODUCER_ID:  # KRaft's control records have none, and are nobody's concern
+                marker_of(batch)
+        except CorruptRecordError:
+            position, offsets = event.position + start, (batch.base_offset, batch.last_offset)
+            yield Aside(path, position, position + int(table.size[row]), 1, offsets, MEANINGLESS)
+
+
+def _leave_out(plan: SegmentPlan, entry: Aside) -> None:
+    """Take an entry out of a plan, if it is in it."""
+    for at, extent in enumerate(plan.extents):
+        if extent.position <= entry.position < extent.end:
+            sides = (extent.position, entry.position), (entry.end, extent.end)
+            plan.extents[at : at + 1] = [extent.part(start, end) for start, end in sides if start < end]
+            plan.entries -= 1
+            plan.aside = sorted([*plan.aside, entry], key=lambda aside: aside.position)
+            return
 
 
 def _taken_off(rows: list[_Row], event: Outlier) -> _Row:
@@ -400,8 +446,8 @@ def salvage_logs(
     """Write what is sound of `partitions` into the log directory `out`; yield each when it has its name.
 
     What an earlier run has finished stays, and is only reported. Raises LogDirectoryError for an `out` that holds
-    anything else, OSError where it cannot be written; CorruptRecordError for a transaction marker that is sound by its
-    checksum and says nothing, whose log no broker could open.
+    anything else, OSError where it cannot be written; CorruptRecordError for a wrapper that is sound by its checksum
+    and cannot be opened, where the indexes of a Kafka version need what is inside.
     """
     kernel.expect(sum(each.size for each in partitions.values()))
     writer = LogDirectoryWriter(out, options.rules)

@@ -157,10 +157,13 @@ class PartitionWriter:
             return
         if self._bases and self._segment_size == 0 and not keep_empty:
             self._close_segment(keep=False)
+            if self._base in self._snapshots:
+                self._snapshots.remove(self._base)
+                self._path(self._base, SNAPSHOT).unlink()
         else:
             self._close_segment()
-            if self._bases:
-                self._write_snapshot(base_offset, self._bases[-1])
+        if self._bases:
+            self._write_snapshot(base_offset, self._bases[-1])
         self._base = self._end_offset = base_offset
         self._segment_size = 0
         self._bases.append(base_offset)
