@@ -20,13 +20,12 @@ def stale(directory: Path, files: Mapping[str, str]) -> list[str]:
 
 
 def leftovers(directory: Path, files: Mapping[str, str]) -> list[str]:
-    """Return the names of generated modules and pages in `directory` that are not among `files`."""
+    """Return the names of generated modules and pages in `directory` that are not among `files`, of kinds that are."""
+    kinds = {".py", ".md"} & {Path(name).suffix for name in files}
     return [
         path.name
         for path in sorted(directory.glob("*"))
-        if path.suffix in (".py", ".md")
-        and path.name not in files
-        and path.read_text(encoding="utf-8").startswith(GENERATED)
+        if path.suffix in kinds and path.name not in files and path.read_text(encoding="utf-8").startswith(GENERATED)
     ]
 
 
