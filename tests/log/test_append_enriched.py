@@ -133,6 +133,9 @@ def test_trust_needs_the_number_of_messages_and_opens_nothing() -> None:
     spoilt = resealed(data[:-3] + b"xyz")
     assert append(spoilt, verify=False).last_offset == 101
     assert refusal(spoilt) is ErrorCode.CORRUPT_MESSAGE
+    for codec in (Codec.NONE, Codec.LZ4):  # another one than the wrapper's: it has to be opened
+        assert append(data, verify=False, codec=codec).rebuilt
+        assert refusal(spoilt, verify=False, codec=codec) is ErrorCode.CORRUPT_MESSAGE
 
 
 def test_the_seconds_and_the_milliseconds_of_the_append_are_written() -> None:

@@ -103,7 +103,9 @@ def read_set(
     """
     reader = _Reader(rules, request, now_ms, dialect)
     found = ProducedSet(dialect)
-    for entry in reader.outer(records):
+    outer = reader.outer(records)
+    reader.trusts = reader.may_trust(outer)
+    for entry in outer:
         found.add(reader.open(entry))
     found.decompressed = reader.unpacker.count
     if found.parts:
@@ -168,6 +170,7 @@ class _Reader:
         self.rules = rules
         self.request = request
         self.dialect = dialect
+        self.trusts = False
         self.unpacker = _Unpacker(rules.max_decompressed_bytes)
         self.earliest = now_ms - rules.before_max_ms
         self.furthest = now_ms + rules.after_max_ms
@@ -238,6 +241,13 @@ class _Reader:
         except CorruptRecordError as error:
             raise self.request.damaged(error) from None
         return _Outer(data, 2, batch.attributes, batch, None)
+
+    def may_trust(self, rows: list[_Outer]) -> bool:
+        """Say whether wrappers need not be opened: they are trusted, and none has to be written anew."""
+        rules = self.rules
+        if rules.verify or rules.format is not Format.ENRICHED or self.dialect is not Dialect.ENRICHED:
+            return False
+        return rules.codec is None or all(row.attributes & CODEC_MASK == rules.codec for row in rows)
 
     # ---- what an entry says, and what is inside
 
@@ -340,7 +350,7 @@ class _Reader:
             count, non_keyed = view.num_messages, view.non_keyed
         except CorruptRecordError as error:
             raise request.damaged(error) from None
-        if not self.rules.verify and self.rules.format is Format.ENRICHED:
+        if self.trusts:
             if count is None:
                 raise request.damaged("a wrapper that does not say how many messages it holds is not trusted")
             null_keys = count if non_keyed else 0
