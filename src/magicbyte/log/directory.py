@@ -293,6 +293,15 @@ def _folder_name(path: str) -> re.Match[str] | None:
     return found if found is not None and int(found["partition"]) <= _LARGEST_PARTITION else None
 
 
+def folder_name(path: str) -> tuple[FolderState, TopicPartition] | None:
+    """Return what a partition folder is there for, and whose it is, by its name; None when it is no such name."""
+    found = _folder_name(path)
+    if found is None:
+        return None
+    state = FolderState(found["state"]) if found["state"] else FolderState.CURRENT
+    return state, TopicPartition(found["topic"], int(found["partition"]))
+
+
 def _offset_file(name: str) -> re.Match[str] | None:
     """Return offset and kind of a file, None when it is not named by an offset."""
     found = _OFFSET_FILE.fullmatch(name)

@@ -98,7 +98,7 @@ class PartitionLog:
         self.last_flush_ms = 0
         self._deleted: list[tuple[int, Segment]] = []  # when its files go
         self._lowered, self._jitter = lowered, jitter
-        self._generation = 0  # of the log's end: one more with each truncation
+        self.generation = 0  # one more with each truncation
 
     @classmethod
     def open(
@@ -263,11 +263,11 @@ class PartitionLog:
         """Return the sync that makes all durable that was appended so far; None when it is."""
         if self.recovery_point >= self.log_end_offset:
             return None
-        return Flush(self.active.log, self.log_end_offset, self._generation)
+        return Flush(self.active.log, self.log_end_offset, self.generation)
 
     def flushed(self, flush: Flush, now_ms: int) -> None:
         """Take in that `flush` was run: what it covers can be acknowledged, unless it was truncated meanwhile."""
-        if flush.generation == self._generation:
+        if flush.generation == self.generation:
             self.recovery_point = max(self.recovery_point, flush.end_offset)
             self.last_flush_ms = now_ms
 
@@ -407,15 +407,14 @@ class PartitionLog:
 
     def _lower(self, offset: int) -> None:
         """Have a lower recovery point, durably: what is written in place of the rest is not synced, other than that."""
-        self._generation += 1
+        self.generation += 1
         if offset < self.recovery_point:
             self.recovery_point = offset
             self._lowered()
 
     def _delete_now(self, segment: Segment) -> None:
         segment.release()
-        segment.rename(DELETED, snapshot=True)
-        self.files.sync_directory(self.folder)
+        segment.rename(DELETED, snapshot=True, log_first=True)
         for entry in self.files.list(self.folder):
             if entry.name.startswith(f"{segment.base_offset:020}.") and entry.name.endswith(DELETED):
                 self.files.delete(entry.path)
@@ -506,8 +505,7 @@ class PartitionLog:
 
     def _delete_later(self, segment: Segment, now_ms: int) -> None:
         """Take a segment's names away, durably, so that it cannot come back when a later one has gone."""
-        segment.rename(DELETED, snapshot=True)
-        self.files.sync_directory(self.folder)
+        segment.rename(DELETED, snapshot=True, log_first=True)
         self._deleted.append((now_ms + self.config.file_delete_delay_ms, segment))
 
     def remove_deleted(self, now_ms: int) -> int:

@@ -153,15 +153,18 @@ class Segment:
         """Return where a file of the segment is."""
         return f"{self.folder}/{self.base_offset:020}{kind}{self.suffix}"
 
-    def rename(self, suffix: str, *, snapshot: bool = False) -> None:
+    def rename(self, suffix: str, *, snapshot: bool = False, log_first: bool = False) -> None:
         """Put `suffix` behind the names of all files, in place of the present one; the log's comes first.
 
-        `snapshot`: behind that of the producer snapshot at the base offset, too.
+        `snapshot`: behind that of the producer snapshot at the base offset, too. `log_first`: the log's new name is
+        durable before any other changes, so that it is never found without an index that it had.
         """
         for kind in (LOG, *COMPANIONS, *([SNAPSHOT] if snapshot else [])):
             if not self._has(kind):
                 continue
             self.files.rename(self.path(kind), f"{self.path(kind).removesuffix(self.suffix)}{suffix}")
+            if kind == LOG and log_first:
+                self.files.sync_directory(self.folder)
         self.suffix = suffix
 
     def _has(self, kind: str) -> bool:

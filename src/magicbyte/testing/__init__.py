@@ -1,0 +1,1 @@
+"""What tests import, ours and users': the simulated world."""

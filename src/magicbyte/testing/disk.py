@@ -1,0 +1,399 @@
+"""A disk in memory that keeps only what was synced, as far as a power cut decides: from one seed, to be replayed.
+
+Until a file is synced, each of its sectors may be on the disk as it was, as it is, or as it was in between; its length
+likewise. Until a directory is synced, each change of a name in it may be there or not, in any combination. Errors of a
+disk are injected by the number of an operation.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator
+from random import Random
+from typing import Self
+
+from magicbyte.ports import Buffer, FileEntry
+
+SECTOR = 512  # bytes that are written whole or not at all
+
+Observer = Callable[[str, str], None]
+
+
+class _Inode:
+    """A file: what a reader sees now, what is on the disk for sure, and the changes between."""
+
+    def __init__(self, content: bytes = b"", modified_ms: int = 0) -> None:
+        self.content = bytearray(content)
+        self.stable = content
+        self.changes: list[tuple[int, bytes | None]] = []  # a position and what was written there, or a size and None
+        self.modified_ms = modified_ms
+        self.failed = False  # a sync failed: what was not durable by then never is
+
+    def write(self, position: int, data: bytes) -> None:
+        _write(self.content, position, data)
+        self.changes.append((position, data))
+
+    def resize(self, size: int) -> None:
+        _resize(self.content, size)
+        self.changes.append((size, None))
+
+    def sync(self) -> None:
+        if not self.failed:
+            self.stable = bytes(self.content)
+            self.changes.clear()
+
+    def after_a_cut(self, random: Random) -> bytes:
+        """Return what is on the disk when the power goes now."""
+        if not self.changes:
+            return self.stable
+        how = random.random()
+        if how < 0.15:
+            return self.stable
+        if how < 0.3:
+            return bytes(self.content)
+        if how < 0.5:
+            return self._replayed(random.randint(0, len(self.changes)))
+        return self._torn(random)
+
+    def _replayed(self, count: int) -> bytes:
+        content = bytearray(self.stable)
+        for position, data in self.changes[:count]:
+            if data is None:
+                _resize(content, position)
+            else:
+                _write(content, position, data)
+        return bytes(content)
+
+    def _torn(self, random: Random) -> bytes:
+        """Choose the length, and each sector by itself, from what they were."""
+        content = bytearray(self.stable)
+        sizes = [len(content)]
+        versions: dict[int, list[bytes]] = {}
+        for position, data in self.changes:
+            before = len(content)
+            if data is None:
+                _resize(content, position)
+                touched = range(min(before, position), max(before, position))
+            else:
+                _write(content, position, data)
+                touched = range(min(before, position), position + len(data))
+            sizes.append(len(content))
+            for sector in range(touched.start // SECTOR, -(-touched.stop // SECTOR)):
+                was = bytes(self.stable[sector * SECTOR : (sector + 1) * SECTOR])
+                now = bytes(content[sector * SECTOR : (sector + 1) * SECTOR])
+                versions.setdefault(sector, [was]).append(now)
+        found = bytearray(self.stable)
+        _resize(found, random.choice(sizes))
+        keep = random.choice((0.2, 0.5, 0.9))  # how much of the newest came through
+        for sector, known in versions.items():
+            chosen = known[-1] if random.random() < keep else random.choice(known)
+            begin = sector * SECTOR
+            room = max(min(len(found) - begin, SECTOR), 0)
+            found[begin : begin + room] = chosen[:room].ljust(room, b"\0")
+        return bytes(found)
+
+
+def _resize(content: bytearray, size: int) -> None:
+    if size < len(content):
+        del content[size:]
+    else:
+        content.extend(bytes(size - len(content)))
+
+
+def _write(content: bytearray, position: int, data: bytes) -> None:
+    if position > len(content):
+        _resize(content, position)
+    content[position : position + len(data)] = data
+
+
+class _Directory:
+    """Names: those that a reader sees, those that are on the disk for sure, and the changes between."""
+
+    def __init__(self) -> None:
+        self.names: dict[str, _Inode | _Directory] = {}
+        self.stable: dict[str, _Inode | _Directory] = {}
+        self.changes: list[tuple[str | None, str | None, _Inode | _Directory]] = []  # old name, new name, of what
+
+    def change(self, old: str | None, new: str | None, node: _Inode | _Directory) -> None:
+        _rename(self.names, old, new, node)
+        self.changes.append((old, new, node))
+
+    def sync(self) -> None:
+        self.stable = dict(self.names)
+        self.changes.clear()
+
+    def after_a_cut(self, random: Random) -> dict[str, _Inode | _Directory]:
+        names = dict(self.stable)
+        how = random.random()
+        kept = self.changes
+        if how < 0.2:
+            kept = []
+        elif how < 0.4:
+            kept = self.changes[: random.randint(0, len(self.changes))]
+        elif how < 0.85:
+            keep = random.choice((0.2, 0.5, 0.8))
+            kept = [change for change in self.changes if random.random() < keep]
+        for old, new, node in kept:
+            _rename(names, old, new, node)
+        return names
+
+
+def _rename(names: dict[str, _Inode | _Directory], old: str | None, new: str | None, node: _Inode | _Directory) -> None:
+    """Let `node` be called `new` and nothing else; None: nothing. Its old name may be another's by now."""
+    for name in [name for name, each in names.items() if each is node and (new is not None or name == old)]:
+        del names[name]
+    if new is not None:
+        names[new] = node
+
+
+class SimulatedFile:
+    """An open file of a SimulatedDisk."""
+
+    def __init__(self, disk: SimulatedDisk, path: str, inode: _Inode) -> None:
+        self.path = path
+        self._disk, self._inode = disk, inode
+
+    @property
+    def size(self) -> int:
+        """Bytes in the file."""
+        return len(self._inode.content)
+
+    def read_at(self, position: int, length: int) -> bytes:
+        """Return the `length` bytes at `position`, fewer only where the file ends."""
+        return bytes(self._inode.content[position : position + length])
+
+    def read_into(self, position: int, buffer: memoryview) -> int:
+        """Fill `buffer` with the bytes at `position`; return how many there were."""
+        content = self.read_at(position, len(buffer))
+        buffer[: len(content)] = content
+        return len(content)
+
+    def write_at(self, position: int, *pieces: Buffer) -> None:
+        """Write all of `pieces`; of a write that is to fail, a part."""
+        data = b"".join(pieces)
+        error = self._disk.error("write", self.path)
+        if error is not None:
+            data = data[: self._disk.random.randint(0, len(data))]
+        self._inode.write(position, data)
+        self._inode.modified_ms = self._disk.now_ms
+        self._disk.observe("write", self.path)
+        if error is not None:
+            raise error
+
+    def truncate(self, size: int) -> None:
+        """Cut the file to `size` bytes, or lengthen it with zeros."""
+        self._disk.may_fail("truncate", self.path)
+        self._inode.resize(size)
+        self._inode.modified_ms = self._disk.now_ms
+        self._disk.observe("truncate", self.path)
+
+    def sync(self) -> None:
+        """Make the content durable; not before a power cut in the midst of it was thought of."""
+        error = self._disk.error("sync", self.path)
+        self._disk.observe("sync", self.path)
+        if error is not None:
+            self._inode.failed = True
+            raise error
+        self._inode.sync()
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class SimulatedLock:
+    """A lock of a SimulatedDisk."""
+
+    def __init__(self, locked: set[str], path: str) -> None:
+        self._locked, self._path = locked, path
+        locked.add(path)
+
+    def release(self) -> None:
+        """Let others have it."""
+        self._locked.discard(self._path)
+
+
+class SimulatedDisk:
+    """A WritableFileSystem in memory, with one process on it.
+
+    `operations` counts those that change something; `counted` does so by kind and `phase`, which its user sets.
+    `observer`, called in each of them with kind and path, may look at what `after_a_cut` gives there. `failures` maps
+    the numbers of operations that fail to the errno of their error. `now_ms` is the time of files.
+    """
+
+    def __init__(self, seed: int = 0) -> None:
+        self.random = Random(seed)
+        self.operations = 0
+        self.phase = ""
+        self.counted: Counter[tuple[str, str]] = Counter()
+        self.failures: dict[int, int] = {}
+        self.observer: Observer | None = None
+        self.now_ms = 0
+        self._root = _Directory()
+        self._locked: set[str] = set()
+
+    # ---- what happens to the disk
+
+    def after_a_cut(self, seed: int) -> SimulatedDisk:
+        """Return the disk as it is found when the power goes now; this one goes on as if nothing had happened."""
+        disk = SimulatedDisk(seed)
+        disk.now_ms = self.now_ms
+        disk._root = self._survived(self._root, disk.random)
+        return disk
+
+    def _survived(self, directory: _Directory, random: Random) -> _Directory:
+        found = _Directory()
+        for name, node in sorted(directory.after_a_cut(random).items()):
+            if isinstance(node, _Directory):
+                found.names[name] = self._survived(node, random)
+            else:
+                found.names[name] = _Inode(node.after_a_cut(random), node.modified_ms)
+        found.stable = dict(found.names)
+        return found
+
+    def error(self, kind: str, path: str) -> OSError | None:
+        """Count an operation; return the error with which it is to fail."""
+        self.operations += 1
+        self.counted[kind, self.phase] += 1
+        number = self.failures.get(self.operations)
+        return None if number is None else OSError(number, os.strerror(number), path)
+
+    def may_fail(self, kind: str, path: str) -> None:
+        """Count an operation; raise its error, if it is to fail."""
+        error = self.error(kind, path)
+        if error is not None:
+            raise error
+
+    def observe(self, kind: str, path: str) -> None:
+        """Let the observer look at what an operation has done, which is not durable yet."""
+        if self.observer is not None:
+            self.observer(kind, path)
+
+    # ---- what ports.WritableFileSystem has
+
+    def list(self, path: str) -> list[FileEntry]:
+        """Return what the directory `path` holds, by name."""
+        names = sorted(self._directory(path).names)
+        return [self.entry(f"{path.rstrip('/')}/{name}") for name in names]
+
+    def entry(self, path: str) -> FileEntry:
+        """Return what is at `path`."""
+        node = self._node(path)
+        is_directory = isinstance(node, _Directory)
+        return FileEntry(path, 0 if isinstance(node, _Directory) else len(node.content), is_directory)
+
+    def open(self, path: str) -> SimulatedFile:
+        """Open the file at `path` for reading."""
+        return SimulatedFile(self, path, self._inode(path))
+
+    def edit(self, path: str) -> SimulatedFile:
+        """Open the file at `path` for reading and writing."""
+        return SimulatedFile(self, path, self._inode(path))
+
+    def create(self, path: str) -> SimulatedFile:
+        """Open a new, empty file at `path`; what was there is emptied."""
+        self.may_fail("create", path)
+        directory, name = self._parent(path)
+        node = directory.names.get(name)
+        if isinstance(node, _Inode):
+            node.resize(0)
+        else:
+            node = _Inode(modified_ms=self.now_ms)
+            directory.change(None, name, node)
+        self.observe("create", path)
+        return SimulatedFile(self, path, node)
+
+    def rename(self, source: str, target: str) -> None:
+        """Give a file or directory another name in the same directory, in place of the file that has it."""
+        node = self._node(source)
+        self.may_fail("rename", source)
+        directory, name = self._parent(target)
+        assert directory is self._parent(source)[0], "within a directory"
+        directory.change(self._parent(source)[1], name, node)
+        self.observe("rename", source)
+
+    def delete(self, path: str) -> None:
+        """Remove the name of a file, or an empty directory."""
+        node = self._node(path)
+        if isinstance(node, _Directory) and node.names:
+            raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY), path)
+        self.may_fail("delete", path)
+        directory, name = self._parent(path)
+        directory.change(name, None, node)
+        self.observe("delete", path)
+
+    def make_directory(self, path: str) -> None:
+        """Make a directory in one that is there."""
+        directory, name = self._parent(path)
+        if name in directory.names:
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
+        self.may_fail("make directory", path)
+        directory.change(None, name, _Directory())
+        self.observe("make directory", path)
+
+    def sync_directory(self, path: str) -> None:
+        """Make the names in the directory durable; not before a power cut in the midst of it was thought of."""
+        directory = self._directory(path)
+        self.may_fail("sync directory", path)
+        self.observe("sync directory", path)
+        directory.sync()
+
+    def lock(self, path: str) -> SimulatedLock:
+        """Lock the file at `path`, made if need be. Raises BlockingIOError while it is locked."""
+        if path in self._locked:
+            raise BlockingIOError(errno.EWOULDBLOCK, os.strerror(errno.EWOULDBLOCK), path)
+        directory, name = self._parent(path)
+        if name not in directory.names:
+            self.create(path)
+        return SimulatedLock(self._locked, path)
+
+    def modified_ms(self, path: str) -> int:
+        """Return when the file was last written, by `now_ms`."""
+        return self._inode(path).modified_ms
+
+    def set_modified_ms(self, path: str, time_ms: int) -> None:
+        """Let the file have been written at `time_ms`."""
+        self._inode(path).modified_ms = time_ms
+
+    def walk(self) -> Iterator[tuple[str, bytes]]:
+        """Yield path and content of all files, as a reader sees them now."""
+        yield from _walk(self._root, "")
+
+    def _node(self, path: str) -> _Inode | _Directory:
+        node: _Inode | _Directory = self._root
+        for name in filter(None, path.split("/")):
+            if not isinstance(node, _Directory) or name not in node.names:
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+            node = node.names[name]
+        return node
+
+    def _directory(self, path: str) -> _Directory:
+        node = self._node(path)
+        if not isinstance(node, _Directory):
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
+        return node
+
+    def _inode(self, path: str) -> _Inode:
+        node = self._node(path)
+        if isinstance(node, _Directory):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+        return node
+
+    def _parent(self, path: str) -> tuple[_Directory, str]:
+        folder, _, name = path.rstrip("/").rpartition("/")
+        return self._directory(folder), name
+
+
+def _walk(directory: _Directory, folder: str) -> Iterator[tuple[str, bytes]]:
+    for name, node in sorted(directory.names.items()):
+        if isinstance(node, _Directory):
+            yield from _walk(node, f"{folder}/{name}")
+        else:
+            yield f"{folder}/{name}", bytes(node.content)
