@@ -63,12 +63,16 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A statement that may be too long for a line: `flat` is all of it; else `head`, a line for each item, `tail`."""
+    """A statement that may be too long for a line: `flat` is all of it; else `head`, a line for each item, `tail`.
+
+    `separator` ends the lines of items.
+    """
 
     flat: str
     head: str
     items: tuple[str | Call, ...]
     tail: str
+    separator: str = ","
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,6 +287,8 @@ class _Class:
             found += ["", "    @staticmethod", *one, *_lines(self.reader(), 8)]
             if self.tagged:
                 found += ["", "    def _tags(self, version: int) -> list[tuple[int, bytes]]:", *_lines(self.tags(), 8)]
+            if self.is_default():
+                found += ["", "    def _is_set(self) -> bool:", *_lines(self.is_set(), 8)]
             if self.row_layouts():
                 many = _signature(f"def _read_many({at}, most: int, version: int) -> tuple[list[{self.name}], int]:")
                 found += ["", "    @staticmethod", *many, *_lines(self.rows_reader(), 8)]
@@ -375,6 +381,8 @@ class _Class:
             return f"{value} is None or len({value}) > 0" if nullable else f"len({value}) > 0"
         if default in ("True", "False"):
             return value if default == "False" else f"not {value}"
+        if field.type.struct:
+            return f"{value} is None or {value}._is_set()" if nullable else f"{value}._is_set()"
         return f"{value} != {default}"
 
     # ---- writing
@@ -528,6 +536,20 @@ class _Class:
         head = [f"flexible = version >= {self.first_flexible()}"] if self.mixed(repr(found)) else []
         return (*head, *found, "return found")
 
+    def is_default(self) -> bool:
+        """Return whether a field of the message has this struct as its default: writing asks whether it is set."""
+        fields = _all_fields(self.message)
+        mine = [field for field in fields if self.schema is not None and field.type.name == self.schema.name]
+        return any(field.type.struct and not field.type.array and not field.null_by_default for field in mine)
+
+    def is_set(self) -> Body:
+        """Return the body of `_is_set`: whether any field does not have its default."""
+        tags = ["len(self.unknown_tags) > 0"] if any(span.flexible for span in self.spans) else []
+        conditions = [*(self.differs(field) for field in self.fields), *tags]
+        flat = f"return {' or '.join(conditions) or 'False'}"
+        parts = flat.removeprefix("return ").split(" or ")
+        return (Call(flat, "return (", (parts[0], *(f"or {part}" for part in parts[1:])), ")", separator=""),)
+
     # ---- reading
 
     def reader(self) -> Body:
@@ -610,18 +632,21 @@ class _Class:
             return ("self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)",)
         by_tag = sorted(known, key=lambda each: each.tag or 0)
         blocks = [Block(f"if {field.tag} in tags:", self.read_tagged(field, span)) for field in by_tag]
-        return ("tags, at = read_tags(data, at)", *blocks, "self.unknown_tags = unknown(tags)")
+        some = Block("if data[at]:", ("tags, at = read_tags(data, at)", *blocks, "self.unknown_tags = unknown(tags)"))
+        return some, Block("else:", ("self.unknown_tags, at = (), at + 1",))
 
     def read_tagged(self, field: FieldSchema, span: Span) -> Body:
         """Return the statements that read a tagged field."""
         name, pop = self.attributes[field.name], f"part = tags.pop({field.tag})"
         if field.type.name in NUMBERS and not field.type.array and not _varint(field, span):
             code = _code(field, span)
-            value = f"({self.module.numbers(code)}.unpack_from(part)[0], {struct.calcsize('>' + code)})"
+            unpack = f"{self.module.numbers(code)}.unpack_from(part)[0]"
+            value = _call("(", [unpack, str(struct.calcsize(f">{code}"))], ")")
         else:
             function, arguments = self.read_call(field, span, "part", "0")
-            value = f"{function}({', '.join(arguments)})"
-        return pop, _call(f"self.{name} = whole(", ["part", value, f'"{name}"'], ")")
+            value = _call(f"{function}(", arguments, ")")
+        head, end = f"self.{name} = whole(", f'"{name}"'
+        return pop, Call(f"{head}part, {value.flat}, {end})", head, ("part", value, end), ")")
 
     # ---- many structs in one step
 
@@ -962,7 +987,7 @@ def _lines(body: Iterable[Statement], indent: int) -> list[str]:
                 lines = (
                     _lines((Call(f"{item.flat},", item.head, item.items, f"{item.tail},"),), indent + 4)
                     if isinstance(item, Call)
-                    else [f"{space}    {item},"]
+                    else [f"{space}    {item}{each.separator}"]
                 )
                 found += lines
             found.append(space + each.tail)

@@ -270,28 +270,35 @@ class ApiVersionsResponse(Message):
         self.finalized_features = []
         self.zk_migration_ready = False
         if version >= 3:
-            tags, at = read_tags(data, at)
-            if 0 in tags:
-                part = tags.pop(0)
-                self.supported_features = whole(
-                    part,
-                    read_array(part, 0, flexible, 6, "supported_features", SupportedFeatureKey._read, version),
-                    "supported_features",
-                )
-            if 1 in tags:
-                part = tags.pop(1)
-                self.finalized_features_epoch = whole(part, (_Q.unpack_from(part)[0], 8), "finalized_features_epoch")
-            if 2 in tags:
-                part = tags.pop(2)
-                self.finalized_features = whole(
-                    part,
-                    read_array(part, 0, flexible, 6, "finalized_features", FinalizedFeatureKey._read, version),
-                    "finalized_features",
-                )
-            if 3 in tags:
-                part = tags.pop(3)
-                self.zk_migration_ready = whole(part, (_T.unpack_from(part)[0], 1), "zk_migration_ready")
-            self.unknown_tags = unknown(tags)
+            if data[at]:
+                tags, at = read_tags(data, at)
+                if 0 in tags:
+                    part = tags.pop(0)
+                    self.supported_features = whole(
+                        part,
+                        read_array(part, 0, flexible, 6, "supported_features", SupportedFeatureKey._read, version),
+                        "supported_features",
+                    )
+                if 1 in tags:
+                    part = tags.pop(1)
+                    self.finalized_features_epoch = whole(
+                        part,
+                        (_Q.unpack_from(part)[0], 8),
+                        "finalized_features_epoch",
+                    )
+                if 2 in tags:
+                    part = tags.pop(2)
+                    self.finalized_features = whole(
+                        part,
+                        read_array(part, 0, flexible, 6, "finalized_features", FinalizedFeatureKey._read, version),
+                        "finalized_features",
+                    )
+                if 3 in tags:
+                    part = tags.pop(3)
+                    self.zk_migration_ready = whole(part, (_T.unpack_from(part)[0], 1), "zk_migration_ready")
+                self.unknown_tags = unknown(tags)
+            else:
+                self.unknown_tags, at = (), at + 1
         else:
             self.unknown_tags = ()
         return self, at

@@ -101,32 +101,38 @@ class BrokerHeartbeatRequest(Message):
         self.offline_log_dirs = []
         self.cordoned_log_dirs = None
         if version >= 2:
-            tags, at = read_tags(data, at)
-            if 0 in tags:
-                part = tags.pop(0)
-                self.offline_log_dirs = whole(
-                    part,
-                    read_array(part, 0, True, 16, "offline_log_dirs", read_uuid),
-                    "offline_log_dirs",
-                )
-            if 1 in tags:
-                part = tags.pop(1)
-                self.cordoned_log_dirs = whole(
-                    part,
-                    read_nullable_array(part, 0, True, 16, "cordoned_log_dirs", read_uuid),
-                    "cordoned_log_dirs",
-                )
-            self.unknown_tags = unknown(tags)
+            if data[at]:
+                tags, at = read_tags(data, at)
+                if 0 in tags:
+                    part = tags.pop(0)
+                    self.offline_log_dirs = whole(
+                        part,
+                        read_array(part, 0, True, 16, "offline_log_dirs", read_uuid),
+                        "offline_log_dirs",
+                    )
+                if 1 in tags:
+                    part = tags.pop(1)
+                    self.cordoned_log_dirs = whole(
+                        part,
+                        read_nullable_array(part, 0, True, 16, "cordoned_log_dirs", read_uuid),
+                        "cordoned_log_dirs",
+                    )
+                self.unknown_tags = unknown(tags)
+            else:
+                self.unknown_tags, at = (), at + 1
         elif version >= 1:
-            tags, at = read_tags(data, at)
-            if 0 in tags:
-                part = tags.pop(0)
-                self.offline_log_dirs = whole(
-                    part,
-                    read_array(part, 0, True, 16, "offline_log_dirs", read_uuid),
-                    "offline_log_dirs",
-                )
-            self.unknown_tags = unknown(tags)
+            if data[at]:
+                tags, at = read_tags(data, at)
+                if 0 in tags:
+                    part = tags.pop(0)
+                    self.offline_log_dirs = whole(
+                        part,
+                        read_array(part, 0, True, 16, "offline_log_dirs", read_uuid),
+                        "offline_log_dirs",
+                    )
+                self.unknown_tags = unknown(tags)
+            else:
+                self.unknown_tags, at = (), at + 1
         else:
             self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at

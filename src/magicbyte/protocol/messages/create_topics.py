@@ -362,11 +362,14 @@ class CreatableTopicResult:
                 CreatableTopicConfigs._read,
                 version,
             )
-            tags, at = read_tags(data, at)
-            if 0 in tags:
-                part = tags.pop(0)
-                self.topic_config_error_code = whole(part, (_H.unpack_from(part)[0], 2), "topic_config_error_code")
-            self.unknown_tags = unknown(tags)
+            if data[at]:
+                tags, at = read_tags(data, at)
+                if 0 in tags:
+                    part = tags.pop(0)
+                    self.topic_config_error_code = whole(part, (_H.unpack_from(part)[0], 2), "topic_config_error_code")
+                self.unknown_tags = unknown(tags)
+            else:
+                self.unknown_tags, at = (), at + 1
         else:
             self.num_partitions = -1
             self.replication_factor = -1

@@ -487,15 +487,18 @@ class EndQuorumEpochResponse(Message):
         self.topics, at = read_array(data, at, flexible, 3, "topics", EndQuorumEpochResponseTopicData._read, version)
         self.node_endpoints = []
         if version >= 1:
-            tags, at = read_tags(data, at)
-            if 0 in tags:
-                part = tags.pop(0)
-                self.node_endpoints = whole(
-                    part,
-                    read_array(part, 0, flexible, 8, "node_endpoints", NodeEndpoint._read, version),
-                    "node_endpoints",
-                )
-            self.unknown_tags = unknown(tags)
+            if data[at]:
+                tags, at = read_tags(data, at)
+                if 0 in tags:
+                    part = tags.pop(0)
+                    self.node_endpoints = whole(
+                        part,
+                        read_array(part, 0, flexible, 8, "node_endpoints", NodeEndpoint._read, version),
+                        "node_endpoints",
+                    )
+                self.unknown_tags = unknown(tags)
+            else:
+                self.unknown_tags, at = (), at + 1
         else:
             self.unknown_tags = ()
         return self, at

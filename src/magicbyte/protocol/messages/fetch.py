@@ -95,6 +95,9 @@ class ReplicaState:
         self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
+    def _is_set(self) -> bool:
+        return self.replica_id != -1 or self.replica_epoch != -1 or len(self.unknown_tags) > 0
+
 
 @dataclass(slots=True, kw_only=True)
 class FetchPartition:
@@ -209,20 +212,26 @@ class FetchPartition:
         self.replica_directory_id = NULL_UUID
         self.high_watermark = 9223372036854775807
         if version >= 18:
-            tags, at = read_tags(data, at)
-            if 0 in tags:
-                part = tags.pop(0)
-                self.replica_directory_id = whole(part, read_uuid(part, 0), "replica_directory_id")
-            if 1 in tags:
-                part = tags.pop(1)
-                self.high_watermark = whole(part, (_Q.unpack_from(part)[0], 8), "high_watermark")
-            self.unknown_tags = unknown(tags)
+            if data[at]:
+                tags, at = read_tags(data, at)
+                if 0 in tags:
+                    part = tags.pop(0)
+                    self.replica_directory_id = whole(part, read_uuid(part, 0), "replica_directory_id")
+                if 1 in tags:
+                    part = tags.pop(1)
+                    self.high_watermark = whole(part, (_Q.unpack_from(part)[0], 8), "high_watermark")
+                self.unknown_tags = unknown(tags)
+            else:
+                self.unknown_tags, at = (), at + 1
         elif version >= 17:
-            tags, at = read_tags(data, at)
-            if 0 in tags:
-                part = tags.pop(0)
-                self.replica_directory_id = whole(part, read_uuid(part, 0), "replica_directory_id")
-            self.unknown_tags = unknown(tags)
+            if data[at]:
+                tags, at = read_tags(data, at)
+                if 0 in tags:
+                    part = tags.pop(0)
+                    self.replica_directory_id = whole(part, read_uuid(part, 0), "replica_directory_id")
+                self.unknown_tags = unknown(tags)
+            else:
+                self.unknown_tags, at = (), at + 1
         elif version >= 12:
             self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
@@ -440,7 +449,7 @@ class FetchRequest(Message):
         buffer = out.buffer
         if version > 14 and self.replica_id != -1:
             raise absent("replica_id")
-        if version < 15 and self.replica_state != ReplicaState():
+        if version < 15 and self.replica_state._is_set():
             raise absent("replica_state")
         if version < 7 and len(self.forgotten_topics_data) > 0:
             raise absent("forgotten_topics_data")
@@ -532,20 +541,26 @@ class FetchRequest(Message):
         else:
             self.rack_id = ""
         if version >= 15:
-            tags, at = read_tags(data, at)
-            if 0 in tags:
-                part = tags.pop(0)
-                self.cluster_id = whole(part, read_nullable_string(part, 0, flexible, "cluster_id"), "cluster_id")
-            if 1 in tags:
-                part = tags.pop(1)
-                self.replica_state = whole(part, ReplicaState._read(part, 0, version), "replica_state")
-            self.unknown_tags = unknown(tags)
+            if data[at]:
+                tags, at = read_tags(data, at)
+                if 0 in tags:
+                    part = tags.pop(0)
+                    self.cluster_id = whole(part, read_nullable_string(part, 0, flexible, "cluster_id"), "cluster_id")
+                if 1 in tags:
+                    part = tags.pop(1)
+                    self.replica_state = whole(part, ReplicaState._read(part, 0, version), "replica_state")
+                self.unknown_tags = unknown(tags)
+            else:
+                self.unknown_tags, at = (), at + 1
         elif version >= 12:
-            tags, at = read_tags(data, at)
-            if 0 in tags:
-                part = tags.pop(0)
-                self.cluster_id = whole(part, read_nullable_string(part, 0, flexible, "cluster_id"), "cluster_id")
-            self.unknown_tags = unknown(tags)
+            if data[at]:
+                tags, at = read_tags(data, at)
+                if 0 in tags:
+                    part = tags.pop(0)
+                    self.cluster_id = whole(part, read_nullable_string(part, 0, flexible, "cluster_id"), "cluster_id")
+                self.unknown_tags = unknown(tags)
+            else:
+                self.unknown_tags, at = (), at + 1
         else:
             self.unknown_tags = ()
         return self, at
@@ -557,7 +572,7 @@ class FetchRequest(Message):
             part = Writer()
             write_nullable_string(part.buffer, self.cluster_id, flexible, "cluster_id")
             found.append((0, bytes(part)))
-        if version >= 15 and self.replica_state != ReplicaState():
+        if version >= 15 and self.replica_state._is_set():
             part = Writer()
             self.replica_state._write(part, version)
             found.append((1, bytes(part)))
@@ -592,6 +607,9 @@ class EpochEndOffset:
         self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
+    def _is_set(self) -> bool:
+        return self.epoch != -1 or self.end_offset != -1 or len(self.unknown_tags) > 0
+
 
 @dataclass(slots=True, kw_only=True)
 class LeaderIdAndEpoch:
@@ -622,6 +640,9 @@ class LeaderIdAndEpoch:
         self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
+    def _is_set(self) -> bool:
+        return self.leader_id != -1 or self.leader_epoch != -1 or len(self.unknown_tags) > 0
+
 
 @dataclass(slots=True, kw_only=True)
 class SnapshotId:
@@ -650,6 +671,9 @@ class SnapshotId:
         at += 12
         self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
+
+    def _is_set(self) -> bool:
+        return self.end_offset != -1 or self.epoch != -1 or len(self.unknown_tags) > 0
 
 
 @dataclass(slots=True, kw_only=True)
@@ -746,11 +770,11 @@ class PartitionData:
     def _write(self, out: Writer, version: int) -> None:
         flexible = version >= 12
         buffer = out.buffer
-        if version < 12 and self.diverging_epoch != EpochEndOffset():
+        if version < 12 and self.diverging_epoch._is_set():
             raise absent("diverging_epoch")
-        if version < 12 and self.current_leader != LeaderIdAndEpoch():
+        if version < 12 and self.current_leader._is_set():
             raise absent("current_leader")
-        if version < 12 and self.snapshot_id != SnapshotId():
+        if version < 12 and self.snapshot_id._is_set():
             raise absent("snapshot_id")
         if version < 11 and self.preferred_read_replica != -1:
             raise absent("preferred_read_replica")
@@ -829,32 +853,35 @@ class PartitionData:
             self.preferred_read_replica = -1
         self.records, at = read_nullable_view(data, at, flexible, "records")
         if version >= 12:
-            tags, at = read_tags(data, at)
-            if 0 in tags:
-                part = tags.pop(0)
-                self.diverging_epoch = whole(part, EpochEndOffset._read(part, 0, version), "diverging_epoch")
-            if 1 in tags:
-                part = tags.pop(1)
-                self.current_leader = whole(part, LeaderIdAndEpoch._read(part, 0, version), "current_leader")
-            if 2 in tags:
-                part = tags.pop(2)
-                self.snapshot_id = whole(part, SnapshotId._read(part, 0, version), "snapshot_id")
-            self.unknown_tags = unknown(tags)
+            if data[at]:
+                tags, at = read_tags(data, at)
+                if 0 in tags:
+                    part = tags.pop(0)
+                    self.diverging_epoch = whole(part, EpochEndOffset._read(part, 0, version), "diverging_epoch")
+                if 1 in tags:
+                    part = tags.pop(1)
+                    self.current_leader = whole(part, LeaderIdAndEpoch._read(part, 0, version), "current_leader")
+                if 2 in tags:
+                    part = tags.pop(2)
+                    self.snapshot_id = whole(part, SnapshotId._read(part, 0, version), "snapshot_id")
+                self.unknown_tags = unknown(tags)
+            else:
+                self.unknown_tags, at = (), at + 1
         else:
             self.unknown_tags = ()
         return self, at
 
     def _tags(self, version: int) -> list[tuple[int, bytes]]:
         found: list[tuple[int, bytes]] = []
-        if version >= 12 and self.diverging_epoch != EpochEndOffset():
+        if version >= 12 and self.diverging_epoch._is_set():
             part = Writer()
             self.diverging_epoch._write(part, version)
             found.append((0, bytes(part)))
-        if version >= 12 and self.current_leader != LeaderIdAndEpoch():
+        if version >= 12 and self.current_leader._is_set():
             part = Writer()
             self.current_leader._write(part, version)
             found.append((1, bytes(part)))
-        if version >= 12 and self.snapshot_id != SnapshotId():
+        if version >= 12 and self.snapshot_id._is_set():
             part = Writer()
             self.snapshot_id._write(part, version)
             found.append((2, bytes(part)))
@@ -1018,15 +1045,18 @@ class FetchResponse(Message):
         self.responses, at = read_array(data, at, flexible, 3, "responses", FetchableTopicResponse._read, version)
         self.node_endpoints = []
         if version >= 16:
-            tags, at = read_tags(data, at)
-            if 0 in tags:
-                part = tags.pop(0)
-                self.node_endpoints = whole(
-                    part,
-                    read_array(part, 0, flexible, 11, "node_endpoints", NodeEndpoint._read, version),
-                    "node_endpoints",
-                )
-            self.unknown_tags = unknown(tags)
+            if data[at]:
+                tags, at = read_tags(data, at)
+                if 0 in tags:
+                    part = tags.pop(0)
+                    self.node_endpoints = whole(
+                        part,
+                        read_array(part, 0, flexible, 11, "node_endpoints", NodeEndpoint._read, version),
+                        "node_endpoints",
+                    )
+                self.unknown_tags = unknown(tags)
+            else:
+                self.unknown_tags, at = (), at + 1
         elif version >= 12:
             self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:

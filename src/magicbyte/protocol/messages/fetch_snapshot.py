@@ -73,6 +73,9 @@ class FetchSnapshotRequestSnapshotId:
         self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
+    def _is_set(self) -> bool:
+        return self.end_offset != 0 or self.epoch != 0 or len(self.unknown_tags) > 0
+
 
 @dataclass(slots=True, kw_only=True)
 class FetchSnapshotRequestPartitionSnapshot:
@@ -120,11 +123,14 @@ class FetchSnapshotRequestPartitionSnapshot:
         at += 8
         self.replica_directory_id = NULL_UUID
         if version >= 1:
-            tags, at = read_tags(data, at)
-            if 0 in tags:
-                part = tags.pop(0)
-                self.replica_directory_id = whole(part, read_uuid(part, 0), "replica_directory_id")
-            self.unknown_tags = unknown(tags)
+            if data[at]:
+                tags, at = read_tags(data, at)
+                if 0 in tags:
+                    part = tags.pop(0)
+                    self.replica_directory_id = whole(part, read_uuid(part, 0), "replica_directory_id")
+                self.unknown_tags = unknown(tags)
+            else:
+                self.unknown_tags, at = (), at + 1
         else:
             self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
@@ -214,11 +220,14 @@ class FetchSnapshotRequest(Message):
         self.replica_id, self.max_bytes = _II.unpack_from(data, at)
         at += 8
         self.topics, at = read_array(data, at, True, 3, "topics", FetchSnapshotRequestTopicSnapshot._read, version)
-        tags, at = read_tags(data, at)
-        if 0 in tags:
-            part = tags.pop(0)
-            self.cluster_id = whole(part, read_nullable_string(part, 0, True, "cluster_id"), "cluster_id")
-        self.unknown_tags = unknown(tags)
+        if data[at]:
+            tags, at = read_tags(data, at)
+            if 0 in tags:
+                part = tags.pop(0)
+                self.cluster_id = whole(part, read_nullable_string(part, 0, True, "cluster_id"), "cluster_id")
+            self.unknown_tags = unknown(tags)
+        else:
+            self.unknown_tags, at = (), at + 1
         return self, at
 
     def _tags(self, version: int) -> list[tuple[int, bytes]]:
@@ -258,6 +267,9 @@ class FetchSnapshotResponseSnapshotId:
         self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
+    def _is_set(self) -> bool:
+        return self.end_offset != 0 or self.epoch != 0 or len(self.unknown_tags) > 0
+
 
 @dataclass(slots=True, kw_only=True)
 class LeaderIdAndEpoch:
@@ -286,6 +298,9 @@ class LeaderIdAndEpoch:
         at += 8
         self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
+
+    def _is_set(self) -> bool:
+        return self.leader_id != 0 or self.leader_epoch != 0 or len(self.unknown_tags) > 0
 
 
 @dataclass(slots=True, kw_only=True)
@@ -335,16 +350,19 @@ class FetchSnapshotResponsePartitionSnapshot:
         self.size_, self.position = _QQ.unpack_from(data, at)
         at += 16
         self.unaligned_records, at = read_view(data, at, True, "unaligned_records")
-        tags, at = read_tags(data, at)
-        if 0 in tags:
-            part = tags.pop(0)
-            self.current_leader = whole(part, LeaderIdAndEpoch._read(part, 0, version), "current_leader")
-        self.unknown_tags = unknown(tags)
+        if data[at]:
+            tags, at = read_tags(data, at)
+            if 0 in tags:
+                part = tags.pop(0)
+                self.current_leader = whole(part, LeaderIdAndEpoch._read(part, 0, version), "current_leader")
+            self.unknown_tags = unknown(tags)
+        else:
+            self.unknown_tags, at = (), at + 1
         return self, at
 
     def _tags(self, version: int) -> list[tuple[int, bytes]]:
         found: list[tuple[int, bytes]] = []
-        if self.current_leader != LeaderIdAndEpoch():
+        if self.current_leader._is_set():
             part = Writer()
             self.current_leader._write(part, version)
             found.append((0, bytes(part)))
@@ -473,15 +491,18 @@ class FetchSnapshotResponse(Message):
         self.topics, at = read_array(data, at, True, 3, "topics", FetchSnapshotResponseTopicSnapshot._read, version)
         self.node_endpoints = []
         if version >= 1:
-            tags, at = read_tags(data, at)
-            if 0 in tags:
-                part = tags.pop(0)
-                self.node_endpoints = whole(
-                    part,
-                    read_array(part, 0, True, 8, "node_endpoints", NodeEndpoint._read, version),
-                    "node_endpoints",
-                )
-            self.unknown_tags = unknown(tags)
+            if data[at]:
+                tags, at = read_tags(data, at)
+                if 0 in tags:
+                    part = tags.pop(0)
+                    self.node_endpoints = whole(
+                        part,
+                        read_array(part, 0, True, 8, "node_endpoints", NodeEndpoint._read, version),
+                        "node_endpoints",
+                    )
+                self.unknown_tags = unknown(tags)
+            else:
+                self.unknown_tags, at = (), at + 1
         else:
             self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at

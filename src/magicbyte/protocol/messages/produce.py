@@ -256,6 +256,9 @@ class LeaderIdAndEpoch:
         self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
+    def _is_set(self) -> bool:
+        return self.leader_id != -1 or self.leader_epoch != -1 or len(self.unknown_tags) > 0
+
 
 @dataclass(slots=True, kw_only=True)
 class PartitionProduceResponse:
@@ -289,7 +292,7 @@ class PartitionProduceResponse:
     def _write(self, out: Writer, version: int) -> None:
         flexible = version >= 9
         buffer = out.buffer
-        if version < 10 and self.current_leader != LeaderIdAndEpoch():
+        if version < 10 and self.current_leader._is_set():
             raise absent("current_leader")
         if version >= 5:
             buffer += _IHQQQ.pack(
@@ -358,11 +361,14 @@ class PartitionProduceResponse:
             self.error_message = None
         self.current_leader = LeaderIdAndEpoch()
         if version >= 10:
-            tags, at = read_tags(data, at)
-            if 0 in tags:
-                part = tags.pop(0)
-                self.current_leader = whole(part, LeaderIdAndEpoch._read(part, 0, version), "current_leader")
-            self.unknown_tags = unknown(tags)
+            if data[at]:
+                tags, at = read_tags(data, at)
+                if 0 in tags:
+                    part = tags.pop(0)
+                    self.current_leader = whole(part, LeaderIdAndEpoch._read(part, 0, version), "current_leader")
+                self.unknown_tags = unknown(tags)
+            else:
+                self.unknown_tags, at = (), at + 1
         elif version >= 9:
             self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
@@ -371,7 +377,7 @@ class PartitionProduceResponse:
 
     def _tags(self, version: int) -> list[tuple[int, bytes]]:
         found: list[tuple[int, bytes]] = []
-        if version >= 10 and self.current_leader != LeaderIdAndEpoch():
+        if version >= 10 and self.current_leader._is_set():
             part = Writer()
             self.current_leader._write(part, version)
             found.append((0, bytes(part)))
@@ -577,15 +583,18 @@ class ProduceResponse(Message):
             self.throttle_time_ms = 0
         self.node_endpoints = []
         if version >= 10:
-            tags, at = read_tags(data, at)
-            if 0 in tags:
-                part = tags.pop(0)
-                self.node_endpoints = whole(
-                    part,
-                    read_array(part, 0, flexible, 11, "node_endpoints", NodeEndpoint._read, version),
-                    "node_endpoints",
-                )
-            self.unknown_tags = unknown(tags)
+            if data[at]:
+                tags, at = read_tags(data, at)
+                if 0 in tags:
+                    part = tags.pop(0)
+                    self.node_endpoints = whole(
+                        part,
+                        read_array(part, 0, flexible, 11, "node_endpoints", NodeEndpoint._read, version),
+                        "node_endpoints",
+                    )
+                self.unknown_tags = unknown(tags)
+            else:
+                self.unknown_tags, at = (), at + 1
         elif version >= 9:
             self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:

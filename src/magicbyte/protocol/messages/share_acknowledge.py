@@ -248,6 +248,9 @@ class LeaderIdAndEpoch:
         self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
+    def _is_set(self) -> bool:
+        return self.leader_id != 0 or self.leader_epoch != 0 or len(self.unknown_tags) > 0
+
 
 @dataclass(slots=True, kw_only=True)
 class PartitionData:

@@ -370,6 +370,14 @@ class Assignment:
         self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
+    def _is_set(self) -> bool:
+        return (
+            len(self.active_tasks) > 0
+            or len(self.standby_tasks) > 0
+            or len(self.warmup_tasks) > 0
+            or len(self.unknown_tags) > 0
+        )
+
 
 @dataclass(slots=True, kw_only=True)
 class Member:

@@ -598,6 +598,9 @@ class StreamsGroupHeartbeatResponseEndpoint:
         self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
+    def _is_set(self) -> bool:
+        return self.host != "" or self.port != 0 or len(self.unknown_tags) > 0
+
 
 @dataclass(slots=True, kw_only=True)
 class TopicPartition:

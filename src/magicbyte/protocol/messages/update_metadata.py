@@ -470,11 +470,14 @@ class UpdateMetadataRequest(Message):
             self.topic_states = []
         self.live_brokers, at = read_array(data, at, flexible, 7, "live_brokers", UpdateMetadataBroker._read, version)
         if version >= 8:
-            tags, at = read_tags(data, at)
-            if 0 in tags:
-                part = tags.pop(0)
-                self.type = whole(part, (_B.unpack_from(part)[0], 1), "type")
-            self.unknown_tags = unknown(tags)
+            if data[at]:
+                tags, at = read_tags(data, at)
+                if 0 in tags:
+                    part = tags.pop(0)
+                    self.type = whole(part, (_B.unpack_from(part)[0], 1), "type")
+                self.unknown_tags = unknown(tags)
+            else:
+                self.unknown_tags, at = (), at + 1
         elif version >= 6:
             self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:

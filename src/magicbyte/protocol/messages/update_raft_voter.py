@@ -103,6 +103,9 @@ class KRaftVersionFeature:
         self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
+    def _is_set(self) -> bool:
+        return self.min_supported_version != 0 or self.max_supported_version != 0 or len(self.unknown_tags) > 0
+
 
 @dataclass(slots=True, kw_only=True)
 class UpdateRaftVoterRequest(Message):
@@ -191,6 +194,15 @@ class CurrentLeader:
         self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
+    def _is_set(self) -> bool:
+        return (
+            self.leader_id != -1
+            or self.leader_epoch != -1
+            or self.host != ""
+            or self.port != 0
+            or len(self.unknown_tags) > 0
+        )
+
 
 @dataclass(slots=True, kw_only=True)
 class UpdateRaftVoterResponse(Message):
@@ -226,16 +238,19 @@ class UpdateRaftVoterResponse(Message):
         self.throttle_time_ms, self.error_code = _IH.unpack_from(data, at)
         at += 6
         self.current_leader = CurrentLeader()
-        tags, at = read_tags(data, at)
-        if 0 in tags:
-            part = tags.pop(0)
-            self.current_leader = whole(part, CurrentLeader._read(part, 0, version), "current_leader")
-        self.unknown_tags = unknown(tags)
+        if data[at]:
+            tags, at = read_tags(data, at)
+            if 0 in tags:
+                part = tags.pop(0)
+                self.current_leader = whole(part, CurrentLeader._read(part, 0, version), "current_leader")
+            self.unknown_tags = unknown(tags)
+        else:
+            self.unknown_tags, at = (), at + 1
         return self, at
 
     def _tags(self, version: int) -> list[tuple[int, bytes]]:
         found: list[tuple[int, bytes]] = []
-        if self.current_leader != CurrentLeader():
+        if self.current_leader._is_set():
             part = Writer()
             self.current_leader._write(part, version)
             found.append((0, bytes(part)))

@@ -375,15 +375,18 @@ class VoteResponse(Message):
         self.topics, at = read_array(data, at, True, 3, "topics", VoteResponseTopicData._read, version)
         self.node_endpoints = []
         if version >= 1:
-            tags, at = read_tags(data, at)
-            if 0 in tags:
-                part = tags.pop(0)
-                self.node_endpoints = whole(
-                    part,
-                    read_array(part, 0, True, 8, "node_endpoints", NodeEndpoint._read, version),
-                    "node_endpoints",
-                )
-            self.unknown_tags = unknown(tags)
+            if data[at]:
+                tags, at = read_tags(data, at)
+                if 0 in tags:
+                    part = tags.pop(0)
+                    self.node_endpoints = whole(
+                        part,
+                        read_array(part, 0, True, 8, "node_endpoints", NodeEndpoint._read, version),
+                        "node_endpoints",
+                    )
+                self.unknown_tags = unknown(tags)
+            else:
+                self.unknown_tags, at = (), at + 1
         else:
             self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at

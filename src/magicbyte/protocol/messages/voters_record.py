@@ -95,6 +95,9 @@ class KRaftVersionFeature:
         self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
+    def _is_set(self) -> bool:
+        return self.min_supported_version != 0 or self.max_supported_version != 0 or len(self.unknown_tags) > 0
+
 
 @dataclass(slots=True, kw_only=True)
 class Voter:

@@ -94,15 +94,18 @@ class TopicPartitions:
         self.topic_id, at = read_uuid(data, at)
         self.partitions, at = read_numbers(data, at, True, "i", "partitions")
         self.assignment_epochs = ()
-        tags, at = read_tags(data, at)
-        if 0 in tags:
-            part = tags.pop(0)
-            self.assignment_epochs = whole(
-                part,
-                read_nullable_numbers(part, 0, True, "i", "assignment_epochs"),
-                "assignment_epochs",
-            )
-        self.unknown_tags = unknown(tags)
+        if data[at]:
+            tags, at = read_tags(data, at)
+            if 0 in tags:
+                part = tags.pop(0)
+                self.assignment_epochs = whole(
+                    part,
+                    read_nullable_numbers(part, 0, True, "i", "assignment_epochs"),
+                    "assignment_epochs",
+                )
+            self.unknown_tags = unknown(tags)
+        else:
+            self.unknown_tags, at = (), at + 1
         return self, at
 
     def _tags(self, version: int) -> list[tuple[int, bytes]]:

@@ -132,6 +132,9 @@ class ClassicMemberMetadata:
         self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
+    def _is_set(self) -> bool:
+        return self.session_timeout_ms != 0 or len(self.supported_protocols) > 0 or len(self.unknown_tags) > 0
+
 
 @dataclass(slots=True, kw_only=True)
 class ConsumerGroupMemberMetadataValue(Message):
@@ -203,20 +206,30 @@ class ConsumerGroupMemberMetadataValue(Message):
         at += 4
         self.server_assignor, at = read_nullable_string(data, at, True, "server_assignor")
         self.classic_member_metadata = ClassicMemberMetadata()
-        tags, at = read_tags(data, at)
-        if 0 in tags:
-            part = tags.pop(0)
-            self.classic_member_metadata = whole(
-                part,
-                read_nullable_struct(part, 0, version, "classic_member_metadata", ClassicMemberMetadata._read, null=0),
-                "classic_member_metadata",
-            )
-        self.unknown_tags = unknown(tags)
+        if data[at]:
+            tags, at = read_tags(data, at)
+            if 0 in tags:
+                part = tags.pop(0)
+                self.classic_member_metadata = whole(
+                    part,
+                    read_nullable_struct(
+                        part,
+                        0,
+                        version,
+                        "classic_member_metadata",
+                        ClassicMemberMetadata._read,
+                        null=0,
+                    ),
+                    "classic_member_metadata",
+                )
+            self.unknown_tags = unknown(tags)
+        else:
+            self.unknown_tags, at = (), at + 1
         return self, at
 
     def _tags(self, version: int) -> list[tuple[int, bytes]]:
         found: list[tuple[int, bytes]] = []
-        if self.classic_member_metadata != ClassicMemberMetadata():
+        if self.classic_member_metadata is None or self.classic_member_metadata._is_set():
             part = Writer()
             write_nullable_struct(part, self.classic_member_metadata, version, null=0)
             found.append((0, bytes(part)))

@@ -82,11 +82,14 @@ class ConsumerGroupMetadataValue(Message):
         (self.epoch,) = _I.unpack_from(data, at)
         at += 4
         self.metadata_hash = 0
-        tags, at = read_tags(data, at)
-        if 0 in tags:
-            part = tags.pop(0)
-            self.metadata_hash = whole(part, (_Q.unpack_from(part)[0], 8), "metadata_hash")
-        self.unknown_tags = unknown(tags)
+        if data[at]:
+            tags, at = read_tags(data, at)
+            if 0 in tags:
+                part = tags.pop(0)
+                self.metadata_hash = whole(part, (_Q.unpack_from(part)[0], 8), "metadata_hash")
+            self.unknown_tags = unknown(tags)
+        else:
+            self.unknown_tags, at = (), at + 1
         return self, at
 
     def _tags(self, version: int) -> list[tuple[int, bytes]]:

@@ -81,11 +81,14 @@ class ConsumerGroupTargetAssignmentMetadataValue(Message):
         (self.assignment_epoch,) = _I.unpack_from(data, at)
         at += 4
         self.assignment_timestamp = 0
-        tags, at = read_tags(data, at)
-        if 0 in tags:
-            part = tags.pop(0)
-            self.assignment_timestamp = whole(part, (_Q.unpack_from(part)[0], 8), "assignment_timestamp")
-        self.unknown_tags = unknown(tags)
+        if data[at]:
+            tags, at = read_tags(data, at)
+            if 0 in tags:
+                part = tags.pop(0)
+                self.assignment_timestamp = whole(part, (_Q.unpack_from(part)[0], 8), "assignment_timestamp")
+            self.unknown_tags = unknown(tags)
+        else:
+            self.unknown_tags, at = (), at + 1
         return self, at
 
     def _tags(self, version: int) -> list[tuple[int, bytes]]:

@@ -140,11 +140,14 @@ class OffsetCommitValue(Message):
             self.expire_timestamp = -1
         self.topic_id = NULL_UUID
         if version >= 4:
-            tags, at = read_tags(data, at)
-            if 0 in tags:
-                part = tags.pop(0)
-                self.topic_id = whole(part, read_uuid(part, 0), "topic_id")
-            self.unknown_tags = unknown(tags)
+            if data[at]:
+                tags, at = read_tags(data, at)
+                if 0 in tags:
+                    part = tags.pop(0)
+                    self.topic_id = whole(part, read_uuid(part, 0), "topic_id")
+                self.unknown_tags = unknown(tags)
+            else:
+                self.unknown_tags, at = (), at + 1
         else:
             self.unknown_tags = ()
         return self, at

@@ -152,11 +152,14 @@ class ShareUpdateValue(Message):
         at += 16
         self.delivery_complete_count = -1
         self.state_batches, at = read_rows(data, at, True, 20, "state_batches", StateBatch, version)
-        tags, at = read_tags(data, at)
-        if 0 in tags:
-            part = tags.pop(0)
-            self.delivery_complete_count = whole(part, (_I.unpack_from(part)[0], 4), "delivery_complete_count")
-        self.unknown_tags = unknown(tags)
+        if data[at]:
+            tags, at = read_tags(data, at)
+            if 0 in tags:
+                part = tags.pop(0)
+                self.delivery_complete_count = whole(part, (_I.unpack_from(part)[0], 4), "delivery_complete_count")
+            self.unknown_tags = unknown(tags)
+        else:
+            self.unknown_tags, at = (), at + 1
         return self, at
 
     def _tags(self, version: int) -> list[tuple[int, bytes]]:

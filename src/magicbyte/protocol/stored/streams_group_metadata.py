@@ -121,18 +121,29 @@ class StreamsGroupMetadataValue(Message):
         at += 12
         self.validated_topology_epoch = -1
         self.last_assignment_configs = []
-        tags, at = read_tags(data, at)
-        if 0 in tags:
-            part = tags.pop(0)
-            self.validated_topology_epoch = whole(part, (_I.unpack_from(part)[0], 4), "validated_topology_epoch")
-        if 1 in tags:
-            part = tags.pop(1)
-            self.last_assignment_configs = whole(
-                part,
-                read_nullable_array(part, 0, True, 3, "last_assignment_configs", LastAssignmentConfig._read, version),
-                "last_assignment_configs",
-            )
-        self.unknown_tags = unknown(tags)
+        if data[at]:
+            tags, at = read_tags(data, at)
+            if 0 in tags:
+                part = tags.pop(0)
+                self.validated_topology_epoch = whole(part, (_I.unpack_from(part)[0], 4), "validated_topology_epoch")
+            if 1 in tags:
+                part = tags.pop(1)
+                self.last_assignment_configs = whole(
+                    part,
+                    read_nullable_array(
+                        part,
+                        0,
+                        True,
+                        3,
+                        "last_assignment_configs",
+                        LastAssignmentConfig._read,
+                        version,
+                    ),
+                    "last_assignment_configs",
+                )
+            self.unknown_tags = unknown(tags)
+        else:
+            self.unknown_tags, at = (), at + 1
         return self, at
 
     def _tags(self, version: int) -> list[tuple[int, bytes]]:

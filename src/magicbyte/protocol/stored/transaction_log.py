@@ -183,24 +183,27 @@ class TransactionLogValue(Message):
         at += 16
         self.client_transaction_version = 0
         if version >= 1:
-            tags, at = read_tags(data, at)
-            if 0 in tags:
-                part = tags.pop(0)
-                self.previous_producer_id = whole(part, (_Q.unpack_from(part)[0], 8), "previous_producer_id")
-            if 1 in tags:
-                part = tags.pop(1)
-                self.next_producer_id = whole(part, (_Q.unpack_from(part)[0], 8), "next_producer_id")
-            if 2 in tags:
-                part = tags.pop(2)
-                self.client_transaction_version = whole(
-                    part,
-                    (_H.unpack_from(part)[0], 2),
-                    "client_transaction_version",
-                )
-            if 3 in tags:
-                part = tags.pop(3)
-                self.next_producer_epoch = whole(part, (_H.unpack_from(part)[0], 2), "next_producer_epoch")
-            self.unknown_tags = unknown(tags)
+            if data[at]:
+                tags, at = read_tags(data, at)
+                if 0 in tags:
+                    part = tags.pop(0)
+                    self.previous_producer_id = whole(part, (_Q.unpack_from(part)[0], 8), "previous_producer_id")
+                if 1 in tags:
+                    part = tags.pop(1)
+                    self.next_producer_id = whole(part, (_Q.unpack_from(part)[0], 8), "next_producer_id")
+                if 2 in tags:
+                    part = tags.pop(2)
+                    self.client_transaction_version = whole(
+                        part,
+                        (_H.unpack_from(part)[0], 2),
+                        "client_transaction_version",
+                    )
+                if 3 in tags:
+                    part = tags.pop(3)
+                    self.next_producer_epoch = whole(part, (_H.unpack_from(part)[0], 2), "next_producer_epoch")
+                self.unknown_tags = unknown(tags)
+            else:
+                self.unknown_tags, at = (), at + 1
         else:
             self.unknown_tags = ()
         return self, at
