@@ -117,7 +117,7 @@ class _Memory(threading.local):
     """Where a thread unpacks what it only looks at: fresh memory costs as much as fast codecs do."""
 
     def __init__(self) -> None:
-        self.scratch = memoryview(bytearray(0))
+        self.scratch = memoryview(bytearray(_KEPT_SCRATCH))  # the system gives it page by page, as it is used
 
 
 _memory = _Memory()
@@ -138,8 +138,6 @@ class _Unpacker:
         while True:
             if len(self._scratch) < wanted:
                 self._scratch = memoryview(bytearray(wanted))
-                if wanted <= _KEPT_SCRATCH:
-                    _memory.scratch = self._scratch
             room = self._scratch[: self._left]
             try:
                 written = decompress_into(codec, payload, room, lz4_header=header)
