@@ -23,6 +23,9 @@ import atheris  # noqa: E402  (its import hook comes before what it instruments)
 
 with atheris.instrument_imports(include=["magicbyte"]):
     from fuzz import targets
+
+    if sys.argv[1:2] == ["protocol"]:
+        targets.codecs()  # which imports all messages
 from fuzz import mutations, seeds  # noqa: E402
 
 STRUCTURED = {"decode", "scan", "views", "anatomy", "reader", "convert", "partition"}
@@ -38,7 +41,7 @@ def main() -> None:
     for seed, content in seeds.inputs(name):
         (corpus / f"seed-{seed}").write_bytes(content[:LONGEST])
     target = targets.TARGETS[name]
-    flags = 2 if name in ("convert", "partition") else 1  # bytes in front of the log that choose options
+    flags = 2 if name in ("convert", "partition", "protocol") else 1  # bytes in front of the log that choose options
     failures: collections.Counter[str] = collections.Counter()
     executions, slowest = 0, 0.0
     began = time.monotonic()

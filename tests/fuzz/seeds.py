@@ -8,6 +8,7 @@ import golden_data
 from fuzz import targets
 from fuzz.mutations import split
 from magicbyte.codecs import Codec, compress
+from magicbyte.protocol import APIS, write_request
 from magicbyte.records.decode import decode
 from magicbyte.records.enriched import (
     EnrichedControl,
@@ -19,6 +20,9 @@ from magicbyte.records.enriched import (
     encode_tags,
 )
 from magicbyte.records.layout import Dialect
+from protocol.generated import codecs
+from protocol.golden_messages import golden_messages
+from protocol.schemas import versions
 
 LARGEST = 3000
 
@@ -77,6 +81,8 @@ def inputs(target: str) -> Iterator[tuple[str, bytes]]:
         yield from file_inputs()
     elif target == "internal":
         yield from internal_inputs()
+    elif target == "protocol":
+        yield from protocol_inputs()
     elif target == "partition":
         for at, (name, log) in enumerate(golden_logs().items()):
             yield f"{name}-all", bytes([64 * (at % 4), 0]) + log
@@ -151,6 +157,23 @@ def internal_inputs() -> Iterator[tuple[str, bytes]]:
     protocol = b"\0\1" + b"\0\0\0\1" + b"\0\1t" + b"\0\0\0\2ab" + b"\0\0\0\1\0\1t\0\0\0\1\0\0\0\2"
     yield "subscription", bytes([7, 0]) + protocol
     yield "assignment", bytes([3, 0]) + protocol[:2] + protocol[6:]
+
+
+def protocol_inputs() -> Iterator[tuple[str, bytes]]:
+    """Yield the largest golden message of each version, and for each API its requests in frames, in a row."""
+    largest: dict[tuple[str, int], bytes] = {}
+    for name, version, _, data in golden_messages():
+        if len(largest.get((name, version), b"")) <= len(data) <= LARGEST:
+            largest[name, version] = data
+    for at, (name, version) in enumerate(versions()):
+        if (name, version) in largest:
+            yield f"{name}-{version}", at.to_bytes(2, "big") + largest[name, version]
+    for api in APIS.values():
+        frames = b""
+        for version in api.versions:
+            message = codecs()[f"{api.name}Request"].kind.read(largest[f"{api.name}Request", version], version)
+            frames += bytes(write_request(message, version, correlation_id=version, client_id="fuzz"))
+        yield f"frames-{api.name}", b"\x80\x11" + frames[:LARGEST]
 
 
 if __name__ == "__main__":

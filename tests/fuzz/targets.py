@@ -12,7 +12,13 @@ from types import TracebackType
 from typing import Any, Self
 
 from magicbyte.codecs import Codec, Lz4Header, OutputFull, decompress, decompress_into
-from magicbyte.errors import CorruptRecordError, MagicbyteError, TruncatedLogError
+from magicbyte.errors import (
+    CorruptRecordError,
+    MagicbyteError,
+    ProtocolError,
+    TruncatedLogError,
+    UnsupportedVersionError,
+)
 from magicbyte.groups import consumer_protocol
 from magicbyte.groups import records as group_records
 from magicbyte.log import checkpoints, indexes, producer_snapshot, properties, reader
@@ -20,6 +26,7 @@ from magicbyte.log.batch_list import list_batches
 from magicbyte.log.directory import OFFSET_INDEX, FolderState, PartitionDirectory, Segment
 from magicbyte.log.inventory import take_inventory
 from magicbyte.ports import FileEntry
+from magicbyte.protocol import Frames, read_request, write_request
 from magicbyte.records.anatomy import anatomy, inside
 from magicbyte.records.batch import RecordBatch
 from magicbyte.records.columns import Record
@@ -33,6 +40,9 @@ from magicbyte.records.layout import Dialect
 from magicbyte.records.scan import scan
 from magicbyte.records.transactions import batch_facts
 from magicbyte.transactions import records as transaction_records
+from protocol.any_bytes import check_any_bytes
+from protocol.generated import codecs
+from protocol.schemas import versions
 
 LIMIT = 1 << 16
 
@@ -407,6 +417,33 @@ def fuzz_convert(data: bytes) -> None:
             assert [r.headers for r in before] == [r.headers for r in after]
 
 
+def fuzz_protocol(data: bytes) -> None:
+    """A message of any version, beside the interpreter of schemas; or frames that arrive in two pieces."""
+    which, body = int.from_bytes(data[:2], "big"), data[2:]
+    if which < 0x8000:
+        name, version = versions()[which % len(versions())]
+        check_any_bytes(codecs()[name], version, body)
+        return
+    frames, found = Frames(LIMIT), []
+    with contextlib.suppress(ProtocolError):
+        for piece in (body[: which & 0xFF], body[which & 0xFF :]):
+            found += [bytes(frame) for frame in frames.feed(piece)]
+    assert sum(4 + len(frame) for frame in found) <= len(body)
+    for frame in found:
+        try:
+            request = read_request(frame)
+        except (ProtocolError, UnsupportedVersionError):
+            continue
+        version, header = request.header.request_api_version, request.header
+        again = write_request(
+            request.message, version, correlation_id=header.correlation_id, client_id=header.client_id
+        )
+        if not header.unknown_tags:
+            repeated, codec = read_request(bytes(again)[4:]), codecs()[f"{request.api.name}Request"]
+            assert repeated.header == header
+            assert repr(codec.values(repeated.message, version)) == repr(codec.values(request.message, version))
+
+
 TARGETS: dict[str, Callable[[bytes], None]] = {
     "decode": fuzz_decode,
     "scan": fuzz_scan,
@@ -418,4 +455,5 @@ TARGETS: dict[str, Callable[[bytes], None]] = {
     "reader": fuzz_reader,
     "convert": fuzz_convert,
     "partition": fuzz_partition,
+    "protocol": fuzz_protocol,
 }
