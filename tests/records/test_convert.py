@@ -109,6 +109,7 @@ def test_offset_key_value_and_what_else_both_formats_hold_is_kept_and_both_forms
             assert as_kept(found, target) == as_kept(records, source, target)
             assert report.bytes_in == len(log)
             assert report.bytes_out == len(written[-1])
+            assert {type(count) for count in asdict(report).values()} == {int}
             if report.bytes_passed_through == 0:
                 assert report.records == len(records)
                 assert report.timestamps == (0 if target is not V0 or source is V0 else with_time(records))

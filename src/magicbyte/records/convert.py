@@ -407,7 +407,7 @@ class _Conversion:
                 report.timestamps += int((timestamps != NO_TIMESTAMP).sum())
         if self.target is not Format.V2 and columns.headers is not None and len(columns.headers.key):
             counts: Any = columns.headers.count
-            report.headers += sum(count > 0 for count in counts)
+            report.headers += sum(1 for count in counts if count)
 
     def _count_losses(self, kind: _Kind, row: int) -> None:
         """Count what the header of a source entry says and the target does not."""
