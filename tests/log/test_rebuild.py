@@ -228,3 +228,41 @@ def test_whatever_changes_in_a_folder_is_told_and_nothing_else_happens(tmp_path:
     assert told >= {FileState.SAME, FileState.DIFFERENT}
     assert damage
     assert not [error for error in damage if error.path is None or error.position is None]
+
+
+EPOCHS = "leader-epoch-checkpoint"
+
+
+@pytest.mark.parametrize(
+    ("noted", "state"),
+    [
+        ("0\n2\n0 0\n1 2\n", FileState.SAME),
+        ("0\n3\n0 0\n1 2\n2 3\n", FileState.SAME),  # a leader that has written nothing yet
+        ("0\n1\n1 2\n", FileState.SAME),  # the records of epoch 0 were deleted, and are not gone yet
+        ("0\n1\n0 0\n", FileState.DIFFERENT),
+        ("0\n2\n0 0\n1 3\n", FileState.DIFFERENT),
+        ("0\n0\n", FileState.DIFFERENT),
+        ("0\nnonsense\n", FileState.DIFFERENT),
+        (None, FileState.MISSING),
+    ],
+)
+def test_leader_epochs_are_made_from_the_batches_where_what_is_noted_does_not_hold(
+    noted: str | None, state: FileState, tmp_path: Path
+) -> None:
+    rules = IndexRules.of("3.9.1")
+    with PartitionWriter(tmp_path / "t-0", rules=rules) as writer:
+        for offset, epoch in enumerate((0, 0, 1)):
+            writer.append(batch_of(offset, 5, partition_leader_epoch=epoch))
+        writer.finish()
+    path = tmp_path / "t-0" / EPOCHS
+    right = path.read_text()
+    assert right == "0\n2\n0 0\n1 2\n"
+    path.unlink()
+    if noted is not None:
+        path.write_text(noted)
+    assert states(tmp_path / "t-0", rules)[EPOCHS] is state
+    (partition,) = discover([str(tmp_path / "t-0")])
+    written = [name for segment in rebuild(partition, rules) for name in put(tmp_path / "t-0", segment)]
+    assert written == ([] if state is FileState.SAME else [EPOCHS])
+    assert path.read_text() == (noted if state is FileState.SAME else right)
+    assert EPOCHS not in states(tmp_path / "t-0", IndexRules.of("0.10.2.2"))

@@ -8,6 +8,7 @@ and LeaderEpochFileCache.
 from __future__ import annotations
 
 import enum
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -184,6 +185,20 @@ class LeaderEpochs:
         highest = np.maximum.accumulate(np.concatenate(([known], epochs)))
         for row in np.flatnonzero(epochs > highest[:-1]).tolist():
             self.entries.append(LeaderEpoch(int(epochs[row]), int(table.offset[rows[row]])))
+
+    def unlike(self, noted: Sequence[LeaderEpoch]) -> Iterator[tuple[LeaderEpoch, int | None]]:
+        """Yield the epochs that a checkpoint has not, or has as if they began later, and where they begin there.
+
+        It may know of more: of leaders without records. And of less: deleted records take their epochs along.
+        """
+        starts = dict(noted)
+        for entry in self.entries if noted else []:
+            epoch, start = entry
+            known = starts.get(epoch)
+            if start < noted[0].start_offset and epoch < noted[0].epoch:
+                continue
+            if known is None or known > max(start, noted[0].start_offset):
+                yield entry, known
 
     def assign(self, epoch: int, start_offset: int) -> bool:
         """Take in that the leader of `epoch` wrote `start_offset`; say whether that is news."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 
 from magicbyte.errors import CorruptRecordError, LogDirectoryError
-from magicbyte.log.checkpoints import LEADER_EPOCHS
+from magicbyte.log.checkpoints import LEADER_EPOCHS, format_leader_epochs
 from magicbyte.log.directory import (
     INDEXES,
     OFFSET_INDEX,
@@ -28,6 +28,7 @@ from magicbyte.log.directory import (
 from magicbyte.log.files import read_whole, replace_file
 from magicbyte.log.index_writer import LATEST_RULES, IndexRules, SegmentIndexer, last_offsets, max_timestamps
 from magicbyte.log.producer_snapshot import NO_OFFSET, ProducerSnapshot
+from magicbyte.log.producer_state import LeaderEpochs
 from magicbyte.log.reader import read_chunks
 from magicbyte.records.decode import DEFAULT_MAX_BATCH_BYTES
 from magicbyte.records.layout import NO_TIMESTAMP, Dialect
@@ -63,7 +64,10 @@ WRONG = (FileState.MISSING, FileState.UNCLOSED, FileState.DIFFERENT)
 
 @dataclass(frozen=True, slots=True)
 class RebuiltFile:
-    """One index or snapshot. `content` is what was made, None where no file is to be there; sizes are in bytes."""
+    """An index, a snapshot or the leader epochs; sizes are in bytes.
+
+    `content` is what was made, None where no file is to be there.
+    """
 
     name: str
     state: FileState
@@ -73,7 +77,10 @@ class RebuiltFile:
 
 @dataclass(frozen=True, slots=True)
 class RebuiltSegment:
-    """What belongs to a segment: its indexes, the snapshot at its base; to the last one that at the log's end, too."""
+    """What belongs to a segment: its indexes, the snapshot at its base.
+
+    To the last one belong the snapshot at the log's end and the leader epochs of the log, too.
+    """
 
     segment: Segment
     files: tuple[RebuiltFile, ...]
@@ -105,6 +112,7 @@ def rebuild(
     dialect = dialect or partition.dialect
     rules = rules.of_dialect(dialect)
     producers = _producers_at_start(partition, rules)
+    epochs = LeaderEpochs(ends_with_older=rules.line >= (2, 1, 1))
     bases = [segment.base_offset for segment in partition.segments]
     kept = bases if rules.line >= (2, 8) else bases[-2:]
     for segment in partition.segments:
@@ -112,7 +120,7 @@ def rebuild(
         if rules.has_producers and segment.base_offset in kept and segment.base_offset != bases[0]:
             snapshots[segment.base_offset] = producers.snapshot()
         look_ups = _LookUps(partition, segment)
-        made, also, end = _indexes(partition, segment, rules, producers, look_ups, dialect, limit, progress)
+        made, also, end = _indexes(partition, segment, rules, producers, epochs, look_ups, dialect, limit, progress)
         if rules.has_producers and segment.base_offset == bases[-1]:
             snapshots[end] = producers.snapshot()
         files = [
@@ -121,6 +129,8 @@ def rebuild(
             if suffix in made or suffix in segment.companions
         ]
         files += [_compared_snapshot(partition, offset, snapshot) for offset, snapshot in snapshots.items()]
+        if rules.has_producers and segment.base_offset == bases[-1]:
+            files += _compared_epochs(partition, epochs)
         yield RebuiltSegment(segment, tuple(files))
 
 
@@ -156,6 +166,8 @@ def recognise(
 
 def _as_evidence(file: RebuiltFile, kinds: Collection[str]) -> FileState:
     """Return what the file, as it is there or is not, says of the rules it was made by: SAME says nothing against."""
+    if file.name == LEADER_EPOCHS:
+        return FileState.SAME  # all versions that have it write it alike
     harmless = file.state is FileState.UNCLOSED
     if file.state is FileState.MISSING:
         harmless = file.name[20:] in {*kinds, TRANSACTION_INDEX}
@@ -188,6 +200,7 @@ def _indexes(
     segment: Segment,
     rules: IndexRules,
     producers: ProducerStates,
+    epochs: LeaderEpochs,
     look_ups: _LookUps,
     dialect: Dialect,
     limit: int,
@@ -206,6 +219,8 @@ def _indexes(
                 if leader is not None:
                     leader.append(chunk.table, chunk.position)
                 look_ups.append(chunk.table, chunk.position)
+                if rules.has_producers:
+                    epochs.append(chunk.table)
                 end = look_ups.last_offset + 1
             except CorruptRecordError as error:
                 raise error.locate(path=chunk.path) from None
@@ -307,3 +322,25 @@ def _compared_snapshot(partition: PartitionDirectory, offset: int, made: Produce
     known = {each.producer_id for each in found.producers}
     same = set(found.producers) <= set(made.producers) and len(forgotten) == len(lacking) and not forgotten & known
     return RebuiltFile(name, FileState.SAME if same else FileState.DIFFERENT, content, entry.size)
+
+
+def _compared_epochs(partition: PartitionDirectory, made: LeaderEpochs) -> Iterator[RebuiltFile]:
+    """Compare the leader epochs of the log with those that are noted.
+
+    A leader notes its epoch before it has a record, and deleted records take theirs along: such notes stay as they are.
+    """
+    content, entry = format_leader_epochs(made.entries), partition.texts.get(LEADER_EPOCHS)
+    if entry is None:
+        if made.entries:
+            yield RebuiltFile(LEADER_EPOCHS, FileState.MISSING, content, None)
+        return
+    found = read_whole(partition.files, entry.path)
+    try:
+        noted = partition.leader_epochs() or []
+        wrong = any(made.unlike(noted)) or (not noted and bool(made.entries))
+    except CorruptRecordError:
+        wrong = True
+    if wrong:
+        yield RebuiltFile(LEADER_EPOCHS, FileState.DIFFERENT, content, len(found))
+    else:
+        yield RebuiltFile(LEADER_EPOCHS, FileState.SAME, found, len(found))

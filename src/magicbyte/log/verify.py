@@ -382,17 +382,12 @@ class _Partition:
             return
         if noted and noted[-1].start_offset > self.end_offset:
             yield _beyond(entry.path, "start of the last epoch", self.end_offset, noted[-1].start_offset, LOOK)
-        starts = dict(noted)
-        for epoch, start in self.epochs.entries if self.has_batches and noted else []:
-            known = starts.get(epoch)
-            if start < noted[0].start_offset and epoch < noted[0].epoch:
-                continue  # deleted records take their epochs with them
-            if known is None or known > max(start, noted[0].start_offset):
-                found = "no such epoch" if known is None else f"from offset {known} on"
-                expected = f"epoch {epoch} from offset {start} on, or from before it"
-                yield Finding(
-                    Severity.ERROR, entry.path, "leader epochs", expected, found, LOOK, None, None, (start, start)
-                )
+        for (epoch, start), known in self.epochs.unlike(noted) if self.has_batches else ():
+            found = "no such epoch" if known is None else f"from offset {known} on"
+            expected = f"epoch {epoch} from offset {start} on, or from before it"
+            yield Finding(
+                Severity.ERROR, entry.path, "leader epochs", expected, found, LOOK, None, None, (start, start)
+            )
 
 
 class _Indexes:
