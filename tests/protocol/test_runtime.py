@@ -255,6 +255,15 @@ def test_records_may_be_several_buffers_of_any_kind(version: int) -> None:
     assert produce(()).encode(version) == produce(b"").encode(version)
 
 
+@pytest.mark.parametrize("length", [0, 126, 127, 2047, 2048, 16382, 16383, 2097150, 2097151])
+def test_records_of_any_length_read_back(length: int) -> None:
+    for version in (8, 9):
+        data = produce(bytes(length), b"next").encode(version)
+        found = ProduceRequest.read(data, version)
+        assert found == produce(bytes(length), b"next")
+        assert found.size(version) == len(data)
+
+
 def test_any_buffer_can_be_read() -> None:
     data = produce(b"records").encode(9)
     for buffer in (bytearray(data), memoryview(data), memoryview(bytearray(b"x" + data))[1:]):

@@ -411,6 +411,10 @@ def write_nullable_records(out: Writer, value: Records | None, flexible: bool) -
     elif flexible and length < (ONE_BYTE << 7) - 1:
         buffer.append((length + 1) & 0x7F | ONE_BYTE)
         buffer.append((length + 1) >> 7)
+    elif flexible and length < (ONE_BYTE << 14) - 1:
+        buffer.append((length + 1) & 0x7F | ONE_BYTE)
+        buffer.append((length + 1) >> 7 & 0x7F | ONE_BYTE)
+        buffer.append((length + 1) >> 14)
     else:
         write_length(buffer, length, flexible)
     if length < COPIED:
