@@ -91,7 +91,7 @@ class Codec:
 @cache
 def codecs() -> dict[str, Codec]:
     """Return a codec for each of the project's messages, of the committed code."""
-    found = {}
+    found: dict[str, Codec] = {}
     for room in ("messages", "records"):
         here = {name: schema for name, schema in all_schemas().items() if (SCHEMAS / room / f"{name}.json").exists()}
         for name, members in groups(here).items():

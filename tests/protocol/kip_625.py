@@ -2,7 +2,7 @@
 
 The document does not print its messages. These two have both of its sizes that a message can have, 3216 bytes fixed
 and 1170 encoded: one with 100 partitions, as the text says, and all integers encoded; one with full partitions, of
-which there are 93, and only their integers encoded. See docs/schema/kip-625.md.
+which there are 93, and only their integers encoded. benchmarks/results/kip_625.md has the table.
 """
 
 from dataclasses import dataclass

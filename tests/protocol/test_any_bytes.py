@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from magicbyte.errors import MagicbyteError, ProtocolError
-from magicbyte.protocol import APIS, Frames, read_request, read_response
+from magicbyte.protocol import APIS, Frames, Message, read_request, read_response
 from magicbyte.schema import FieldSchema, MessageSchema
 from protocol.any_bytes import LIES, changed, check_any_bytes
 from protocol.generated import codecs, compiled
@@ -80,7 +80,7 @@ def test_frames_of_junk_are_refused_with_our_errors(junk: bytes, key: int, versi
 # ---- memory
 
 
-def peak(kind: type, version: int, data: bytes) -> int:
+def peak(kind: type[Message], version: int, data: bytes) -> int:
     """Return how much memory reading took at most; tracemalloc runs."""
     before, _ = tracemalloc.get_traced_memory()
     tracemalloc.reset_peak()
@@ -119,9 +119,11 @@ def crowded(schema: MessageSchema, fields: tuple[FieldSchema, ...], version: int
     values: Values = {}
     for field in present(fields, version):
         if field.type.struct:
-            smallest = crowded(schema, schema.structs[field.type.name].fields, version, 0)
-            values[field.json_name] = [smallest] * count if field.type.array else smallest
-        elif field.type.array or field.type.name == "records":
-            smallest = {"string": "", "bytes": "", "uuid": "A" * 22}.get(field.type.name, 0)
-            values[field.json_name] = [smallest] * count if field.type.array else ""
+            inner = crowded(schema, schema.structs[field.type.name].fields, version, 0)
+            values[field.json_name] = [inner] * count if field.type.array else inner
+        elif field.type.array:
+            texts = {"string": "", "bytes": "", "uuid": "A" * 22}
+            values[field.json_name] = [texts.get(field.type.name, 0)] * count
+        elif field.type.name == "records":
+            values[field.json_name] = ""
     return values
