@@ -169,6 +169,28 @@ def test_plain_messages_of_both_magics_are_converted_one_by_one() -> None:
         assert done.records == 6
 
 
+@pytest.mark.parametrize("form", ["plain", "compiled"])
+@pytest.mark.parametrize("kind", [TimestampType.CREATE_TIME, APPEND_TIME], ids=lambda kind: str(kind.label))
+@pytest.mark.parametrize("magic", [0, 1])
+def test_many_small_messages_are_stored_as_if_each_came_alone(
+    magic: int, kind: TimestampType, form: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MAGICBYTE_KERNELS", form)
+    records = [Record(index, NOW + index % 7, 0, b"k%d" % index, b"v" * (index % 90)) for index in range(100)]
+    rules = AppendRules(format=Format(str(magic)), timestamp_type=kind)
+    data = kafka_set(magic, Codec.NONE, records)
+    done = prepare(memoryview(data), rules, next_offset=40, now_ms=LATER, leader_epoch=0, request_version=2)
+    alone = [
+        prepare(memoryview(kafka_set(magic, Codec.NONE, [record])), rules, next_offset=40 + index, now_ms=LATER,
+                leader_epoch=0, request_version=2)
+        for index, record in enumerate(records)
+    ]  # fmt: skip
+    assert bytes(done) == b"".join(map(bytes, alone))
+    assert (done.rebuilt, done.first_offset, done.last_offset, len(done.buffers)) == (False, 40, 139, 1)
+    assert done.max_timestamp == max(each.max_timestamp for each in alone)
+    assert done.max_timestamp_offset == (-1 if magic == 0 else 40 if kind is APPEND_TIME else 46)
+
+
 def test_a_set_of_many_messages_is_the_same_through_twins_and_compiled_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
     records = [Record(index, NOW + index % 7, 0, b"key %d" % index, b"v" * (index % 50)) for index in range(300)]
     for produced, codec, stored in itertools.product(

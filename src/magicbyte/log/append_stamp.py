@@ -13,9 +13,15 @@ from magicbyte.log.append_set import Part, ProducedSet
 from magicbyte.records.batch import RecordBatch
 from magicbyte.records.enriched import EnrichedMessage, Tag
 from magicbyte.records.entry import entries
+from magicbyte.records.forms import form_for
 from magicbyte.records.layout import NO_TIMESTAMP, RECORD_BATCH_OVERHEAD, Dialect, TimestampType
 from magicbyte.records.message import Message
+from magicbyte.records.stamp_kernels import stamp_messages
+from magicbyte.wire.kernel import worth_compiling
+from magicbyte.wire.primitives import IEEE
 
+_FEW = 64  # messages, of which each is written as a view of what was produced
+_LARGE = 4096  # bytes from which on a view is cheaper than a copy
 _APPEND_TIME = TimestampType.LOG_APPEND_TIME
 
 
@@ -76,6 +82,8 @@ def stamp(
             timestamp = now_ms if append_time else part.survey.latest
             stored.next_offset += part.survey.records
             _stamp_message(stored, part.view, stored.next_offset - 1, rules.timestamp_type, timestamp)
+        elif part.survey.records > _FEW and len(part.data) < part.survey.records * _LARGE:
+            _stamp_row(stored, part, rules, now_ms)
         else:
             for _, entry in entries(part.data):
                 assert isinstance(entry, Message)
@@ -90,6 +98,19 @@ def _stamp_message(stored: Stored, message: Message, offset: int, kind: Timestam
     stored.add(head, message.buffer[len(head) :])
     if message.magic:
         stored.time(timestamp, offset)
+
+
+def _stamp_row(stored: Stored, part: Part, rules: AppendRules, now_ms: int) -> None:
+    """Append many small plain messages: two buffers for each would cost more than a copy of all."""
+    first, survey = stored.next_offset, part.survey
+    append_time = rules.timestamp_type is _APPEND_TIME
+    form = form_for(compiled=worth_compiling(len(part.data)))
+    copy = bytearray(part.data)
+    form.form(stamp_messages)(form.bytes_of(copy), first, now_ms, int(append_time), form.crc_table(IEEE))
+    stored.buffers.append(memoryview(copy))
+    stored.next_offset = first + survey.records
+    if part.magic:
+        stored.time(now_ms if append_time else survey.latest, first if append_time else first + survey.latest_at)
 
 
 def _stamp_batch(

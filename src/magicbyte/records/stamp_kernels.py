@@ -1,0 +1,38 @@
+"""Many plain messages appended in place: offsets, and the time of the append, in one walk over a copy of them."""
+
+from __future__ import annotations
+
+from magicbyte.wire.kernel import Int32s, MutableBytes, kernel
+from magicbyte.wire.primitives import (
+    crc32_of,
+    crc32_wide,
+    load_i8,
+    load_i32,
+    load_i64,
+    store_i8,
+    store_i64,
+    store_u32,
+)
+
+
+@kernel
+def stamp_messages(out: MutableBytes, offset: int, append_time: int, sets_time: int, table: Int32s) -> int:
+    """Give the messages in `out`, whole ones of magic 0 or 1, the offsets from `offset` on. Returns how many there are.
+
+    With `sets_time` each of magic 1 says LogAppendTime and `append_time`, in ms, and has the CRC that holds then.
+    Shapes: out (n,) writable; `table` is that of CRC-32.
+    """
+    at, count = 0, 0
+    while at < len(out):
+        stop = at + 12 + load_i32(out, at + 8)
+        store_i64(out, at, offset + count)
+        if sets_time and load_i8(out, at + 16) == 1:
+            attributes = load_i8(out, at + 17)
+            if not attributes & 8 or load_i64(out, at + 18) != append_time:
+                store_i8(out, at + 17, attributes & 7 | 8)
+                store_i64(out, at + 18, append_time)
+                crc = crc32_wide(out, at + 16, stop, table) if at >= 48 else crc32_of(out, at + 16, stop, table)
+                store_u32(out, at + 12, crc)
+        at = stop
+        count += 1
+    return count
