@@ -6,6 +6,7 @@ Nothing of a command is imported before it is called for.
 
 from __future__ import annotations
 
+import atexit
 import gc
 import importlib
 import os
@@ -29,6 +30,7 @@ COMMANDS = {
     "diff": "Say whether two logs hold the same records.",
     "rebuild-index": "Make index files from logs, and compare.",
     "schema": "Compile message schemas; sizes, differences, advice.",
+    "retain": "Take old records away from a stopped broker's logs.",
     "warm": "Compile the fast paths now, not at their first use.",
 }
 """Each name, its hyphens as underscores, is also that of the module here and of the command in it."""
@@ -51,6 +53,7 @@ class Commands(click.Group):
         if cmd_name not in COMMANDS:
             return None
         gc.set_threshold(GC_THRESHOLD)
+        atexit.register(gc.freeze)  # at its end, too, the interpreter would look through all that is imported
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # else numpy starts threads that no command has work for
         name = cmd_name.replace("-", "_")
         module = importlib.import_module(f"magicbyte.cli.{name}")
