@@ -274,8 +274,9 @@ def present(value: T | None, field: str) -> T:
 def read_nullable_string(data: memoryview, at: int, flexible: bool, field: str) -> tuple[str | None, int]:
     """Read a string of UTF-8, or null."""
     if flexible:
-        start, length = at + 1, data[at] - 1
-        if length >= ONE_BYTE - 1:
+        if (length := data[at] - 1) < ONE_BYTE - 1:
+            start = at + 1
+        else:
             length, start = read_length(data, at, True, field)
     else:
         start, (length,) = at + 2, _INT16.unpack_from(data, at)
@@ -374,8 +375,10 @@ def read_nullable_bytes(data: memoryview, at: int, flexible: bool, field: str) -
 
 def read_bytes(data: memoryview, at: int, flexible: bool, field: str) -> tuple[bytes, int]:
     """Read bytes."""
-    value, end = read_nullable_view(data, at, flexible, field)
-    return bytes(present(value, field)), end
+    if flexible and 0 < (length := data[at]) < ONE_BYTE and (end := at + length) <= len(data):  # most are such
+        return bytes(data[at + 1 : end]), end
+    value, end = read_view(data, at, flexible, field)
+    return bytes(value), end
 
 
 def write_bytes(buffer: bytearray, value: bytes, flexible: bool, field: str) -> None:
@@ -498,6 +501,8 @@ def read_array(
     *arguments: Any,
 ) -> tuple[list[T], int]:
     """Read an array of elements of at least `minimum` bytes, each by `read(data, position, *arguments)`."""
+    if flexible and data[at] == 1:
+        return [], at + 1
     count, end = read_count(data, at, flexible, minimum, field)
     if count == -1:
         raise ProtocolError(field, expected="not null", found="null", position=at)
