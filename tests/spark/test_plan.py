@@ -167,20 +167,21 @@ def test_a_worker_loads_the_kernels_for_a_large_task_or_after_many_small_ones(
     assert told == [size, size, 2 * size, 3 * size]
 
 
-def test_what_the_kernels_loaded_is_frozen_once_behind_a_task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_loaded_is_frozen_once_and_again_with_the_kernels(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Else Spark's collection of garbage after each task takes longer than the task."""
     write_partition(tmp_path, "a-0", some_records(30))
     done: list[str] = []
     monkeypatch.setattr("magicbyte.spark.gc.collect", lambda: done.append("collect"))
     monkeypatch.setattr("magicbyte.spark.gc.freeze", lambda: done.append("freeze"))
-    monkeypatch.setattr("magicbyte.spark._frozen", False)
-    monkeypatch.setenv("MAGICBYTE_KERNELS", "plain")
-    read_all(reader_of(tmp_path))
-    assert done == []
-    monkeypatch.setenv("MAGICBYTE_KERNELS", "compiled")
-    for _ in range(3):
-        assert len(read_all(reader_of(tmp_path))) == 30
-    assert done == ["collect", "freeze"]
+    monkeypatch.setattr("magicbyte.spark._frozen", None)
+    for kernels in ("plain", "compiled"):
+        monkeypatch.setenv("MAGICBYTE_KERNELS", kernels)
+        for _ in range(3):
+            assert len(read_all(reader_of(tmp_path))) == 30
+        assert done == ["collect", "freeze"]
+        done.clear()
 
 
 # ---- filters

@@ -76,17 +76,18 @@ def local_session(
     return spark
 
 
-_frozen = False
+_frozen: bool | None = None  # whether kernels were loaded when it was done last
 
 
 def settle() -> None:
-    """Put what the kernels loaded out of the garbage collector's sight, once in a process.
+    """Put all that is loaded now out of the garbage collector's sight: once in a process, and again with the kernels.
 
     For the end of functions that read logs in Spark's Python workers; the data source does it itself. A worker collects
     garbage after each task, and with all of Numba in sight that takes 20 to 100 ms, as long as reading 100 MB.
     """
     global _frozen
-    if not _frozen and kernel.worth_compiling(kernel.WORTH_CALLING):
+    loaded = kernel.worth_compiling(kernel.WORTH_CALLING)
+    if _frozen is not loaded:
         gc.collect()
         gc.freeze()
-        _frozen = True
+        _frozen = loaded

@@ -150,7 +150,8 @@ class LogReader(DataSourceReader):
         return all(number is not None and _compare(kind, number, value) for kind, value in self.numbers)
 
     def partitions(self) -> list[InputPartition]:
-        """Plan the tasks: on the driver, from names, sizes and indexes."""
+        """Plan the tasks: on the driver, from names, sizes and indexes. Runs in a process of its own there."""
+        settle()
         found = [each for each in chosen_partitions(self.options) if self._wanted(each)]
         return list(plan(self.options, found, self.limits, os.cpu_count() or 1, headers_only=self._headers_only))
 
