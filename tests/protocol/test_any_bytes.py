@@ -13,11 +13,11 @@ from magicbyte.errors import MagicbyteError, ProtocolError
 from magicbyte.protocol import APIS, Frames, Message, read_request, read_response
 from magicbyte.schema import FieldSchema, MessageSchema
 from protocol.any_bytes import LIES, changed, check_any_bytes
+from protocol.any_values import encoded
 from protocol.generated import codecs, compiled
 from protocol.golden_messages import golden_messages
 from protocol.interpreter import Values, present, write
 from protocol.schemas import all_schemas, versions
-from protocol.test_round_trips import encoded
 from protocol.values import examples
 
 SMALL = 16384  # bytes that reading may take, whatever there is to read

@@ -11,11 +11,11 @@ from magicbyte.protocol.extensions.metadata_response_unpacked import MetadataRes
 from magicbyte.protocol.messages.metadata import MetadataResponse
 from magicbyte.schema import Encoding, FieldSchema, MessageSchema
 from magicbyte.schema.tree import ENCODABLE_BITS, INTEGER_BITS
+from protocol.any_values import message_values
 from protocol.generated import codecs, compiled
 from protocol.interpreter import Values, integers, write
 from protocol.kip_625 import BEST, EXAMPLES, FIXED, VERSION, WORST, Example
 from protocol.schemas import ROOT
-from protocol.test_round_trips import message_values
 
 CLASSES = {each.__name__: each for each in (MetadataResponseUnpacked, MetadataResponsePartitionsUnpacked)}
 RESULTS = ROOT / "benchmarks/results"
