@@ -142,7 +142,8 @@ def check_records(done: PreparedAppend, rules: AppendRules, produced: Format) ->
         times = [LATER // 1000 * 1000] * 3  # without a tag for milliseconds
     assert [record.timestamp for record in found] == times
     assert done.max_timestamp == max(times)
-    assert done.log_append_time == (LATER if by_broker else -1)
+    answered = stored is Format.ENRICHED or rules.timestamp_type is APPEND_TIME
+    assert done.log_append_time == (LATER if answered else -1)
     assert (done.max_timestamp_offset == -1) == (max(times) == -1)
 
 
@@ -167,6 +168,18 @@ def test_plain_messages_of_both_magics_are_converted_one_by_one() -> None:
         done = prepare(memoryview(data), AppendRules(format=stored), next_offset=5, now_ms=NOW, leader_epoch=0)
         assert [entry.magic for _, entry in entries(bytes(done))] == [stored.magic] * count
         assert done.records == 6
+
+
+def test_a_set_that_is_decoded_in_several_pieces_becomes_one_batch() -> None:
+    records = [Record(index, NOW, 0, b"key %d" % index, bytes(3000)) for index in range(1700)]
+    data = kafka_set(0, Codec.NONE, records[:800]) + kafka_set(1, Codec.NONE, records[800:])
+    assert len(data) > 5_000_000
+    done = prepare(memoryview(data), AppendRules(max_message_bytes=1 << 23), next_offset=3, now_ms=NOW, leader_epoch=0,
+                   request_version=2)  # fmt: skip
+    ((_, entry),) = entries(bytes(done))
+    assert entry.record_count == 1700
+    found = [record for columns in decode(memoryview(bytes(done))) for record in columns]
+    assert [(record.offset, record.key) for record in found] == [(3 + at, each.key) for at, each in enumerate(records)]
 
 
 @pytest.mark.parametrize("form", ["plain", "compiled"])

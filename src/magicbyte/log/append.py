@@ -105,9 +105,7 @@ def prepare(
     if size > rules.segment_bytes:
         why = f"size of a set: expected <= {rules.segment_bytes}, found {size}"
         raise AppendRefusedError(ErrorCode.RECORD_LIST_TOO_LARGE, why)
-    broker_time = rules.format is Format.ENRICHED or (
-        rules.timestamp_type is TimestampType.LOG_APPEND_TIME and rules.format is not Format.V0
-    )
+    broker_time = rules.format is Format.ENRICHED or rules.timestamp_type is TimestampType.LOG_APPEND_TIME
     return PreparedAppend(
         buffers=tuple(stored.buffers),
         size=size,

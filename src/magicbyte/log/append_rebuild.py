@@ -17,6 +17,7 @@ from magicbyte.records.batch import RecordBatch
 from magicbyte.records.columns import BytesColumn, HeaderColumns, RecordColumns
 from magicbyte.records.encode import BatchHeader, Format, Writer
 from magicbyte.records.layout import TimestampType
+from magicbyte.wire.kernel import Ints
 
 _APPEND_TIME = TimestampType.LOG_APPEND_TIME
 
@@ -38,13 +39,13 @@ def rebuild(
     columns = joined([each for part in found.parts for each in columns_of_part(part, found.dialect)])
     count = len(columns)
     target, broker_time = rules.format, rules.format is Format.ENRICHED or rules.timestamp_type is _APPEND_TIME
-    offsets = list(range(next_offset, next_offset + count))
     times, kind = columns.timestamp, TimestampType.CREATE_TIME
     if broker_time:
         kind = _APPEND_TIME
         if target is not Format.V2:  # which keeps the producer's, as distances from each other
-            times = [now_ms] * count
-    new = RecordColumns(offsets, times, [int(kind)] * count, columns.key, columns.value, columns.headers)
+            times = _same(columns, now_ms)
+    offsets = _same(columns, next_offset, step=1)
+    new = RecordColumns(offsets, times, _same(columns, kind), columns.key, columns.value, columns.headers)
     header = BatchHeader(
         timestamp_type=kind,
         max_timestamp=now_ms if broker_time else None,
@@ -62,6 +63,16 @@ def rebuild(
     if target is not Format.V0:
         _note_time(stored, new, codec, rules, now_ms if broker_time else None)
     return stored
+
+
+def _same(columns: RecordColumns, value: int, *, step: int = 0) -> Ints:
+    """Return `value` for each record, more by `step` for each further one, in the form of the columns."""
+    count = len(columns)
+    if isinstance(columns.offset, list):
+        return [value + step * at for at in range(count)]
+    import numpy as np
+
+    return np.full(count, value, np.int64) + step * np.arange(count)
 
 
 def _producer_of(found: ProducedSet) -> dict[str, Any]:
