@@ -35,6 +35,7 @@ from magicbyte.errors import AppendRefusedError, ErrorCode, InvalidConfigError
 from magicbyte.log.append import PreparedAppend, prepare
 from magicbyte.log.append_rules import AppendRules, stored_format
 from magicbyte.log.producer_check import ProducerChecks
+from magicbyte.log.producer_snapshot import ProducerEntry, ProducerSnapshot
 from magicbyte.records.columns import Record
 from magicbyte.records.encode import Format
 from magicbyte.records.layout import (
@@ -430,7 +431,7 @@ def test_plain_records_while_a_transaction_of_the_producer_is_open_are_refused()
         producers.check(later)
     assert refused.value.code is ErrorCode.INVALID_TXN_STATE
     producers.check_marker(7, 3, 0)
-    producers.ended(7, 3, 0)
+    producers.ended(7, 3, 0, NOW)
     assert producers.check(later) is None
 
 
@@ -453,13 +454,46 @@ def test_five_batches_are_remembered_and_sequences_begin_again_after_the_last_nu
     assert refused.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
+def test_what_a_snapshot_knows_of_a_producer_is_its_last_batch() -> None:
+    entry = ProducerEntry(7, 3, last_sequence=11, last_offset=41, offset_delta=1, timestamp=NOW, coordinator_epoch=-1,
+                          current_txn_first_offset=-1)  # fmt: skip
+    producers = ProducerChecks()
+    producers.start_from(ProducerSnapshot((entry,)))
+    again, following = (append(Case(batch(**IDEMPOTENT | {"base_sequence": at})), 8).producer for at in (10, 12))
+    assert again is not None
+    assert following is not None
+    known = producers.check(again)
+    assert known is not None
+    assert (known.first_offset, known.last_offset) == (40, 41)
+    assert producers.check(following) is None
+
+
+def test_a_producer_that_is_silent_for_long_is_forgotten_unless_its_transaction_is_open() -> None:
+    for transactional in (False, True):
+        producers = ProducerChecks()
+        first = append(Case(batch(is_transactional=transactional, **IDEMPOTENT)), 8).producer
+        gap = append(Case(batch(is_transactional=transactional, **IDEMPOTENT | {"base_sequence": 50})), 8).producer
+        assert first is not None
+        assert gap is not None
+        producers.appended(first, 0, 1, NOW)
+        producers.expire(NOW + 999, 1000)
+        with pytest.raises(AppendRefusedError):
+            producers.check(gap)
+        producers.expire(NOW + 1000, 1000)
+        if transactional:
+            with pytest.raises(AppendRefusedError):
+                producers.check(gap)
+        else:
+            assert producers.check(gap) is None
+
+
 @pytest.mark.parametrize(
     ("epoch", "coordinator", "code"),
     [(2, 5, ErrorCode.INVALID_PRODUCER_EPOCH), (3, 4, ErrorCode.TRANSACTION_COORDINATOR_FENCED)],
 )
 def test_a_marker_of_an_old_producer_or_coordinator_is_refused(epoch: int, coordinator: int, code: ErrorCode) -> None:
     producers = ProducerChecks()
-    producers.ended(7, 3, 5)
+    producers.ended(7, 3, 5, NOW)
     producers.check_marker(7, 3, 5)
     producers.check_marker(8, 0, 0)
     with pytest.raises(AppendRefusedError) as refused:

@@ -33,7 +33,10 @@ class AppendedBatch(NamedTuple):
 
 @dataclass(slots=True)
 class _Producer:
+    """`timestamp` of the last batch or marker, in ms."""
+
     epoch: int
+    timestamp: int
     coordinator_epoch: int = _NO_EPOCH
     in_transaction: bool = False
     batches: deque[AppendedBatch] = field(default_factory=lambda: deque(maxlen=REMEMBERED))
@@ -54,7 +57,8 @@ class ProducerChecks:
     def start_from(self, snapshot: ProducerSnapshot) -> None:
         """Take over what a snapshot knows: of each producer the last batch."""
         for entry in snapshot.producers:
-            producer = _Producer(entry.producer_epoch, entry.coordinator_epoch, entry.current_txn_first_offset >= 0)
+            in_transaction = entry.current_txn_first_offset >= 0
+            producer = _Producer(entry.producer_epoch, entry.timestamp, entry.coordinator_epoch, in_transaction)
             if entry.last_offset >= 0:
                 first = entry.last_offset - entry.offset_delta
                 last = AppendedBatch(
@@ -92,9 +96,9 @@ class ProducerChecks:
     def appended(self, batch: ProducerBatch, first_offset: int, last_offset: int, timestamp: int) -> None:
         """Remember a data batch that is in the log now."""
         assert batch.base_sequence > NO_SEQUENCE, "an idempotent batch has a sequence"
-        producer = self._producers.setdefault(batch.producer_id, _Producer(batch.producer_epoch))
+        producer = self._producers.setdefault(batch.producer_id, _Producer(batch.producer_epoch, timestamp))
         producer.move_to(batch.producer_epoch)
-        producer.in_transaction = batch.is_transactional
+        producer.timestamp, producer.in_transaction = timestamp, batch.is_transactional
         producer.batches.append(
             AppendedBatch(batch.base_sequence, batch.last_sequence, first_offset, last_offset, timestamp)
         )
@@ -113,15 +117,20 @@ class ProducerChecks:
                 ErrorCode.TRANSACTION_COORDINATOR_FENCED, f"{why}, older than {producer.coordinator_epoch}"
             )
 
-    def ended(self, producer_id: int, producer_epoch: int, coordinator_epoch: int) -> None:
-        """Note a marker that is in the log now: the producer's transaction is over."""
-        producer = self._producers.setdefault(producer_id, _Producer(producer_epoch))
+    def ended(self, producer_id: int, producer_epoch: int, coordinator_epoch: int, timestamp: int) -> None:
+        """Note a marker that is in the log now, of `timestamp` in ms: the producer's transaction is over."""
+        producer = self._producers.setdefault(producer_id, _Producer(producer_epoch, timestamp))
         producer.move_to(producer_epoch)
+        producer.timestamp = timestamp
         producer.coordinator_epoch, producer.in_transaction = coordinator_epoch, False
 
-    def forget(self, producer_id: int) -> None:
-        """Forget a producer whose time is up."""
-        self._producers.pop(producer_id, None)
+    def expire(self, now_ms: int, after_ms: int) -> None:
+        """Forget the producers that wrote nothing for `after_ms` and have no transaction open."""
+        self._producers = {
+            each: producer
+            for each, producer in self._producers.items()
+            if producer.in_transaction or now_ms - producer.timestamp < after_ms
+        }
 
 
 _GAP = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
