@@ -222,7 +222,8 @@ class _Module:
         code = re.sub(r'""".*?"""|#[^\n]*', "", code, flags=re.DOTALL)
 
         def used(name: str) -> bool:
-            return re.search(rf"(?<![\w.\"]){name}\b(?!\")", code) is not None
+            behind = '[":]' if name.islower() else '"'  # a field may have the name of a function
+            return re.search(rf"(?<![\w.\"]){name}\b(?!{behind})", code) is not None
 
         found = ["import struct"] if used("struct.Struct") else []
         found.append("from dataclasses import dataclass" + (", field" if "field(default_factory" in code else ""))
@@ -546,9 +547,10 @@ class _Class:
         """Return the body of `_is_set`: whether any field does not have its default."""
         tags = ["len(self.unknown_tags) > 0"] if any(span.flexible for span in self.spans) else []
         conditions = [*(self.differs(field) for field in self.fields), *tags]
-        flat = f"return {' or '.join(conditions) or 'False'}"
-        parts = flat.removeprefix("return ").split(" or ")
-        return (Call(flat, "return (", (parts[0], *(f"or {part}" for part in parts[1:])), ")", separator=""),)
+        whole = " or ".join(conditions) or "False"
+        parts = [part for each in conditions for part in ([each] if '"' in each else each.split(" or "))]
+        items = (parts[0], *(f"or {part}" for part in parts[1:])) if len(whole) + 12 > WIDTH else (whole,)
+        return (Call(f"return {whole}", "return (", items, ")", separator=""),)
 
     # ---- reading
 
