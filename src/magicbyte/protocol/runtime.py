@@ -130,7 +130,7 @@ class Message:
         Raises UnsupportedVersionError, and ProtocolError for bytes that are no such message, or more than one.
         """
         message, end = cls.read_at(buffer, 0, version)
-        if end != (size := memoryview(buffer).nbytes):
+        if end != (size := len(buffer) if isinstance(buffer, bytes) else memoryview(buffer).nbytes):
             error = ProtocolError("bytes after the message", expected=0, found=size - end, position=end)
             raise error.of(cls.__name__, version)
         return message
@@ -141,7 +141,7 @@ class Message:
         if version not in cls.VALID_VERSIONS:
             raise UnsupportedVersionError(cls.__name__, version, known=cls.VALID_VERSIONS)
         data = memoryview(buffer)
-        if data.format != "B" or data.ndim != 1:
+        if not isinstance(buffer, bytes) and (data.format != "B" or data.ndim != 1):
             data = data.cast("B")
         try:
             return cls._read(data, at, version)
