@@ -1,0 +1,107 @@
+"""Surveys say what decoding says, and say the same through the plain twins and the compiled kernels, of any bytes."""
+
+import os
+from collections.abc import Callable
+from unittest import mock
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from magicbyte.errors import BatchTooLargeError, CorruptRecordError
+from magicbyte.records.batch import RecordBatch
+from magicbyte.records.columns import Record
+from magicbyte.records.encode import Format, encode_records
+from magicbyte.records.enriched import build_enriched_message, encode_tags
+from magicbyte.records.layout import Dialect
+from magicbyte.records.message import build_message
+from magicbyte.records.survey import Survey, survey_messages, survey_records
+
+RECORDS = st.lists(
+    st.builds(
+        Record,
+        st.just(0),
+        st.integers(-(1 << 40), 1 << 40),
+        st.just(0),
+        st.none() | st.binary(max_size=200),
+        st.none() | st.binary(max_size=200),
+        st.lists(st.tuples(st.text(max_size=3), st.none() | st.binary(max_size=5)), max_size=2).map(tuple),
+    ),
+    min_size=1,
+    max_size=30,
+)
+
+
+def both(survey: Callable[[], Survey]) -> Survey | str:
+    """What the two forms of a survey say, which is the same."""
+    said = []
+    for form in ("plain", "compiled"):
+        with mock.patch.dict(os.environ, MAGICBYTE_KERNELS=form):
+            try:
+                found = survey()
+                said.append((found._replace(lying=None), str(found.lying)))
+            except CorruptRecordError as error:
+                said.append((str(error), ""))
+    assert said[0] == said[1]
+    return said[0][0]
+
+
+def facts(records: list[Record], times: list[int]) -> tuple[int, ...]:
+    known = [time for time in times if time != -1]
+    latest = max(times)
+    return (len(records), sum(record.key is None for record in records), min(known, default=None), latest,
+            times.index(latest), -1)  # type: ignore[return-value]  # fmt: skip
+
+
+def numbered(records: list[Record]) -> list[Record]:
+    return [record._replace(offset=at) for at, record in enumerate(records)]
+
+
+@given(records=RECORDS.map(numbered))
+def test_a_batch_is_surveyed_as_it_was_made(records: list[Record]) -> None:
+    batch = RecordBatch(memoryview(encode_records(records, Format.V2)))
+    found = both(lambda: survey_records(batch.records_section, len(records), batch.base_timestamp))
+    assert isinstance(found, Survey)
+    assert found[:6] == facts(records, [record.timestamp for record in records])
+    assert found.headers == sum(len(record.headers) for record in records)
+
+
+@given(records=RECORDS.map(numbered), magic=st.integers(0, 1))
+def test_messages_are_surveyed_as_they_were_made(records: list[Record], magic: int) -> None:
+    made = b"".join(build_message(magic, each.offset, each.timestamp, each.key, each.value) for each in records)
+    found = both(lambda: survey_messages(memoryview(made), magic))
+    assert isinstance(found, Survey)
+    assert found[:6] == facts(records, [record.timestamp if magic else -1 for record in records])
+    assert (found.append_bits, found.nested, found.other_magic) == (0, -1, -1)
+    other = both(lambda: survey_messages(memoryview(made), 1 - magic))
+    assert isinstance(other, Survey)
+    assert other.other_magic == 0
+
+
+@given(data=st.data())
+def test_any_bytes_are_surveyed_alike_by_both_forms(data: st.DataObject) -> None:
+    records = [Record(at, 5, 0, b"k" * at, b"v" * 20, (("h", b"x"),) * (at % 2)) for at in range(4)]
+    kind = data.draw(st.sampled_from(["batch", "0", "1", "enriched"]))
+    if kind == "batch":
+        spoilt = bytearray(RecordBatch(memoryview(encode_records(records, Format.V2))).records_section)
+    elif kind == "enriched":
+        tags = encode_tags({0: 5}) + b"\x63xy"
+        spoilt = bytearray(b"".join(build_enriched_message(at, b"k", b"v", tags=tags) for at in range(4)))
+    else:
+        spoilt = bytearray(encode_records(records, Format(kind)))
+    for _ in range(data.draw(st.integers(0, 4))):
+        spoilt[data.draw(st.integers(0, len(spoilt) - 1))] = data.draw(st.integers(0, 255))
+    view = memoryview(bytes(spoilt[: data.draw(st.integers(0, len(spoilt)))]))
+    if kind == "batch":
+        count = data.draw(st.integers(-1, 6))
+        both(lambda: survey_records(view, count, 1 << 62))
+    else:
+        dialect = Dialect.ENRICHED if kind == "enriched" else Dialect.KAFKA
+        both(lambda: survey_messages(view, int(kind == "1"), dialect=dialect))
+
+
+def test_a_message_over_the_limit_is_named() -> None:
+    small, large = build_message(1, 0, 5, b"k", b"v"), build_message(1, 7, 5, b"k", bytes(100))
+    with pytest.raises(BatchTooLargeError, match=f"position {len(small)}, offsets 7..7.* found {len(large)}"):
+        survey_messages(memoryview(small + large), 1, limit=len(large) - 1)
+    assert survey_messages(memoryview(small + large), 1, limit=len(large)).records == 2
