@@ -196,7 +196,7 @@ class World:
                 expect(gone, f"{log.folder}: a hole in front, at {batch.base}")
         end = whole[present[-1]].last + 1 if present else log.segments[0].base_offset
         expect(log.log_end_offset >= end, f"{log.folder}: ends at {log.log_end_offset}, data at {end}")
-        survivors = [batch for batch in whole if batch.last < ledger.durable]
+        survivors = [each for each in whole if each.last < ledger.durable and each.base not in ledger.superseded]
         least = survivors[-1].last + 1 if survivors else 0
         expect(log.log_end_offset >= least, f"{log.folder}: ends at {log.log_end_offset}, before {least}")
         kept = [whole[number] for number in present]

@@ -61,11 +61,12 @@ class GroupCommit(Generic[T]):
         for log, flush in finished.flushes:
             if flush is not None:
                 log.flushed(flush, now_ms)
-        outcome = Outcome[T]([], [])
+        durable: list[T] = []
+        lost: list[T] = []
         for log, end_offset, generation, waiter in finished.waiting:
             kept = log.generation == generation and log.recovery_point >= end_offset and log.health.error is None
-            (outcome.durable if kept else outcome.lost).append(waiter)
-        return outcome
+            (durable if kept else lost).append(waiter)
+        return Outcome(durable, lost)
 
     def fail(self, failed: Round[T], error: OSError) -> list[T]:
         """Take in that a round failed: its directories are offline. Return all of its waiters, none to acknowledge."""

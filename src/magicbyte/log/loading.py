@@ -255,11 +255,16 @@ def _quarantined(segment: Segment, position: int, quarantine: str) -> str:
 
 def drop_snapshots(files: WritableFileSystem, folder: str, bases: Collection[int], end_offset: int) -> None:
     """Delete the producer snapshots that are of no segment's base, but for the newest, or behind the log's end."""
-    offsets = sorted(base for base, kind, suffix in _names(files, folder) if kind == SNAPSHOT and not suffix)
+    offsets = snapshot_offsets(files, folder)
     newest = max((each for each in offsets if each <= end_offset), default=-1)
     for each in offsets:
         if each > end_offset or (each not in bases and each != newest):
             files.delete(f"{folder}/{each:020}{SNAPSHOT}")
+
+
+def segment_bases(files: WritableFileSystem, folder: str) -> list[int]:
+    """Return the base offsets of the segments in a folder, ascending."""
+    return sorted(base for base, kind, suffix in _names(files, folder) if kind == LOG and not suffix)
 
 
 def snapshot_offsets(files: WritableFileSystem, folder: str) -> list[int]:

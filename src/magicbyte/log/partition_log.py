@@ -8,7 +8,8 @@ UnifiedLog, LocalLog and LogSegments.
 from __future__ import annotations
 
 import bisect
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -28,10 +29,11 @@ from magicbyte.log.directory import LOG, SNAPSHOT, parse_file
 from magicbyte.log.files import put_file
 from magicbyte.log.health import Health
 from magicbyte.log.index_writer import MAX_RELATIVE
-from magicbyte.log.loading import Loaded, drop_snapshots, load, producers_at, snapshot_offsets
+from magicbyte.log.loading import Loaded, drop_snapshots, load, producers_at, segment_bases, snapshot_offsets
+from magicbyte.log.producer_state import LeaderEpochs
 from magicbyte.log.resync import first_offset
 from magicbyte.log.retention import Due, Reason, due_segments, head_cut
-from magicbyte.log.segment import CLEANED, DELETED, SWAP, FileSlice, Segment, exists
+from magicbyte.log.segment import CLEANED, DELETED, SWAP, FileSlice, Head, Segment, exists
 from magicbyte.records.layout import NO_PRODUCER_ID, PARTITION_LEADER_EPOCH, Dialect
 
 if TYPE_CHECKING:
@@ -157,6 +159,32 @@ class PartitionLog:
             self.active.activate(now_ms, self._draw())
             files.sync_directory(folder)
         return self
+
+    @classmethod
+    @contextlib.contextmanager
+    def view(
+        cls, files: WritableFileSystem, folder: str, config: LogConfig, *, log_start_offset: int = 0
+    ) -> Iterator[PartitionLog]:
+        """Give a closed log, opened to be looked at: nothing is changed, made or mended.
+
+        Raises LogDirectoryError for a folder without segments, CorruptRecordError for an index that is missing or
+        wrong: then the log would have to be recovered.
+        """
+        loaded = Loaded([], 0, config.rules.producer_states(), LeaderEpochs())
+        try:
+            for base in segment_bases(files, folder):
+                segment = Segment.of_log(files, folder, base, config)
+                loaded.segments.append(segment)
+                segment.open_indexes()
+            if not loaded.segments:
+                raise LogDirectoryError(f"{folder}: expected a .log file")
+            loaded.end_offset = segment.end_offset()
+            self = cls(files, folder, config, loaded, Health(folder), lambda: None, lambda _most: 0)
+            self.log_start_offset = max(log_start_offset, self.log_start_offset)
+            yield self
+        finally:
+            for segment in loaded.segments:
+                segment.release()
 
     @property
     def active(self) -> Segment:
@@ -474,20 +502,49 @@ class PartitionLog:
             if self.config.dialect is Dialect.ENRICHED:
                 self.active.index_last_entry()
             due = self.due(now_ms)
-            removed = []
+            removed = self._removed(due)
             if due and due[-1].segment is self.active:
                 self._roll(self.log_end_offset, now_ms)
-            for each in due:
-                following = self.segments[1].base_offset
-                segment = self.segments.pop(0)
-                removed.append(
-                    Removed(segment.base_offset, following, segment.size, segment.largest_timestamp, each.reason)
-                )
-                self._delete_later(segment, now_ms)
+            for _ in due:
+                self._delete_later(self.segments.pop(0), now_ms)
             if self.cuts_heads and (cut := self._cut_head(now_ms)) is not None:
                 removed.append(cut)
             self._start_at(self.segments[0].base_offset)
         return removed
+
+    def plan(self, now_ms: int) -> tuple[list[Removed], int]:
+        """Return what `delete_old_segments` would take away now, and where the log would start then."""
+        due = self.due(now_ms)
+        removed = self._removed(due)
+        start = max(self.log_start_offset, removed[-1].end_offset if removed else 0)
+        if self.cuts_heads and len(due) < len(self.segments):
+            segment = self.segments[len(due)]
+            head = self._head_cut(segment, now_ms)
+            if head is not None:
+                removed.append(self._head_removed(segment, head))
+                start = max(start, removed[-1].end_offset)
+        return removed, start
+
+    def _removed(self, due: Sequence[Due]) -> list[Removed]:
+        ends = [*(each.base_offset for each in self.segments[1:]), self.log_end_offset]
+        return [
+            Removed(each.segment.base_offset, end, each.segment.size, each.segment.largest_timestamp, each.reason)
+            for each, end in zip(due, ends, strict=False)
+        ]
+
+    def _head_cut(self, segment: Segment, now_ms: int) -> Head | None:
+        return head_cut(
+            segment,
+            self.config,
+            now_ms=now_ms,
+            high_watermark=self.high_watermark,
+            log_start_offset=self.log_start_offset,
+        )
+
+    def _head_removed(self, segment: Segment, head: Head) -> Removed:
+        base = first_offset(segment.log, head.position, self.config.dialect)
+        reason = Reason.START if base <= self.log_start_offset else Reason.TIME
+        return Removed(segment.base_offset, base, head.position, segment.largest_timestamp, reason, head=True)
 
     @property
     def cuts_heads(self) -> bool:
@@ -523,16 +580,11 @@ class PartitionLog:
     def _cut_head(self, now_ms: int) -> Removed | None:
         """Cut off the head of the first segment, as far as it is due: a new file with the rest takes its place."""
         segment = self.segments[0]
-        head = head_cut(
-            segment,
-            self.config,
-            now_ms=now_ms,
-            high_watermark=self.high_watermark,
-            log_start_offset=self.log_start_offset,
-        )
+        head = self._head_cut(segment, now_ms)
         if head is None:
             return None
-        base = first_offset(segment.log, head.position, self.config.dialect)
+        removed = self._head_removed(segment, head)
+        base = removed.end_offset
         if segment is self.active:
             self._roll(self.log_end_offset, now_ms)
         rest = self.new_segment(base)
@@ -542,9 +594,8 @@ class PartitionLog:
             rest.log.write_at(position - head.position, piece)
             position += len(piece)
         rest.take_log(segment.transactions(base, self.log_end_offset))
-        largest = segment.largest_timestamp
         self.replace([segment], [rest], now_ms)
-        return Removed(segment.base_offset, base, head.position, largest, Reason.TIME, head=True)
+        return removed
 
     # ---- exchanging segments
 

@@ -1,0 +1,149 @@
+"""`magicbyte retain`: what a stopped broker's retention would take away, by limits given for once."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from magicbyte.cli import options
+from magicbyte.cli.progress import progress
+from magicbyte.cli.render import many, size_text
+
+if TYPE_CHECKING:
+    from magicbyte.log.checkpoints import TopicPartition
+    from magicbyte.log.retain import Retained
+
+Json = dict[str, Any]
+
+_UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 7 * 86_400_000}
+_DURATION = re.compile(r"([0-9]{1,15})(ms|s|m|h|d|w)")
+_BYTES = re.compile(r"([0-9]{1,15})\s*(|k|m|g|t)(?:i?b)?", re.IGNORECASE)
+_SHIFTS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
+
+
+def _duration(_context: click.Context, _parameter: click.Parameter, value: str | None) -> int | None:
+    """Return the ms of 7d, 12h or 500ms, say: a callback."""
+    found = None if value is None else _DURATION.fullmatch(value)
+    if value is not None and found is None:
+        raise click.BadParameter(f"{value!r}: expected a time such as 7d, 12h, 30m, 45s or 500ms")
+    return None if found is None else int(found[1]) * _UNITS_MS[found[2]]
+
+
+def _bytes(_context: click.Context, _parameter: click.Parameter, value: str | None) -> int | None:
+    """Return the bytes of 10GiB or 500000, say: a callback. All units are powers of 1024."""
+    found = None if value is None else _BYTES.fullmatch(value)
+    if value is not None and found is None:
+        raise click.BadParameter(f"{value!r}: expected bytes such as 1073741824 or 10GiB")
+    return None if found is None else int(found[1]) << _SHIFTS[found[2].lower()]
+
+
+@click.command()
+@options.paths_argument
+@click.option("--older-than", "retention_ms", callback=_duration, metavar="TIME",
+              help="Take away what is older: 7d, 12h, 30m, 45s.")  # fmt: skip
+@click.option("--bytes", "retention_bytes", callback=_bytes, metavar="SIZE",
+              help="Take old segments away as long as at least so much stays.")  # fmt: skip
+@click.option("--before-offset", type=click.IntRange(0), metavar="N",
+              help="Let the log start at this offset; of one partition.")  # fmt: skip
+@click.option("--head-truncation", is_flag=True,
+              help="Cut the first segment that stays, too, at the first batch that stays.")  # fmt: skip
+@click.option("--dry-run", is_flag=True, help="Say what would go, and change nothing.")
+@click.option("--topic", "topics", multiple=True, help="Only this topic. Can be given several times.")
+@click.option("--kafka", "version", metavar="VERSION",
+              help="Write new index files as this Kafka does.  [default: as those that are there]")  # fmt: skip
+@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@options.as_option
+def retain(
+    paths: tuple[str, ...],
+    retention_ms: int | None,
+    retention_bytes: int | None,
+    before_offset: int | None,
+    head_truncation: bool,
+    dry_run: bool,
+    topics: tuple[str, ...],
+    version: str | None,
+    form: str,
+    as_: TopicPartition | None,
+) -> None:
+    """Take old records away from the logs of a stopped broker, as its own retention would.
+
+    Whole segments go, from the first on, as long as every record in them is beyond a limit; ages are those of the
+    records' timestamps. Nothing goes that was not replicated. The log directory is locked meanwhile.
+
+    Exit status: 0 done, 1 a log is damaged, 2 wrong use, or the broker runs or was killed.
+    """
+    from magicbyte.log.directory import discover
+    from magicbyte.log.index_writer import IndexRules
+    from magicbyte.log.partitions import choose, in_use
+    from magicbyte.log.retain import Limits, retain_logs
+
+    if retention_ms is None and retention_bytes is None and before_offset is None:
+        raise click.UsageError("expected --older-than, --bytes or --before-offset")
+    partitions = choose(in_use(discover(paths, as_)), topics)
+    if before_offset is not None and len(partitions) != 1:
+        raise click.UsageError(f"--before-offset: expected one partition, found {len(partitions)}")
+    limits = Limits(
+        now_ms=time.time_ns() // 1_000_000,
+        retention_ms=-1 if retention_ms is None else retention_ms,
+        retention_bytes=-1 if retention_bytes is None else retention_bytes,
+        before_offset=before_offset,
+        head_truncation=head_truncation,
+        rules=None if version is None else IndexRules.of(version),
+    )
+    done: list[Retained] = []
+    with progress(sum(each.size for each in partitions), shares_terminal=form == "text") as advance:
+        for each in retain_logs(partitions, limits, dry_run=dry_run, progress=advance):
+            done.append(each)
+            if form == "text":
+                click.echo("\n".join(_lines(each, dry_run=dry_run)))
+    total = sum(each.removed_bytes for each in done)
+    if form == "json":
+        found = {"dryRun": dry_run, "partitions": [_json(each) for each in done], "removedBytes": total}
+        click.echo(json.dumps(found, indent=2))
+    else:
+        verb = "would go" if dry_run else "gone"
+        click.echo(f"{many(len(done), 'partition')}: {size_text(total)} {verb}")
+
+
+def _lines(done: Retained, *, dry_run: bool) -> list[str]:
+    verb = "would go" if dry_run else "gone"
+    lines = [
+        f"{done.name}: {size_text(done.removed_bytes)} of {size_text(done.size)} {verb}; "
+        f"offsets {done.log_start_offset} to {done.log_end_offset - 1} stay"
+        if done.log_end_offset > done.log_start_offset
+        else f"{done.name}: {size_text(done.removed_bytes)} of {size_text(done.size)} {verb}; nothing stays"
+    ]
+    for each in done.removed:
+        what = "head of segment" if each.head else "segment"
+        lines.append(
+            f"  {what} {each.base_offset:020}: offsets {each.base_offset} to {each.end_offset - 1}, "
+            f"{size_text(each.size)}: {each.reason.value}"
+        )
+    return lines
+
+
+def _json(done: Retained) -> Json:
+    return {
+        "partition": done.name,
+        "path": done.path,
+        "bytes": done.size,
+        "removedBytes": done.removed_bytes,
+        "logStartOffset": done.log_start_offset,
+        "logEndOffset": done.log_end_offset,
+        "highWatermark": done.high_watermark,
+        "removed": [
+            {
+                "baseOffset": each.base_offset,
+                "endOffset": each.end_offset,
+                "bytes": each.size,
+                "largestTimestamp": each.largest_timestamp,
+                "head": each.head,
+                "reason": each.reason.name.lower(),
+            }
+            for each in done.removed
+        ],
+    }

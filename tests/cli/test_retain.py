@@ -1,0 +1,135 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from cli.command import run
+from log.appended import batch_of
+from magicbyte.log import checkpoints
+from magicbyte.log.checkpoints import TopicPartition
+from magicbyte.log.config import LogConfig
+from magicbyte.log.files import LocalFiles
+from magicbyte.log.log_directory import LogDirectory, Settings
+from magicbyte.log.record_set import record_set
+
+FILES = LocalFiles()
+DAY_MS = 86_400_000
+NOW_MS = 1_800_000_000_000
+ORDERS = TopicPartition("orders", 0)
+
+
+def open_logs(path: Path) -> LogDirectory:
+    settings_of_topic = {"segment.bytes": "700", "segment.ms": str(10**13), "retention.ms": "-1"}
+    config = LogConfig.of({**settings_of_topic, "index.interval.bytes": "150"})
+    settings = Settings(config_of=lambda _key: config, token=lambda: "0" * 32)
+    return LogDirectory.open(FILES, str(path), settings, now_ms=NOW_MS)
+
+
+@pytest.fixture
+def logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Twenty batches of a record, a day apart, in segments of ten; the last is of now. Two are not replicated."""
+    monkeypatch.setattr("time.time_ns", lambda: NOW_MS * 1_000_000)
+    path = tmp_path / "logs"
+    directory = open_logs(path)
+    log = directory.create(ORDERS, now_ms=NOW_MS)
+    for offset in range(20):
+        log.append(record_set(batch_of(offset, NOW_MS - (19 - offset) * DAY_MS), log.config.rules), NOW_MS)
+    log.high_watermark = 18
+    directory.close()
+    return path
+
+
+def offsets(path: Path) -> tuple[int, int]:
+    """Where the log starts and ends, and that it was closed."""
+    directory = open_logs(path)
+    assert directory.was_clean
+    log = directory[ORDERS]
+    assert log.loaded.recovered == []
+    found = log.log_start_offset, log.log_end_offset
+    directory.close()
+    return found
+
+
+def snapshot(path: Path) -> dict[str, bytes]:
+    return {str(each.relative_to(path)): each.read_bytes() for each in path.rglob("*") if each.is_file()}
+
+
+def test_segments_older_than_a_time_go_and_the_log_stays_closed(logs: Path) -> None:
+    done = run("retain", logs, "--older-than", "5d")
+    assert done.exit_code == 0
+    assert "segment 00000000000000000000: offsets 0 to 9" in done.stdout
+    assert offsets(logs) == (10, 20)
+    assert run("verify", logs).exit_code == 0
+
+
+def test_a_dry_run_says_the_same_and_changes_nothing(logs: Path) -> None:
+    before = snapshot(logs)
+    said = json.loads(run("retain", logs, "--older-than", "5d", "--dry-run", "--format", "json").stdout)
+    assert snapshot(logs) == before
+    done = json.loads(run("retain", logs, "--older-than", "5d", "--format", "json").stdout)
+    assert {**said, "dryRun": False} == done
+    assert done["removedBytes"] > 600
+
+
+def test_head_truncation_goes_on_to_the_record(logs: Path) -> None:
+    said = json.loads(
+        run("retain", logs, "--older-than", "5d", "--head-truncation", "--dry-run", "--format", "json").stdout
+    )
+    done = json.loads(run("retain", logs, "--older-than", "5d", "--head-truncation", "--format", "json").stdout)
+    assert {**said, "dryRun": False} == done
+    assert [each["head"] for each in done["partitions"][0]["removed"]] == [False, True]
+    assert offsets(logs) == (14, 20)
+    assert run("verify", logs).exit_code == 0
+
+
+def test_what_is_not_replicated_stays_however_old_it_is(logs: Path) -> None:
+    assert run("retain", logs, "--older-than", "0ms", "--head-truncation").exit_code == 0
+    assert offsets(logs) == (18, 20)
+
+
+def test_bytes_that_stay_are_at_least_those_asked_for(logs: Path) -> None:
+    size = sum(path.stat().st_size for path in logs.glob("orders-0/*.log"))
+    assert run("retain", logs, "--bytes", str(size // 2)).exit_code == 0
+    assert offsets(logs) == (10, 20)
+    assert run("retain", logs, "--bytes", str(size)).exit_code == 0
+    assert offsets(logs) == (10, 20)
+
+
+def test_the_log_starts_at_the_offset_that_was_asked_for(logs: Path) -> None:
+    assert run("retain", logs, "--before-offset", "13").exit_code == 0
+    assert offsets(logs) == (13, 20)
+    starts = checkpoints.parse_offset_checkpoint((logs / checkpoints.LOG_START).read_bytes())
+    assert starts == {ORDERS: 13}
+    assert not (logs / "orders-0/00000000000000000000.log").exists()
+
+
+def test_a_folder_alone_is_taken_as_it_is(logs: Path, tmp_path: Path) -> None:
+    alone = tmp_path / "alone" / "orders-0"
+    alone.parent.mkdir()
+    (logs / "orders-0").rename(alone)
+    assert run("retain", alone, "--older-than", "5d").exit_code == 0
+    assert sorted(path.name for path in alone.glob("*.log")) == ["00000000000000000010.log"]
+
+
+def test_a_log_directory_in_use_is_refused(logs: Path) -> None:
+    lock = FILES.lock(str(logs / ".lock"))
+    done = run("retain", logs, "--older-than", "5d")
+    lock.release()
+    assert done.exit_code == 2
+    assert "using this log directory" in done.stderr
+
+
+def test_a_log_directory_whose_broker_was_killed_is_refused(logs: Path) -> None:
+    (logs / checkpoints.CLEAN_SHUTDOWN).unlink()
+    before = snapshot(logs)
+    done = run("retain", logs, "--older-than", "5d")
+    assert done.exit_code == 2
+    assert "not shut down cleanly" in done.stderr
+    assert snapshot(logs) == before
+
+
+@pytest.mark.parametrize("arguments", [[], ["--older-than", "5 days"], ["--bytes", "many"]])
+def test_limits_that_say_nothing_are_refused(logs: Path, arguments: list[str]) -> None:
+    done = run("retain", logs, *arguments)
+    assert done.exit_code == 2
+    assert "expected" in done.stderr
