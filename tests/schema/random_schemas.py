@@ -155,7 +155,7 @@ class _Maker:
         elif base == "float64":
             field["default"] = rng.choice(("0.5", "-1e10"))
         elif base == "string":
-            field["default"] = rng.choice(("", "a text", 'it\'s "quoted" \\ é'))
+            field["default"] = rng.choice(("", "this or that", 'it\'s "quoted" \\ é'))
         elif base == "uuid":
             field["default"] = base64.urlsafe_b64encode(rng.randbytes(16)).decode().rstrip("=")
 

@@ -3,7 +3,10 @@
 import copy
 import json
 import random
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -11,6 +14,7 @@ from hypothesis import strategies as st
 
 from magicbyte.errors import ProtocolError, UnsupportedVersionError
 from magicbyte.schema import MessageSchema, Rule, check
+from magicbyte.schema.python import modules
 from magicbyte.schema.sizes import measure
 from protocol.generated import Codec, compiled
 from protocol.interpreter import UNKNOWN, RefusedError, Values, read, write
@@ -73,6 +77,18 @@ def test_what_a_version_cannot_hold_is_refused_where_the_interpreter_refuses() -
                     else:
                         assert codec.write(other, values) == expected, (seed, version, other, values)
     assert refused > 100
+
+
+def test_the_code_of_random_schemas_is_formatted_and_names_nothing_that_is_not_there_or_not_used(
+    tmp_path: Path,
+) -> None:
+    for seed in SEEDS:
+        (text,) = modules({"": tree(random_schema(random.Random(seed)))}).values()
+        (tmp_path / f"m{seed}.py").write_text(text, encoding="utf-8")
+    ruff = [sys.executable, "-m", "ruff"]
+    for command in (["format", "--check", "--line-length=120"], ["check", "--isolated", "--select=F401,F811,F821"]):
+        done = subprocess.run([*ruff, *command, tmp_path], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout
 
 
 # ---- broken schemas
