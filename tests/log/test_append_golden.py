@@ -14,6 +14,8 @@ import golden_data
 from golden_data import WireCase
 from log.produced import Replayed, parse, replay, unpacked
 from magicbyte.errors import CorruptRecordError
+from magicbyte.records.entry import entries
+from magicbyte.records.message import Message
 
 PAGE = Path(__file__).parents[2] / "docs/append.md"
 REFERENCES = {"0.11.0.3": range(3), "2.8.2": range(3, 9)}
@@ -72,7 +74,15 @@ def what_differs(case: WireCase, done: Replayed) -> tuple[str, str] | None:
         return "stores what is damaged", code
     if list(unpacked(memoryview(done.log.data))) != theirs_unpacked:
         return "stores other bytes", code
-    return ("rebuilds", "in place") if done.in_place else None
+    if done.in_place:
+        return "rebuilds", "in place"
+    return ("in place", "rebuilds") if payloads(case.segment) & payloads(bytes(parse(case.request).records)) else None
+
+
+def payloads(data: bytes) -> set[bytes]:
+    """What is compressed in a log or in a set, as it is."""
+    found = [entry for _, entry in entries(data) if entry.codec]
+    return {bytes((entry.value or b"") if isinstance(entry, Message) else entry.records_section) for entry in found}
 
 
 def cases(broker: str) -> list[WireCase]:
