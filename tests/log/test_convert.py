@@ -193,6 +193,20 @@ def test_a_log_directory_comes_with_all_that_a_broker_looks_at(source: Path, tmp
     assert ends[TopicPartition("orders", 2)] == SMALL[2].batches()[-1]["lastOffset"] + 1  # a marker
 
 
+@pytest.mark.parametrize(("noted", "kept"), [("0\n2\n0 0\n9 {end}\n", 2), ("0\n1\n0 0\n", 1), ("nonsense", 1)])
+def test_the_epoch_of_a_leader_that_wrote_nothing_is_kept(noted: str, kept: int, tmp_path: Path) -> None:
+    case = golden_data.log_case("3.9.1/txn-none")
+    path = Path(shutil.copytree(case.partition_dir(), tmp_path / "txn-0"))
+    end = case.batches()[-1]["lastOffset"] + 1
+    assert (path / checkpoints.LEADER_EPOCHS).read_text() == "0\n1\n0 0\n"
+    (path / checkpoints.LEADER_EPOCHS).write_text(noted.format(end=end))
+    (done,) = run(path, tmp_path / "out", ConvertOptions(Format.V2))
+    expected = "0\n2\n0 0\n9 {end}\n" if kept == 2 else "0\n1\n0 0\n"
+    assert (done.folder / checkpoints.LEADER_EPOCHS).read_text() == expected.format(end=end)
+    (older,) = run(path, tmp_path / "older", ConvertOptions(Format.V1))
+    assert not (older.folder / checkpoints.LEADER_EPOCHS).exists()
+
+
 def test_the_end_of_the_log_stays_where_the_last_entry_is_left_out(tmp_path: Path) -> None:
     case = golden_data.log_case("3.9.1/txn-none")
     end = case.batches()[-1]["lastOffset"] + 1

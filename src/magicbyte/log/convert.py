@@ -366,6 +366,8 @@ class _Job:
                     next_offset = max(next_offset, piece.next_offset)
                 if next_offset > writer.end_offset:  # the last entries left nothing: their offsets are not given again
                     writer.roll(next_offset)
+                if (epoch := _last_epoch(source)) is not None:
+                    writer.note_epoch(epoch)
                 self.remember(done)  # before the name: a crash between both leaves a partition that is done again
                 writer.finish()
         except MagicbyteError as error:
@@ -446,6 +448,15 @@ class _Job:
             verified=said["verified"],
             resumed=True,
         )
+
+
+def _last_epoch(source: PartitionDirectory) -> int | None:
+    """Return the last leader epoch that is noted beside a log, which may have no records."""
+    try:
+        noted = source.leader_epochs()
+    except CorruptRecordError:  # a broker does without, and `verify` reports it
+        return None
+    return noted[-1].epoch if noted else None
 
 
 def _append(writer: PartitionWriter, piece: _Piece) -> None:

@@ -171,6 +171,11 @@ class PartitionWriter:
         with self._named_errors():
             self._log = self._path(base_offset, LOG).open("wb", buffering=0)  # closing it writes nothing more
 
+    def note_epoch(self, epoch: int) -> None:
+        """Note the epoch of a leader that has written nothing so far, if it is above those of the batches."""
+        if self._epochs.entries:
+            self._epochs.assign(epoch, self._end_offset)
+
     def finish(self) -> WrittenPartition:
         """Complete the folder, make it durable and give it its name."""
         if not self._bases:
