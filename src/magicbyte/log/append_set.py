@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from magicbyte.codecs import Codec, Lz4Header, OutputFull, decompress_into
 from magicbyte.errors import (
@@ -152,8 +153,7 @@ class _Unpacker:
                 return room[:written]
 
 
-@dataclass(frozen=True, slots=True)
-class _Outer:
+class _Outer(NamedTuple):
     """One row of a set: where it is, and what its first bytes say. `survey`: of plain messages."""
 
     data: memoryview
