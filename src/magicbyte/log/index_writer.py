@@ -195,12 +195,20 @@ class SegmentIndexer:
         self._last_time = NO_TIMESTAMP  # of the time index's last entry
         self._last_entry: tuple[int, int] | None = None  # enriched: offset and position of the last message
 
-    def append(self, table: BatchTable, start_position: int, appends: Sequence[int] | None = None) -> None:
+    def append(
+        self,
+        table: BatchTable,
+        start_position: int,
+        appends: Sequence[int] | None = None,
+        last: Int64Array | None = None,
+    ) -> None:
         """Take in the entries of `table`, unmerged; its buffer begins `start_position` bytes into the segment.
 
         `appends`: the rows, ascending from 0, that each began an append; the last append ends with the table. None:
-        each entry was appended by itself. Raises CorruptRecordError for an offset or position that no index holds, and
-        for a wrapper, batch or marker that must be looked into and cannot be read; positions are of the segment.
+        each entry was appended by itself. `last`: what counts as the last offset of each row where an append gets one
+        entry, if not that of its header: a cleaner's last record. Raises CorruptRecordError for an offset or position
+        that no index holds, and for a wrapper, batch or marker that must be looked into and cannot be read; positions
+        are of the segment.
         """
         if not len(table):
             return
@@ -209,7 +217,7 @@ class SegmentIndexer:
             if self._dialect is Dialect.ENRICHED:
                 self._append_enriched(table, start_position)
             else:
-                self._append(table, start_position, None if self._rules.entry_per_batch else appends)
+                self._append(table, start_position, *((None, None) if self._rules.entry_per_batch else (appends, last)))
                 if self._rules.has_producers:
                     self._aborted += self._producers.append(table)
         except CorruptRecordError as error:
@@ -241,7 +249,9 @@ class SegmentIndexer:
     def _last_position(self) -> int:
         return int(self._offsets.pieces[-1][2][-1])
 
-    def _append(self, table: BatchTable, start_position: int, appends: Sequence[int] | None) -> None:
+    def _append(
+        self, table: BatchTable, start_position: int, appends: Sequence[int] | None, named: Int64Array | None
+    ) -> None:
         count = len(table)
         header_offsets = np.asarray(table.offset, np.int64)
         last, timestamps = last_offsets(table), max_timestamps(table)
@@ -251,7 +261,7 @@ class SegmentIndexer:
         ends = np.append(starts[1:], count) - 1
         chosen = self._choose(start_position + np.asarray(table.position, np.int64)[starts])
         if self._rules.names_last_offset:
-            offsets = last[ends[chosen]]
+            offsets = (last if named is None else named)[ends[chosen]]
         else:
             offsets = header_offsets[starts[chosen]]
             for at in np.flatnonzero(np.asarray(table.count)[starts[chosen]] < 0).tolist():

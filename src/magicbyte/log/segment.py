@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -14,7 +14,7 @@ from magicbyte.log.config import LogConfig
 from magicbyte.log.directory import ENRICHED_INDEX, LOG, OFFSET_INDEX, SNAPSHOT, TIME_INDEX, TRANSACTION_INDEX
 from magicbyte.log.files import read_whole
 from magicbyte.log.index_file import ENRICHED_ENTRY, OFFSET_ENTRY, TIME_ENTRY, IndexFile
-from magicbyte.log.index_writer import MAX_RELATIVE, SegmentIndexer, last_offsets, max_timestamps
+from magicbyte.log.index_writer import MAX_RELATIVE, SegmentIndexer, SegmentIndexes, last_offsets, max_timestamps
 from magicbyte.log.indexes import TransactionIndex
 from magicbyte.log.resync import Limits, Sound, sound_beginning
 from magicbyte.records.decode import DecodeOptions, decode_rows
@@ -149,6 +149,14 @@ class Segment:
             return {OFFSET_INDEX: OFFSET_ENTRY, TIME_INDEX: TIME_ENTRY}
         return {OFFSET_INDEX: OFFSET_ENTRY}
 
+    @property
+    def index_sizes(self) -> list[int]:
+        """The bytes of the entries in each of these files."""
+        return [
+            index.count * layout.size
+            for index, layout in zip(self._indexes.values(), self.index_kinds.values(), strict=True)
+        ]
+
     def path(self, kind: str) -> str:
         """Return where a file of the segment is."""
         return f"{self.folder}/{self.base_offset:020}{kind}{self.suffix}"
@@ -203,6 +211,13 @@ class Segment:
         """Give back the open files. Nothing is synced."""
         for file in self.open_files():
             file.close()
+
+    def remove(self) -> None:
+        """Delete all files of a segment that is not part of the log, or not any more."""
+        self.release()
+        for kind in (LOG, *COMPANIONS):
+            if self._has(kind):
+                self.files.delete(self.path(kind))
 
     # ---- appending
 
@@ -507,7 +522,22 @@ class Segment:
         if removed:
             self.log.truncate(kept)
         self.size = kept
-        made = indexer.finish().files()
+        self._put_indexes(indexer.finish().files())
+        self._since_entry, self._first_timestamp, self._last_head = 0, None, None
+        self._load_largest()
+        return Recovered(kept, removed, end_offset, error)
+
+    def take_indexes(self, made: SegmentIndexes, transactions: list[AbortedTransaction]) -> None:
+        """Take over the indexes that were made while `log` was written; `transactions` it has."""
+        self.size = self.log.size
+        self._put_indexes(made.files())
+        for each in transactions:
+            self.append_aborted(each)
+        self._since_entry, self._first_timestamp, self._last_head = 0, None, None
+        self._load_largest()
+
+    def _put_indexes(self, made: Mapping[str, bytes]) -> None:
+        """Have these files, by suffix, in place of the indexes that there are."""
         for kind in (*self.index_kinds, TRANSACTION_INDEX):
             content = made.get(kind, b"")
             if kind in self._indexes:
@@ -521,9 +551,6 @@ class Segment:
                     self._indexes[kind] = IndexFile(file, self.index_kinds[kind], self.config.segment_index_bytes)
             elif self._has(kind):
                 self.files.delete(self.path(kind))
-        self._since_entry, self._first_timestamp, self._last_head = 0, None, None
-        self._load_largest()
-        return Recovered(kept, removed, end_offset, error)
 
 
 DELETED, CLEANED, SWAP = ".deleted", ".cleaned", ".swap"

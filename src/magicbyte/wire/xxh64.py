@@ -23,7 +23,7 @@ def xxh64_of(data: Bytes, start: int, end: int, seed: int) -> int:
     return found - (1 << 64) if found >> 63 else found
 
 
-def _little_endian(bits: int) -> Any:
+def little_endian(bits: int) -> Any:
     """Return an intrinsic that loads an unsigned integer from a position; it does not look at the array's end."""
     from llvmlite import ir
     from numba.extending import intrinsic
@@ -50,7 +50,7 @@ def _xxh64() -> Any:
     import numba
     import numpy as np
 
-    load32, load64 = _little_endian(32), _little_endian(64)
+    load32, load64 = little_endian(32), little_endian(64)
     p1, p2, p3, p4, p5 = (np.uint64(prime) for prime in _PRIMES)
     check = bounds_checked()
 

@@ -1,0 +1,394 @@
+"""Compaction: of each key only the latest record stays, and offsets never change.
+
+Two passes, as in Kafka: the dirty part of the log is read for the offset map, then groups of segments are written
+anew, each as one segment, and put in their place by the log's own swap. `Compaction.run` does it step by step, for a
+worker that has more to do. Sources: Kafka's LogCleaner, Cleaner and LogCleanerManager; docs/compact.md.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from magicbyte.log.cleaned_transactions import CleanedTransactions
+from magicbyte.log.compaction_sets import Dropped, Piece, Rules, SetFilter
+from magicbyte.log.index_writer import MAX_RELATIVE, SegmentIndexer, last_offsets
+from magicbyte.log.offset_map import OffsetMap
+from magicbyte.log.producer_snapshot import ProducerEntry
+from magicbyte.log.reader import Chunk, read_chunks
+from magicbyte.records.batch import RecordBatch
+from magicbyte.records.decode import DecodeOptions, decode_rows
+from magicbyte.records.layout import CONTROL_BIT, TRANSACTIONAL_BIT, Dialect
+from magicbyte.records.scan import scan
+from magicbyte.wire.kernel import worth_compiling
+
+if TYPE_CHECKING:
+    from magicbyte.log.partition_log import PartitionLog
+    from magicbyte.log.segment import Segment
+    from magicbyte.records.scan import BatchTable
+
+
+FOREVER = (1 << 63) - 1
+_KEYS = DecodeOptions(headers=False)
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionConfig:
+    """The settings of the cleaner and of the topic for it. Sizes in bytes, times in ms; names and defaults are Kafka's.
+
+    Ours is `merge_sets` (`cleaner.merge.sets`): whether neighbouring sets become one; None: in the enriched dialect.
+    """
+
+    dedupe_buffer_bytes: int = 128 << 20
+    load_factor: float = 0.9
+    io_buffer_bytes: int = 512 << 10
+    min_cleanable_ratio: float = 0.5
+    delete_retention_ms: int = 86_400_000
+    min_lag_ms: int = 0
+    max_lag_ms: int = FOREVER
+    max_message_bytes: int = 1_048_588
+    merge_sets: bool | None = None
+
+    @classmethod
+    def of(cls, settings: Mapping[str, str]) -> CompactionConfig:
+        """Return what topic and broker settings such as {"delete.retention.ms": "1"} say; others are ignored.
+
+        Raises ValueError for a number that is none.
+        """
+        given: dict[str, int | float | bool] = {}
+        for name, (field_name, kind) in _SETTINGS.items():
+            if name in settings:
+                given[field_name] = kind(settings[name])
+        if "cleaner.merge.sets" in settings:
+            given["merge_sets"] = settings["cleaner.merge.sets"].lower() == "true"
+        return replace(cls(), **given)  # type: ignore[arg-type]
+
+
+_SETTINGS = {
+    "log.cleaner.dedupe.buffer.size": ("dedupe_buffer_bytes", int),
+    "log.cleaner.io.buffer.load.factor": ("load_factor", float),
+    "log.cleaner.io.buffer.size": ("io_buffer_bytes", int),
+    "min.cleanable.dirty.ratio": ("min_cleanable_ratio", float),
+    "delete.retention.ms": ("delete_retention_ms", int),
+    "min.compaction.lag.ms": ("min_lag_ms", int),
+    "max.compaction.lag.ms": ("max_lag_ms", int),
+    "max.message.bytes": ("max_message_bytes", int),
+}
+
+
+class Selection(NamedTuple):
+    """What of a log can be compacted. Offsets from `first_dirty` to below `first_uncleanable` are dirty.
+
+    `clean_bytes`: of segments that begin below the dirty part; `cleanable_bytes`: of those that hold some of it.
+    `is_due`: whether there is enough, or it has waited too long. `resets`: the checkpoint said something impossible.
+    """
+
+    first_dirty: int
+    first_uncleanable: int
+    clean_bytes: int
+    cleanable_bytes: int
+    is_due: bool
+    resets: bool
+
+    @property
+    def ratio(self) -> float:
+        """The cleanable part of all that is clean or cleanable; 0 of nothing."""
+        return self.cleanable_bytes / max(self.clean_bytes + self.cleanable_bytes, 1)
+
+
+def select(log: PartitionLog, checkpoint: int | None, config: CompactionConfig, now_ms: int) -> Selection:
+    """Return what of `log` can be compacted; `checkpoint` is what the cleaner wrote down last."""
+    first_dirty = log.log_start_offset if checkpoint is None else checkpoint
+    resets = not log.log_start_offset <= first_dirty <= log.log_end_offset
+    if resets:
+        first_dirty = log.log_start_offset
+    segments, active = log.segments, log.active
+    bounds = [active.base_offset]
+    if log.config.rules.has_producers:
+        bounds.append(log.last_stable_offset)
+    dirty = _floor(segments, first_dirty)
+    if config.min_lag_ms > 0:
+        young = (each.base_offset for each in dirty if each.largest_or_modified() > now_ms - config.min_lag_ms)
+        bounds.append(next(young, active.base_offset))
+    first_uncleanable = _floor(segments, max(min(bounds), segments[0].base_offset))[0].base_offset
+    first_uncleanable = max(first_uncleanable, first_dirty) if first_dirty < active.base_offset else first_dirty
+    clean = sum(each.size for each in segments if each.base_offset < first_dirty)
+    cleanable_segments = [each for each in dirty if each.base_offset < first_uncleanable and each is not active]
+    cleanable = sum(each.size for each in cleanable_segments) if first_uncleanable > first_dirty else 0
+    found = Selection(first_dirty, first_uncleanable, clean, cleanable, False, resets)
+    waited = bool(cleanable_segments) and 0 <= cleanable_segments[0].first_timestamp < now_ms - config.max_lag_ms
+    return found._replace(is_due=cleanable > 0 and (found.ratio > config.min_cleanable_ratio or waited))
+
+
+def _floor(segments: Sequence[Segment], offset: int) -> Sequence[Segment]:
+    """Return the segments from the one on that holds `offset`."""
+    at = max((at for at, each in enumerate(segments) if each.base_offset <= offset), default=0)
+    return segments[at:]
+
+
+@dataclass(slots=True)
+class CompactionReport:
+    """What a compaction did. Bytes are those of `.log` files; `records` were read, each once, `keys` told apart.
+
+    `end_offset`: all below it is clean now. `groups`: source bases of each segment that was written. `aborted`: the log
+    was truncated meanwhile, so that not all was done.
+    """
+
+    first_dirty: int
+    end_offset: int
+    records: int = 0
+    keys: int = 0
+    bytes_read: int = 0
+    bytes_before: int = 0
+    bytes_after: int = 0
+    groups: list[list[int]] = field(default_factory=list)
+    dropped: Dropped = field(default_factory=Dropped)
+    aborted: bool = False
+
+
+class Compaction:
+    """One round of compaction of one log.
+
+    `secret`: 16 bytes that nobody who writes keys knows. Without `writes` it only finds out what would go. Raises
+    CorruptRecordError, from `run`, for data that cannot be read: what was not exchanged by then is as it was.
+    """
+
+    def __init__(
+        self,
+        log: PartitionLog,
+        selection: Selection,
+        config: CompactionConfig,
+        *,
+        now_ms: int,
+        secret: bytes,
+        writes: bool = True,
+    ) -> None:
+        self.log, self.selection, self.config, self.now_ms, self.writes = log, selection, config, now_ms, writes
+        self.report = CompactionReport(selection.first_dirty, selection.first_dirty)
+        self._generation = log.generation
+        self._secret = secret
+        self._last_leader_epoch = -1
+
+    @property
+    def total_bytes(self) -> int:
+        """About how many bytes `run` will tell of."""
+        end = self.selection.first_uncleanable
+        return self.selection.cleanable_bytes + sum(each.size for each in self.log.segments if each.base_offset < end)
+
+    def run(self) -> Iterator[int]:
+        """Do the work; yield the bytes that were read and written since the last time, some megabytes at most.
+
+        Closing the iterator abandons the group that is being written; what was exchanged stays, and is sound.
+        """
+        report, log = self.report, self.log
+        offsets = OffsetMap(
+            self.selection.first_dirty,
+            self.selection.first_uncleanable,
+            dedupe_bytes=self.config.dedupe_buffer_bytes,
+            load_factor=self.config.load_factor,
+            secret=self._secret,
+            compiled=worth_compiling(self.selection.cleanable_bytes),
+        )
+        yield from self._map(offsets)
+        report.keys, report.end_offset = offsets.keys, offsets.latest + 1
+        sources = [each for each in log.segments[:-1] if each.base_offset < report.end_offset]
+        transactions = CleanedTransactions()
+        if sources and log.config.rules.has_producers:
+            transactions.add_aborted(log.aborted_transactions(sources[0].base_offset, report.end_offset))
+        sets = SetFilter(offsets, self._rules(), transactions)
+        report.dropped = sets.dropped
+        modified = {id(each): self._modified(each) for each in sources}
+        horizon = max((modified[id(each)] for each in sources if each.base_offset < report.first_dirty), default=0)
+        horizon = max(horizon - self.config.delete_retention_ms, 0)
+        for group in self.groups(sources):
+            if self._truncated():
+                report.aborted = True
+                return
+            yield from self._write(group, sets, {key: each > horizon for key, each in modified.items()})
+        report.records += sets.records_seen
+
+    def _modified(self, segment: Segment) -> int:
+        return self.log.files.modified_ms(segment.log.path)
+
+    def _truncated(self) -> bool:
+        return self.log.generation != self._generation
+
+    def _rules(self) -> Rules:
+        line = self.log.config.rules.line
+        producers: dict[int, ProducerEntry] = {}
+        if self.log.config.rules.has_producers:
+            producers = {each.producer_id: each for each in self.log.producers.snapshot().producers}
+        enriched = self.log.config.dialect is Dialect.ENRICHED
+        return Rules(
+            now_ms=self.now_ms,
+            delete_retention_ms=self.config.delete_retention_ms,
+            horizons=line >= (3, 1),
+            keeps_last=line >= (4, 0),
+            end_offset=self.selection.first_uncleanable,
+            producers=producers,
+            merges=enriched if self.config.merge_sets is None else self.config.merge_sets,
+            max_message_bytes=self.config.max_message_bytes,
+            last_leader_epoch=self._last_leader_epoch,
+        )
+
+    # ---- the first pass
+
+    def _map(self, offsets: OffsetMap) -> Iterator[int]:
+        """Fill the map from the dirty part, until that ends or the map is full."""
+        begin, end = self.selection.first_dirty, self.selection.first_uncleanable
+        dirty = [each for each in _floor(self.log.segments, begin) if each.base_offset < end]
+        transactions = CleanedTransactions()
+        if self.log.config.rules.has_producers:
+            transactions.add_aborted(self.log.aborted_transactions(begin, end))
+        for segment, following in itertools.zip_longest(dirty, dirty[1:]):
+            start = segment.position_before(begin)
+            for chunk in read_chunks(
+                segment.log, start=start, end=segment.size, dialect=self.log.config.dialect, merge=True
+            ):
+                self.report.bytes_read += chunk.table.end
+                for columns in decode_rows(chunk.table, self._mapped_rows(chunk.table, transactions), _KEYS):
+                    self.report.records += int(np.count_nonzero(np.asarray(columns.offset) >= begin))
+                    if not offsets.put(columns):
+                        return
+                offsets.read_to(_last(chunk.table))
+                yield chunk.table.end
+            offsets.read_to((end if following is None else following.base_offset) - 1)
+
+    def _mapped_rows(self, table: BatchTable, transactions: CleanedTransactions) -> Sequence[int]:
+        """Return the rows whose keys count: no control batches, and no aborted data."""
+        attributes = np.asarray(table.attributes, np.int64)
+        if table.dialect is Dialect.ENRICHED:
+            epochs = np.flatnonzero(attributes & 15 == _LEADER_EPOCH)
+            if len(epochs):
+                self._last_leader_epoch = int(table.offset[epochs[-1]])
+            return range(len(table))
+        special = np.asarray(table.magic, np.int64) == 2
+        special &= attributes & (CONTROL_BIT | TRANSACTIONAL_BIT) != 0
+        if not special.any():
+            return range(len(table))
+        left = np.ones(len(table), bool)
+        for row in np.flatnonzero(special).tolist():
+            position = int(table.position[row])
+            batch = RecordBatch(table.buffer[position : position + int(table.size[row])])
+            if batch.is_control:
+                transactions.is_needless(batch)
+                left[row] = False
+            else:
+                left[row] = not transactions.is_aborted(batch)
+        rows: list[int] = np.flatnonzero(left).tolist()
+        return rows
+
+    # ---- the second pass
+
+    def groups(self, segments: Sequence[Segment]) -> Iterator[list[Segment]]:
+        """Part segments into those that become one: as many as fit into one by size, indexes and offsets."""
+        most, most_index = self.log.config.segment_bytes, self.log.config.segment_index_bytes
+        group: list[Segment] = []
+        size, index_sizes = 0, [0]
+        for segment, following in itertools.zip_longest(segments, segments[1:]):
+            end = self.selection.first_uncleanable if following is None else following.base_offset
+            grown = [a + b for a, b in itertools.zip_longest(index_sizes, segment.index_sizes, fillvalue=0)]
+            fits = size + segment.size <= most and max(grown) <= most_index
+            if group and fits and (not segment.size or end - 1 - group[0].base_offset <= MAX_RELATIVE):
+                group.append(segment)
+                size, index_sizes = size + segment.size, grown
+                continue
+            if group:
+                yield group
+            group, size, index_sizes = [segment], segment.size, segment.index_sizes
+        if group:
+            yield group
+
+    def _write(self, group: list[Segment], sets: SetFilter, retains_deletes: Mapping[int, bool]) -> Iterator[int]:
+        """Write what stays of a group, and put it in its place."""
+        log, report = self.log, self.report
+        output = _Output(log, group[0].base_offset, writes=self.writes)
+        try:
+            for segment in group:
+                sets.begin_segment(segment.base_offset, retains_deletes=retains_deletes[id(segment)])
+                buffers = _Buffers(self.config.io_buffer_bytes // 2)
+                for chunk in read_chunks(segment.log, end=segment.size, dialect=log.config.dialect):
+                    written = output.append(sets.filter(chunk.table), buffers.of(chunk))
+                    report.bytes_read += chunk.table.end
+                    yield chunk.table.end + written
+                    if self._truncated():
+                        report.aborted = True
+                        return
+            output.put_in_place(group, sets.transactions, self.now_ms)
+            report.bytes_before += sum(each.size for each in group)
+            report.bytes_after += output.size
+            report.groups.append([each.base_offset for each in group])
+        finally:
+            output.discard()
+
+
+_LEADER_EPOCH = 8
+
+
+def _last(table: BatchTable) -> int:
+    """Return the last offset of a table; of a row of merged messages, and an enriched wrapper, one that it has."""
+    return int(last_offsets(table)[-1]) if table.dialect is Dialect.KAFKA else int(table.offset[len(table) - 1])
+
+
+class _Buffers:
+    """Which sets a broker's cleaner would have in its buffer at once: that is one append, for the index."""
+
+    def __init__(self, size: int) -> None:
+        self._size, self._begin, self._number = size, 0, 0
+
+    def of(self, chunk: Chunk) -> list[int]:
+        """Return the number of the buffer for each row of the next chunk of a segment."""
+        numbers = []
+        positions, sizes = (np.asarray(each, np.int64).tolist() for each in (chunk.table.position, chunk.table.size))
+        for position, size in zip(positions, sizes, strict=True):
+            begin, end = chunk.position + position, chunk.position + position + size
+            if end - self._begin > self._size:
+                self._begin, self._number = begin, self._number + 1
+                while self._size < size:
+                    self._size *= 2
+            numbers.append(self._number)
+        return numbers
+
+
+class _Output:
+    """The segment that a group becomes. `size` in bytes, also where nothing is written."""
+
+    def __init__(self, log: PartitionLog, base_offset: int, *, writes: bool) -> None:
+        self.size = 0
+        self._log = log
+        self._segment = log.new_segment(base_offset) if writes else None
+        rules = replace(log.config.rules.recovering(), marker_rule=None)
+        self._indexer = SegmentIndexer(base_offset, rules, dialect=log.config.dialect)
+
+    def append(self, pieces: Sequence[Piece], buffers: Sequence[int]) -> int:
+        """Write sets behind the others; `buffers` tells for each row what was appended at once. Returns the bytes."""
+        if self._segment is None or not pieces:
+            written = sum(len(piece.data) for piece in pieces)
+            self.size += written
+            return written
+        data = b"".join(piece.data for piece in pieces)
+        self._segment.log.write_at(self.size, data)
+        numbers = [buffers[piece.row] for piece in pieces]
+        appends = [at for at, number in enumerate(numbers) if not at or number != numbers[at - 1]]
+        table = scan(memoryview(data), dialect=self._log.config.dialect)
+        self._indexer.append(table, self.size, appends, np.array([piece.last for piece in pieces], np.int64))
+        self.size += len(data)
+        return len(data)
+
+    def put_in_place(self, group: Sequence[Segment], transactions: CleanedTransactions, now_ms: int) -> None:
+        """Exchange the group for what was written."""
+        retained, transactions.retained = transactions.retained, []
+        if self._segment is not None:
+            self._segment.take_indexes(self._indexer.finish(), retained)
+            segment, self._segment = self._segment, None
+            self._log.replace(group, [segment], now_ms)
+
+    def discard(self) -> None:
+        """Remove what was written, unless it was put in its place."""
+        if self._segment is not None:
+            self._segment.remove()
+            self._segment = None
