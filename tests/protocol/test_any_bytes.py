@@ -110,7 +110,7 @@ def test_lengths_and_counts_that_lie_take_no_memory() -> None:
 def test_arrays_of_the_smallest_elements_take_a_small_multiple_of_their_bytes() -> None:
     for name, schema in all_schemas().items():
         for version in {schema.valid_versions.lowest, schema.valid_versions.highest} & set(schema.valid_versions):
-            data = write(schema, version, crowded(schema, schema.fields, version, 300))
+            data = write(schema, version, crowded(schema, schema.fields, version, 150))
             assert peak(codecs()[name].kind, version, data) <= SMALL + TIMES * len(data), (name, version, len(data))
 
 
