@@ -400,6 +400,14 @@ def test_timestamps_win_over_keys_and_all_records_at_fault_are_named() -> None:
         assert [error.batch_index for error in refused.value.record_errors] == [0, 1, 3, 3]
 
 
+def test_of_very_many_records_at_fault_the_first_are_named() -> None:
+    records = [Record(at, NOW, 0, None, b"") for at in range(1500)]
+    for codec in (Codec.NONE, Codec.GZIP):
+        with pytest.raises(AppendRefusedError) as refused:
+            append(Case(batch(codec, records), COMPACT), 8)
+        assert [error.batch_index for error in refused.value.record_errors] == list(range(1000))
+
+
 def test_nesting_and_inner_magic_are_named_where_the_broker_itself_appends() -> None:
     inner = message(1, A) + wrapper(1, Codec.GZIP) + message(0, B)
     with pytest.raises(AppendRefusedError) as refused:

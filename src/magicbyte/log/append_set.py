@@ -6,6 +6,7 @@ Sources: Kafka's UnifiedLog.analyzeAndValidateRecords and LogValidator.
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -42,6 +43,8 @@ from magicbyte.records.message import Message
 from magicbyte.records.scan import BatchTable, scan
 from magicbyte.records.survey import Survey, survey_messages, survey_records
 
+MOST_NAMED = 1000
+"""Records at fault that a refusal names: there may be millions."""
 _KEPT_SCRATCH = 4 << 20
 _APPEND_TIME = TimestampType.LOG_APPEND_TIME
 _AS_IT_IS = DecodeOptions(verify=False, control=True, limit=1 << 62)
@@ -232,8 +235,6 @@ class _Reader:
     def _batch(self, data: memoryview) -> _Outer:
         self._check_size(len(data))
         batch = RecordBatch(data)
-        if batch.batch_length < RECORD_BATCH_OVERHEAD - LOG_OVERHEAD:
-            raise self.request.damaged(f"size of a batch: {batch.batch_length}")
         try:
             batch.verify()
         except CorruptRecordError as error:
@@ -373,8 +374,8 @@ class _Reader:
             illegal |= self.rules.compacted and survey.null_keys > 0 and not part.is_control
             has_headers |= survey.headers > 0
         if timed or illegal:
-            errors = tuple(self._record_errors(parts))
-            why = errors[0].message if errors else "records that this log does not take"
+            errors = tuple(itertools.islice(self._record_errors(parts), MOST_NAMED))
+            why = errors[0].message if errors else "a compacted topic takes no wrapper that says it has no keys"
             raise self.request.bad_time(why, errors) if timed else self.request.illegal(why, errors)
         if has_headers and self.rules.format is not Format.V2:
             raise unsupported(f"format {self.rules.format.value} has no headers")
@@ -421,8 +422,9 @@ def _walk(part: Part, dialect: Dialect) -> Iterator[tuple[bool, bool, bool, bool
     """Yield for each record whether it is nested, is of another magic, says LogAppendTime, has a key; its timestamp."""
     if part.magic == 2:
         for columns in columns_of_part(part, dialect):
-            for record in columns:
-                yield False, False, False, record.key is not None, record.timestamp
+            assert columns.key is not None, "they were asked for"
+            for size, timestamp in zip(columns.key.length, columns.timestamp, strict=True):  # type: ignore[call-overload]
+                yield False, False, False, int(size) >= 0, int(timestamp)
         return
     for _, entry in entries(part.records, dialect):
         assert not isinstance(entry, RecordBatch), "the walk found messages only"
