@@ -373,6 +373,7 @@ class World:
         self.phase("open")
         self.directory = open_directory(self.disk, self.random.randrange(1 << 30))
         for each, log in self.directory.logs.items():
+            self.ledgers[each].durable = min(self.ledgers[each].durable, log.log_end_offset)
             whole = self.ledgers[each].end <= log.log_end_offset <= ends[each]  # less where it ended with a hole
             expect(whole, f"{each} ends at {log.log_end_offset} after a restart, {ends[each]} before")
 

@@ -289,7 +289,8 @@ def producers_at(
     producers, begin = config.rules.producer_states(), -1
     if not config.rules.has_producers:
         return producers
-    for at in reversed([each for each in snapshot_offsets(files, folder) if each <= offset]):
+    known = [each for each in snapshot_offsets(files, folder) if each <= offset]
+    for at in reversed(known):
         path = f"{folder}/{at:020}{SNAPSHOT}"
         try:
             producers.start_from(parse_file(files, path, ProducerSnapshot.parse))
@@ -298,7 +299,7 @@ def producers_at(
             continue
         begin = at
         break
-    if begin < 0 and not replays:
+    if not known and not replays:
         return producers
     for segment, following in itertools.zip_longest(segments, segments[1:]):
         if following is not None and following.base_offset <= begin:

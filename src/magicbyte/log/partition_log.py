@@ -148,7 +148,9 @@ class PartitionLog:
             if loaded.epochs.truncate_start(self.log_start_offset) or loaded.epochs_changed():
                 self._put_epochs()
             if config.rules.has_producers and clean and self.size and not snapshot_offsets(files, folder):
-                for offset in {*(each.base_offset for each in self.segments[-2:]), self.log_end_offset}:
+                nobody = not self.producers.snapshot().producers  # an upgrade from a version that knew none
+                bases = [each.base_offset for each in self.segments[-2:]] if nobody else []
+                for offset in {*bases, self.log_end_offset}:
                     self._put_snapshot(offset)
             if (
                 config.rules.has_producers
@@ -219,8 +221,9 @@ class PartitionLog:
             )
         with self.health:
             if self.active.must_roll(records, now_ms):
-                first = max(records.first_offset, self.log_end_offset)
-                self._roll(max(first, records.last_offset - MAX_RELATIVE) if records.has_older else first, now_ms)
+                # What a wrapper begins with need not be known: then its segment begins as early as it can.
+                first = records.last_offset - MAX_RELATIVE if records.has_older else records.first_offset
+                self._roll(max(first, self.log_end_offset), now_ms)
                 if records.last_offset - self.active.base_offset > MAX_RELATIVE:
                     raise LogDirectoryError(f"{self.folder}: a set of more offsets than a segment can hold")
             if self.config.rules.has_producers:

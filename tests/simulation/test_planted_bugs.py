@@ -1,0 +1,293 @@
+"""The crash tests prove themselves: each of these mistakes, made on purpose, is found by them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from magicbyte.log import files as log_files
+from magicbyte.log import loading, log_directory, partition_log
+from magicbyte.log.log_directory import LogDirectory
+from magicbyte.log.partition_log import Flush, PartitionLog
+from magicbyte.log.segment import CLEANED, DELETED, SWAP, Segment
+from magicbyte.testing.disk import SimulatedDisk
+from simulation.crashes import BrokenError, run
+
+Patch = pytest.MonkeyPatch
+PLANTED: dict[str, Callable[[Patch], None]] = {}
+
+
+def planted(function: Callable[[Patch], None]) -> Callable[[Patch], None]:
+    PLANTED[function.__name__] = function
+    return function
+
+
+def nothing(*_: Any, **__: Any) -> None:
+    pass
+
+
+class Quiet:
+    """A disk of which some calls do nothing while `self.on` says so."""
+
+    def __init__(self, patch: Patch, name: str, when: Callable[[str], bool] = lambda _path: True) -> None:
+        real, self.on = getattr(SimulatedDisk, name), False
+
+        def call(disk: SimulatedDisk, path: str) -> None:
+            if not (self.on and when(path)):
+                real(disk, path)
+
+        patch.setattr(SimulatedDisk, name, call)
+
+
+def without_directory_syncs(patch: Patch, owner: Any, name: str) -> None:
+    """Let `owner.name` do all but sync directories."""
+    quiet, real = Quiet(patch, "sync_directory"), getattr(owner, name)
+
+    def call(*arguments: Any, **named: Any) -> Any:
+        before, quiet.on = quiet.on, True
+        try:
+            return real(*arguments, **named)
+        finally:
+            quiet.on = before
+
+    patch.setattr(owner, name, call)
+
+
+@planted
+def a_flush_that_syncs_nothing(patch: Patch) -> None:
+    patch.setattr(Flush, "run", nothing)
+
+
+@planted
+def a_roll_that_does_not_sync_the_old_segment(patch: Patch) -> None:
+    patch.setattr(Segment, "sync", nothing)
+
+
+@planted
+def a_roll_whose_new_names_are_not_durable(patch: Patch) -> None:
+    without_directory_syncs(patch, PartitionLog, "_roll")
+
+
+@planted
+def a_swap_that_trusts_the_order_of_renames(patch: Patch) -> None:
+    without_directory_syncs(patch, PartitionLog, "replace")
+
+
+@planted
+def a_swap_that_removes_the_old_segments_first(patch: Patch) -> None:
+    real = PartitionLog.replace
+
+    def replace(self: PartitionLog, old: Any, new: Any, now_ms: int) -> None:
+        for segment in old:
+            segment.rename(DELETED)
+        for segment in old:
+            segment.rename("")
+        real(self, old, new, now_ms)
+
+    patch.setattr(PartitionLog, "replace", replace)
+
+
+@planted
+def a_swap_without_the_swap(patch: Patch) -> None:
+    real = Segment.rename
+
+    def rename(self: Segment, suffix: str, **named: Any) -> None:
+        if suffix != SWAP:
+            real(self, suffix, **named)
+
+    patch.setattr(Segment, "rename", rename)
+
+
+@planted
+def a_truncation_that_is_not_synced(patch: Patch) -> None:
+    real, sync = Segment.truncate_to, Segment.sync
+
+    def truncate_to(self: Segment, offset: int) -> int:
+        patch.setattr(Segment, "sync", nothing)
+        try:
+            return real(self, offset)
+        finally:
+            patch.setattr(Segment, "sync", sync)
+
+    patch.setattr(Segment, "truncate_to", truncate_to)
+
+
+@planted
+def a_truncation_that_leaves_the_recovery_point(patch: Patch) -> None:
+    patch.setattr(PartitionLog, "_lower", nothing)
+
+
+@planted
+def a_truncation_that_deletes_segments_in_any_order(patch: Patch) -> None:
+    without_directory_syncs(patch, PartitionLog, "truncate_to")
+
+
+@planted
+def a_retention_that_deletes_segments_in_any_order(patch: Patch) -> None:
+    without_directory_syncs(patch, PartitionLog, "delete_old_segments")
+
+
+@planted
+def a_retention_that_ignores_the_high_watermark(patch: Patch) -> None:
+    real = partition_log.due_segments
+
+    def due(*arguments: Any, **named: Any) -> Any:
+        return real(*arguments, **{**named, "high_watermark": named["end_offset"]})
+
+    patch.setattr(partition_log, "due_segments", due)
+
+
+@planted
+def a_head_cut_one_entry_too_far(patch: Patch) -> None:
+    real = partition_log.head_cut
+
+    def head_cut(segment: Segment, *arguments: Any, **named: Any) -> Any:
+        head = real(segment, *arguments, **named)
+        if head is None:
+            return None
+        following = [each for each in segment.heads(head.position) if each.position > head.position]
+        return following[0] if following else head
+
+    patch.setattr(partition_log, "head_cut", head_cut)
+
+
+@planted
+def files_replaced_without_a_sync(patch: Patch) -> None:
+    def put_file(files: Any, path: str, content: bytes) -> None:
+        with files.create(f"{path}.tmp") as file:
+            file.write_at(0, content)
+        files.rename(f"{path}.tmp", path)
+        files.sync_directory(path.rpartition("/")[0])
+
+    for module in (log_files, log_directory, partition_log):
+        patch.setattr(module, "put_file", put_file)
+
+
+@planted
+def a_mark_of_a_clean_end_that_stays(patch: Patch) -> None:
+    real = SimulatedDisk.delete
+
+    def delete(disk: SimulatedDisk, path: str) -> None:
+        if not path.endswith(".kafka_cleanshutdown"):
+            real(disk, path)
+
+    patch.setattr(SimulatedDisk, "delete", delete)
+
+
+@planted
+def a_mark_of_a_clean_end_removed_but_not_durably(patch: Patch) -> None:
+    quiet = Quiet(patch, "sync_directory", lambda path: path == "/data")
+    real = SimulatedDisk.delete
+
+    def delete(disk: SimulatedDisk, path: str) -> None:
+        quiet.on = path.endswith(".kafka_cleanshutdown")
+        real(disk, path)
+
+    patch.setattr(SimulatedDisk, "delete", delete)
+
+
+@planted
+def a_mark_of_a_clean_end_in_front_of_the_end(patch: Patch) -> None:
+    real = LogDirectory.close
+
+    def close(self: LogDirectory) -> None:
+        path = f"{self.path}/.kafka_cleanshutdown"
+        log_directory.put_file(self.files, path, b"")
+        real(self)
+
+    patch.setattr(LogDirectory, "close", close)
+
+
+@planted
+def a_close_that_syncs_nothing(patch: Patch) -> None:
+    real, sync = PartitionLog.close, Segment.sync
+
+    def close(self: PartitionLog) -> None:
+        patch.setattr(Segment, "sync", nothing)
+        try:
+            real(self)
+        finally:
+            patch.setattr(Segment, "sync", sync)
+
+    patch.setattr(PartitionLog, "close", close)
+
+
+@planted
+def a_recovery_that_begins_behind_the_recovery_point(patch: Patch) -> None:
+    real = loading._Opening.run
+
+    def run(self: Any, recovery_point: int) -> None:
+        self.clean = self.clean or all(base <= recovery_point for base in self.bases)
+        real(self, recovery_point)
+
+    patch.setattr(loading._Opening, "run", run)
+
+
+@planted
+def a_recovery_that_believes_sizes(patch: Patch) -> None:
+    """As if every log had been closed."""
+    real = partition_log.load
+
+    def load(*arguments: Any, **named: Any) -> Any:
+        return real(*arguments, **{**named, "clean": True})
+
+    patch.setattr(partition_log, "load", load)
+
+
+@planted
+def leftovers_of_half_a_swap_taken_for_whole(patch: Patch) -> None:
+    real = loading._names
+
+    def names(files: Any, folder: str) -> Any:
+        found = real(files, folder)
+        for base, kind, suffix in found:
+            if suffix == CLEANED:
+                files.rename(f"{folder}/{base:020}{kind}{CLEANED}", f"{folder}/{base:020}{kind}{SWAP}")
+        return real(files, folder)
+
+    patch.setattr(loading, "_names", names)
+
+
+@planted
+def a_finished_swap_beside_the_old_segments(patch: Patch) -> None:
+    patch.setattr(loading, "_end_of", lambda files, folder, base, config, suffix: base)
+
+
+@planted
+def leftovers_that_are_left(patch: Patch) -> None:
+    patch.setattr(loading, "finish_swaps", nothing)
+
+
+@planted
+def leader_epochs_that_are_not_written(patch: Patch) -> None:
+    patch.setattr(PartitionLog, "_put_epochs", nothing)
+
+
+@planted
+def a_deleted_partition_whose_name_comes_back(patch: Patch) -> None:
+    without_directory_syncs(patch, LogDirectory, "delete")
+
+
+@planted
+def a_new_partition_whose_name_is_not_durable(patch: Patch) -> None:
+    without_directory_syncs(patch, LogDirectory, "create")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(PLANTED))
+def test_a_planted_bug_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    PLANTED[name](monkeypatch)
+    with pytest.raises(BrokenError):
+        search()
+
+
+def search() -> None:
+    """Look for a cut behind which something does not hold."""
+    for seed in range(1, 9):
+        run(seed, 150, every=5)
+
+
+def test_at_least_twenty_bugs_are_planted() -> None:
+    assert len(PLANTED) >= 20
