@@ -501,12 +501,8 @@ def read_array(
     *arguments: Any,
 ) -> tuple[list[T], int]:
     """Read an array of elements of at least `minimum` bytes, each by `read(data, position, *arguments)`."""
-    if flexible and data[at] == 1:
-        return [], at + 1
-    count, end = read_count(data, at, flexible, minimum, field)
-    if count == -1:
-        raise ProtocolError(field, expected="not null", found="null", position=at)
-    return _elements(data, end, count, read, arguments)
+    values, end = read_nullable_array(data, at, flexible, minimum, field, read, *arguments)
+    return present(values, field), end
 
 
 def read_nullable_array(
@@ -519,24 +515,46 @@ def read_nullable_array(
     *arguments: Any,
 ) -> tuple[list[T] | None, int]:
     """Read an array of elements of at least `minimum` bytes, each by `read(data, position, *arguments)`; or null."""
-    count, end = read_count(data, at, flexible, minimum, field)
-    return (None, end) if count == -1 else _elements(data, end, count, read, arguments)
-
-
-def _elements(
-    data: memoryview, at: int, count: int, read: Callable[..., tuple[T, int]], arguments: tuple[Any, ...]
-) -> tuple[list[T], int]:
+    count, at = read_count(data, at, flexible, minimum, field)
+    if count == -1:
+        return None, at
     values = []
-    if len(arguments) == 1:  # structs: a call with a star takes longer
-        (version,) = arguments
-        for _ in range(count):
-            value, at = read(data, at, version)
-            values.append(value)
-        return values, at
     for _ in range(count):
         value, at = read(data, at, *arguments)
         values.append(value)
     return values, at
+
+
+def read_structs(
+    data: memoryview,
+    at: int,
+    flexible: bool,
+    minimum: int,
+    field: str,
+    read_each: Callable[[memoryview, int, int, int], tuple[list[T], int]],
+    version: int,
+) -> tuple[list[T], int]:
+    """Read an array of structs of at least `minimum` bytes each."""
+    if flexible and data[at] == 1:
+        return [], at + 1
+    count, end = read_count(data, at, flexible, minimum, field)
+    if count == -1:
+        raise ProtocolError(field, expected="not null", found="null", position=at)
+    return read_each(data, end, count, version)
+
+
+def read_nullable_structs(
+    data: memoryview,
+    at: int,
+    flexible: bool,
+    minimum: int,
+    field: str,
+    read_each: Callable[[memoryview, int, int, int], tuple[list[T], int]],
+    version: int,
+) -> tuple[list[T] | None, int]:
+    """Read an array of structs of at least `minimum` bytes each, or null."""
+    count, end = read_count(data, at, flexible, minimum, field)
+    return (None, end) if count == -1 else read_each(data, end, count, version)
 
 
 def write_array(
@@ -809,7 +827,7 @@ _WORTH = 4  # fewer structs are read one by one
 class Row(Protocol[T]):
     """The class of a struct that can be read in rows."""
 
-    def _read(self, data: memoryview, at: int, version: int) -> tuple[T, int]: ...
+    def _read_each(self, data: memoryview, at: int, count: int, version: int) -> tuple[list[T], int]: ...
 
     def _read_many(self, data: memoryview, at: int, most: int, version: int) -> tuple[list[T], int]:
         """Read up to `most` structs that look alike; none if already the first is unusual."""
@@ -844,7 +862,6 @@ def _rows(data: memoryview, at: int, count: int, kind: Row[T], version: int) -> 
             left -= len(alike)
             if len(alike) >= _WORTH:
                 continue
-        for _ in range(min(left, _WORTH)):
-            value, at = kind._read(data, at, version)
-            values.append(value)
+        few, at = kind._read_each(data, at, min(left, _WORTH), version)
+        values += few
     return values, at

@@ -35,14 +35,14 @@ NULL_IN_TAG: Final = "null=0"
 LETTERS: Final = {"?": "T", "b": "B", "h": "H", "H": "UH", "i": "I", "I": "UI", "q": "Q", "d": "D", "[": "_"}
 TYPES: Final = {"bool": "bool", "float64": "float", "uuid": "UUID", "string": "str", "bytes": "bytes"}
 RUNTIME: Final = (
-    "NULL_UUID", "Message", "Records", "Rows", "Shapes", "Tags", "Writer", "absent", "fitting", "new",
-    "present", "read_array", "read_bytes", "read_nullable_array", "read_nullable_bytes", "read_nullable_numbers",
-    "read_nullable_rows", "read_nullable_string", "read_nullable_struct", "read_nullable_varints",
-    "read_nullable_view", "read_numbers", "read_packed", "read_rows", "read_string", "read_tags",
-    "read_unknown_tags", "read_unpacked", "read_uuid", "read_varints", "read_view", "unknown", "whole",
-    "write_array", "write_bytes", "write_nullable_bytes", "write_nullable_records", "write_nullable_string",
-    "write_nullable_struct", "write_numbers", "write_packed", "write_records", "write_string", "write_structs",
-    "write_tags", "write_unpacked", "write_uuid",
+    "NULL_UUID", "Message", "Records", "Rows", "Shapes", "Tags", "Writer", "absent", "fitting", "new", "present",
+    "read_array", "read_bytes", "read_nullable_array", "read_nullable_bytes", "read_nullable_numbers",
+    "read_nullable_rows", "read_nullable_string", "read_nullable_struct", "read_nullable_structs",
+    "read_nullable_varints", "read_nullable_view", "read_numbers", "read_packed", "read_rows", "read_string",
+    "read_structs", "read_tags", "read_unknown_tags", "read_unpacked", "read_uuid", "read_varints", "read_view",
+    "unknown", "whole", "write_array", "write_bytes", "write_nullable_bytes", "write_nullable_records",
+    "write_nullable_string", "write_nullable_struct", "write_numbers", "write_packed", "write_records",
+    "write_string", "write_structs", "write_tags", "write_unpacked", "write_uuid",
 )  # fmt: skip
 """What modules may import from the runtime, in the order that ruff gives imports."""
 TAKEN_ATTRIBUTES: Final = frozenset((
@@ -284,8 +284,12 @@ class _Class:
         if self.spans:
             found += ["", "    def _write(self, out: Writer, version: int) -> None:", *_lines(self.writer(), 8)]
             at = "data: memoryview, at: int"
-            one = _signature(f"def _read({at}, version: int) -> tuple[{self.name}, int]:")
-            found += ["", "    @staticmethod", *one, *_lines(self.reader(), 8)]
+            if self.schema is None or self.stands_alone():
+                one = _signature(f"def _read({at}, version: int) -> tuple[{self.name}, int]:")
+                found += ["", "    @staticmethod", *one, *_lines(self.reader(), 8)]
+            if self.is_element():
+                each = _signature(f"def _read_each({at}, count: int, version: int) -> tuple[list[{self.name}], int]:")
+                found += ["", "    @staticmethod", *each, *_lines(self.each_reader(), 8)]
             if self.tagged:
                 found += ["", "    def _tags(self, version: int) -> list[tuple[int, bytes]]:", *_lines(self.tags(), 8)]
             if self.is_default():
@@ -539,9 +543,7 @@ class _Class:
 
     def is_default(self) -> bool:
         """Return whether a field of the message has this struct as its default: writing asks whether it is set."""
-        fields = _all_fields(self.message)
-        mine = [field for field in fields if self.schema is not None and field.type.name == self.schema.name]
-        return any(field.type.struct and not field.type.array and not field.null_by_default for field in mine)
+        return any(not field.type.array and not field.null_by_default for field in self.users())
 
     def is_set(self) -> Body:
         """Return the body of `_is_set`: whether any field does not have its default."""
@@ -556,11 +558,32 @@ class _Class:
 
     def reader(self) -> Body:
         """Return the body of `_read`."""
+        flexible, found = self.fields_reader()
+        return (f"self = new({self.name})", *flexible, *found, "return self, at")
+
+    def each_reader(self) -> Body:
+        """Return the body of `_read_each`: the same in a loop, since a call for each struct takes longer."""
+        flexible, found = self.fields_reader()
+        loop = Block("for _ in range(count):", (f"self = new({self.name})", *found, "found.append(self)"))
+        return (*flexible, f"found: list[{self.name}] = []", loop, "return found, at")
+
+    def fields_reader(self) -> tuple[list[str], list[Statement]]:
+        """Return the statements that read the fields, and those that must stand before them."""
         found = self.chains([*(partial(self.read_run, run) for run in self.runs), self.read_tags])
-        head = [f"self = new({self.name})"]
-        if self.mixed(repr(found)):
-            head.append(f"flexible = version >= {self.first_flexible()}")
-        return (*head, *found, "return self, at")
+        return [f"flexible = version >= {self.first_flexible()}"] if self.mixed(repr(found)) else [], found
+
+    def is_element(self) -> bool:
+        """Return whether there are arrays of this struct."""
+        return any(field.type.array for field in self.users())
+
+    def stands_alone(self) -> bool:
+        """Return whether it is not only an element of arrays."""
+        return not self.is_element() or any(not field.type.array for field in self.users())
+
+    def users(self) -> list[FieldSchema]:
+        """Return the fields of the message that have this struct as their type, or arrays of it."""
+        name = None if self.schema is None else self.schema.name
+        return [field for field in _all_fields(self.message) if field.type.struct and field.type.name == name]
 
     def read_run(self, run: Sequence[FieldSchema], span: Span) -> Body:
         """Return the statements that read the fields of a run, or a field that stands alone, in a span."""
@@ -602,7 +625,7 @@ class _Class:
             minimum = str(max(1, min((_size(self.message, element.fields, each) for each in element.spans), default=1)))
             if span in element.row_layouts():
                 return f"read_{null}rows", [data, at, flexible, minimum, quoted, element.name, "version"]
-            return f"read_{null}array", [data, at, flexible, minimum, quoted, f"{element.name}._read", "version"]
+            return f"read_{null}structs", [data, at, flexible, minimum, quoted, f"{element.name}._read_each", "version"]
         if varint:
             bits = str(field.encoding_at(span.lowest).bits)  # type: ignore[union-attr]
             if field.type.array:
@@ -654,8 +677,7 @@ class _Class:
 
     def row_layouts(self) -> dict[Span, str]:
         """Return the layouts of the spans in which structs of this kind can be read in rows."""
-        elements = {field.type.name for field in _all_fields(self.message) if field.type.array and field.type.struct}
-        if self.schema is None or self.schema.name not in elements:
+        if not self.is_element():
             return {}
         found = {}
         for span in self.spans:

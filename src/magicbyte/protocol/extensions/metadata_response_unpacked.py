@@ -18,9 +18,9 @@ from magicbyte.protocol.runtime import (
     Tags,
     Writer,
     new,
-    read_array,
     read_nullable_string,
     read_string,
+    read_structs,
     read_unknown_tags,
     read_unpacked,
     read_varints,
@@ -63,14 +63,17 @@ class MetadataResponseBroker:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[MetadataResponseBroker, int]:
-        self = new(MetadataResponseBroker)
-        self.node_id, at = read_unpacked(data, at, 32, "node_id")
-        self.host, at = read_string(data, at, True, "host")
-        self.port, at = read_unpacked(data, at, 32, "port")
-        self.rack, at = read_nullable_string(data, at, True, "rack")
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[MetadataResponseBroker], int]:
+        found: list[MetadataResponseBroker] = []
+        for _ in range(count):
+            self = new(MetadataResponseBroker)
+            self.node_id, at = read_unpacked(data, at, 32, "node_id")
+            self.host, at = read_string(data, at, True, "host")
+            self.port, at = read_unpacked(data, at, 32, "port")
+            self.rack, at = read_nullable_string(data, at, True, "rack")
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -111,17 +114,20 @@ class MetadataResponsePartition:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[MetadataResponsePartition, int]:
-        self = new(MetadataResponsePartition)
-        self.error_code, at = read_unpacked(data, at, 16, "error_code")
-        self.partition_index, at = read_unpacked(data, at, 32, "partition_index")
-        self.leader_id, at = read_unpacked(data, at, 32, "leader_id")
-        self.leader_epoch, at = read_unpacked(data, at, 32, "leader_epoch")
-        self.replica_nodes, at = read_varints(data, at, True, 32, "replica_nodes", read_unpacked)
-        self.isr_nodes, at = read_varints(data, at, True, 32, "isr_nodes", read_unpacked)
-        self.offline_replicas, at = read_varints(data, at, True, 32, "offline_replicas", read_unpacked)
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[MetadataResponsePartition], int]:
+        found: list[MetadataResponsePartition] = []
+        for _ in range(count):
+            self = new(MetadataResponsePartition)
+            self.error_code, at = read_unpacked(data, at, 16, "error_code")
+            self.partition_index, at = read_unpacked(data, at, 32, "partition_index")
+            self.leader_id, at = read_unpacked(data, at, 32, "leader_id")
+            self.leader_epoch, at = read_unpacked(data, at, 32, "leader_epoch")
+            self.replica_nodes, at = read_varints(data, at, True, 32, "replica_nodes", read_unpacked)
+            self.isr_nodes, at = read_varints(data, at, True, 32, "isr_nodes", read_unpacked)
+            self.offline_replicas, at = read_varints(data, at, True, 32, "offline_replicas", read_unpacked)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -157,16 +163,27 @@ class MetadataResponseTopic:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[MetadataResponseTopic, int]:
-        self = new(MetadataResponseTopic)
-        self.error_code, at = read_unpacked(data, at, 16, "error_code")
-        self.name, at = read_string(data, at, True, "name")
-        (self.is_internal,) = _T.unpack_from(data, at)
-        at += 1
-        self.partitions, at = read_array(data, at, True, 8, "partitions", MetadataResponsePartition._read, version)
-        self.topic_authorized_operations, at = read_unpacked(data, at, 32, "topic_authorized_operations")
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[MetadataResponseTopic], int]:
+        found: list[MetadataResponseTopic] = []
+        for _ in range(count):
+            self = new(MetadataResponseTopic)
+            self.error_code, at = read_unpacked(data, at, 16, "error_code")
+            self.name, at = read_string(data, at, True, "name")
+            (self.is_internal,) = _T.unpack_from(data, at)
+            at += 1
+            self.partitions, at = read_structs(
+                data,
+                at,
+                True,
+                8,
+                "partitions",
+                MetadataResponsePartition._read_each,
+                version,
+            )
+            self.topic_authorized_operations, at = read_unpacked(data, at, 32, "topic_authorized_operations")
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -212,10 +229,10 @@ class MetadataResponseUnpacked(Message):
     def _read(data: memoryview, at: int, version: int) -> tuple[MetadataResponseUnpacked, int]:
         self = new(MetadataResponseUnpacked)
         self.throttle_time_ms, at = read_unpacked(data, at, 32, "throttle_time_ms")
-        self.brokers, at = read_array(data, at, True, 5, "brokers", MetadataResponseBroker._read, version)
+        self.brokers, at = read_structs(data, at, True, 5, "brokers", MetadataResponseBroker._read_each, version)
         self.cluster_id, at = read_nullable_string(data, at, True, "cluster_id")
         self.controller_id, at = read_unpacked(data, at, 32, "controller_id")
-        self.topics, at = read_array(data, at, True, 6, "topics", MetadataResponseTopic._read, version)
+        self.topics, at = read_structs(data, at, True, 6, "topics", MetadataResponseTopic._read_each, version)
         self.cluster_authorized_operations, at = read_unpacked(data, at, 32, "cluster_authorized_operations")
         self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at

@@ -18,10 +18,10 @@ from magicbyte.protocol.runtime import (
     Writer,
     absent,
     new,
-    read_array,
     read_numbers,
     read_rows,
     read_string,
+    read_structs,
     read_unknown_tags,
     write_numbers,
     write_string,
@@ -60,16 +60,19 @@ class AddPartitionsToTxnTopic:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[AddPartitionsToTxnTopic, int]:
-        self = new(AddPartitionsToTxnTopic)
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[AddPartitionsToTxnTopic], int]:
         flexible = version >= 3
-        self.name, at = read_string(data, at, flexible, "name")
-        self.partitions, at = read_numbers(data, at, flexible, "i", "partitions")
-        if version >= 3:
-            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        else:
-            self.unknown_tags = ()
-        return self, at
+        found: list[AddPartitionsToTxnTopic] = []
+        for _ in range(count):
+            self = new(AddPartitionsToTxnTopic)
+            self.name, at = read_string(data, at, flexible, "name")
+            self.partitions, at = read_numbers(data, at, flexible, "i", "partitions")
+            if version >= 3:
+                self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            else:
+                self.unknown_tags = ()
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -101,14 +104,22 @@ class AddPartitionsToTxnTransaction:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[AddPartitionsToTxnTransaction, int]:
-        self = new(AddPartitionsToTxnTransaction)
-        self.transactional_id, at = read_string(data, at, True, "transactional_id")
-        self.producer_id, self.producer_epoch, self.verify_only = _QHT.unpack_from(data, at)
-        at += 11
-        self.topics, at = read_array(data, at, True, 3, "topics", AddPartitionsToTxnTopic._read, version)
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(
+        data: memoryview,
+        at: int,
+        count: int,
+        version: int,
+    ) -> tuple[list[AddPartitionsToTxnTransaction], int]:
+        found: list[AddPartitionsToTxnTransaction] = []
+        for _ in range(count):
+            self = new(AddPartitionsToTxnTransaction)
+            self.transactional_id, at = read_string(data, at, True, "transactional_id")
+            self.producer_id, self.producer_epoch, self.verify_only = _QHT.unpack_from(data, at)
+            at += 11
+            self.topics, at = read_structs(data, at, True, 3, "topics", AddPartitionsToTxnTopic._read_each, version)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -165,13 +176,13 @@ class AddPartitionsToTxnRequest(Message):
         self = new(AddPartitionsToTxnRequest)
         flexible = version >= 3
         if version >= 4:
-            self.transactions, at = read_array(
+            self.transactions, at = read_structs(
                 data,
                 at,
                 flexible,
                 14,
                 "transactions",
-                AddPartitionsToTxnTransaction._read,
+                AddPartitionsToTxnTransaction._read_each,
                 version,
             )
             self.v3_and_below_transactional_id = ""
@@ -183,13 +194,13 @@ class AddPartitionsToTxnRequest(Message):
             self.v3_and_below_transactional_id, at = read_string(data, at, flexible, "v3_and_below_transactional_id")
             self.v3_and_below_producer_id, self.v3_and_below_producer_epoch = _QH.unpack_from(data, at)
             at += 10
-            self.v3_and_below_topics, at = read_array(
+            self.v3_and_below_topics, at = read_structs(
                 data,
                 at,
                 flexible,
                 3,
                 "v3_and_below_topics",
-                AddPartitionsToTxnTopic._read,
+                AddPartitionsToTxnTopic._read_each,
                 version,
             )
         if version >= 3:
@@ -222,15 +233,23 @@ class AddPartitionsToTxnPartitionResult:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[AddPartitionsToTxnPartitionResult, int]:
-        self = new(AddPartitionsToTxnPartitionResult)
-        self.partition_index, self.partition_error_code = _IH.unpack_from(data, at)
-        at += 6
-        if version >= 3:
-            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        else:
-            self.unknown_tags = ()
-        return self, at
+    def _read_each(
+        data: memoryview,
+        at: int,
+        count: int,
+        version: int,
+    ) -> tuple[list[AddPartitionsToTxnPartitionResult], int]:
+        found: list[AddPartitionsToTxnPartitionResult] = []
+        for _ in range(count):
+            self = new(AddPartitionsToTxnPartitionResult)
+            self.partition_index, self.partition_error_code = _IH.unpack_from(data, at)
+            at += 6
+            if version >= 3:
+                self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            else:
+                self.unknown_tags = ()
+            found.append(self)
+        return found, at
 
     @staticmethod
     def _read_many(
@@ -281,24 +300,32 @@ class AddPartitionsToTxnTopicResult:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[AddPartitionsToTxnTopicResult, int]:
-        self = new(AddPartitionsToTxnTopicResult)
+    def _read_each(
+        data: memoryview,
+        at: int,
+        count: int,
+        version: int,
+    ) -> tuple[list[AddPartitionsToTxnTopicResult], int]:
         flexible = version >= 3
-        self.name, at = read_string(data, at, flexible, "name")
-        self.results_by_partition, at = read_rows(
-            data,
-            at,
-            flexible,
-            6,
-            "results_by_partition",
-            AddPartitionsToTxnPartitionResult,
-            version,
-        )
-        if version >= 3:
-            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        else:
-            self.unknown_tags = ()
-        return self, at
+        found: list[AddPartitionsToTxnTopicResult] = []
+        for _ in range(count):
+            self = new(AddPartitionsToTxnTopicResult)
+            self.name, at = read_string(data, at, flexible, "name")
+            self.results_by_partition, at = read_rows(
+                data,
+                at,
+                flexible,
+                6,
+                "results_by_partition",
+                AddPartitionsToTxnPartitionResult,
+                version,
+            )
+            if version >= 3:
+                self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            else:
+                self.unknown_tags = ()
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -324,20 +351,23 @@ class AddPartitionsToTxnResult:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[AddPartitionsToTxnResult, int]:
-        self = new(AddPartitionsToTxnResult)
-        self.transactional_id, at = read_string(data, at, True, "transactional_id")
-        self.topic_results, at = read_array(
-            data,
-            at,
-            True,
-            3,
-            "topic_results",
-            AddPartitionsToTxnTopicResult._read,
-            version,
-        )
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[AddPartitionsToTxnResult], int]:
+        found: list[AddPartitionsToTxnResult] = []
+        for _ in range(count):
+            self = new(AddPartitionsToTxnResult)
+            self.transactional_id, at = read_string(data, at, True, "transactional_id")
+            self.topic_results, at = read_structs(
+                data,
+                at,
+                True,
+                3,
+                "topic_results",
+                AddPartitionsToTxnTopicResult._read_each,
+                version,
+            )
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -390,13 +420,13 @@ class AddPartitionsToTxnResponse(Message):
         if version >= 4:
             self.throttle_time_ms, self.error_code = _IH.unpack_from(data, at)
             at += 6
-            self.results_by_transaction, at = read_array(
+            self.results_by_transaction, at = read_structs(
                 data,
                 at,
                 flexible,
                 3,
                 "results_by_transaction",
-                AddPartitionsToTxnResult._read,
+                AddPartitionsToTxnResult._read_each,
                 version,
             )
             self.results_by_topic_v3_and_below = []
@@ -405,13 +435,13 @@ class AddPartitionsToTxnResponse(Message):
             at += 4
             self.error_code = 0
             self.results_by_transaction = []
-            self.results_by_topic_v3_and_below, at = read_array(
+            self.results_by_topic_v3_and_below, at = read_structs(
                 data,
                 at,
                 flexible,
                 3,
                 "results_by_topic_v3_and_below",
-                AddPartitionsToTxnTopicResult._read,
+                AddPartitionsToTxnTopicResult._read_each,
                 version,
             )
         if version >= 3:

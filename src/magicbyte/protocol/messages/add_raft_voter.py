@@ -18,9 +18,9 @@ from magicbyte.protocol.runtime import (
     Writer,
     absent,
     new,
-    read_array,
     read_nullable_string,
     read_string,
+    read_structs,
     read_unknown_tags,
     read_uuid,
     write_nullable_string,
@@ -61,14 +61,17 @@ class Listener:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[Listener, int]:
-        self = new(Listener)
-        self.name, at = read_string(data, at, True, "name")
-        self.host, at = read_string(data, at, True, "host")
-        (self.port,) = _UH.unpack_from(data, at)
-        at += 2
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[Listener], int]:
+        found: list[Listener] = []
+        for _ in range(count):
+            self = new(Listener)
+            self.name, at = read_string(data, at, True, "name")
+            self.host, at = read_string(data, at, True, "host")
+            (self.port,) = _UH.unpack_from(data, at)
+            at += 2
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -119,7 +122,7 @@ class AddRaftVoterRequest(Message):
         self.timeout_ms, self.voter_id = _II.unpack_from(data, at)
         at += 8
         self.voter_directory_id, at = read_uuid(data, at)
-        self.listeners, at = read_array(data, at, True, 5, "listeners", Listener._read, version)
+        self.listeners, at = read_structs(data, at, True, 5, "listeners", Listener._read_each, version)
         if version >= 1:
             (self.ack_when_committed,) = _T.unpack_from(data, at)
             at += 1

@@ -16,9 +16,9 @@ from magicbyte.protocol.runtime import (
     Tags,
     Writer,
     new,
-    read_array,
     read_nullable_string,
     read_string,
+    read_structs,
     read_unknown_tags,
     write_nullable_string,
     write_string,
@@ -56,16 +56,24 @@ class AlterClientQuotasRequestEntityData:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[AlterClientQuotasRequestEntityData, int]:
-        self = new(AlterClientQuotasRequestEntityData)
+    def _read_each(
+        data: memoryview,
+        at: int,
+        count: int,
+        version: int,
+    ) -> tuple[list[AlterClientQuotasRequestEntityData], int]:
         flexible = version >= 1
-        self.entity_type, at = read_string(data, at, flexible, "entity_type")
-        self.entity_name, at = read_nullable_string(data, at, flexible, "entity_name")
-        if version >= 1:
-            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        else:
-            self.unknown_tags = ()
-        return self, at
+        found: list[AlterClientQuotasRequestEntityData] = []
+        for _ in range(count):
+            self = new(AlterClientQuotasRequestEntityData)
+            self.entity_type, at = read_string(data, at, flexible, "entity_type")
+            self.entity_name, at = read_nullable_string(data, at, flexible, "entity_name")
+            if version >= 1:
+                self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            else:
+                self.unknown_tags = ()
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -95,17 +103,20 @@ class OpData:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[OpData, int]:
-        self = new(OpData)
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[OpData], int]:
         flexible = version >= 1
-        self.key, at = read_string(data, at, flexible, "key")
-        self.value, self.remove = _DT.unpack_from(data, at)
-        at += 9
-        if version >= 1:
-            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        else:
-            self.unknown_tags = ()
-        return self, at
+        found: list[OpData] = []
+        for _ in range(count):
+            self = new(OpData)
+            self.key, at = read_string(data, at, flexible, "key")
+            self.value, self.remove = _DT.unpack_from(data, at)
+            at += 9
+            if version >= 1:
+                self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            else:
+                self.unknown_tags = ()
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -131,16 +142,32 @@ class AlterClientQuotasRequestEntryData:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[AlterClientQuotasRequestEntryData, int]:
-        self = new(AlterClientQuotasRequestEntryData)
+    def _read_each(
+        data: memoryview,
+        at: int,
+        count: int,
+        version: int,
+    ) -> tuple[list[AlterClientQuotasRequestEntryData], int]:
         flexible = version >= 1
-        self.entity, at = read_array(data, at, flexible, 3, "entity", AlterClientQuotasRequestEntityData._read, version)
-        self.ops, at = read_array(data, at, flexible, 11, "ops", OpData._read, version)
-        if version >= 1:
-            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        else:
-            self.unknown_tags = ()
-        return self, at
+        found: list[AlterClientQuotasRequestEntryData] = []
+        for _ in range(count):
+            self = new(AlterClientQuotasRequestEntryData)
+            self.entity, at = read_structs(
+                data,
+                at,
+                flexible,
+                3,
+                "entity",
+                AlterClientQuotasRequestEntityData._read_each,
+                version,
+            )
+            self.ops, at = read_structs(data, at, flexible, 11, "ops", OpData._read_each, version)
+            if version >= 1:
+                self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            else:
+                self.unknown_tags = ()
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -173,13 +200,13 @@ class AlterClientQuotasRequest(Message):
     def _read(data: memoryview, at: int, version: int) -> tuple[AlterClientQuotasRequest, int]:
         self = new(AlterClientQuotasRequest)
         flexible = version >= 1
-        self.entries, at = read_array(
+        self.entries, at = read_structs(
             data,
             at,
             flexible,
             3,
             "entries",
-            AlterClientQuotasRequestEntryData._read,
+            AlterClientQuotasRequestEntryData._read_each,
             version,
         )
         (self.validate_only,) = _T.unpack_from(data, at)
@@ -214,16 +241,24 @@ class AlterClientQuotasResponseEntityData:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[AlterClientQuotasResponseEntityData, int]:
-        self = new(AlterClientQuotasResponseEntityData)
+    def _read_each(
+        data: memoryview,
+        at: int,
+        count: int,
+        version: int,
+    ) -> tuple[list[AlterClientQuotasResponseEntityData], int]:
         flexible = version >= 1
-        self.entity_type, at = read_string(data, at, flexible, "entity_type")
-        self.entity_name, at = read_nullable_string(data, at, flexible, "entity_name")
-        if version >= 1:
-            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        else:
-            self.unknown_tags = ()
-        return self, at
+        found: list[AlterClientQuotasResponseEntityData] = []
+        for _ in range(count):
+            self = new(AlterClientQuotasResponseEntityData)
+            self.entity_type, at = read_string(data, at, flexible, "entity_type")
+            self.entity_name, at = read_nullable_string(data, at, flexible, "entity_name")
+            if version >= 1:
+                self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            else:
+                self.unknown_tags = ()
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -253,26 +288,34 @@ class AlterClientQuotasResponseEntryData:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[AlterClientQuotasResponseEntryData, int]:
-        self = new(AlterClientQuotasResponseEntryData)
+    def _read_each(
+        data: memoryview,
+        at: int,
+        count: int,
+        version: int,
+    ) -> tuple[list[AlterClientQuotasResponseEntryData], int]:
         flexible = version >= 1
-        (self.error_code,) = _H.unpack_from(data, at)
-        at += 2
-        self.error_message, at = read_nullable_string(data, at, flexible, "error_message")
-        self.entity, at = read_array(
-            data,
-            at,
-            flexible,
-            3,
-            "entity",
-            AlterClientQuotasResponseEntityData._read,
-            version,
-        )
-        if version >= 1:
-            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        else:
-            self.unknown_tags = ()
-        return self, at
+        found: list[AlterClientQuotasResponseEntryData] = []
+        for _ in range(count):
+            self = new(AlterClientQuotasResponseEntryData)
+            (self.error_code,) = _H.unpack_from(data, at)
+            at += 2
+            self.error_message, at = read_nullable_string(data, at, flexible, "error_message")
+            self.entity, at = read_structs(
+                data,
+                at,
+                flexible,
+                3,
+                "entity",
+                AlterClientQuotasResponseEntityData._read_each,
+                version,
+            )
+            if version >= 1:
+                self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            else:
+                self.unknown_tags = ()
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -308,13 +351,13 @@ class AlterClientQuotasResponse(Message):
         flexible = version >= 1
         (self.throttle_time_ms,) = _I.unpack_from(data, at)
         at += 4
-        self.entries, at = read_array(
+        self.entries, at = read_structs(
             data,
             at,
             flexible,
             5,
             "entries",
-            AlterClientQuotasResponseEntryData._read,
+            AlterClientQuotasResponseEntryData._read_each,
             version,
         )
         if version >= 1:

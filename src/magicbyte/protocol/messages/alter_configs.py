@@ -15,9 +15,9 @@ from magicbyte.protocol.runtime import (
     Tags,
     Writer,
     new,
-    read_array,
     read_nullable_string,
     read_string,
+    read_structs,
     read_unknown_tags,
     write_nullable_string,
     write_string,
@@ -54,16 +54,19 @@ class AlterableConfig:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[AlterableConfig, int]:
-        self = new(AlterableConfig)
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[AlterableConfig], int]:
         flexible = version >= 2
-        self.name, at = read_string(data, at, flexible, "name")
-        self.value, at = read_nullable_string(data, at, flexible, "value")
-        if version >= 2:
-            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        else:
-            self.unknown_tags = ()
-        return self, at
+        found: list[AlterableConfig] = []
+        for _ in range(count):
+            self = new(AlterableConfig)
+            self.name, at = read_string(data, at, flexible, "name")
+            self.value, at = read_nullable_string(data, at, flexible, "value")
+            if version >= 2:
+                self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            else:
+                self.unknown_tags = ()
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -92,18 +95,21 @@ class AlterConfigsResource:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[AlterConfigsResource, int]:
-        self = new(AlterConfigsResource)
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[AlterConfigsResource], int]:
         flexible = version >= 2
-        (self.resource_type,) = _B.unpack_from(data, at)
-        at += 1
-        self.resource_name, at = read_string(data, at, flexible, "resource_name")
-        self.configs, at = read_array(data, at, flexible, 3, "configs", AlterableConfig._read, version)
-        if version >= 2:
-            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        else:
-            self.unknown_tags = ()
-        return self, at
+        found: list[AlterConfigsResource] = []
+        for _ in range(count):
+            self = new(AlterConfigsResource)
+            (self.resource_type,) = _B.unpack_from(data, at)
+            at += 1
+            self.resource_name, at = read_string(data, at, flexible, "resource_name")
+            self.configs, at = read_structs(data, at, flexible, 3, "configs", AlterableConfig._read_each, version)
+            if version >= 2:
+                self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            else:
+                self.unknown_tags = ()
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -137,7 +143,7 @@ class AlterConfigsRequest(Message):
     def _read(data: memoryview, at: int, version: int) -> tuple[AlterConfigsRequest, int]:
         self = new(AlterConfigsRequest)
         flexible = version >= 2
-        self.resources, at = read_array(data, at, flexible, 4, "resources", AlterConfigsResource._read, version)
+        self.resources, at = read_structs(data, at, flexible, 4, "resources", AlterConfigsResource._read_each, version)
         (self.validate_only,) = _T.unpack_from(data, at)
         at += 1
         if version >= 2:
@@ -177,20 +183,28 @@ class AlterConfigsResourceResponse:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[AlterConfigsResourceResponse, int]:
-        self = new(AlterConfigsResourceResponse)
+    def _read_each(
+        data: memoryview,
+        at: int,
+        count: int,
+        version: int,
+    ) -> tuple[list[AlterConfigsResourceResponse], int]:
         flexible = version >= 2
-        (self.error_code,) = _H.unpack_from(data, at)
-        at += 2
-        self.error_message, at = read_nullable_string(data, at, flexible, "error_message")
-        (self.resource_type,) = _B.unpack_from(data, at)
-        at += 1
-        self.resource_name, at = read_string(data, at, flexible, "resource_name")
-        if version >= 2:
-            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        else:
-            self.unknown_tags = ()
-        return self, at
+        found: list[AlterConfigsResourceResponse] = []
+        for _ in range(count):
+            self = new(AlterConfigsResourceResponse)
+            (self.error_code,) = _H.unpack_from(data, at)
+            at += 2
+            self.error_message, at = read_nullable_string(data, at, flexible, "error_message")
+            (self.resource_type,) = _B.unpack_from(data, at)
+            at += 1
+            self.resource_name, at = read_string(data, at, flexible, "resource_name")
+            if version >= 2:
+                self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            else:
+                self.unknown_tags = ()
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -227,7 +241,15 @@ class AlterConfigsResponse(Message):
         flexible = version >= 2
         (self.throttle_time_ms,) = _I.unpack_from(data, at)
         at += 4
-        self.responses, at = read_array(data, at, flexible, 6, "responses", AlterConfigsResourceResponse._read, version)
+        self.responses, at = read_structs(
+            data,
+            at,
+            flexible,
+            6,
+            "responses",
+            AlterConfigsResourceResponse._read_each,
+            version,
+        )
         if version >= 2:
             self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:

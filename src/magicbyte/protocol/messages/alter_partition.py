@@ -20,10 +20,10 @@ from magicbyte.protocol.runtime import (
     Writer,
     absent,
     new,
-    read_array,
     read_numbers,
     read_rows,
     read_string,
+    read_structs,
     read_unknown_tags,
     read_uuid,
     write_string,
@@ -70,12 +70,15 @@ class BrokerState:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[BrokerState, int]:
-        self = new(BrokerState)
-        self.broker_id, self.broker_epoch = _IQ.unpack_from(data, at)
-        at += 12
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[BrokerState], int]:
+        found: list[BrokerState] = []
+        for _ in range(count):
+            self = new(BrokerState)
+            self.broker_id, self.broker_epoch = _IQ.unpack_from(data, at)
+            at += 12
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
     @staticmethod
     def _read_many(data: memoryview, at: int, most: int, version: int) -> tuple[list[BrokerState], int]:
@@ -143,27 +146,43 @@ class AlterPartitionRequestPartitionData:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[AlterPartitionRequestPartitionData, int]:
-        self = new(AlterPartitionRequestPartitionData)
-        if version >= 3:
-            self.partition_index, self.leader_epoch = _II.unpack_from(data, at)
-            at += 8
-            self.new_isr = ()
-            self.new_isr_with_epochs, at = read_rows(data, at, True, 13, "new_isr_with_epochs", BrokerState, version)
-        else:
-            self.partition_index, self.leader_epoch = _II.unpack_from(data, at)
-            at += 8
-            self.new_isr, at = read_numbers(data, at, True, "i", "new_isr")
-            self.new_isr_with_epochs = []
-        if version >= 1:
-            self.leader_recovery_state, self.partition_epoch = _BI.unpack_from(data, at)
-            at += 5
-        else:
-            (self.partition_epoch,) = _I.unpack_from(data, at)
-            at += 4
-            self.leader_recovery_state = 0
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(
+        data: memoryview,
+        at: int,
+        count: int,
+        version: int,
+    ) -> tuple[list[AlterPartitionRequestPartitionData], int]:
+        found: list[AlterPartitionRequestPartitionData] = []
+        for _ in range(count):
+            self = new(AlterPartitionRequestPartitionData)
+            if version >= 3:
+                self.partition_index, self.leader_epoch = _II.unpack_from(data, at)
+                at += 8
+                self.new_isr = ()
+                self.new_isr_with_epochs, at = read_rows(
+                    data,
+                    at,
+                    True,
+                    13,
+                    "new_isr_with_epochs",
+                    BrokerState,
+                    version,
+                )
+            else:
+                self.partition_index, self.leader_epoch = _II.unpack_from(data, at)
+                at += 8
+                self.new_isr, at = read_numbers(data, at, True, "i", "new_isr")
+                self.new_isr_with_epochs = []
+            if version >= 1:
+                self.leader_recovery_state, self.partition_epoch = _BI.unpack_from(data, at)
+                at += 5
+            else:
+                (self.partition_epoch,) = _I.unpack_from(data, at)
+                at += 4
+                self.leader_recovery_state = 0
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
     @staticmethod
     def _read_many(
@@ -223,36 +242,44 @@ class AlterPartitionRequestTopicData:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[AlterPartitionRequestTopicData, int]:
-        self = new(AlterPartitionRequestTopicData)
-        if version >= 2:
-            self.topic_name = ""
-            self.topic_id, at = read_uuid(data, at)
-        else:
-            self.topic_name, at = read_string(data, at, True, "topic_name")
-            self.topic_id = NULL_UUID
-        if version >= 3:
-            self.partitions, at = read_array(
-                data,
-                at,
-                True,
-                14,
-                "partitions",
-                AlterPartitionRequestPartitionData._read,
-                version,
-            )
-        else:
-            self.partitions, at = read_rows(
-                data,
-                at,
-                True,
-                14,
-                "partitions",
-                AlterPartitionRequestPartitionData,
-                version,
-            )
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(
+        data: memoryview,
+        at: int,
+        count: int,
+        version: int,
+    ) -> tuple[list[AlterPartitionRequestTopicData], int]:
+        found: list[AlterPartitionRequestTopicData] = []
+        for _ in range(count):
+            self = new(AlterPartitionRequestTopicData)
+            if version >= 2:
+                self.topic_name = ""
+                self.topic_id, at = read_uuid(data, at)
+            else:
+                self.topic_name, at = read_string(data, at, True, "topic_name")
+                self.topic_id = NULL_UUID
+            if version >= 3:
+                self.partitions, at = read_structs(
+                    data,
+                    at,
+                    True,
+                    14,
+                    "partitions",
+                    AlterPartitionRequestPartitionData._read_each,
+                    version,
+                )
+            else:
+                self.partitions, at = read_rows(
+                    data,
+                    at,
+                    True,
+                    14,
+                    "partitions",
+                    AlterPartitionRequestPartitionData,
+                    version,
+                )
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -288,7 +315,7 @@ class AlterPartitionRequest(Message):
         self = new(AlterPartitionRequest)
         self.broker_id, self.broker_epoch = _IQ.unpack_from(data, at)
         at += 12
-        self.topics, at = read_array(data, at, True, 3, "topics", AlterPartitionRequestTopicData._read, version)
+        self.topics, at = read_structs(data, at, True, 3, "topics", AlterPartitionRequestTopicData._read_each, version)
         self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
@@ -349,23 +376,31 @@ class AlterPartitionResponsePartitionData:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[AlterPartitionResponsePartitionData, int]:
-        self = new(AlterPartitionResponsePartitionData)
-        if version >= 1:
-            self.partition_index, self.error_code, self.leader_id, self.leader_epoch = _IHII.unpack_from(data, at)
-            at += 14
-            self.isr, at = read_numbers(data, at, True, "i", "isr")
-            self.leader_recovery_state, self.partition_epoch = _BI.unpack_from(data, at)
-            at += 5
-        else:
-            self.partition_index, self.error_code, self.leader_id, self.leader_epoch = _IHII.unpack_from(data, at)
-            at += 14
-            self.isr, at = read_numbers(data, at, True, "i", "isr")
-            (self.partition_epoch,) = _I.unpack_from(data, at)
-            at += 4
-            self.leader_recovery_state = 0
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(
+        data: memoryview,
+        at: int,
+        count: int,
+        version: int,
+    ) -> tuple[list[AlterPartitionResponsePartitionData], int]:
+        found: list[AlterPartitionResponsePartitionData] = []
+        for _ in range(count):
+            self = new(AlterPartitionResponsePartitionData)
+            if version >= 1:
+                self.partition_index, self.error_code, self.leader_id, self.leader_epoch = _IHII.unpack_from(data, at)
+                at += 14
+                self.isr, at = read_numbers(data, at, True, "i", "isr")
+                self.leader_recovery_state, self.partition_epoch = _BI.unpack_from(data, at)
+                at += 5
+            else:
+                self.partition_index, self.error_code, self.leader_id, self.leader_epoch = _IHII.unpack_from(data, at)
+                at += 14
+                self.isr, at = read_numbers(data, at, True, "i", "isr")
+                (self.partition_epoch,) = _I.unpack_from(data, at)
+                at += 4
+                self.leader_recovery_state = 0
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
     @staticmethod
     def _read_many(
@@ -433,17 +468,33 @@ class AlterPartitionResponseTopicData:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[AlterPartitionResponseTopicData, int]:
-        self = new(AlterPartitionResponseTopicData)
-        if version >= 2:
-            self.topic_name = ""
-            self.topic_id, at = read_uuid(data, at)
-        else:
-            self.topic_name, at = read_string(data, at, True, "topic_name")
-            self.topic_id = NULL_UUID
-        self.partitions, at = read_rows(data, at, True, 20, "partitions", AlterPartitionResponsePartitionData, version)
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(
+        data: memoryview,
+        at: int,
+        count: int,
+        version: int,
+    ) -> tuple[list[AlterPartitionResponseTopicData], int]:
+        found: list[AlterPartitionResponseTopicData] = []
+        for _ in range(count):
+            self = new(AlterPartitionResponseTopicData)
+            if version >= 2:
+                self.topic_name = ""
+                self.topic_id, at = read_uuid(data, at)
+            else:
+                self.topic_name, at = read_string(data, at, True, "topic_name")
+                self.topic_id = NULL_UUID
+            self.partitions, at = read_rows(
+                data,
+                at,
+                True,
+                20,
+                "partitions",
+                AlterPartitionResponsePartitionData,
+                version,
+            )
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -479,6 +530,6 @@ class AlterPartitionResponse(Message):
         self = new(AlterPartitionResponse)
         self.throttle_time_ms, self.error_code = _IH.unpack_from(data, at)
         at += 6
-        self.topics, at = read_array(data, at, True, 3, "topics", AlterPartitionResponseTopicData._read, version)
+        self.topics, at = read_structs(data, at, True, 3, "topics", AlterPartitionResponseTopicData._read_each, version)
         self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at

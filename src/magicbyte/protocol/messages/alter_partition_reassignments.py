@@ -17,10 +17,10 @@ from magicbyte.protocol.runtime import (
     Writer,
     absent,
     new,
-    read_array,
     read_nullable_numbers,
     read_nullable_string,
     read_string,
+    read_structs,
     read_unknown_tags,
     write_nullable_string,
     write_numbers,
@@ -58,13 +58,16 @@ class ReassignablePartition:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[ReassignablePartition, int]:
-        self = new(ReassignablePartition)
-        (self.partition_index,) = _I.unpack_from(data, at)
-        at += 4
-        self.replicas, at = read_nullable_numbers(data, at, True, "i", "replicas")
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[ReassignablePartition], int]:
+        found: list[ReassignablePartition] = []
+        for _ in range(count):
+            self = new(ReassignablePartition)
+            (self.partition_index,) = _I.unpack_from(data, at)
+            at += 4
+            self.replicas, at = read_nullable_numbers(data, at, True, "i", "replicas")
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -89,12 +92,23 @@ class ReassignableTopic:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[ReassignableTopic, int]:
-        self = new(ReassignableTopic)
-        self.name, at = read_string(data, at, True, "name")
-        self.partitions, at = read_array(data, at, True, 6, "partitions", ReassignablePartition._read, version)
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[ReassignableTopic], int]:
+        found: list[ReassignableTopic] = []
+        for _ in range(count):
+            self = new(ReassignableTopic)
+            self.name, at = read_string(data, at, True, "name")
+            self.partitions, at = read_structs(
+                data,
+                at,
+                True,
+                6,
+                "partitions",
+                ReassignablePartition._read_each,
+                version,
+            )
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -140,7 +154,7 @@ class AlterPartitionReassignmentsRequest(Message):
             (self.timeout_ms,) = _I.unpack_from(data, at)
             at += 4
             self.allow_replication_factor_change = True
-        self.topics, at = read_array(data, at, True, 3, "topics", ReassignableTopic._read, version)
+        self.topics, at = read_structs(data, at, True, 3, "topics", ReassignableTopic._read_each, version)
         self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
@@ -171,13 +185,21 @@ class ReassignablePartitionResponse:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[ReassignablePartitionResponse, int]:
-        self = new(ReassignablePartitionResponse)
-        self.partition_index, self.error_code = _IH.unpack_from(data, at)
-        at += 6
-        self.error_message, at = read_nullable_string(data, at, True, "error_message")
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(
+        data: memoryview,
+        at: int,
+        count: int,
+        version: int,
+    ) -> tuple[list[ReassignablePartitionResponse], int]:
+        found: list[ReassignablePartitionResponse] = []
+        for _ in range(count):
+            self = new(ReassignablePartitionResponse)
+            self.partition_index, self.error_code = _IH.unpack_from(data, at)
+            at += 6
+            self.error_message, at = read_nullable_string(data, at, True, "error_message")
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -203,12 +225,23 @@ class ReassignableTopicResponse:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[ReassignableTopicResponse, int]:
-        self = new(ReassignableTopicResponse)
-        self.name, at = read_string(data, at, True, "name")
-        self.partitions, at = read_array(data, at, True, 8, "partitions", ReassignablePartitionResponse._read, version)
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[ReassignableTopicResponse], int]:
+        found: list[ReassignableTopicResponse] = []
+        for _ in range(count):
+            self = new(ReassignableTopicResponse)
+            self.name, at = read_string(data, at, True, "name")
+            self.partitions, at = read_structs(
+                data,
+                at,
+                True,
+                8,
+                "partitions",
+                ReassignablePartitionResponse._read_each,
+                version,
+            )
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -259,6 +292,6 @@ class AlterPartitionReassignmentsResponse(Message):
             at += 6
             self.allow_replication_factor_change = True
         self.error_message, at = read_nullable_string(data, at, True, "error_message")
-        self.responses, at = read_array(data, at, True, 3, "responses", ReassignableTopicResponse._read, version)
+        self.responses, at = read_structs(data, at, True, 3, "responses", ReassignableTopicResponse._read_each, version)
         self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at

@@ -17,10 +17,10 @@ from magicbyte.protocol.runtime import (
     Tags,
     Writer,
     new,
-    read_array,
     read_numbers,
     read_rows,
     read_string,
+    read_structs,
     read_unknown_tags,
     write_numbers,
     write_string,
@@ -57,16 +57,19 @@ class AlterReplicaLogDirTopic:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[AlterReplicaLogDirTopic, int]:
-        self = new(AlterReplicaLogDirTopic)
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[AlterReplicaLogDirTopic], int]:
         flexible = version >= 2
-        self.name, at = read_string(data, at, flexible, "name")
-        self.partitions, at = read_numbers(data, at, flexible, "i", "partitions")
-        if version >= 2:
-            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        else:
-            self.unknown_tags = ()
-        return self, at
+        found: list[AlterReplicaLogDirTopic] = []
+        for _ in range(count):
+            self = new(AlterReplicaLogDirTopic)
+            self.name, at = read_string(data, at, flexible, "name")
+            self.partitions, at = read_numbers(data, at, flexible, "i", "partitions")
+            if version >= 2:
+                self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            else:
+                self.unknown_tags = ()
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -92,16 +95,19 @@ class AlterReplicaLogDir:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[AlterReplicaLogDir, int]:
-        self = new(AlterReplicaLogDir)
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[AlterReplicaLogDir], int]:
         flexible = version >= 2
-        self.path, at = read_string(data, at, flexible, "path")
-        self.topics, at = read_array(data, at, flexible, 3, "topics", AlterReplicaLogDirTopic._read, version)
-        if version >= 2:
-            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        else:
-            self.unknown_tags = ()
-        return self, at
+        found: list[AlterReplicaLogDir] = []
+        for _ in range(count):
+            self = new(AlterReplicaLogDir)
+            self.path, at = read_string(data, at, flexible, "path")
+            self.topics, at = read_structs(data, at, flexible, 3, "topics", AlterReplicaLogDirTopic._read_each, version)
+            if version >= 2:
+                self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            else:
+                self.unknown_tags = ()
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -131,7 +137,7 @@ class AlterReplicaLogDirsRequest(Message):
     def _read(data: memoryview, at: int, version: int) -> tuple[AlterReplicaLogDirsRequest, int]:
         self = new(AlterReplicaLogDirsRequest)
         flexible = version >= 2
-        self.dirs, at = read_array(data, at, flexible, 3, "dirs", AlterReplicaLogDir._read, version)
+        self.dirs, at = read_structs(data, at, flexible, 3, "dirs", AlterReplicaLogDir._read_each, version)
         if version >= 2:
             self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
@@ -162,15 +168,23 @@ class AlterReplicaLogDirPartitionResult:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[AlterReplicaLogDirPartitionResult, int]:
-        self = new(AlterReplicaLogDirPartitionResult)
-        self.partition_index, self.error_code = _IH.unpack_from(data, at)
-        at += 6
-        if version >= 2:
-            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        else:
-            self.unknown_tags = ()
-        return self, at
+    def _read_each(
+        data: memoryview,
+        at: int,
+        count: int,
+        version: int,
+    ) -> tuple[list[AlterReplicaLogDirPartitionResult], int]:
+        found: list[AlterReplicaLogDirPartitionResult] = []
+        for _ in range(count):
+            self = new(AlterReplicaLogDirPartitionResult)
+            self.partition_index, self.error_code = _IH.unpack_from(data, at)
+            at += 6
+            if version >= 2:
+                self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            else:
+                self.unknown_tags = ()
+            found.append(self)
+        return found, at
 
     @staticmethod
     def _read_many(
@@ -221,16 +235,32 @@ class AlterReplicaLogDirTopicResult:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[AlterReplicaLogDirTopicResult, int]:
-        self = new(AlterReplicaLogDirTopicResult)
+    def _read_each(
+        data: memoryview,
+        at: int,
+        count: int,
+        version: int,
+    ) -> tuple[list[AlterReplicaLogDirTopicResult], int]:
         flexible = version >= 2
-        self.topic_name, at = read_string(data, at, flexible, "topic_name")
-        self.partitions, at = read_rows(data, at, flexible, 6, "partitions", AlterReplicaLogDirPartitionResult, version)
-        if version >= 2:
-            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        else:
-            self.unknown_tags = ()
-        return self, at
+        found: list[AlterReplicaLogDirTopicResult] = []
+        for _ in range(count):
+            self = new(AlterReplicaLogDirTopicResult)
+            self.topic_name, at = read_string(data, at, flexible, "topic_name")
+            self.partitions, at = read_rows(
+                data,
+                at,
+                flexible,
+                6,
+                "partitions",
+                AlterReplicaLogDirPartitionResult,
+                version,
+            )
+            if version >= 2:
+                self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            else:
+                self.unknown_tags = ()
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -267,7 +297,15 @@ class AlterReplicaLogDirsResponse(Message):
         flexible = version >= 2
         (self.throttle_time_ms,) = _I.unpack_from(data, at)
         at += 4
-        self.results, at = read_array(data, at, flexible, 3, "results", AlterReplicaLogDirTopicResult._read, version)
+        self.results, at = read_structs(
+            data,
+            at,
+            flexible,
+            3,
+            "results",
+            AlterReplicaLogDirTopicResult._read_each,
+            version,
+        )
         if version >= 2:
             self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:

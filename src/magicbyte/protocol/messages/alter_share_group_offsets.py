@@ -19,10 +19,10 @@ from magicbyte.protocol.runtime import (
     Tags,
     Writer,
     new,
-    read_array,
     read_nullable_string,
     read_rows,
     read_string,
+    read_structs,
     read_unknown_tags,
     read_uuid,
     write_nullable_string,
@@ -58,12 +58,20 @@ class AlterShareGroupOffsetsRequestPartition:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[AlterShareGroupOffsetsRequestPartition, int]:
-        self = new(AlterShareGroupOffsetsRequestPartition)
-        self.partition_index, self.start_offset = _IQ.unpack_from(data, at)
-        at += 12
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(
+        data: memoryview,
+        at: int,
+        count: int,
+        version: int,
+    ) -> tuple[list[AlterShareGroupOffsetsRequestPartition], int]:
+        found: list[AlterShareGroupOffsetsRequestPartition] = []
+        for _ in range(count):
+            self = new(AlterShareGroupOffsetsRequestPartition)
+            self.partition_index, self.start_offset = _IQ.unpack_from(data, at)
+            at += 12
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
     @staticmethod
     def _read_many(
@@ -105,20 +113,28 @@ class AlterShareGroupOffsetsRequestTopic:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[AlterShareGroupOffsetsRequestTopic, int]:
-        self = new(AlterShareGroupOffsetsRequestTopic)
-        self.topic_name, at = read_string(data, at, True, "topic_name")
-        self.partitions, at = read_rows(
-            data,
-            at,
-            True,
-            13,
-            "partitions",
-            AlterShareGroupOffsetsRequestPartition,
-            version,
-        )
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(
+        data: memoryview,
+        at: int,
+        count: int,
+        version: int,
+    ) -> tuple[list[AlterShareGroupOffsetsRequestTopic], int]:
+        found: list[AlterShareGroupOffsetsRequestTopic] = []
+        for _ in range(count):
+            self = new(AlterShareGroupOffsetsRequestTopic)
+            self.topic_name, at = read_string(data, at, True, "topic_name")
+            self.partitions, at = read_rows(
+                data,
+                at,
+                True,
+                13,
+                "partitions",
+                AlterShareGroupOffsetsRequestPartition,
+                version,
+            )
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -151,7 +167,15 @@ class AlterShareGroupOffsetsRequest(Message):
     def _read(data: memoryview, at: int, version: int) -> tuple[AlterShareGroupOffsetsRequest, int]:
         self = new(AlterShareGroupOffsetsRequest)
         self.group_id, at = read_string(data, at, True, "group_id")
-        self.topics, at = read_array(data, at, True, 3, "topics", AlterShareGroupOffsetsRequestTopic._read, version)
+        self.topics, at = read_structs(
+            data,
+            at,
+            True,
+            3,
+            "topics",
+            AlterShareGroupOffsetsRequestTopic._read_each,
+            version,
+        )
         self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
@@ -181,13 +205,21 @@ class AlterShareGroupOffsetsResponsePartition:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[AlterShareGroupOffsetsResponsePartition, int]:
-        self = new(AlterShareGroupOffsetsResponsePartition)
-        self.partition_index, self.error_code = _IH.unpack_from(data, at)
-        at += 6
-        self.error_message, at = read_nullable_string(data, at, True, "error_message")
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(
+        data: memoryview,
+        at: int,
+        count: int,
+        version: int,
+    ) -> tuple[list[AlterShareGroupOffsetsResponsePartition], int]:
+        found: list[AlterShareGroupOffsetsResponsePartition] = []
+        for _ in range(count):
+            self = new(AlterShareGroupOffsetsResponsePartition)
+            self.partition_index, self.error_code = _IH.unpack_from(data, at)
+            at += 6
+            self.error_message, at = read_nullable_string(data, at, True, "error_message")
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -216,21 +248,29 @@ class AlterShareGroupOffsetsResponseTopic:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[AlterShareGroupOffsetsResponseTopic, int]:
-        self = new(AlterShareGroupOffsetsResponseTopic)
-        self.topic_name, at = read_string(data, at, True, "topic_name")
-        self.topic_id, at = read_uuid(data, at)
-        self.partitions, at = read_array(
-            data,
-            at,
-            True,
-            8,
-            "partitions",
-            AlterShareGroupOffsetsResponsePartition._read,
-            version,
-        )
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(
+        data: memoryview,
+        at: int,
+        count: int,
+        version: int,
+    ) -> tuple[list[AlterShareGroupOffsetsResponseTopic], int]:
+        found: list[AlterShareGroupOffsetsResponseTopic] = []
+        for _ in range(count):
+            self = new(AlterShareGroupOffsetsResponseTopic)
+            self.topic_name, at = read_string(data, at, True, "topic_name")
+            self.topic_id, at = read_uuid(data, at)
+            self.partitions, at = read_structs(
+                data,
+                at,
+                True,
+                8,
+                "partitions",
+                AlterShareGroupOffsetsResponsePartition._read_each,
+                version,
+            )
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -272,13 +312,13 @@ class AlterShareGroupOffsetsResponse(Message):
         self.throttle_time_ms, self.error_code = _IH.unpack_from(data, at)
         at += 6
         self.error_message, at = read_nullable_string(data, at, True, "error_message")
-        self.responses, at = read_array(
+        self.responses, at = read_structs(
             data,
             at,
             True,
             19,
             "responses",
-            AlterShareGroupOffsetsResponseTopic._read,
+            AlterShareGroupOffsetsResponseTopic._read_each,
             version,
         )
         self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)

@@ -16,10 +16,10 @@ from magicbyte.protocol.runtime import (
     Tags,
     Writer,
     new,
-    read_array,
     read_bytes,
     read_nullable_string,
     read_string,
+    read_structs,
     read_unknown_tags,
     write_bytes,
     write_nullable_string,
@@ -56,13 +56,16 @@ class ScramCredentialDeletion:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[ScramCredentialDeletion, int]:
-        self = new(ScramCredentialDeletion)
-        self.name, at = read_string(data, at, True, "name")
-        (self.mechanism,) = _B.unpack_from(data, at)
-        at += 1
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[ScramCredentialDeletion], int]:
+        found: list[ScramCredentialDeletion] = []
+        for _ in range(count):
+            self = new(ScramCredentialDeletion)
+            self.name, at = read_string(data, at, True, "name")
+            (self.mechanism,) = _B.unpack_from(data, at)
+            at += 1
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -95,15 +98,18 @@ class ScramCredentialUpsertion:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[ScramCredentialUpsertion, int]:
-        self = new(ScramCredentialUpsertion)
-        self.name, at = read_string(data, at, True, "name")
-        self.mechanism, self.iterations = _BI.unpack_from(data, at)
-        at += 5
-        self.salt, at = read_bytes(data, at, True, "salt")
-        self.salted_password, at = read_bytes(data, at, True, "salted_password")
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[ScramCredentialUpsertion], int]:
+        found: list[ScramCredentialUpsertion] = []
+        for _ in range(count):
+            self = new(ScramCredentialUpsertion)
+            self.name, at = read_string(data, at, True, "name")
+            self.mechanism, self.iterations = _BI.unpack_from(data, at)
+            at += 5
+            self.salt, at = read_bytes(data, at, True, "salt")
+            self.salted_password, at = read_bytes(data, at, True, "salted_password")
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -134,8 +140,16 @@ class AlterUserScramCredentialsRequest(Message):
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[AlterUserScramCredentialsRequest, int]:
         self = new(AlterUserScramCredentialsRequest)
-        self.deletions, at = read_array(data, at, True, 3, "deletions", ScramCredentialDeletion._read, version)
-        self.upsertions, at = read_array(data, at, True, 9, "upsertions", ScramCredentialUpsertion._read, version)
+        self.deletions, at = read_structs(data, at, True, 3, "deletions", ScramCredentialDeletion._read_each, version)
+        self.upsertions, at = read_structs(
+            data,
+            at,
+            True,
+            9,
+            "upsertions",
+            ScramCredentialUpsertion._read_each,
+            version,
+        )
         self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
@@ -167,14 +181,22 @@ class AlterUserScramCredentialsResult:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[AlterUserScramCredentialsResult, int]:
-        self = new(AlterUserScramCredentialsResult)
-        self.user, at = read_string(data, at, True, "user")
-        (self.error_code,) = _H.unpack_from(data, at)
-        at += 2
-        self.error_message, at = read_nullable_string(data, at, True, "error_message")
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(
+        data: memoryview,
+        at: int,
+        count: int,
+        version: int,
+    ) -> tuple[list[AlterUserScramCredentialsResult], int]:
+        found: list[AlterUserScramCredentialsResult] = []
+        for _ in range(count):
+            self = new(AlterUserScramCredentialsResult)
+            self.user, at = read_string(data, at, True, "user")
+            (self.error_code,) = _H.unpack_from(data, at)
+            at += 2
+            self.error_message, at = read_nullable_string(data, at, True, "error_message")
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -209,6 +231,14 @@ class AlterUserScramCredentialsResponse(Message):
         self = new(AlterUserScramCredentialsResponse)
         (self.throttle_time_ms,) = _I.unpack_from(data, at)
         at += 4
-        self.results, at = read_array(data, at, True, 5, "results", AlterUserScramCredentialsResult._read, version)
+        self.results, at = read_structs(
+            data,
+            at,
+            True,
+            5,
+            "results",
+            AlterUserScramCredentialsResult._read_each,
+            version,
+        )
         self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at

@@ -16,9 +16,9 @@ from magicbyte.protocol.runtime import (
     Tags,
     Writer,
     new,
-    read_array,
     read_rows,
     read_string,
+    read_structs,
     read_tags,
     read_unknown_tags,
     unknown,
@@ -108,15 +108,18 @@ class ApiVersion:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[ApiVersion, int]:
-        self = new(ApiVersion)
-        self.api_key, self.min_version, self.max_version = _HHH.unpack_from(data, at)
-        at += 6
-        if version >= 3:
-            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        else:
-            self.unknown_tags = ()
-        return self, at
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[ApiVersion], int]:
+        found: list[ApiVersion] = []
+        for _ in range(count):
+            self = new(ApiVersion)
+            self.api_key, self.min_version, self.max_version = _HHH.unpack_from(data, at)
+            at += 6
+            if version >= 3:
+                self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            else:
+                self.unknown_tags = ()
+            found.append(self)
+        return found, at
 
     @staticmethod
     def _read_many(data: memoryview, at: int, most: int, version: int) -> tuple[list[ApiVersion], int]:
@@ -162,13 +165,16 @@ class SupportedFeatureKey:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[SupportedFeatureKey, int]:
-        self = new(SupportedFeatureKey)
-        self.name, at = read_string(data, at, True, "name")
-        self.min_version, self.max_version = _HH.unpack_from(data, at)
-        at += 4
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[SupportedFeatureKey], int]:
+        found: list[SupportedFeatureKey] = []
+        for _ in range(count):
+            self = new(SupportedFeatureKey)
+            self.name, at = read_string(data, at, True, "name")
+            self.min_version, self.max_version = _HH.unpack_from(data, at)
+            at += 4
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -195,13 +201,16 @@ class FinalizedFeatureKey:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[FinalizedFeatureKey, int]:
-        self = new(FinalizedFeatureKey)
-        self.name, at = read_string(data, at, True, "name")
-        self.max_version_level, self.min_version_level = _HH.unpack_from(data, at)
-        at += 4
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[FinalizedFeatureKey], int]:
+        found: list[FinalizedFeatureKey] = []
+        for _ in range(count):
+            self = new(FinalizedFeatureKey)
+            self.name, at = read_string(data, at, True, "name")
+            self.max_version_level, self.min_version_level = _HH.unpack_from(data, at)
+            at += 4
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -276,7 +285,15 @@ class ApiVersionsResponse(Message):
                     part = tags.pop(0)
                     self.supported_features = whole(
                         part,
-                        read_array(part, 0, flexible, 6, "supported_features", SupportedFeatureKey._read, version),
+                        read_structs(
+                            part,
+                            0,
+                            flexible,
+                            6,
+                            "supported_features",
+                            SupportedFeatureKey._read_each,
+                            version,
+                        ),
                         "supported_features",
                     )
                 if 1 in tags:
@@ -290,7 +307,15 @@ class ApiVersionsResponse(Message):
                     part = tags.pop(2)
                     self.finalized_features = whole(
                         part,
-                        read_array(part, 0, flexible, 6, "finalized_features", FinalizedFeatureKey._read, version),
+                        read_structs(
+                            part,
+                            0,
+                            flexible,
+                            6,
+                            "finalized_features",
+                            FinalizedFeatureKey._read_each,
+                            version,
+                        ),
                         "finalized_features",
                     )
                 if 3 in tags:

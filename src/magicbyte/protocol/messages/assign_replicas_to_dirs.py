@@ -19,8 +19,8 @@ from magicbyte.protocol.runtime import (
     Tags,
     Writer,
     new,
-    read_array,
     read_rows,
+    read_structs,
     read_unknown_tags,
     read_uuid,
     write_structs,
@@ -54,12 +54,20 @@ class AssignReplicasToDirsRequestPartitionData:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[AssignReplicasToDirsRequestPartitionData, int]:
-        self = new(AssignReplicasToDirsRequestPartitionData)
-        (self.partition_index,) = _I.unpack_from(data, at)
-        at += 4
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(
+        data: memoryview,
+        at: int,
+        count: int,
+        version: int,
+    ) -> tuple[list[AssignReplicasToDirsRequestPartitionData], int]:
+        found: list[AssignReplicasToDirsRequestPartitionData] = []
+        for _ in range(count):
+            self = new(AssignReplicasToDirsRequestPartitionData)
+            (self.partition_index,) = _I.unpack_from(data, at)
+            at += 4
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
     @staticmethod
     def _read_many(
@@ -101,20 +109,28 @@ class AssignReplicasToDirsRequestTopicData:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[AssignReplicasToDirsRequestTopicData, int]:
-        self = new(AssignReplicasToDirsRequestTopicData)
-        self.topic_id, at = read_uuid(data, at)
-        self.partitions, at = read_rows(
-            data,
-            at,
-            True,
-            5,
-            "partitions",
-            AssignReplicasToDirsRequestPartitionData,
-            version,
-        )
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(
+        data: memoryview,
+        at: int,
+        count: int,
+        version: int,
+    ) -> tuple[list[AssignReplicasToDirsRequestTopicData], int]:
+        found: list[AssignReplicasToDirsRequestTopicData] = []
+        for _ in range(count):
+            self = new(AssignReplicasToDirsRequestTopicData)
+            self.topic_id, at = read_uuid(data, at)
+            self.partitions, at = read_rows(
+                data,
+                at,
+                True,
+                5,
+                "partitions",
+                AssignReplicasToDirsRequestPartitionData,
+                version,
+            )
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -139,12 +155,28 @@ class AssignReplicasToDirsRequestDirectoryData:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[AssignReplicasToDirsRequestDirectoryData, int]:
-        self = new(AssignReplicasToDirsRequestDirectoryData)
-        self.id, at = read_uuid(data, at)
-        self.topics, at = read_array(data, at, True, 18, "topics", AssignReplicasToDirsRequestTopicData._read, version)
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(
+        data: memoryview,
+        at: int,
+        count: int,
+        version: int,
+    ) -> tuple[list[AssignReplicasToDirsRequestDirectoryData], int]:
+        found: list[AssignReplicasToDirsRequestDirectoryData] = []
+        for _ in range(count):
+            self = new(AssignReplicasToDirsRequestDirectoryData)
+            self.id, at = read_uuid(data, at)
+            self.topics, at = read_structs(
+                data,
+                at,
+                True,
+                18,
+                "topics",
+                AssignReplicasToDirsRequestTopicData._read_each,
+                version,
+            )
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -181,13 +213,13 @@ class AssignReplicasToDirsRequest(Message):
         self = new(AssignReplicasToDirsRequest)
         self.broker_id, self.broker_epoch = _IQ.unpack_from(data, at)
         at += 12
-        self.directories, at = read_array(
+        self.directories, at = read_structs(
             data,
             at,
             True,
             18,
             "directories",
-            AssignReplicasToDirsRequestDirectoryData._read,
+            AssignReplicasToDirsRequestDirectoryData._read_each,
             version,
         )
         self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
@@ -215,12 +247,20 @@ class AssignReplicasToDirsResponsePartitionData:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[AssignReplicasToDirsResponsePartitionData, int]:
-        self = new(AssignReplicasToDirsResponsePartitionData)
-        self.partition_index, self.error_code = _IH.unpack_from(data, at)
-        at += 6
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(
+        data: memoryview,
+        at: int,
+        count: int,
+        version: int,
+    ) -> tuple[list[AssignReplicasToDirsResponsePartitionData], int]:
+        found: list[AssignReplicasToDirsResponsePartitionData] = []
+        for _ in range(count):
+            self = new(AssignReplicasToDirsResponsePartitionData)
+            self.partition_index, self.error_code = _IH.unpack_from(data, at)
+            at += 6
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
     @staticmethod
     def _read_many(
@@ -262,20 +302,28 @@ class AssignReplicasToDirsResponseTopicData:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[AssignReplicasToDirsResponseTopicData, int]:
-        self = new(AssignReplicasToDirsResponseTopicData)
-        self.topic_id, at = read_uuid(data, at)
-        self.partitions, at = read_rows(
-            data,
-            at,
-            True,
-            7,
-            "partitions",
-            AssignReplicasToDirsResponsePartitionData,
-            version,
-        )
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(
+        data: memoryview,
+        at: int,
+        count: int,
+        version: int,
+    ) -> tuple[list[AssignReplicasToDirsResponseTopicData], int]:
+        found: list[AssignReplicasToDirsResponseTopicData] = []
+        for _ in range(count):
+            self = new(AssignReplicasToDirsResponseTopicData)
+            self.topic_id, at = read_uuid(data, at)
+            self.partitions, at = read_rows(
+                data,
+                at,
+                True,
+                7,
+                "partitions",
+                AssignReplicasToDirsResponsePartitionData,
+                version,
+            )
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -300,12 +348,28 @@ class AssignReplicasToDirsResponseDirectoryData:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[AssignReplicasToDirsResponseDirectoryData, int]:
-        self = new(AssignReplicasToDirsResponseDirectoryData)
-        self.id, at = read_uuid(data, at)
-        self.topics, at = read_array(data, at, True, 18, "topics", AssignReplicasToDirsResponseTopicData._read, version)
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(
+        data: memoryview,
+        at: int,
+        count: int,
+        version: int,
+    ) -> tuple[list[AssignReplicasToDirsResponseDirectoryData], int]:
+        found: list[AssignReplicasToDirsResponseDirectoryData] = []
+        for _ in range(count):
+            self = new(AssignReplicasToDirsResponseDirectoryData)
+            self.id, at = read_uuid(data, at)
+            self.topics, at = read_structs(
+                data,
+                at,
+                True,
+                18,
+                "topics",
+                AssignReplicasToDirsResponseTopicData._read_each,
+                version,
+            )
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -342,13 +406,13 @@ class AssignReplicasToDirsResponse(Message):
         self = new(AssignReplicasToDirsResponse)
         self.throttle_time_ms, self.error_code = _IH.unpack_from(data, at)
         at += 6
-        self.directories, at = read_array(
+        self.directories, at = read_structs(
             data,
             at,
             True,
             18,
             "directories",
-            AssignReplicasToDirsResponseDirectoryData._read,
+            AssignReplicasToDirsResponseDirectoryData._read_each,
             version,
         )
         self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)

@@ -20,10 +20,10 @@ from magicbyte.protocol.runtime import (
     Writer,
     absent,
     new,
-    read_array,
     read_nullable_string,
     read_rows,
     read_string,
+    read_structs,
     read_tags,
     read_unknown_tags,
     read_uuid,
@@ -75,21 +75,29 @@ class BeginQuorumEpochRequestPartitionData:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[BeginQuorumEpochRequestPartitionData, int]:
-        self = new(BeginQuorumEpochRequestPartitionData)
-        (self.partition_index,) = _I.unpack_from(data, at)
-        at += 4
-        if version >= 1:
-            self.voter_directory_id, at = read_uuid(data, at)
-        else:
-            self.voter_directory_id = NULL_UUID
-        self.leader_id, self.leader_epoch = _II.unpack_from(data, at)
-        at += 8
-        if version >= 1:
-            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        else:
-            self.unknown_tags = ()
-        return self, at
+    def _read_each(
+        data: memoryview,
+        at: int,
+        count: int,
+        version: int,
+    ) -> tuple[list[BeginQuorumEpochRequestPartitionData], int]:
+        found: list[BeginQuorumEpochRequestPartitionData] = []
+        for _ in range(count):
+            self = new(BeginQuorumEpochRequestPartitionData)
+            (self.partition_index,) = _I.unpack_from(data, at)
+            at += 4
+            if version >= 1:
+                self.voter_directory_id, at = read_uuid(data, at)
+            else:
+                self.voter_directory_id = NULL_UUID
+            self.leader_id, self.leader_epoch = _II.unpack_from(data, at)
+            at += 8
+            if version >= 1:
+                self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            else:
+                self.unknown_tags = ()
+            found.append(self)
+        return found, at
 
     @staticmethod
     def _read_many(
@@ -133,33 +141,41 @@ class BeginQuorumEpochRequestTopicData:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[BeginQuorumEpochRequestTopicData, int]:
-        self = new(BeginQuorumEpochRequestTopicData)
+    def _read_each(
+        data: memoryview,
+        at: int,
+        count: int,
+        version: int,
+    ) -> tuple[list[BeginQuorumEpochRequestTopicData], int]:
         flexible = version >= 1
-        self.topic_name, at = read_string(data, at, flexible, "topic_name")
-        if version >= 1:
-            self.partitions, at = read_array(
-                data,
-                at,
-                flexible,
-                12,
-                "partitions",
-                BeginQuorumEpochRequestPartitionData._read,
-                version,
-            )
-            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        else:
-            self.partitions, at = read_rows(
-                data,
-                at,
-                flexible,
-                12,
-                "partitions",
-                BeginQuorumEpochRequestPartitionData,
-                version,
-            )
-            self.unknown_tags = ()
-        return self, at
+        found: list[BeginQuorumEpochRequestTopicData] = []
+        for _ in range(count):
+            self = new(BeginQuorumEpochRequestTopicData)
+            self.topic_name, at = read_string(data, at, flexible, "topic_name")
+            if version >= 1:
+                self.partitions, at = read_structs(
+                    data,
+                    at,
+                    flexible,
+                    12,
+                    "partitions",
+                    BeginQuorumEpochRequestPartitionData._read_each,
+                    version,
+                )
+                self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            else:
+                self.partitions, at = read_rows(
+                    data,
+                    at,
+                    flexible,
+                    12,
+                    "partitions",
+                    BeginQuorumEpochRequestPartitionData,
+                    version,
+                )
+                self.unknown_tags = ()
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -187,14 +203,17 @@ class LeaderEndpoint:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[LeaderEndpoint, int]:
-        self = new(LeaderEndpoint)
-        self.name, at = read_string(data, at, True, "name")
-        self.host, at = read_string(data, at, True, "host")
-        (self.port,) = _UH.unpack_from(data, at)
-        at += 2
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[LeaderEndpoint], int]:
+        found: list[LeaderEndpoint] = []
+        for _ in range(count):
+            self = new(LeaderEndpoint)
+            self.name, at = read_string(data, at, True, "name")
+            self.host, at = read_string(data, at, True, "host")
+            (self.port,) = _UH.unpack_from(data, at)
+            at += 2
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -241,15 +260,23 @@ class BeginQuorumEpochRequest(Message):
             at += 4
         else:
             self.voter_id = -1
-        self.topics, at = read_array(data, at, flexible, 3, "topics", BeginQuorumEpochRequestTopicData._read, version)
+        self.topics, at = read_structs(
+            data,
+            at,
+            flexible,
+            3,
+            "topics",
+            BeginQuorumEpochRequestTopicData._read_each,
+            version,
+        )
         if version >= 1:
-            self.leader_endpoints, at = read_array(
+            self.leader_endpoints, at = read_structs(
                 data,
                 at,
                 flexible,
                 5,
                 "leader_endpoints",
-                LeaderEndpoint._read,
+                LeaderEndpoint._read_each,
                 version,
             )
             self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
@@ -285,15 +312,23 @@ class BeginQuorumEpochResponsePartitionData:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[BeginQuorumEpochResponsePartitionData, int]:
-        self = new(BeginQuorumEpochResponsePartitionData)
-        self.partition_index, self.error_code, self.leader_id, self.leader_epoch = _IHII.unpack_from(data, at)
-        at += 14
-        if version >= 1:
-            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        else:
-            self.unknown_tags = ()
-        return self, at
+    def _read_each(
+        data: memoryview,
+        at: int,
+        count: int,
+        version: int,
+    ) -> tuple[list[BeginQuorumEpochResponsePartitionData], int]:
+        found: list[BeginQuorumEpochResponsePartitionData] = []
+        for _ in range(count):
+            self = new(BeginQuorumEpochResponsePartitionData)
+            self.partition_index, self.error_code, self.leader_id, self.leader_epoch = _IHII.unpack_from(data, at)
+            at += 14
+            if version >= 1:
+                self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            else:
+                self.unknown_tags = ()
+            found.append(self)
+        return found, at
 
     @staticmethod
     def _read_many(
@@ -344,24 +379,32 @@ class BeginQuorumEpochResponseTopicData:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[BeginQuorumEpochResponseTopicData, int]:
-        self = new(BeginQuorumEpochResponseTopicData)
+    def _read_each(
+        data: memoryview,
+        at: int,
+        count: int,
+        version: int,
+    ) -> tuple[list[BeginQuorumEpochResponseTopicData], int]:
         flexible = version >= 1
-        self.topic_name, at = read_string(data, at, flexible, "topic_name")
-        self.partitions, at = read_rows(
-            data,
-            at,
-            flexible,
-            14,
-            "partitions",
-            BeginQuorumEpochResponsePartitionData,
-            version,
-        )
-        if version >= 1:
-            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        else:
-            self.unknown_tags = ()
-        return self, at
+        found: list[BeginQuorumEpochResponseTopicData] = []
+        for _ in range(count):
+            self = new(BeginQuorumEpochResponseTopicData)
+            self.topic_name, at = read_string(data, at, flexible, "topic_name")
+            self.partitions, at = read_rows(
+                data,
+                at,
+                flexible,
+                14,
+                "partitions",
+                BeginQuorumEpochResponsePartitionData,
+                version,
+            )
+            if version >= 1:
+                self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            else:
+                self.unknown_tags = ()
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -389,15 +432,18 @@ class NodeEndpoint:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[NodeEndpoint, int]:
-        self = new(NodeEndpoint)
-        (self.node_id,) = _I.unpack_from(data, at)
-        at += 4
-        self.host, at = read_string(data, at, True, "host")
-        (self.port,) = _UH.unpack_from(data, at)
-        at += 2
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[NodeEndpoint], int]:
+        found: list[NodeEndpoint] = []
+        for _ in range(count):
+            self = new(NodeEndpoint)
+            (self.node_id,) = _I.unpack_from(data, at)
+            at += 4
+            self.host, at = read_string(data, at, True, "host")
+            (self.port,) = _UH.unpack_from(data, at)
+            at += 2
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -440,7 +486,15 @@ class BeginQuorumEpochResponse(Message):
         flexible = version >= 1
         (self.error_code,) = _H.unpack_from(data, at)
         at += 2
-        self.topics, at = read_array(data, at, flexible, 3, "topics", BeginQuorumEpochResponseTopicData._read, version)
+        self.topics, at = read_structs(
+            data,
+            at,
+            flexible,
+            3,
+            "topics",
+            BeginQuorumEpochResponseTopicData._read_each,
+            version,
+        )
         self.node_endpoints = []
         if version >= 1:
             if data[at]:
@@ -449,7 +503,7 @@ class BeginQuorumEpochResponse(Message):
                     part = tags.pop(0)
                     self.node_endpoints = whole(
                         part,
-                        read_array(part, 0, flexible, 8, "node_endpoints", NodeEndpoint._read, version),
+                        read_structs(part, 0, flexible, 8, "node_endpoints", NodeEndpoint._read_each, version),
                         "node_endpoints",
                     )
                 self.unknown_tags = unknown(tags)

@@ -22,6 +22,7 @@ from magicbyte.protocol.runtime import (
     read_array,
     read_nullable_string,
     read_string,
+    read_structs,
     read_unknown_tags,
     read_uuid,
     write_array,
@@ -67,14 +68,17 @@ class Listener:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[Listener, int]:
-        self = new(Listener)
-        self.name, at = read_string(data, at, True, "name")
-        self.host, at = read_string(data, at, True, "host")
-        self.port, self.security_protocol = _UHH.unpack_from(data, at)
-        at += 4
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[Listener], int]:
+        found: list[Listener] = []
+        for _ in range(count):
+            self = new(Listener)
+            self.name, at = read_string(data, at, True, "name")
+            self.host, at = read_string(data, at, True, "host")
+            self.port, self.security_protocol = _UHH.unpack_from(data, at)
+            at += 4
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -101,13 +105,16 @@ class Feature:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[Feature, int]:
-        self = new(Feature)
-        self.name, at = read_string(data, at, True, "name")
-        self.min_supported_version, self.max_supported_version = _HH.unpack_from(data, at)
-        at += 4
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[Feature], int]:
+        found: list[Feature] = []
+        for _ in range(count):
+            self = new(Feature)
+            self.name, at = read_string(data, at, True, "name")
+            self.min_supported_version, self.max_supported_version = _HH.unpack_from(data, at)
+            at += 4
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -170,8 +177,8 @@ class BrokerRegistrationRequest(Message):
         at += 4
         self.cluster_id, at = read_string(data, at, True, "cluster_id")
         self.incarnation_id, at = read_uuid(data, at)
-        self.listeners, at = read_array(data, at, True, 7, "listeners", Listener._read, version)
-        self.features, at = read_array(data, at, True, 6, "features", Feature._read, version)
+        self.listeners, at = read_structs(data, at, True, 7, "listeners", Listener._read_each, version)
+        self.features, at = read_structs(data, at, True, 6, "features", Feature._read_each, version)
         self.rack, at = read_nullable_string(data, at, True, "rack")
         if version >= 1:
             (self.is_migrating_zk_broker,) = _T.unpack_from(data, at)

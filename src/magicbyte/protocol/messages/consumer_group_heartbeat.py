@@ -19,12 +19,13 @@ from magicbyte.protocol.runtime import (
     Writer,
     absent,
     new,
-    read_array,
     read_nullable_array,
     read_nullable_string,
     read_nullable_struct,
+    read_nullable_structs,
     read_numbers,
     read_string,
+    read_structs,
     read_unknown_tags,
     read_uuid,
     write_array,
@@ -64,12 +65,20 @@ class ConsumerGroupHeartbeatRequestTopicPartitions:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[ConsumerGroupHeartbeatRequestTopicPartitions, int]:
-        self = new(ConsumerGroupHeartbeatRequestTopicPartitions)
-        self.topic_id, at = read_uuid(data, at)
-        self.partitions, at = read_numbers(data, at, True, "i", "partitions")
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(
+        data: memoryview,
+        at: int,
+        count: int,
+        version: int,
+    ) -> tuple[list[ConsumerGroupHeartbeatRequestTopicPartitions], int]:
+        found: list[ConsumerGroupHeartbeatRequestTopicPartitions] = []
+        for _ in range(count):
+            self = new(ConsumerGroupHeartbeatRequestTopicPartitions)
+            self.topic_id, at = read_uuid(data, at)
+            self.partitions, at = read_numbers(data, at, True, "i", "partitions")
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -156,13 +165,13 @@ class ConsumerGroupHeartbeatRequest(Message):
         else:
             self.subscribed_topic_regex = None
         self.server_assignor, at = read_nullable_string(data, at, True, "server_assignor")
-        self.topic_partitions, at = read_nullable_array(
+        self.topic_partitions, at = read_nullable_structs(
             data,
             at,
             True,
             18,
             "topic_partitions",
-            ConsumerGroupHeartbeatRequestTopicPartitions._read,
+            ConsumerGroupHeartbeatRequestTopicPartitions._read_each,
             version,
         )
         self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
@@ -191,12 +200,20 @@ class ConsumerGroupHeartbeatResponseTopicPartitions:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[ConsumerGroupHeartbeatResponseTopicPartitions, int]:
-        self = new(ConsumerGroupHeartbeatResponseTopicPartitions)
-        self.topic_id, at = read_uuid(data, at)
-        self.partitions, at = read_numbers(data, at, True, "i", "partitions")
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(
+        data: memoryview,
+        at: int,
+        count: int,
+        version: int,
+    ) -> tuple[list[ConsumerGroupHeartbeatResponseTopicPartitions], int]:
+        found: list[ConsumerGroupHeartbeatResponseTopicPartitions] = []
+        for _ in range(count):
+            self = new(ConsumerGroupHeartbeatResponseTopicPartitions)
+            self.topic_id, at = read_uuid(data, at)
+            self.partitions, at = read_numbers(data, at, True, "i", "partitions")
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -221,13 +238,13 @@ class Assignment:
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[Assignment, int]:
         self = new(Assignment)
-        self.topic_partitions, at = read_array(
+        self.topic_partitions, at = read_structs(
             data,
             at,
             True,
             18,
             "topic_partitions",
-            ConsumerGroupHeartbeatResponseTopicPartitions._read,
+            ConsumerGroupHeartbeatResponseTopicPartitions._read_each,
             version,
         )
         self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)

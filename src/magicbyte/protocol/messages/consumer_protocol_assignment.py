@@ -13,10 +13,10 @@ from magicbyte.protocol.runtime import (
     Records,
     Writer,
     new,
-    read_array,
     read_nullable_view,
     read_numbers,
     read_string,
+    read_structs,
     write_nullable_records,
     write_numbers,
     write_string,
@@ -41,11 +41,14 @@ class TopicPartition:
         write_numbers(buffer, self.partitions, False, "i")
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[TopicPartition, int]:
-        self = new(TopicPartition)
-        self.topic, at = read_string(data, at, False, "topic")
-        self.partitions, at = read_numbers(data, at, False, "i", "partitions")
-        return self, at
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[TopicPartition], int]:
+        found: list[TopicPartition] = []
+        for _ in range(count):
+            self = new(TopicPartition)
+            self.topic, at = read_string(data, at, False, "topic")
+            self.partitions, at = read_numbers(data, at, False, "i", "partitions")
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -69,13 +72,13 @@ class ConsumerProtocolAssignment(Message):
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[ConsumerProtocolAssignment, int]:
         self = new(ConsumerProtocolAssignment)
-        self.assigned_partitions, at = read_array(
+        self.assigned_partitions, at = read_structs(
             data,
             at,
             False,
             6,
             "assigned_partitions",
-            TopicPartition._read,
+            TopicPartition._read_each,
             version,
         )
         self.user_data, at = read_nullable_view(data, at, False, "user_data")

@@ -19,6 +19,7 @@ from magicbyte.protocol.runtime import (
     read_nullable_view,
     read_numbers,
     read_string,
+    read_structs,
     write_array,
     write_nullable_records,
     write_nullable_string,
@@ -47,11 +48,14 @@ class TopicPartition:
         write_numbers(buffer, self.partitions, False, "i")
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[TopicPartition, int]:
-        self = new(TopicPartition)
-        self.topic, at = read_string(data, at, False, "topic")
-        self.partitions, at = read_numbers(data, at, False, "i", "partitions")
-        return self, at
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[TopicPartition], int]:
+        found: list[TopicPartition] = []
+        for _ in range(count):
+            self = new(TopicPartition)
+            self.topic, at = read_string(data, at, False, "topic")
+            self.partitions, at = read_numbers(data, at, False, "i", "partitions")
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -93,13 +97,13 @@ class ConsumerProtocolSubscription(Message):
         self.topics, at = read_array(data, at, False, 2, "topics", read_string, False, "topics")
         self.user_data, at = read_nullable_view(data, at, False, "user_data")
         if version >= 1:
-            self.owned_partitions, at = read_array(
+            self.owned_partitions, at = read_structs(
                 data,
                 at,
                 False,
                 6,
                 "owned_partitions",
-                TopicPartition._read,
+                TopicPartition._read_each,
                 version,
             )
         else:

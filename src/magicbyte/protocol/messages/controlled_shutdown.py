@@ -16,8 +16,8 @@ from magicbyte.protocol.runtime import (
     Tags,
     Writer,
     new,
-    read_array,
     read_string,
+    read_structs,
     read_unknown_tags,
     write_string,
     write_structs,
@@ -99,17 +99,20 @@ class RemainingPartition:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[RemainingPartition, int]:
-        self = new(RemainingPartition)
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[RemainingPartition], int]:
         flexible = version >= 3
-        self.topic_name, at = read_string(data, at, flexible, "topic_name")
-        (self.partition_index,) = _I.unpack_from(data, at)
-        at += 4
-        if version >= 3:
-            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        else:
-            self.unknown_tags = ()
-        return self, at
+        found: list[RemainingPartition] = []
+        for _ in range(count):
+            self = new(RemainingPartition)
+            self.topic_name, at = read_string(data, at, flexible, "topic_name")
+            (self.partition_index,) = _I.unpack_from(data, at)
+            at += 4
+            if version >= 3:
+                self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            else:
+                self.unknown_tags = ()
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -145,13 +148,13 @@ class ControlledShutdownResponse(Message):
         flexible = version >= 3
         (self.error_code,) = _H.unpack_from(data, at)
         at += 2
-        self.remaining_partitions, at = read_array(
+        self.remaining_partitions, at = read_structs(
             data,
             at,
             flexible,
             6,
             "remaining_partitions",
-            RemainingPartition._read,
+            RemainingPartition._read_each,
             version,
         )
         if version >= 3:

@@ -18,9 +18,9 @@ from magicbyte.protocol.runtime import (
     Tags,
     Writer,
     new,
-    read_array,
     read_nullable_string,
     read_string,
+    read_structs,
     read_unknown_tags,
     read_uuid,
     write_nullable_string,
@@ -64,14 +64,17 @@ class Listener:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[Listener, int]:
-        self = new(Listener)
-        self.name, at = read_string(data, at, True, "name")
-        self.host, at = read_string(data, at, True, "host")
-        self.port, self.security_protocol = _UHH.unpack_from(data, at)
-        at += 4
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[Listener], int]:
+        found: list[Listener] = []
+        for _ in range(count):
+            self = new(Listener)
+            self.name, at = read_string(data, at, True, "name")
+            self.host, at = read_string(data, at, True, "host")
+            self.port, self.security_protocol = _UHH.unpack_from(data, at)
+            at += 4
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -98,13 +101,16 @@ class Feature:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[Feature, int]:
-        self = new(Feature)
-        self.name, at = read_string(data, at, True, "name")
-        self.min_supported_version, self.max_supported_version = _HH.unpack_from(data, at)
-        at += 4
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[Feature], int]:
+        found: list[Feature] = []
+        for _ in range(count):
+            self = new(Feature)
+            self.name, at = read_string(data, at, True, "name")
+            self.min_supported_version, self.max_supported_version = _HH.unpack_from(data, at)
+            at += 4
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -149,8 +155,8 @@ class ControllerRegistrationRequest(Message):
         self.incarnation_id, at = read_uuid(data, at)
         (self.zk_migration_ready,) = _T.unpack_from(data, at)
         at += 1
-        self.listeners, at = read_array(data, at, True, 7, "listeners", Listener._read, version)
-        self.features, at = read_array(data, at, True, 6, "features", Feature._read, version)
+        self.listeners, at = read_structs(data, at, True, 7, "listeners", Listener._read_each, version)
+        self.features, at = read_structs(data, at, True, 6, "features", Feature._read_each, version)
         self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 

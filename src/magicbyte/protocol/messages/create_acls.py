@@ -16,9 +16,9 @@ from magicbyte.protocol.runtime import (
     Writer,
     absent,
     new,
-    read_array,
     read_nullable_string,
     read_string,
+    read_structs,
     read_unknown_tags,
     write_nullable_string,
     write_string,
@@ -76,26 +76,29 @@ class AclCreation:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[AclCreation, int]:
-        self = new(AclCreation)
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[AclCreation], int]:
         flexible = version >= 2
-        (self.resource_type,) = _B.unpack_from(data, at)
-        at += 1
-        self.resource_name, at = read_string(data, at, flexible, "resource_name")
-        if version >= 1:
-            (self.resource_pattern_type,) = _B.unpack_from(data, at)
+        found: list[AclCreation] = []
+        for _ in range(count):
+            self = new(AclCreation)
+            (self.resource_type,) = _B.unpack_from(data, at)
             at += 1
-        else:
-            self.resource_pattern_type = 3
-        self.principal, at = read_string(data, at, flexible, "principal")
-        self.host, at = read_string(data, at, flexible, "host")
-        self.operation, self.permission_type = _BB.unpack_from(data, at)
-        at += 2
-        if version >= 2:
-            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        else:
-            self.unknown_tags = ()
-        return self, at
+            self.resource_name, at = read_string(data, at, flexible, "resource_name")
+            if version >= 1:
+                (self.resource_pattern_type,) = _B.unpack_from(data, at)
+                at += 1
+            else:
+                self.resource_pattern_type = 3
+            self.principal, at = read_string(data, at, flexible, "principal")
+            self.host, at = read_string(data, at, flexible, "host")
+            self.operation, self.permission_type = _BB.unpack_from(data, at)
+            at += 2
+            if version >= 2:
+                self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            else:
+                self.unknown_tags = ()
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -125,7 +128,7 @@ class CreateAclsRequest(Message):
     def _read(data: memoryview, at: int, version: int) -> tuple[CreateAclsRequest, int]:
         self = new(CreateAclsRequest)
         flexible = version >= 2
-        self.creations, at = read_array(data, at, flexible, 8, "creations", AclCreation._read, version)
+        self.creations, at = read_structs(data, at, flexible, 8, "creations", AclCreation._read_each, version)
         if version >= 2:
             self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
@@ -157,17 +160,20 @@ class AclCreationResult:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[AclCreationResult, int]:
-        self = new(AclCreationResult)
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[AclCreationResult], int]:
         flexible = version >= 2
-        (self.error_code,) = _H.unpack_from(data, at)
-        at += 2
-        self.error_message, at = read_nullable_string(data, at, flexible, "error_message")
-        if version >= 2:
-            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        else:
-            self.unknown_tags = ()
-        return self, at
+        found: list[AclCreationResult] = []
+        for _ in range(count):
+            self = new(AclCreationResult)
+            (self.error_code,) = _H.unpack_from(data, at)
+            at += 2
+            self.error_message, at = read_nullable_string(data, at, flexible, "error_message")
+            if version >= 2:
+                self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            else:
+                self.unknown_tags = ()
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -203,7 +209,7 @@ class CreateAclsResponse(Message):
         flexible = version >= 2
         (self.throttle_time_ms,) = _I.unpack_from(data, at)
         at += 4
-        self.results, at = read_array(data, at, flexible, 4, "results", AclCreationResult._read, version)
+        self.results, at = read_structs(data, at, flexible, 4, "results", AclCreationResult._read_each, version)
         if version >= 2:
             self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:

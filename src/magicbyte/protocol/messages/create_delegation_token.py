@@ -17,10 +17,10 @@ from magicbyte.protocol.runtime import (
     Writer,
     absent,
     new,
-    read_array,
     read_bytes,
     read_nullable_string,
     read_string,
+    read_structs,
     read_unknown_tags,
     write_bytes,
     write_nullable_string,
@@ -58,16 +58,19 @@ class CreatableRenewers:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[CreatableRenewers, int]:
-        self = new(CreatableRenewers)
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[CreatableRenewers], int]:
         flexible = version >= 2
-        self.principal_type, at = read_string(data, at, flexible, "principal_type")
-        self.principal_name, at = read_string(data, at, flexible, "principal_name")
-        if version >= 2:
-            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        else:
-            self.unknown_tags = ()
-        return self, at
+        found: list[CreatableRenewers] = []
+        for _ in range(count):
+            self = new(CreatableRenewers)
+            self.principal_type, at = read_string(data, at, flexible, "principal_type")
+            self.principal_name, at = read_string(data, at, flexible, "principal_name")
+            if version >= 2:
+                self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            else:
+                self.unknown_tags = ()
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -119,7 +122,7 @@ class CreateDelegationTokenRequest(Message):
         else:
             self.owner_principal_type = ""
             self.owner_principal_name = ""
-        self.renewers, at = read_array(data, at, flexible, 3, "renewers", CreatableRenewers._read, version)
+        self.renewers, at = read_structs(data, at, flexible, 3, "renewers", CreatableRenewers._read_each, version)
         (self.max_lifetime_ms,) = _Q.unpack_from(data, at)
         at += 8
         if version >= 2:

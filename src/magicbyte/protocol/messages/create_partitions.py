@@ -16,11 +16,11 @@ from magicbyte.protocol.runtime import (
     Tags,
     Writer,
     new,
-    read_array,
-    read_nullable_array,
     read_nullable_string,
+    read_nullable_structs,
     read_numbers,
     read_string,
+    read_structs,
     read_unknown_tags,
     write_nullable_string,
     write_numbers,
@@ -54,15 +54,18 @@ class CreatePartitionsAssignment:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[CreatePartitionsAssignment, int]:
-        self = new(CreatePartitionsAssignment)
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[CreatePartitionsAssignment], int]:
         flexible = version >= 2
-        self.broker_ids, at = read_numbers(data, at, flexible, "i", "broker_ids")
-        if version >= 2:
-            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        else:
-            self.unknown_tags = ()
-        return self, at
+        found: list[CreatePartitionsAssignment] = []
+        for _ in range(count):
+            self = new(CreatePartitionsAssignment)
+            self.broker_ids, at = read_numbers(data, at, flexible, "i", "broker_ids")
+            if version >= 2:
+                self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            else:
+                self.unknown_tags = ()
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -92,26 +95,29 @@ class CreatePartitionsTopic:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[CreatePartitionsTopic, int]:
-        self = new(CreatePartitionsTopic)
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[CreatePartitionsTopic], int]:
         flexible = version >= 2
-        self.name, at = read_string(data, at, flexible, "name")
-        (self.count,) = _I.unpack_from(data, at)
-        at += 4
-        self.assignments, at = read_nullable_array(
-            data,
-            at,
-            flexible,
-            2,
-            "assignments",
-            CreatePartitionsAssignment._read,
-            version,
-        )
-        if version >= 2:
-            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        else:
-            self.unknown_tags = ()
-        return self, at
+        found: list[CreatePartitionsTopic] = []
+        for _ in range(count):
+            self = new(CreatePartitionsTopic)
+            self.name, at = read_string(data, at, flexible, "name")
+            (self.count,) = _I.unpack_from(data, at)
+            at += 4
+            self.assignments, at = read_nullable_structs(
+                data,
+                at,
+                flexible,
+                2,
+                "assignments",
+                CreatePartitionsAssignment._read_each,
+                version,
+            )
+            if version >= 2:
+                self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            else:
+                self.unknown_tags = ()
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -147,7 +153,7 @@ class CreatePartitionsRequest(Message):
     def _read(data: memoryview, at: int, version: int) -> tuple[CreatePartitionsRequest, int]:
         self = new(CreatePartitionsRequest)
         flexible = version >= 2
-        self.topics, at = read_array(data, at, flexible, 7, "topics", CreatePartitionsTopic._read, version)
+        self.topics, at = read_structs(data, at, flexible, 7, "topics", CreatePartitionsTopic._read_each, version)
         self.timeout_ms, self.validate_only = _IT.unpack_from(data, at)
         at += 5
         if version >= 2:
@@ -185,18 +191,26 @@ class CreatePartitionsTopicResult:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[CreatePartitionsTopicResult, int]:
-        self = new(CreatePartitionsTopicResult)
+    def _read_each(
+        data: memoryview,
+        at: int,
+        count: int,
+        version: int,
+    ) -> tuple[list[CreatePartitionsTopicResult], int]:
         flexible = version >= 2
-        self.name, at = read_string(data, at, flexible, "name")
-        (self.error_code,) = _H.unpack_from(data, at)
-        at += 2
-        self.error_message, at = read_nullable_string(data, at, flexible, "error_message")
-        if version >= 2:
-            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        else:
-            self.unknown_tags = ()
-        return self, at
+        found: list[CreatePartitionsTopicResult] = []
+        for _ in range(count):
+            self = new(CreatePartitionsTopicResult)
+            self.name, at = read_string(data, at, flexible, "name")
+            (self.error_code,) = _H.unpack_from(data, at)
+            at += 2
+            self.error_message, at = read_nullable_string(data, at, flexible, "error_message")
+            if version >= 2:
+                self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            else:
+                self.unknown_tags = ()
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -233,7 +247,15 @@ class CreatePartitionsResponse(Message):
         flexible = version >= 2
         (self.throttle_time_ms,) = _I.unpack_from(data, at)
         at += 4
-        self.results, at = read_array(data, at, flexible, 5, "results", CreatePartitionsTopicResult._read, version)
+        self.results, at = read_structs(
+            data,
+            at,
+            flexible,
+            5,
+            "results",
+            CreatePartitionsTopicResult._read_each,
+            version,
+        )
         if version >= 2:
             self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:

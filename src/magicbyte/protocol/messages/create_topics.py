@@ -20,12 +20,12 @@ from magicbyte.protocol.runtime import (
     Writer,
     absent,
     new,
-    read_array,
-    read_nullable_array,
     read_nullable_string,
+    read_nullable_structs,
     read_numbers,
     read_rows,
     read_string,
+    read_structs,
     read_tags,
     read_unknown_tags,
     read_uuid,
@@ -77,17 +77,20 @@ class CreatableReplicaAssignment:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[CreatableReplicaAssignment, int]:
-        self = new(CreatableReplicaAssignment)
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[CreatableReplicaAssignment], int]:
         flexible = version >= 5
-        (self.partition_index,) = _I.unpack_from(data, at)
-        at += 4
-        self.broker_ids, at = read_numbers(data, at, flexible, "i", "broker_ids")
-        if version >= 5:
-            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        else:
-            self.unknown_tags = ()
-        return self, at
+        found: list[CreatableReplicaAssignment] = []
+        for _ in range(count):
+            self = new(CreatableReplicaAssignment)
+            (self.partition_index,) = _I.unpack_from(data, at)
+            at += 4
+            self.broker_ids, at = read_numbers(data, at, flexible, "i", "broker_ids")
+            if version >= 5:
+                self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            else:
+                self.unknown_tags = ()
+            found.append(self)
+        return found, at
 
     @staticmethod
     def _read_many(data: memoryview, at: int, most: int, version: int) -> tuple[list[CreatableReplicaAssignment], int]:
@@ -132,16 +135,19 @@ class CreatableTopicConfig:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[CreatableTopicConfig, int]:
-        self = new(CreatableTopicConfig)
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[CreatableTopicConfig], int]:
         flexible = version >= 5
-        self.name, at = read_string(data, at, flexible, "name")
-        self.value, at = read_nullable_string(data, at, flexible, "value")
-        if version >= 5:
-            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        else:
-            self.unknown_tags = ()
-        return self, at
+        found: list[CreatableTopicConfig] = []
+        for _ in range(count):
+            self = new(CreatableTopicConfig)
+            self.name, at = read_string(data, at, flexible, "name")
+            self.value, at = read_nullable_string(data, at, flexible, "value")
+            if version >= 5:
+                self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            else:
+                self.unknown_tags = ()
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -178,19 +184,22 @@ class CreatableTopic:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[CreatableTopic, int]:
-        self = new(CreatableTopic)
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[CreatableTopic], int]:
         flexible = version >= 5
-        self.name, at = read_string(data, at, flexible, "name")
-        self.num_partitions, self.replication_factor = _IH.unpack_from(data, at)
-        at += 6
-        self.assignments, at = read_rows(data, at, flexible, 6, "assignments", CreatableReplicaAssignment, version)
-        self.configs, at = read_array(data, at, flexible, 3, "configs", CreatableTopicConfig._read, version)
-        if version >= 5:
-            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        else:
-            self.unknown_tags = ()
-        return self, at
+        found: list[CreatableTopic] = []
+        for _ in range(count):
+            self = new(CreatableTopic)
+            self.name, at = read_string(data, at, flexible, "name")
+            self.num_partitions, self.replication_factor = _IH.unpack_from(data, at)
+            at += 6
+            self.assignments, at = read_rows(data, at, flexible, 6, "assignments", CreatableReplicaAssignment, version)
+            self.configs, at = read_structs(data, at, flexible, 3, "configs", CreatableTopicConfig._read_each, version)
+            if version >= 5:
+                self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            else:
+                self.unknown_tags = ()
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -230,7 +239,7 @@ class CreateTopicsRequest(Message):
     def _read(data: memoryview, at: int, version: int) -> tuple[CreateTopicsRequest, int]:
         self = new(CreateTopicsRequest)
         flexible = version >= 5
-        self.topics, at = read_array(data, at, flexible, 10, "topics", CreatableTopic._read, version)
+        self.topics, at = read_structs(data, at, flexible, 10, "topics", CreatableTopic._read_each, version)
         if version >= 1:
             self.timeout_ms, self.validate_only = _IT.unpack_from(data, at)
             at += 5
@@ -275,14 +284,17 @@ class CreatableTopicConfigs:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[CreatableTopicConfigs, int]:
-        self = new(CreatableTopicConfigs)
-        self.name, at = read_string(data, at, True, "name")
-        self.value, at = read_nullable_string(data, at, True, "value")
-        self.read_only, self.config_source, self.is_sensitive = _TBT.unpack_from(data, at)
-        at += 3
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[CreatableTopicConfigs], int]:
+        found: list[CreatableTopicConfigs] = []
+        for _ in range(count):
+            self = new(CreatableTopicConfigs)
+            self.name, at = read_string(data, at, True, "name")
+            self.value, at = read_nullable_string(data, at, True, "value")
+            self.read_only, self.config_source, self.is_sensitive = _TBT.unpack_from(data, at)
+            at += 3
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -335,47 +347,54 @@ class CreatableTopicResult:
             write_tags(buffer, (), self.unknown_tags, flexible=False)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[CreatableTopicResult, int]:
-        self = new(CreatableTopicResult)
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[CreatableTopicResult], int]:
         flexible = version >= 5
-        self.name, at = read_string(data, at, flexible, "name")
-        if version >= 7:
-            self.topic_id, at = read_uuid(data, at)
-        else:
-            self.topic_id = NULL_UUID
-        (self.error_code,) = _H.unpack_from(data, at)
-        at += 2
-        if version >= 1:
-            self.error_message, at = read_nullable_string(data, at, flexible, "error_message")
-        else:
-            self.error_message = ""
-        self.topic_config_error_code = 0
-        if version >= 5:
-            self.num_partitions, self.replication_factor = _IH.unpack_from(data, at)
-            at += 6
-            self.configs, at = read_nullable_array(
-                data,
-                at,
-                flexible,
-                6,
-                "configs",
-                CreatableTopicConfigs._read,
-                version,
-            )
-            if data[at]:
-                tags, at = read_tags(data, at)
-                if 0 in tags:
-                    part = tags.pop(0)
-                    self.topic_config_error_code = whole(part, (_H.unpack_from(part)[0], 2), "topic_config_error_code")
-                self.unknown_tags = unknown(tags)
+        found: list[CreatableTopicResult] = []
+        for _ in range(count):
+            self = new(CreatableTopicResult)
+            self.name, at = read_string(data, at, flexible, "name")
+            if version >= 7:
+                self.topic_id, at = read_uuid(data, at)
             else:
-                self.unknown_tags, at = (), at + 1
-        else:
-            self.num_partitions = -1
-            self.replication_factor = -1
-            self.configs = []
-            self.unknown_tags = ()
-        return self, at
+                self.topic_id = NULL_UUID
+            (self.error_code,) = _H.unpack_from(data, at)
+            at += 2
+            if version >= 1:
+                self.error_message, at = read_nullable_string(data, at, flexible, "error_message")
+            else:
+                self.error_message = ""
+            self.topic_config_error_code = 0
+            if version >= 5:
+                self.num_partitions, self.replication_factor = _IH.unpack_from(data, at)
+                at += 6
+                self.configs, at = read_nullable_structs(
+                    data,
+                    at,
+                    flexible,
+                    6,
+                    "configs",
+                    CreatableTopicConfigs._read_each,
+                    version,
+                )
+                if data[at]:
+                    tags, at = read_tags(data, at)
+                    if 0 in tags:
+                        part = tags.pop(0)
+                        self.topic_config_error_code = whole(
+                            part,
+                            (_H.unpack_from(part)[0], 2),
+                            "topic_config_error_code",
+                        )
+                    self.unknown_tags = unknown(tags)
+                else:
+                    self.unknown_tags, at = (), at + 1
+            else:
+                self.num_partitions = -1
+                self.replication_factor = -1
+                self.configs = []
+                self.unknown_tags = ()
+            found.append(self)
+        return found, at
 
     def _tags(self, version: int) -> list[tuple[int, bytes]]:
         found: list[tuple[int, bytes]] = []
@@ -423,7 +442,7 @@ class CreateTopicsResponse(Message):
             at += 4
         else:
             self.throttle_time_ms = 0
-        self.topics, at = read_array(data, at, flexible, 4, "topics", CreatableTopicResult._read, version)
+        self.topics, at = read_structs(data, at, flexible, 4, "topics", CreatableTopicResult._read_each, version)
         if version >= 5:
             self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:

@@ -16,9 +16,9 @@ from magicbyte.protocol.runtime import (
     Writer,
     absent,
     new,
-    read_array,
     read_nullable_string,
     read_string,
+    read_structs,
     read_unknown_tags,
     write_nullable_string,
     write_string,
@@ -75,26 +75,29 @@ class DeleteAclsFilter:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[DeleteAclsFilter, int]:
-        self = new(DeleteAclsFilter)
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[DeleteAclsFilter], int]:
         flexible = version >= 2
-        (self.resource_type_filter,) = _B.unpack_from(data, at)
-        at += 1
-        self.resource_name_filter, at = read_nullable_string(data, at, flexible, "resource_name_filter")
-        if version >= 1:
-            (self.pattern_type_filter,) = _B.unpack_from(data, at)
+        found: list[DeleteAclsFilter] = []
+        for _ in range(count):
+            self = new(DeleteAclsFilter)
+            (self.resource_type_filter,) = _B.unpack_from(data, at)
             at += 1
-        else:
-            self.pattern_type_filter = 3
-        self.principal_filter, at = read_nullable_string(data, at, flexible, "principal_filter")
-        self.host_filter, at = read_nullable_string(data, at, flexible, "host_filter")
-        self.operation, self.permission_type = _BB.unpack_from(data, at)
-        at += 2
-        if version >= 2:
-            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        else:
-            self.unknown_tags = ()
-        return self, at
+            self.resource_name_filter, at = read_nullable_string(data, at, flexible, "resource_name_filter")
+            if version >= 1:
+                (self.pattern_type_filter,) = _B.unpack_from(data, at)
+                at += 1
+            else:
+                self.pattern_type_filter = 3
+            self.principal_filter, at = read_nullable_string(data, at, flexible, "principal_filter")
+            self.host_filter, at = read_nullable_string(data, at, flexible, "host_filter")
+            self.operation, self.permission_type = _BB.unpack_from(data, at)
+            at += 2
+            if version >= 2:
+                self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            else:
+                self.unknown_tags = ()
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -124,7 +127,7 @@ class DeleteAclsRequest(Message):
     def _read(data: memoryview, at: int, version: int) -> tuple[DeleteAclsRequest, int]:
         self = new(DeleteAclsRequest)
         flexible = version >= 2
-        self.filters, at = read_array(data, at, flexible, 8, "filters", DeleteAclsFilter._read, version)
+        self.filters, at = read_structs(data, at, flexible, 8, "filters", DeleteAclsFilter._read_each, version)
         if version >= 2:
             self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
@@ -180,29 +183,32 @@ class DeleteAclsMatchingAcl:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[DeleteAclsMatchingAcl, int]:
-        self = new(DeleteAclsMatchingAcl)
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[DeleteAclsMatchingAcl], int]:
         flexible = version >= 2
-        (self.error_code,) = _H.unpack_from(data, at)
-        at += 2
-        self.error_message, at = read_nullable_string(data, at, flexible, "error_message")
-        (self.resource_type,) = _B.unpack_from(data, at)
-        at += 1
-        self.resource_name, at = read_string(data, at, flexible, "resource_name")
-        if version >= 1:
-            (self.pattern_type,) = _B.unpack_from(data, at)
+        found: list[DeleteAclsMatchingAcl] = []
+        for _ in range(count):
+            self = new(DeleteAclsMatchingAcl)
+            (self.error_code,) = _H.unpack_from(data, at)
+            at += 2
+            self.error_message, at = read_nullable_string(data, at, flexible, "error_message")
+            (self.resource_type,) = _B.unpack_from(data, at)
             at += 1
-        else:
-            self.pattern_type = 3
-        self.principal, at = read_string(data, at, flexible, "principal")
-        self.host, at = read_string(data, at, flexible, "host")
-        self.operation, self.permission_type = _BB.unpack_from(data, at)
-        at += 2
-        if version >= 2:
-            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        else:
-            self.unknown_tags = ()
-        return self, at
+            self.resource_name, at = read_string(data, at, flexible, "resource_name")
+            if version >= 1:
+                (self.pattern_type,) = _B.unpack_from(data, at)
+                at += 1
+            else:
+                self.pattern_type = 3
+            self.principal, at = read_string(data, at, flexible, "principal")
+            self.host, at = read_string(data, at, flexible, "host")
+            self.operation, self.permission_type = _BB.unpack_from(data, at)
+            at += 2
+            if version >= 2:
+                self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            else:
+                self.unknown_tags = ()
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -232,26 +238,29 @@ class DeleteAclsFilterResult:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[DeleteAclsFilterResult, int]:
-        self = new(DeleteAclsFilterResult)
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[DeleteAclsFilterResult], int]:
         flexible = version >= 2
-        (self.error_code,) = _H.unpack_from(data, at)
-        at += 2
-        self.error_message, at = read_nullable_string(data, at, flexible, "error_message")
-        self.matching_acls, at = read_array(
-            data,
-            at,
-            flexible,
-            11,
-            "matching_acls",
-            DeleteAclsMatchingAcl._read,
-            version,
-        )
-        if version >= 2:
-            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        else:
-            self.unknown_tags = ()
-        return self, at
+        found: list[DeleteAclsFilterResult] = []
+        for _ in range(count):
+            self = new(DeleteAclsFilterResult)
+            (self.error_code,) = _H.unpack_from(data, at)
+            at += 2
+            self.error_message, at = read_nullable_string(data, at, flexible, "error_message")
+            self.matching_acls, at = read_structs(
+                data,
+                at,
+                flexible,
+                11,
+                "matching_acls",
+                DeleteAclsMatchingAcl._read_each,
+                version,
+            )
+            if version >= 2:
+                self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            else:
+                self.unknown_tags = ()
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -287,13 +296,13 @@ class DeleteAclsResponse(Message):
         flexible = version >= 2
         (self.throttle_time_ms,) = _I.unpack_from(data, at)
         at += 4
-        self.filter_results, at = read_array(
+        self.filter_results, at = read_structs(
             data,
             at,
             flexible,
             5,
             "filter_results",
-            DeleteAclsFilterResult._read,
+            DeleteAclsFilterResult._read_each,
             version,
         )
         if version >= 2:

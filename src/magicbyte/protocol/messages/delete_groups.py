@@ -17,6 +17,7 @@ from magicbyte.protocol.runtime import (
     new,
     read_array,
     read_string,
+    read_structs,
     read_unknown_tags,
     write_array,
     write_string,
@@ -105,17 +106,20 @@ class DeletableGroupResult:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[DeletableGroupResult, int]:
-        self = new(DeletableGroupResult)
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[DeletableGroupResult], int]:
         flexible = version >= 2
-        self.group_id, at = read_string(data, at, flexible, "group_id")
-        (self.error_code,) = _H.unpack_from(data, at)
-        at += 2
-        if version >= 2:
-            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        else:
-            self.unknown_tags = ()
-        return self, at
+        found: list[DeletableGroupResult] = []
+        for _ in range(count):
+            self = new(DeletableGroupResult)
+            self.group_id, at = read_string(data, at, flexible, "group_id")
+            (self.error_code,) = _H.unpack_from(data, at)
+            at += 2
+            if version >= 2:
+                self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            else:
+                self.unknown_tags = ()
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -151,7 +155,7 @@ class DeleteGroupsResponse(Message):
         flexible = version >= 2
         (self.throttle_time_ms,) = _I.unpack_from(data, at)
         at += 4
-        self.results, at = read_array(data, at, flexible, 4, "results", DeletableGroupResult._read, version)
+        self.results, at = read_structs(data, at, flexible, 4, "results", DeletableGroupResult._read_each, version)
         if version >= 2:
             self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:

@@ -16,9 +16,9 @@ from magicbyte.protocol.runtime import (
     Tags,
     Writer,
     new,
-    read_array,
     read_rows,
     read_string,
+    read_structs,
     read_unknown_tags,
     write_string,
     write_structs,
@@ -56,15 +56,18 @@ class DeleteRecordsPartition:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[DeleteRecordsPartition, int]:
-        self = new(DeleteRecordsPartition)
-        self.partition_index, self.offset = _IQ.unpack_from(data, at)
-        at += 12
-        if version >= 2:
-            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        else:
-            self.unknown_tags = ()
-        return self, at
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[DeleteRecordsPartition], int]:
+        found: list[DeleteRecordsPartition] = []
+        for _ in range(count):
+            self = new(DeleteRecordsPartition)
+            self.partition_index, self.offset = _IQ.unpack_from(data, at)
+            at += 12
+            if version >= 2:
+                self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            else:
+                self.unknown_tags = ()
+            found.append(self)
+        return found, at
 
     @staticmethod
     def _read_many(data: memoryview, at: int, most: int, version: int) -> tuple[list[DeleteRecordsPartition], int]:
@@ -109,16 +112,19 @@ class DeleteRecordsTopic:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[DeleteRecordsTopic, int]:
-        self = new(DeleteRecordsTopic)
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[DeleteRecordsTopic], int]:
         flexible = version >= 2
-        self.name, at = read_string(data, at, flexible, "name")
-        self.partitions, at = read_rows(data, at, flexible, 12, "partitions", DeleteRecordsPartition, version)
-        if version >= 2:
-            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        else:
-            self.unknown_tags = ()
-        return self, at
+        found: list[DeleteRecordsTopic] = []
+        for _ in range(count):
+            self = new(DeleteRecordsTopic)
+            self.name, at = read_string(data, at, flexible, "name")
+            self.partitions, at = read_rows(data, at, flexible, 12, "partitions", DeleteRecordsPartition, version)
+            if version >= 2:
+                self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            else:
+                self.unknown_tags = ()
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -151,7 +157,7 @@ class DeleteRecordsRequest(Message):
     def _read(data: memoryview, at: int, version: int) -> tuple[DeleteRecordsRequest, int]:
         self = new(DeleteRecordsRequest)
         flexible = version >= 2
-        self.topics, at = read_array(data, at, flexible, 3, "topics", DeleteRecordsTopic._read, version)
+        self.topics, at = read_structs(data, at, flexible, 3, "topics", DeleteRecordsTopic._read_each, version)
         (self.timeout_ms,) = _I.unpack_from(data, at)
         at += 4
         if version >= 2:
@@ -186,15 +192,23 @@ class DeleteRecordsPartitionResult:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[DeleteRecordsPartitionResult, int]:
-        self = new(DeleteRecordsPartitionResult)
-        self.partition_index, self.low_watermark, self.error_code = _IQH.unpack_from(data, at)
-        at += 14
-        if version >= 2:
-            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        else:
-            self.unknown_tags = ()
-        return self, at
+    def _read_each(
+        data: memoryview,
+        at: int,
+        count: int,
+        version: int,
+    ) -> tuple[list[DeleteRecordsPartitionResult], int]:
+        found: list[DeleteRecordsPartitionResult] = []
+        for _ in range(count):
+            self = new(DeleteRecordsPartitionResult)
+            self.partition_index, self.low_watermark, self.error_code = _IQH.unpack_from(data, at)
+            at += 14
+            if version >= 2:
+                self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            else:
+                self.unknown_tags = ()
+            found.append(self)
+        return found, at
 
     @staticmethod
     def _read_many(
@@ -245,16 +259,19 @@ class DeleteRecordsTopicResult:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[DeleteRecordsTopicResult, int]:
-        self = new(DeleteRecordsTopicResult)
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[DeleteRecordsTopicResult], int]:
         flexible = version >= 2
-        self.name, at = read_string(data, at, flexible, "name")
-        self.partitions, at = read_rows(data, at, flexible, 14, "partitions", DeleteRecordsPartitionResult, version)
-        if version >= 2:
-            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        else:
-            self.unknown_tags = ()
-        return self, at
+        found: list[DeleteRecordsTopicResult] = []
+        for _ in range(count):
+            self = new(DeleteRecordsTopicResult)
+            self.name, at = read_string(data, at, flexible, "name")
+            self.partitions, at = read_rows(data, at, flexible, 14, "partitions", DeleteRecordsPartitionResult, version)
+            if version >= 2:
+                self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            else:
+                self.unknown_tags = ()
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -290,7 +307,7 @@ class DeleteRecordsResponse(Message):
         flexible = version >= 2
         (self.throttle_time_ms,) = _I.unpack_from(data, at)
         at += 4
-        self.topics, at = read_array(data, at, flexible, 3, "topics", DeleteRecordsTopicResult._read, version)
+        self.topics, at = read_structs(data, at, flexible, 3, "topics", DeleteRecordsTopicResult._read_each, version)
         if version >= 2:
             self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:

@@ -18,9 +18,9 @@ from magicbyte.protocol.runtime import (
     Tags,
     Writer,
     new,
-    read_array,
     read_nullable_string,
     read_string,
+    read_structs,
     read_unknown_tags,
     read_uuid,
     write_nullable_string,
@@ -53,11 +53,19 @@ class DeleteShareGroupOffsetsRequestTopic:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[DeleteShareGroupOffsetsRequestTopic, int]:
-        self = new(DeleteShareGroupOffsetsRequestTopic)
-        self.topic_name, at = read_string(data, at, True, "topic_name")
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(
+        data: memoryview,
+        at: int,
+        count: int,
+        version: int,
+    ) -> tuple[list[DeleteShareGroupOffsetsRequestTopic], int]:
+        found: list[DeleteShareGroupOffsetsRequestTopic] = []
+        for _ in range(count):
+            self = new(DeleteShareGroupOffsetsRequestTopic)
+            self.topic_name, at = read_string(data, at, True, "topic_name")
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -90,7 +98,15 @@ class DeleteShareGroupOffsetsRequest(Message):
     def _read(data: memoryview, at: int, version: int) -> tuple[DeleteShareGroupOffsetsRequest, int]:
         self = new(DeleteShareGroupOffsetsRequest)
         self.group_id, at = read_string(data, at, True, "group_id")
-        self.topics, at = read_array(data, at, True, 2, "topics", DeleteShareGroupOffsetsRequestTopic._read, version)
+        self.topics, at = read_structs(
+            data,
+            at,
+            True,
+            2,
+            "topics",
+            DeleteShareGroupOffsetsRequestTopic._read_each,
+            version,
+        )
         self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
@@ -124,15 +140,23 @@ class DeleteShareGroupOffsetsResponseTopic:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[DeleteShareGroupOffsetsResponseTopic, int]:
-        self = new(DeleteShareGroupOffsetsResponseTopic)
-        self.topic_name, at = read_string(data, at, True, "topic_name")
-        self.topic_id, at = read_uuid(data, at)
-        (self.error_code,) = _H.unpack_from(data, at)
-        at += 2
-        self.error_message, at = read_nullable_string(data, at, True, "error_message")
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(
+        data: memoryview,
+        at: int,
+        count: int,
+        version: int,
+    ) -> tuple[list[DeleteShareGroupOffsetsResponseTopic], int]:
+        found: list[DeleteShareGroupOffsetsResponseTopic] = []
+        for _ in range(count):
+            self = new(DeleteShareGroupOffsetsResponseTopic)
+            self.topic_name, at = read_string(data, at, True, "topic_name")
+            self.topic_id, at = read_uuid(data, at)
+            (self.error_code,) = _H.unpack_from(data, at)
+            at += 2
+            self.error_message, at = read_nullable_string(data, at, True, "error_message")
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -174,13 +198,13 @@ class DeleteShareGroupOffsetsResponse(Message):
         self.throttle_time_ms, self.error_code = _IH.unpack_from(data, at)
         at += 6
         self.error_message, at = read_nullable_string(data, at, True, "error_message")
-        self.responses, at = read_array(
+        self.responses, at = read_structs(
             data,
             at,
             True,
             21,
             "responses",
-            DeleteShareGroupOffsetsResponseTopic._read,
+            DeleteShareGroupOffsetsResponseTopic._read_each,
             version,
         )
         self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)

@@ -19,10 +19,10 @@ from magicbyte.protocol.runtime import (
     Tags,
     Writer,
     new,
-    read_array,
     read_nullable_string,
     read_rows,
     read_string,
+    read_structs,
     read_unknown_tags,
     read_uuid,
     write_nullable_string,
@@ -56,12 +56,15 @@ class PartitionData:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[PartitionData, int]:
-        self = new(PartitionData)
-        (self.partition,) = _I.unpack_from(data, at)
-        at += 4
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[PartitionData], int]:
+        found: list[PartitionData] = []
+        for _ in range(count):
+            self = new(PartitionData)
+            (self.partition,) = _I.unpack_from(data, at)
+            at += 4
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
     @staticmethod
     def _read_many(data: memoryview, at: int, most: int, version: int) -> tuple[list[PartitionData], int]:
@@ -97,12 +100,15 @@ class DeleteStateData:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[DeleteStateData, int]:
-        self = new(DeleteStateData)
-        self.topic_id, at = read_uuid(data, at)
-        self.partitions, at = read_rows(data, at, True, 5, "partitions", PartitionData, version)
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[DeleteStateData], int]:
+        found: list[DeleteStateData] = []
+        for _ in range(count):
+            self = new(DeleteStateData)
+            self.topic_id, at = read_uuid(data, at)
+            self.partitions, at = read_rows(data, at, True, 5, "partitions", PartitionData, version)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -134,7 +140,7 @@ class DeleteShareGroupStateRequest(Message):
     def _read(data: memoryview, at: int, version: int) -> tuple[DeleteShareGroupStateRequest, int]:
         self = new(DeleteShareGroupStateRequest)
         self.group_id, at = read_string(data, at, True, "group_id")
-        self.topics, at = read_array(data, at, True, 18, "topics", DeleteStateData._read, version)
+        self.topics, at = read_structs(data, at, True, 18, "topics", DeleteStateData._read_each, version)
         self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
@@ -164,13 +170,16 @@ class PartitionResult:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[PartitionResult, int]:
-        self = new(PartitionResult)
-        self.partition, self.error_code = _IH.unpack_from(data, at)
-        at += 6
-        self.error_message, at = read_nullable_string(data, at, True, "error_message")
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[PartitionResult], int]:
+        found: list[PartitionResult] = []
+        for _ in range(count):
+            self = new(PartitionResult)
+            self.partition, self.error_code = _IH.unpack_from(data, at)
+            at += 6
+            self.error_message, at = read_nullable_string(data, at, True, "error_message")
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -195,12 +204,15 @@ class DeleteStateResult:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[DeleteStateResult, int]:
-        self = new(DeleteStateResult)
-        self.topic_id, at = read_uuid(data, at)
-        self.partitions, at = read_array(data, at, True, 8, "partitions", PartitionResult._read, version)
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[DeleteStateResult], int]:
+        found: list[DeleteStateResult] = []
+        for _ in range(count):
+            self = new(DeleteStateResult)
+            self.topic_id, at = read_uuid(data, at)
+            self.partitions, at = read_structs(data, at, True, 8, "partitions", PartitionResult._read_each, version)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -228,6 +240,6 @@ class DeleteShareGroupStateResponse(Message):
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[DeleteShareGroupStateResponse, int]:
         self = new(DeleteShareGroupStateResponse)
-        self.results, at = read_array(data, at, True, 18, "results", DeleteStateResult._read, version)
+        self.results, at = read_structs(data, at, True, 18, "results", DeleteStateResult._read_each, version)
         self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at

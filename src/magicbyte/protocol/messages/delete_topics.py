@@ -22,6 +22,7 @@ from magicbyte.protocol.runtime import (
     read_array,
     read_nullable_string,
     read_string,
+    read_structs,
     read_unknown_tags,
     read_uuid,
     write_array,
@@ -58,12 +59,15 @@ class DeleteTopicState:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[DeleteTopicState, int]:
-        self = new(DeleteTopicState)
-        self.name, at = read_nullable_string(data, at, True, "name")
-        self.topic_id, at = read_uuid(data, at)
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[DeleteTopicState], int]:
+        found: list[DeleteTopicState] = []
+        for _ in range(count):
+            self = new(DeleteTopicState)
+            self.name, at = read_nullable_string(data, at, True, "name")
+            self.topic_id, at = read_uuid(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -104,7 +108,7 @@ class DeleteTopicsRequest(Message):
         self = new(DeleteTopicsRequest)
         flexible = version >= 4
         if version >= 6:
-            self.topics, at = read_array(data, at, flexible, 18, "topics", DeleteTopicState._read, version)
+            self.topics, at = read_structs(data, at, flexible, 18, "topics", DeleteTopicState._read_each, version)
         else:
             self.topics = []
         if version >= 6:
@@ -176,26 +180,29 @@ class DeletableTopicResult:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[DeletableTopicResult, int]:
-        self = new(DeletableTopicResult)
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[DeletableTopicResult], int]:
         flexible = version >= 4
-        if version >= 6:
-            self.name, at = read_nullable_string(data, at, flexible, "name")
-            self.topic_id, at = read_uuid(data, at)
-        else:
-            self.name, at = read_string(data, at, flexible, "name")
-            self.topic_id = NULL_UUID
-        (self.error_code,) = _H.unpack_from(data, at)
-        at += 2
-        if version >= 5:
-            self.error_message, at = read_nullable_string(data, at, flexible, "error_message")
-        else:
-            self.error_message = None
-        if version >= 4:
-            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        else:
-            self.unknown_tags = ()
-        return self, at
+        found: list[DeletableTopicResult] = []
+        for _ in range(count):
+            self = new(DeletableTopicResult)
+            if version >= 6:
+                self.name, at = read_nullable_string(data, at, flexible, "name")
+                self.topic_id, at = read_uuid(data, at)
+            else:
+                self.name, at = read_string(data, at, flexible, "name")
+                self.topic_id = NULL_UUID
+            (self.error_code,) = _H.unpack_from(data, at)
+            at += 2
+            if version >= 5:
+                self.error_message, at = read_nullable_string(data, at, flexible, "error_message")
+            else:
+                self.error_message = None
+            if version >= 4:
+                self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            else:
+                self.unknown_tags = ()
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -235,7 +242,7 @@ class DeleteTopicsResponse(Message):
             at += 4
         else:
             self.throttle_time_ms = 0
-        self.responses, at = read_array(data, at, flexible, 4, "responses", DeletableTopicResult._read, version)
+        self.responses, at = read_structs(data, at, flexible, 4, "responses", DeletableTopicResult._read_each, version)
         if version >= 4:
             self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:

@@ -16,9 +16,9 @@ from magicbyte.protocol.runtime import (
     Writer,
     absent,
     new,
-    read_array,
     read_nullable_string,
     read_string,
+    read_structs,
     read_unknown_tags,
     write_nullable_string,
     write_string,
@@ -129,18 +129,21 @@ class AclDescription:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[AclDescription, int]:
-        self = new(AclDescription)
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[AclDescription], int]:
         flexible = version >= 2
-        self.principal, at = read_string(data, at, flexible, "principal")
-        self.host, at = read_string(data, at, flexible, "host")
-        self.operation, self.permission_type = _BB.unpack_from(data, at)
-        at += 2
-        if version >= 2:
-            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        else:
-            self.unknown_tags = ()
-        return self, at
+        found: list[AclDescription] = []
+        for _ in range(count):
+            self = new(AclDescription)
+            self.principal, at = read_string(data, at, flexible, "principal")
+            self.host, at = read_string(data, at, flexible, "host")
+            self.operation, self.permission_type = _BB.unpack_from(data, at)
+            at += 2
+            if version >= 2:
+                self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            else:
+                self.unknown_tags = ()
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -175,23 +178,26 @@ class DescribeAclsResource:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[DescribeAclsResource, int]:
-        self = new(DescribeAclsResource)
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[DescribeAclsResource], int]:
         flexible = version >= 2
-        (self.resource_type,) = _B.unpack_from(data, at)
-        at += 1
-        self.resource_name, at = read_string(data, at, flexible, "resource_name")
-        if version >= 1:
-            (self.pattern_type,) = _B.unpack_from(data, at)
+        found: list[DescribeAclsResource] = []
+        for _ in range(count):
+            self = new(DescribeAclsResource)
+            (self.resource_type,) = _B.unpack_from(data, at)
             at += 1
-        else:
-            self.pattern_type = 3
-        self.acls, at = read_array(data, at, flexible, 5, "acls", AclDescription._read, version)
-        if version >= 2:
-            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        else:
-            self.unknown_tags = ()
-        return self, at
+            self.resource_name, at = read_string(data, at, flexible, "resource_name")
+            if version >= 1:
+                (self.pattern_type,) = _B.unpack_from(data, at)
+                at += 1
+            else:
+                self.pattern_type = 3
+            self.acls, at = read_structs(data, at, flexible, 5, "acls", AclDescription._read_each, version)
+            if version >= 2:
+                self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            else:
+                self.unknown_tags = ()
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -234,7 +240,7 @@ class DescribeAclsResponse(Message):
         self.throttle_time_ms, self.error_code = _IH.unpack_from(data, at)
         at += 6
         self.error_message, at = read_nullable_string(data, at, flexible, "error_message")
-        self.resources, at = read_array(data, at, flexible, 5, "resources", DescribeAclsResource._read, version)
+        self.resources, at = read_structs(data, at, flexible, 5, "resources", DescribeAclsResource._read_each, version)
         if version >= 2:
             self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:

@@ -16,10 +16,10 @@ from magicbyte.protocol.runtime import (
     Tags,
     Writer,
     new,
-    read_array,
-    read_nullable_array,
     read_nullable_string,
+    read_nullable_structs,
     read_string,
+    read_structs,
     read_unknown_tags,
     write_nullable_string,
     write_string,
@@ -59,18 +59,21 @@ class ComponentData:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[ComponentData, int]:
-        self = new(ComponentData)
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[ComponentData], int]:
         flexible = version >= 1
-        self.entity_type, at = read_string(data, at, flexible, "entity_type")
-        (self.match_type,) = _B.unpack_from(data, at)
-        at += 1
-        self.match, at = read_nullable_string(data, at, flexible, "match")
-        if version >= 1:
-            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        else:
-            self.unknown_tags = ()
-        return self, at
+        found: list[ComponentData] = []
+        for _ in range(count):
+            self = new(ComponentData)
+            self.entity_type, at = read_string(data, at, flexible, "entity_type")
+            (self.match_type,) = _B.unpack_from(data, at)
+            at += 1
+            self.match, at = read_nullable_string(data, at, flexible, "match")
+            if version >= 1:
+                self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            else:
+                self.unknown_tags = ()
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -103,7 +106,7 @@ class DescribeClientQuotasRequest(Message):
     def _read(data: memoryview, at: int, version: int) -> tuple[DescribeClientQuotasRequest, int]:
         self = new(DescribeClientQuotasRequest)
         flexible = version >= 1
-        self.components, at = read_array(data, at, flexible, 4, "components", ComponentData._read, version)
+        self.components, at = read_structs(data, at, flexible, 4, "components", ComponentData._read_each, version)
         (self.strict,) = _T.unpack_from(data, at)
         at += 1
         if version >= 1:
@@ -136,16 +139,19 @@ class EntityData:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[EntityData, int]:
-        self = new(EntityData)
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[EntityData], int]:
         flexible = version >= 1
-        self.entity_type, at = read_string(data, at, flexible, "entity_type")
-        self.entity_name, at = read_nullable_string(data, at, flexible, "entity_name")
-        if version >= 1:
-            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        else:
-            self.unknown_tags = ()
-        return self, at
+        found: list[EntityData] = []
+        for _ in range(count):
+            self = new(EntityData)
+            self.entity_type, at = read_string(data, at, flexible, "entity_type")
+            self.entity_name, at = read_nullable_string(data, at, flexible, "entity_name")
+            if version >= 1:
+                self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            else:
+                self.unknown_tags = ()
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -171,17 +177,20 @@ class ValueData:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[ValueData, int]:
-        self = new(ValueData)
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[ValueData], int]:
         flexible = version >= 1
-        self.key, at = read_string(data, at, flexible, "key")
-        (self.value,) = _D.unpack_from(data, at)
-        at += 8
-        if version >= 1:
-            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        else:
-            self.unknown_tags = ()
-        return self, at
+        found: list[ValueData] = []
+        for _ in range(count):
+            self = new(ValueData)
+            self.key, at = read_string(data, at, flexible, "key")
+            (self.value,) = _D.unpack_from(data, at)
+            at += 8
+            if version >= 1:
+                self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            else:
+                self.unknown_tags = ()
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -207,16 +216,19 @@ class EntryData:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[EntryData, int]:
-        self = new(EntryData)
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[EntryData], int]:
         flexible = version >= 1
-        self.entity, at = read_array(data, at, flexible, 3, "entity", EntityData._read, version)
-        self.values, at = read_array(data, at, flexible, 10, "values", ValueData._read, version)
-        if version >= 1:
-            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        else:
-            self.unknown_tags = ()
-        return self, at
+        found: list[EntryData] = []
+        for _ in range(count):
+            self = new(EntryData)
+            self.entity, at = read_structs(data, at, flexible, 3, "entity", EntityData._read_each, version)
+            self.values, at = read_structs(data, at, flexible, 10, "values", ValueData._read_each, version)
+            if version >= 1:
+                self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            else:
+                self.unknown_tags = ()
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -259,7 +271,7 @@ class DescribeClientQuotasResponse(Message):
         self.throttle_time_ms, self.error_code = _IH.unpack_from(data, at)
         at += 6
         self.error_message, at = read_nullable_string(data, at, flexible, "error_message")
-        self.entries, at = read_nullable_array(data, at, flexible, 3, "entries", EntryData._read, version)
+        self.entries, at = read_nullable_structs(data, at, flexible, 3, "entries", EntryData._read_each, version)
         if version >= 1:
             self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:

@@ -17,9 +17,9 @@ from magicbyte.protocol.runtime import (
     Writer,
     absent,
     new,
-    read_array,
     read_nullable_string,
     read_string,
+    read_structs,
     read_unknown_tags,
     write_nullable_string,
     write_string,
@@ -131,21 +131,24 @@ class DescribeClusterBroker:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[DescribeClusterBroker, int]:
-        self = new(DescribeClusterBroker)
-        (self.broker_id,) = _I.unpack_from(data, at)
-        at += 4
-        self.host, at = read_string(data, at, True, "host")
-        (self.port,) = _I.unpack_from(data, at)
-        at += 4
-        self.rack, at = read_nullable_string(data, at, True, "rack")
-        if version >= 2:
-            (self.is_fenced,) = _T.unpack_from(data, at)
-            at += 1
-        else:
-            self.is_fenced = False
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[DescribeClusterBroker], int]:
+        found: list[DescribeClusterBroker] = []
+        for _ in range(count):
+            self = new(DescribeClusterBroker)
+            (self.broker_id,) = _I.unpack_from(data, at)
+            at += 4
+            self.host, at = read_string(data, at, True, "host")
+            (self.port,) = _I.unpack_from(data, at)
+            at += 4
+            self.rack, at = read_nullable_string(data, at, True, "rack")
+            if version >= 2:
+                (self.is_fenced,) = _T.unpack_from(data, at)
+                at += 1
+            else:
+                self.is_fenced = False
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -212,7 +215,7 @@ class DescribeClusterResponse(Message):
         self.cluster_id, at = read_string(data, at, True, "cluster_id")
         (self.controller_id,) = _I.unpack_from(data, at)
         at += 4
-        self.brokers, at = read_array(data, at, True, 11, "brokers", DescribeClusterBroker._read, version)
+        self.brokers, at = read_structs(data, at, True, 11, "brokers", DescribeClusterBroker._read_each, version)
         (self.cluster_authorized_operations,) = _I.unpack_from(data, at)
         at += 4
         self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)

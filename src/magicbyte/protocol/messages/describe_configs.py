@@ -17,10 +17,10 @@ from magicbyte.protocol.runtime import (
     Writer,
     absent,
     new,
-    read_array,
     read_nullable_array,
     read_nullable_string,
     read_string,
+    read_structs,
     read_unknown_tags,
     write_array,
     write_nullable_string,
@@ -66,37 +66,40 @@ class DescribeConfigsResource:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[DescribeConfigsResource, int]:
-        self = new(DescribeConfigsResource)
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[DescribeConfigsResource], int]:
         flexible = version >= 4
-        (self.resource_type,) = _B.unpack_from(data, at)
-        at += 1
-        self.resource_name, at = read_string(data, at, flexible, "resource_name")
-        if version >= 4:
-            self.configuration_keys, at = read_nullable_array(
-                data,
-                at,
-                flexible,
-                1,
-                "configuration_keys",
-                read_string,
-                flexible,
-                "configuration_keys",
-            )
-            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        else:
-            self.configuration_keys, at = read_nullable_array(
-                data,
-                at,
-                flexible,
-                2,
-                "configuration_keys",
-                read_string,
-                flexible,
-                "configuration_keys",
-            )
-            self.unknown_tags = ()
-        return self, at
+        found: list[DescribeConfigsResource] = []
+        for _ in range(count):
+            self = new(DescribeConfigsResource)
+            (self.resource_type,) = _B.unpack_from(data, at)
+            at += 1
+            self.resource_name, at = read_string(data, at, flexible, "resource_name")
+            if version >= 4:
+                self.configuration_keys, at = read_nullable_array(
+                    data,
+                    at,
+                    flexible,
+                    1,
+                    "configuration_keys",
+                    read_string,
+                    flexible,
+                    "configuration_keys",
+                )
+                self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            else:
+                self.configuration_keys, at = read_nullable_array(
+                    data,
+                    at,
+                    flexible,
+                    2,
+                    "configuration_keys",
+                    read_string,
+                    flexible,
+                    "configuration_keys",
+                )
+                self.unknown_tags = ()
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -138,7 +141,15 @@ class DescribeConfigsRequest(Message):
     def _read(data: memoryview, at: int, version: int) -> tuple[DescribeConfigsRequest, int]:
         self = new(DescribeConfigsRequest)
         flexible = version >= 4
-        self.resources, at = read_array(data, at, flexible, 4, "resources", DescribeConfigsResource._read, version)
+        self.resources, at = read_structs(
+            data,
+            at,
+            flexible,
+            4,
+            "resources",
+            DescribeConfigsResource._read_each,
+            version,
+        )
         if version >= 3:
             self.include_synonyms, self.include_documentation = _TT.unpack_from(data, at)
             at += 2
@@ -182,18 +193,21 @@ class DescribeConfigsSynonym:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[DescribeConfigsSynonym, int]:
-        self = new(DescribeConfigsSynonym)
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[DescribeConfigsSynonym], int]:
         flexible = version >= 4
-        self.name, at = read_string(data, at, flexible, "name")
-        self.value, at = read_nullable_string(data, at, flexible, "value")
-        (self.source,) = _B.unpack_from(data, at)
-        at += 1
-        if version >= 4:
-            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        else:
-            self.unknown_tags = ()
-        return self, at
+        found: list[DescribeConfigsSynonym] = []
+        for _ in range(count):
+            self = new(DescribeConfigsSynonym)
+            self.name, at = read_string(data, at, flexible, "name")
+            self.value, at = read_nullable_string(data, at, flexible, "value")
+            (self.source,) = _B.unpack_from(data, at)
+            at += 1
+            if version >= 4:
+                self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            else:
+                self.unknown_tags = ()
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -247,33 +261,49 @@ class DescribeConfigsResourceResult:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[DescribeConfigsResourceResult, int]:
-        self = new(DescribeConfigsResourceResult)
+    def _read_each(
+        data: memoryview,
+        at: int,
+        count: int,
+        version: int,
+    ) -> tuple[list[DescribeConfigsResourceResult], int]:
         flexible = version >= 4
-        self.name, at = read_string(data, at, flexible, "name")
-        self.value, at = read_nullable_string(data, at, flexible, "value")
-        if version >= 1:
-            self.read_only, self.config_source, self.is_sensitive = _TBT.unpack_from(data, at)
-            at += 3
-            self.is_default = False
-            self.synonyms, at = read_array(data, at, flexible, 4, "synonyms", DescribeConfigsSynonym._read, version)
-        else:
-            self.read_only, self.is_default, self.is_sensitive = _TTT.unpack_from(data, at)
-            at += 3
-            self.config_source = -1
-            self.synonyms = []
-        if version >= 3:
-            (self.config_type,) = _B.unpack_from(data, at)
-            at += 1
-            self.documentation, at = read_nullable_string(data, at, flexible, "documentation")
-        else:
-            self.config_type = 0
-            self.documentation = ""
-        if version >= 4:
-            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        else:
-            self.unknown_tags = ()
-        return self, at
+        found: list[DescribeConfigsResourceResult] = []
+        for _ in range(count):
+            self = new(DescribeConfigsResourceResult)
+            self.name, at = read_string(data, at, flexible, "name")
+            self.value, at = read_nullable_string(data, at, flexible, "value")
+            if version >= 1:
+                self.read_only, self.config_source, self.is_sensitive = _TBT.unpack_from(data, at)
+                at += 3
+                self.is_default = False
+                self.synonyms, at = read_structs(
+                    data,
+                    at,
+                    flexible,
+                    4,
+                    "synonyms",
+                    DescribeConfigsSynonym._read_each,
+                    version,
+                )
+            else:
+                self.read_only, self.is_default, self.is_sensitive = _TTT.unpack_from(data, at)
+                at += 3
+                self.config_source = -1
+                self.synonyms = []
+            if version >= 3:
+                (self.config_type,) = _B.unpack_from(data, at)
+                at += 1
+                self.documentation, at = read_nullable_string(data, at, flexible, "documentation")
+            else:
+                self.config_type = 0
+                self.documentation = ""
+            if version >= 4:
+                self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            else:
+                self.unknown_tags = ()
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -311,21 +341,32 @@ class DescribeConfigsResult:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[DescribeConfigsResult, int]:
-        self = new(DescribeConfigsResult)
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[DescribeConfigsResult], int]:
         flexible = version >= 4
-        (self.error_code,) = _H.unpack_from(data, at)
-        at += 2
-        self.error_message, at = read_nullable_string(data, at, flexible, "error_message")
-        (self.resource_type,) = _B.unpack_from(data, at)
-        at += 1
-        self.resource_name, at = read_string(data, at, flexible, "resource_name")
-        self.configs, at = read_array(data, at, flexible, 7, "configs", DescribeConfigsResourceResult._read, version)
-        if version >= 4:
-            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        else:
-            self.unknown_tags = ()
-        return self, at
+        found: list[DescribeConfigsResult] = []
+        for _ in range(count):
+            self = new(DescribeConfigsResult)
+            (self.error_code,) = _H.unpack_from(data, at)
+            at += 2
+            self.error_message, at = read_nullable_string(data, at, flexible, "error_message")
+            (self.resource_type,) = _B.unpack_from(data, at)
+            at += 1
+            self.resource_name, at = read_string(data, at, flexible, "resource_name")
+            self.configs, at = read_structs(
+                data,
+                at,
+                flexible,
+                7,
+                "configs",
+                DescribeConfigsResourceResult._read_each,
+                version,
+            )
+            if version >= 4:
+                self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            else:
+                self.unknown_tags = ()
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -362,7 +403,7 @@ class DescribeConfigsResponse(Message):
         flexible = version >= 4
         (self.throttle_time_ms,) = _I.unpack_from(data, at)
         at += 4
-        self.results, at = read_array(data, at, flexible, 7, "results", DescribeConfigsResult._read, version)
+        self.results, at = read_structs(data, at, flexible, 7, "results", DescribeConfigsResult._read_each, version)
         if version >= 4:
             self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:

@@ -17,10 +17,10 @@ from magicbyte.protocol.runtime import (
     Writer,
     absent,
     new,
-    read_array,
     read_bytes,
-    read_nullable_array,
+    read_nullable_structs,
     read_string,
+    read_structs,
     read_unknown_tags,
     write_bytes,
     write_string,
@@ -56,16 +56,24 @@ class DescribeDelegationTokenOwner:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[DescribeDelegationTokenOwner, int]:
-        self = new(DescribeDelegationTokenOwner)
+    def _read_each(
+        data: memoryview,
+        at: int,
+        count: int,
+        version: int,
+    ) -> tuple[list[DescribeDelegationTokenOwner], int]:
         flexible = version >= 2
-        self.principal_type, at = read_string(data, at, flexible, "principal_type")
-        self.principal_name, at = read_string(data, at, flexible, "principal_name")
-        if version >= 2:
-            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        else:
-            self.unknown_tags = ()
-        return self, at
+        found: list[DescribeDelegationTokenOwner] = []
+        for _ in range(count):
+            self = new(DescribeDelegationTokenOwner)
+            self.principal_type, at = read_string(data, at, flexible, "principal_type")
+            self.principal_name, at = read_string(data, at, flexible, "principal_name")
+            if version >= 2:
+                self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            else:
+                self.unknown_tags = ()
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -96,13 +104,13 @@ class DescribeDelegationTokenRequest(Message):
     def _read(data: memoryview, at: int, version: int) -> tuple[DescribeDelegationTokenRequest, int]:
         self = new(DescribeDelegationTokenRequest)
         flexible = version >= 2
-        self.owners, at = read_nullable_array(
+        self.owners, at = read_nullable_structs(
             data,
             at,
             flexible,
             3,
             "owners",
-            DescribeDelegationTokenOwner._read,
+            DescribeDelegationTokenOwner._read_each,
             version,
         )
         if version >= 2:
@@ -135,16 +143,24 @@ class DescribedDelegationTokenRenewer:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[DescribedDelegationTokenRenewer, int]:
-        self = new(DescribedDelegationTokenRenewer)
+    def _read_each(
+        data: memoryview,
+        at: int,
+        count: int,
+        version: int,
+    ) -> tuple[list[DescribedDelegationTokenRenewer], int]:
         flexible = version >= 2
-        self.principal_type, at = read_string(data, at, flexible, "principal_type")
-        self.principal_name, at = read_string(data, at, flexible, "principal_name")
-        if version >= 2:
-            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        else:
-            self.unknown_tags = ()
-        return self, at
+        found: list[DescribedDelegationTokenRenewer] = []
+        for _ in range(count):
+            self = new(DescribedDelegationTokenRenewer)
+            self.principal_type, at = read_string(data, at, flexible, "principal_type")
+            self.principal_name, at = read_string(data, at, flexible, "principal_name")
+            if version >= 2:
+                self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            else:
+                self.unknown_tags = ()
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -198,35 +214,48 @@ class DescribedDelegationToken:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[DescribedDelegationToken, int]:
-        self = new(DescribedDelegationToken)
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[DescribedDelegationToken], int]:
         flexible = version >= 2
-        self.principal_type, at = read_string(data, at, flexible, "principal_type")
-        self.principal_name, at = read_string(data, at, flexible, "principal_name")
-        if version >= 3:
-            self.token_requester_principal_type, at = read_string(data, at, flexible, "token_requester_principal_type")
-            self.token_requester_principal_name, at = read_string(data, at, flexible, "token_requester_principal_name")
-        else:
-            self.token_requester_principal_type = ""
-            self.token_requester_principal_name = ""
-        self.issue_timestamp, self.expiry_timestamp, self.max_timestamp = _QQQ.unpack_from(data, at)
-        at += 24
-        self.token_id, at = read_string(data, at, flexible, "token_id")
-        self.hmac, at = read_bytes(data, at, flexible, "hmac")
-        self.renewers, at = read_array(
-            data,
-            at,
-            flexible,
-            3,
-            "renewers",
-            DescribedDelegationTokenRenewer._read,
-            version,
-        )
-        if version >= 2:
-            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        else:
-            self.unknown_tags = ()
-        return self, at
+        found: list[DescribedDelegationToken] = []
+        for _ in range(count):
+            self = new(DescribedDelegationToken)
+            self.principal_type, at = read_string(data, at, flexible, "principal_type")
+            self.principal_name, at = read_string(data, at, flexible, "principal_name")
+            if version >= 3:
+                self.token_requester_principal_type, at = read_string(
+                    data,
+                    at,
+                    flexible,
+                    "token_requester_principal_type",
+                )
+                self.token_requester_principal_name, at = read_string(
+                    data,
+                    at,
+                    flexible,
+                    "token_requester_principal_name",
+                )
+            else:
+                self.token_requester_principal_type = ""
+                self.token_requester_principal_name = ""
+            self.issue_timestamp, self.expiry_timestamp, self.max_timestamp = _QQQ.unpack_from(data, at)
+            at += 24
+            self.token_id, at = read_string(data, at, flexible, "token_id")
+            self.hmac, at = read_bytes(data, at, flexible, "hmac")
+            self.renewers, at = read_structs(
+                data,
+                at,
+                flexible,
+                3,
+                "renewers",
+                DescribedDelegationTokenRenewer._read_each,
+                version,
+            )
+            if version >= 2:
+                self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            else:
+                self.unknown_tags = ()
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -265,7 +294,7 @@ class DescribeDelegationTokenResponse(Message):
         flexible = version >= 2
         (self.error_code,) = _H.unpack_from(data, at)
         at += 2
-        self.tokens, at = read_array(data, at, flexible, 30, "tokens", DescribedDelegationToken._read, version)
+        self.tokens, at = read_structs(data, at, flexible, 30, "tokens", DescribedDelegationToken._read_each, version)
         (self.throttle_time_ms,) = _I.unpack_from(data, at)
         at += 4
         if version >= 2:

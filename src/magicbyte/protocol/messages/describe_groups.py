@@ -20,6 +20,7 @@ from magicbyte.protocol.runtime import (
     read_bytes,
     read_nullable_string,
     read_string,
+    read_structs,
     read_unknown_tags,
     write_array,
     write_bytes,
@@ -122,23 +123,26 @@ class DescribedGroupMember:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[DescribedGroupMember, int]:
-        self = new(DescribedGroupMember)
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[DescribedGroupMember], int]:
         flexible = version >= 5
-        self.member_id, at = read_string(data, at, flexible, "member_id")
-        if version >= 4:
-            self.group_instance_id, at = read_nullable_string(data, at, flexible, "group_instance_id")
-        else:
-            self.group_instance_id = None
-        self.client_id, at = read_string(data, at, flexible, "client_id")
-        self.client_host, at = read_string(data, at, flexible, "client_host")
-        self.member_metadata, at = read_bytes(data, at, flexible, "member_metadata")
-        self.member_assignment, at = read_bytes(data, at, flexible, "member_assignment")
-        if version >= 5:
-            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        else:
-            self.unknown_tags = ()
-        return self, at
+        found: list[DescribedGroupMember] = []
+        for _ in range(count):
+            self = new(DescribedGroupMember)
+            self.member_id, at = read_string(data, at, flexible, "member_id")
+            if version >= 4:
+                self.group_instance_id, at = read_nullable_string(data, at, flexible, "group_instance_id")
+            else:
+                self.group_instance_id = None
+            self.client_id, at = read_string(data, at, flexible, "client_id")
+            self.client_host, at = read_string(data, at, flexible, "client_host")
+            self.member_metadata, at = read_bytes(data, at, flexible, "member_metadata")
+            self.member_assignment, at = read_bytes(data, at, flexible, "member_assignment")
+            if version >= 5:
+                self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            else:
+                self.unknown_tags = ()
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -192,30 +196,33 @@ class DescribedGroup:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[DescribedGroup, int]:
-        self = new(DescribedGroup)
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[DescribedGroup], int]:
         flexible = version >= 5
-        (self.error_code,) = _H.unpack_from(data, at)
-        at += 2
-        if version >= 6:
-            self.error_message, at = read_nullable_string(data, at, flexible, "error_message")
-        else:
-            self.error_message = None
-        self.group_id, at = read_string(data, at, flexible, "group_id")
-        self.group_state, at = read_string(data, at, flexible, "group_state")
-        self.protocol_type, at = read_string(data, at, flexible, "protocol_type")
-        self.protocol_data, at = read_string(data, at, flexible, "protocol_data")
-        self.members, at = read_array(data, at, flexible, 7, "members", DescribedGroupMember._read, version)
-        if version >= 3:
-            (self.authorized_operations,) = _I.unpack_from(data, at)
-            at += 4
-        else:
-            self.authorized_operations = -2147483648
-        if version >= 5:
-            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        else:
-            self.unknown_tags = ()
-        return self, at
+        found: list[DescribedGroup] = []
+        for _ in range(count):
+            self = new(DescribedGroup)
+            (self.error_code,) = _H.unpack_from(data, at)
+            at += 2
+            if version >= 6:
+                self.error_message, at = read_nullable_string(data, at, flexible, "error_message")
+            else:
+                self.error_message = None
+            self.group_id, at = read_string(data, at, flexible, "group_id")
+            self.group_state, at = read_string(data, at, flexible, "group_state")
+            self.protocol_type, at = read_string(data, at, flexible, "protocol_type")
+            self.protocol_data, at = read_string(data, at, flexible, "protocol_data")
+            self.members, at = read_structs(data, at, flexible, 7, "members", DescribedGroupMember._read_each, version)
+            if version >= 3:
+                (self.authorized_operations,) = _I.unpack_from(data, at)
+                at += 4
+            else:
+                self.authorized_operations = -2147483648
+            if version >= 5:
+                self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            else:
+                self.unknown_tags = ()
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -255,7 +262,7 @@ class DescribeGroupsResponse(Message):
             at += 4
         else:
             self.throttle_time_ms = 0
-        self.groups, at = read_array(data, at, flexible, 12, "groups", DescribedGroup._read, version)
+        self.groups, at = read_structs(data, at, flexible, 12, "groups", DescribedGroup._read_each, version)
         if version >= 5:
             self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:

@@ -17,11 +17,11 @@ from magicbyte.protocol.runtime import (
     Tags,
     Writer,
     new,
-    read_array,
-    read_nullable_array,
+    read_nullable_structs,
     read_numbers,
     read_rows,
     read_string,
+    read_structs,
     read_unknown_tags,
     write_numbers,
     write_string,
@@ -62,16 +62,19 @@ class DescribableLogDirTopic:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[DescribableLogDirTopic, int]:
-        self = new(DescribableLogDirTopic)
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[DescribableLogDirTopic], int]:
         flexible = version >= 2
-        self.topic, at = read_string(data, at, flexible, "topic")
-        self.partitions, at = read_numbers(data, at, flexible, "i", "partitions")
-        if version >= 2:
-            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        else:
-            self.unknown_tags = ()
-        return self, at
+        found: list[DescribableLogDirTopic] = []
+        for _ in range(count):
+            self = new(DescribableLogDirTopic)
+            self.topic, at = read_string(data, at, flexible, "topic")
+            self.partitions, at = read_numbers(data, at, flexible, "i", "partitions")
+            if version >= 2:
+                self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            else:
+                self.unknown_tags = ()
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -102,7 +105,15 @@ class DescribeLogDirsRequest(Message):
     def _read(data: memoryview, at: int, version: int) -> tuple[DescribeLogDirsRequest, int]:
         self = new(DescribeLogDirsRequest)
         flexible = version >= 2
-        self.topics, at = read_nullable_array(data, at, flexible, 3, "topics", DescribableLogDirTopic._read, version)
+        self.topics, at = read_nullable_structs(
+            data,
+            at,
+            flexible,
+            3,
+            "topics",
+            DescribableLogDirTopic._read_each,
+            version,
+        )
         if version >= 2:
             self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
@@ -137,15 +148,18 @@ class DescribeLogDirsPartition:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[DescribeLogDirsPartition, int]:
-        self = new(DescribeLogDirsPartition)
-        self.partition_index, self.partition_size, self.offset_lag, self.is_future_key = _IQQT.unpack_from(data, at)
-        at += 21
-        if version >= 2:
-            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        else:
-            self.unknown_tags = ()
-        return self, at
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[DescribeLogDirsPartition], int]:
+        found: list[DescribeLogDirsPartition] = []
+        for _ in range(count):
+            self = new(DescribeLogDirsPartition)
+            self.partition_index, self.partition_size, self.offset_lag, self.is_future_key = _IQQT.unpack_from(data, at)
+            at += 21
+            if version >= 2:
+                self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            else:
+                self.unknown_tags = ()
+            found.append(self)
+        return found, at
 
     @staticmethod
     def _read_many(data: memoryview, at: int, most: int, version: int) -> tuple[list[DescribeLogDirsPartition], int]:
@@ -190,16 +204,19 @@ class DescribeLogDirsTopic:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[DescribeLogDirsTopic, int]:
-        self = new(DescribeLogDirsTopic)
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[DescribeLogDirsTopic], int]:
         flexible = version >= 2
-        self.name, at = read_string(data, at, flexible, "name")
-        self.partitions, at = read_rows(data, at, flexible, 21, "partitions", DescribeLogDirsPartition, version)
-        if version >= 2:
-            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        else:
-            self.unknown_tags = ()
-        return self, at
+        found: list[DescribeLogDirsTopic] = []
+        for _ in range(count):
+            self = new(DescribeLogDirsTopic)
+            self.name, at = read_string(data, at, flexible, "name")
+            self.partitions, at = read_rows(data, at, flexible, 21, "partitions", DescribeLogDirsPartition, version)
+            if version >= 2:
+                self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            else:
+                self.unknown_tags = ()
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -238,29 +255,32 @@ class DescribeLogDirsResult:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[DescribeLogDirsResult, int]:
-        self = new(DescribeLogDirsResult)
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[DescribeLogDirsResult], int]:
         flexible = version >= 2
-        (self.error_code,) = _H.unpack_from(data, at)
-        at += 2
-        self.log_dir, at = read_string(data, at, flexible, "log_dir")
-        self.topics, at = read_array(data, at, flexible, 3, "topics", DescribeLogDirsTopic._read, version)
-        if version >= 5:
-            self.total_bytes, self.usable_bytes, self.is_cordoned = _QQT.unpack_from(data, at)
-            at += 17
-        elif version >= 4:
-            self.total_bytes, self.usable_bytes = _QQ.unpack_from(data, at)
-            at += 16
-            self.is_cordoned = False
-        else:
-            self.total_bytes = -1
-            self.usable_bytes = -1
-            self.is_cordoned = False
-        if version >= 2:
-            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        else:
-            self.unknown_tags = ()
-        return self, at
+        found: list[DescribeLogDirsResult] = []
+        for _ in range(count):
+            self = new(DescribeLogDirsResult)
+            (self.error_code,) = _H.unpack_from(data, at)
+            at += 2
+            self.log_dir, at = read_string(data, at, flexible, "log_dir")
+            self.topics, at = read_structs(data, at, flexible, 3, "topics", DescribeLogDirsTopic._read_each, version)
+            if version >= 5:
+                self.total_bytes, self.usable_bytes, self.is_cordoned = _QQT.unpack_from(data, at)
+                at += 17
+            elif version >= 4:
+                self.total_bytes, self.usable_bytes = _QQ.unpack_from(data, at)
+                at += 16
+                self.is_cordoned = False
+            else:
+                self.total_bytes = -1
+                self.usable_bytes = -1
+                self.is_cordoned = False
+            if version >= 2:
+                self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            else:
+                self.unknown_tags = ()
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -306,7 +326,7 @@ class DescribeLogDirsResponse(Message):
             (self.throttle_time_ms,) = _I.unpack_from(data, at)
             at += 4
             self.error_code = 0
-        self.results, at = read_array(data, at, flexible, 5, "results", DescribeLogDirsResult._read, version)
+        self.results, at = read_structs(data, at, flexible, 5, "results", DescribeLogDirsResult._read_each, version)
         if version >= 2:
             self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:

@@ -17,11 +17,11 @@ from magicbyte.protocol.runtime import (
     Tags,
     Writer,
     new,
-    read_array,
     read_nullable_string,
     read_numbers,
     read_rows,
     read_string,
+    read_structs,
     read_unknown_tags,
     write_nullable_string,
     write_numbers,
@@ -58,12 +58,15 @@ class TopicRequest:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[TopicRequest, int]:
-        self = new(TopicRequest)
-        self.name, at = read_string(data, at, True, "name")
-        self.partition_indexes, at = read_numbers(data, at, True, "i", "partition_indexes")
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[TopicRequest], int]:
+        found: list[TopicRequest] = []
+        for _ in range(count):
+            self = new(TopicRequest)
+            self.name, at = read_string(data, at, True, "name")
+            self.partition_indexes, at = read_numbers(data, at, True, "i", "partition_indexes")
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -91,7 +94,7 @@ class DescribeProducersRequest(Message):
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[DescribeProducersRequest, int]:
         self = new(DescribeProducersRequest)
-        self.topics, at = read_array(data, at, True, 3, "topics", TopicRequest._read, version)
+        self.topics, at = read_structs(data, at, True, 3, "topics", TopicRequest._read_each, version)
         self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
@@ -132,19 +135,22 @@ class ProducerState:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[ProducerState, int]:
-        self = new(ProducerState)
-        (
-            self.producer_id,
-            self.producer_epoch,
-            self.last_sequence,
-            self.last_timestamp,
-            self.coordinator_epoch,
-            self.current_txn_start_offset,
-        ) = _QIIQIQ.unpack_from(data, at)
-        at += 36
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[ProducerState], int]:
+        found: list[ProducerState] = []
+        for _ in range(count):
+            self = new(ProducerState)
+            (
+                self.producer_id,
+                self.producer_epoch,
+                self.last_sequence,
+                self.last_timestamp,
+                self.coordinator_epoch,
+                self.current_txn_start_offset,
+            ) = _QIIQIQ.unpack_from(data, at)
+            at += 36
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
     @staticmethod
     def _read_many(data: memoryview, at: int, most: int, version: int) -> tuple[list[ProducerState], int]:
@@ -193,14 +199,17 @@ class PartitionResponse:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[PartitionResponse, int]:
-        self = new(PartitionResponse)
-        self.partition_index, self.error_code = _IH.unpack_from(data, at)
-        at += 6
-        self.error_message, at = read_nullable_string(data, at, True, "error_message")
-        self.active_producers, at = read_rows(data, at, True, 37, "active_producers", ProducerState, version)
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[PartitionResponse], int]:
+        found: list[PartitionResponse] = []
+        for _ in range(count):
+            self = new(PartitionResponse)
+            self.partition_index, self.error_code = _IH.unpack_from(data, at)
+            at += 6
+            self.error_message, at = read_nullable_string(data, at, True, "error_message")
+            self.active_producers, at = read_rows(data, at, True, 37, "active_producers", ProducerState, version)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -225,12 +234,15 @@ class TopicResponse:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[TopicResponse, int]:
-        self = new(TopicResponse)
-        self.name, at = read_string(data, at, True, "name")
-        self.partitions, at = read_array(data, at, True, 9, "partitions", PartitionResponse._read, version)
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[TopicResponse], int]:
+        found: list[TopicResponse] = []
+        for _ in range(count):
+            self = new(TopicResponse)
+            self.name, at = read_string(data, at, True, "name")
+            self.partitions, at = read_structs(data, at, True, 9, "partitions", PartitionResponse._read_each, version)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -264,6 +276,6 @@ class DescribeProducersResponse(Message):
         self = new(DescribeProducersResponse)
         (self.throttle_time_ms,) = _I.unpack_from(data, at)
         at += 4
-        self.topics, at = read_array(data, at, True, 3, "topics", TopicResponse._read, version)
+        self.topics, at = read_structs(data, at, True, 3, "topics", TopicResponse._read_each, version)
         self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at

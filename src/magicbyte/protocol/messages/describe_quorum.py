@@ -19,10 +19,10 @@ from magicbyte.protocol.runtime import (
     Writer,
     absent,
     new,
-    read_array,
     read_nullable_string,
     read_rows,
     read_string,
+    read_structs,
     read_unknown_tags,
     read_uuid,
     write_nullable_string,
@@ -63,12 +63,20 @@ class DescribeQuorumRequestPartitionData:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[DescribeQuorumRequestPartitionData, int]:
-        self = new(DescribeQuorumRequestPartitionData)
-        (self.partition_index,) = _I.unpack_from(data, at)
-        at += 4
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(
+        data: memoryview,
+        at: int,
+        count: int,
+        version: int,
+    ) -> tuple[list[DescribeQuorumRequestPartitionData], int]:
+        found: list[DescribeQuorumRequestPartitionData] = []
+        for _ in range(count):
+            self = new(DescribeQuorumRequestPartitionData)
+            (self.partition_index,) = _I.unpack_from(data, at)
+            at += 4
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
     @staticmethod
     def _read_many(
@@ -109,12 +117,28 @@ class DescribeQuorumRequestTopicData:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[DescribeQuorumRequestTopicData, int]:
-        self = new(DescribeQuorumRequestTopicData)
-        self.topic_name, at = read_string(data, at, True, "topic_name")
-        self.partitions, at = read_rows(data, at, True, 5, "partitions", DescribeQuorumRequestPartitionData, version)
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(
+        data: memoryview,
+        at: int,
+        count: int,
+        version: int,
+    ) -> tuple[list[DescribeQuorumRequestTopicData], int]:
+        found: list[DescribeQuorumRequestTopicData] = []
+        for _ in range(count):
+            self = new(DescribeQuorumRequestTopicData)
+            self.topic_name, at = read_string(data, at, True, "topic_name")
+            self.partitions, at = read_rows(
+                data,
+                at,
+                True,
+                5,
+                "partitions",
+                DescribeQuorumRequestPartitionData,
+                version,
+            )
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -142,7 +166,7 @@ class DescribeQuorumRequest(Message):
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[DescribeQuorumRequest, int]:
         self = new(DescribeQuorumRequest)
-        self.topics, at = read_array(data, at, True, 3, "topics", DescribeQuorumRequestTopicData._read, version)
+        self.topics, at = read_structs(data, at, True, 3, "topics", DescribeQuorumRequestTopicData._read_each, version)
         self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
@@ -184,24 +208,31 @@ class ReplicaState:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[ReplicaState, int]:
-        self = new(ReplicaState)
-        (self.replica_id,) = _I.unpack_from(data, at)
-        at += 4
-        if version >= 2:
-            self.replica_directory_id, at = read_uuid(data, at)
-        else:
-            self.replica_directory_id = NULL_UUID
-        if version >= 1:
-            self.log_end_offset, self.last_fetch_timestamp, self.last_caught_up_timestamp = _QQQ.unpack_from(data, at)
-            at += 24
-        else:
-            (self.log_end_offset,) = _Q.unpack_from(data, at)
-            at += 8
-            self.last_fetch_timestamp = -1
-            self.last_caught_up_timestamp = -1
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[ReplicaState], int]:
+        found: list[ReplicaState] = []
+        for _ in range(count):
+            self = new(ReplicaState)
+            (self.replica_id,) = _I.unpack_from(data, at)
+            at += 4
+            if version >= 2:
+                self.replica_directory_id, at = read_uuid(data, at)
+            else:
+                self.replica_directory_id = NULL_UUID
+            if version >= 1:
+                (
+                    self.log_end_offset,
+                    self.last_fetch_timestamp,
+                    self.last_caught_up_timestamp,
+                ) = _QQQ.unpack_from(data, at)
+                at += 24
+            else:
+                (self.log_end_offset,) = _Q.unpack_from(data, at)
+                at += 8
+                self.last_fetch_timestamp = -1
+                self.last_caught_up_timestamp = -1
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
     @staticmethod
     def _read_many(data: memoryview, at: int, most: int, version: int) -> tuple[list[ReplicaState], int]:
@@ -266,24 +297,40 @@ class DescribeQuorumResponsePartitionData:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[DescribeQuorumResponsePartitionData, int]:
-        self = new(DescribeQuorumResponsePartitionData)
-        self.partition_index, self.error_code = _IH.unpack_from(data, at)
-        at += 6
-        if version >= 2:
-            self.error_message, at = read_nullable_string(data, at, True, "error_message")
-        else:
-            self.error_message = ""
-        self.leader_id, self.leader_epoch, self.high_watermark = _IIQ.unpack_from(data, at)
-        at += 16
-        if version >= 2:
-            self.current_voters, at = read_array(data, at, True, 13, "current_voters", ReplicaState._read, version)
-            self.observers, at = read_array(data, at, True, 13, "observers", ReplicaState._read, version)
-        else:
-            self.current_voters, at = read_rows(data, at, True, 13, "current_voters", ReplicaState, version)
-            self.observers, at = read_rows(data, at, True, 13, "observers", ReplicaState, version)
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(
+        data: memoryview,
+        at: int,
+        count: int,
+        version: int,
+    ) -> tuple[list[DescribeQuorumResponsePartitionData], int]:
+        found: list[DescribeQuorumResponsePartitionData] = []
+        for _ in range(count):
+            self = new(DescribeQuorumResponsePartitionData)
+            self.partition_index, self.error_code = _IH.unpack_from(data, at)
+            at += 6
+            if version >= 2:
+                self.error_message, at = read_nullable_string(data, at, True, "error_message")
+            else:
+                self.error_message = ""
+            self.leader_id, self.leader_epoch, self.high_watermark = _IIQ.unpack_from(data, at)
+            at += 16
+            if version >= 2:
+                self.current_voters, at = read_structs(
+                    data,
+                    at,
+                    True,
+                    13,
+                    "current_voters",
+                    ReplicaState._read_each,
+                    version,
+                )
+                self.observers, at = read_structs(data, at, True, 13, "observers", ReplicaState._read_each, version)
+            else:
+                self.current_voters, at = read_rows(data, at, True, 13, "current_voters", ReplicaState, version)
+                self.observers, at = read_rows(data, at, True, 13, "observers", ReplicaState, version)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -308,20 +355,28 @@ class DescribeQuorumResponseTopicData:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[DescribeQuorumResponseTopicData, int]:
-        self = new(DescribeQuorumResponseTopicData)
-        self.topic_name, at = read_string(data, at, True, "topic_name")
-        self.partitions, at = read_array(
-            data,
-            at,
-            True,
-            25,
-            "partitions",
-            DescribeQuorumResponsePartitionData._read,
-            version,
-        )
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(
+        data: memoryview,
+        at: int,
+        count: int,
+        version: int,
+    ) -> tuple[list[DescribeQuorumResponseTopicData], int]:
+        found: list[DescribeQuorumResponseTopicData] = []
+        for _ in range(count):
+            self = new(DescribeQuorumResponseTopicData)
+            self.topic_name, at = read_string(data, at, True, "topic_name")
+            self.partitions, at = read_structs(
+                data,
+                at,
+                True,
+                25,
+                "partitions",
+                DescribeQuorumResponsePartitionData._read_each,
+                version,
+            )
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -349,14 +404,17 @@ class Listener:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[Listener, int]:
-        self = new(Listener)
-        self.name, at = read_string(data, at, True, "name")
-        self.host, at = read_string(data, at, True, "host")
-        (self.port,) = _UH.unpack_from(data, at)
-        at += 2
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[Listener], int]:
+        found: list[Listener] = []
+        for _ in range(count):
+            self = new(Listener)
+            self.name, at = read_string(data, at, True, "name")
+            self.host, at = read_string(data, at, True, "host")
+            (self.port,) = _UH.unpack_from(data, at)
+            at += 2
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -381,13 +439,16 @@ class Node:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[Node, int]:
-        self = new(Node)
-        (self.node_id,) = _I.unpack_from(data, at)
-        at += 4
-        self.listeners, at = read_array(data, at, True, 5, "listeners", Listener._read, version)
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[Node], int]:
+        found: list[Node] = []
+        for _ in range(count):
+            self = new(Node)
+            (self.node_id,) = _I.unpack_from(data, at)
+            at += 4
+            self.listeners, at = read_structs(data, at, True, 5, "listeners", Listener._read_each, version)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -435,9 +496,9 @@ class DescribeQuorumResponse(Message):
             self.error_message, at = read_nullable_string(data, at, True, "error_message")
         else:
             self.error_message = ""
-        self.topics, at = read_array(data, at, True, 3, "topics", DescribeQuorumResponseTopicData._read, version)
+        self.topics, at = read_structs(data, at, True, 3, "topics", DescribeQuorumResponseTopicData._read_each, version)
         if version >= 2:
-            self.nodes, at = read_array(data, at, True, 6, "nodes", Node._read, version)
+            self.nodes, at = read_structs(data, at, True, 6, "nodes", Node._read_each, version)
         else:
             self.nodes = []
         self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)

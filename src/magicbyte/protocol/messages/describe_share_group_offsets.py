@@ -18,11 +18,11 @@ from magicbyte.protocol.runtime import (
     Tags,
     Writer,
     new,
-    read_array,
-    read_nullable_array,
     read_nullable_string,
+    read_nullable_structs,
     read_numbers,
     read_string,
+    read_structs,
     read_unknown_tags,
     read_uuid,
     write_nullable_string,
@@ -61,12 +61,20 @@ class DescribeShareGroupOffsetsRequestTopic:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[DescribeShareGroupOffsetsRequestTopic, int]:
-        self = new(DescribeShareGroupOffsetsRequestTopic)
-        self.topic_name, at = read_string(data, at, True, "topic_name")
-        self.partitions, at = read_numbers(data, at, True, "i", "partitions")
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(
+        data: memoryview,
+        at: int,
+        count: int,
+        version: int,
+    ) -> tuple[list[DescribeShareGroupOffsetsRequestTopic], int]:
+        found: list[DescribeShareGroupOffsetsRequestTopic] = []
+        for _ in range(count):
+            self = new(DescribeShareGroupOffsetsRequestTopic)
+            self.topic_name, at = read_string(data, at, True, "topic_name")
+            self.partitions, at = read_numbers(data, at, True, "i", "partitions")
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -92,20 +100,28 @@ class DescribeShareGroupOffsetsRequestGroup:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[DescribeShareGroupOffsetsRequestGroup, int]:
-        self = new(DescribeShareGroupOffsetsRequestGroup)
-        self.group_id, at = read_string(data, at, True, "group_id")
-        self.topics, at = read_nullable_array(
-            data,
-            at,
-            True,
-            3,
-            "topics",
-            DescribeShareGroupOffsetsRequestTopic._read,
-            version,
-        )
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(
+        data: memoryview,
+        at: int,
+        count: int,
+        version: int,
+    ) -> tuple[list[DescribeShareGroupOffsetsRequestGroup], int]:
+        found: list[DescribeShareGroupOffsetsRequestGroup] = []
+        for _ in range(count):
+            self = new(DescribeShareGroupOffsetsRequestGroup)
+            self.group_id, at = read_string(data, at, True, "group_id")
+            self.topics, at = read_nullable_structs(
+                data,
+                at,
+                True,
+                3,
+                "topics",
+                DescribeShareGroupOffsetsRequestTopic._read_each,
+                version,
+            )
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -134,7 +150,15 @@ class DescribeShareGroupOffsetsRequest(Message):
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[DescribeShareGroupOffsetsRequest, int]:
         self = new(DescribeShareGroupOffsetsRequest)
-        self.groups, at = read_array(data, at, True, 3, "groups", DescribeShareGroupOffsetsRequestGroup._read, version)
+        self.groups, at = read_structs(
+            data,
+            at,
+            True,
+            3,
+            "groups",
+            DescribeShareGroupOffsetsRequestGroup._read_each,
+            version,
+        )
         self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
@@ -173,24 +197,37 @@ class DescribeShareGroupOffsetsResponsePartition:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[DescribeShareGroupOffsetsResponsePartition, int]:
-        self = new(DescribeShareGroupOffsetsResponsePartition)
-        if version >= 1:
-            (
-                self.partition_index,
-                self.start_offset,
-                self.leader_epoch,
-                self.lag,
-                self.error_code,
-            ) = _IQIQH.unpack_from(data, at)
-            at += 26
-        else:
-            self.partition_index, self.start_offset, self.leader_epoch, self.error_code = _IQIH.unpack_from(data, at)
-            at += 18
-            self.lag = -1
-        self.error_message, at = read_nullable_string(data, at, True, "error_message")
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(
+        data: memoryview,
+        at: int,
+        count: int,
+        version: int,
+    ) -> tuple[list[DescribeShareGroupOffsetsResponsePartition], int]:
+        found: list[DescribeShareGroupOffsetsResponsePartition] = []
+        for _ in range(count):
+            self = new(DescribeShareGroupOffsetsResponsePartition)
+            if version >= 1:
+                (
+                    self.partition_index,
+                    self.start_offset,
+                    self.leader_epoch,
+                    self.lag,
+                    self.error_code,
+                ) = _IQIQH.unpack_from(data, at)
+                at += 26
+            else:
+                (
+                    self.partition_index,
+                    self.start_offset,
+                    self.leader_epoch,
+                    self.error_code,
+                ) = _IQIH.unpack_from(data, at)
+                at += 18
+                self.lag = -1
+            self.error_message, at = read_nullable_string(data, at, True, "error_message")
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -219,21 +256,29 @@ class DescribeShareGroupOffsetsResponseTopic:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[DescribeShareGroupOffsetsResponseTopic, int]:
-        self = new(DescribeShareGroupOffsetsResponseTopic)
-        self.topic_name, at = read_string(data, at, True, "topic_name")
-        self.topic_id, at = read_uuid(data, at)
-        self.partitions, at = read_array(
-            data,
-            at,
-            True,
-            20,
-            "partitions",
-            DescribeShareGroupOffsetsResponsePartition._read,
-            version,
-        )
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(
+        data: memoryview,
+        at: int,
+        count: int,
+        version: int,
+    ) -> tuple[list[DescribeShareGroupOffsetsResponseTopic], int]:
+        found: list[DescribeShareGroupOffsetsResponseTopic] = []
+        for _ in range(count):
+            self = new(DescribeShareGroupOffsetsResponseTopic)
+            self.topic_name, at = read_string(data, at, True, "topic_name")
+            self.topic_id, at = read_uuid(data, at)
+            self.partitions, at = read_structs(
+                data,
+                at,
+                True,
+                20,
+                "partitions",
+                DescribeShareGroupOffsetsResponsePartition._read_each,
+                version,
+            )
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -266,23 +311,31 @@ class DescribeShareGroupOffsetsResponseGroup:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[DescribeShareGroupOffsetsResponseGroup, int]:
-        self = new(DescribeShareGroupOffsetsResponseGroup)
-        self.group_id, at = read_string(data, at, True, "group_id")
-        self.topics, at = read_array(
-            data,
-            at,
-            True,
-            19,
-            "topics",
-            DescribeShareGroupOffsetsResponseTopic._read,
-            version,
-        )
-        (self.error_code,) = _H.unpack_from(data, at)
-        at += 2
-        self.error_message, at = read_nullable_string(data, at, True, "error_message")
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(
+        data: memoryview,
+        at: int,
+        count: int,
+        version: int,
+    ) -> tuple[list[DescribeShareGroupOffsetsResponseGroup], int]:
+        found: list[DescribeShareGroupOffsetsResponseGroup] = []
+        for _ in range(count):
+            self = new(DescribeShareGroupOffsetsResponseGroup)
+            self.group_id, at = read_string(data, at, True, "group_id")
+            self.topics, at = read_structs(
+                data,
+                at,
+                True,
+                19,
+                "topics",
+                DescribeShareGroupOffsetsResponseTopic._read_each,
+                version,
+            )
+            (self.error_code,) = _H.unpack_from(data, at)
+            at += 2
+            self.error_message, at = read_nullable_string(data, at, True, "error_message")
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -317,6 +370,14 @@ class DescribeShareGroupOffsetsResponse(Message):
         self = new(DescribeShareGroupOffsetsResponse)
         (self.throttle_time_ms,) = _I.unpack_from(data, at)
         at += 4
-        self.groups, at = read_array(data, at, True, 6, "groups", DescribeShareGroupOffsetsResponseGroup._read, version)
+        self.groups, at = read_structs(
+            data,
+            at,
+            True,
+            6,
+            "groups",
+            DescribeShareGroupOffsetsResponseGroup._read_each,
+            version,
+        )
         self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at

@@ -19,12 +19,12 @@ from magicbyte.protocol.runtime import (
     Tags,
     Writer,
     new,
-    read_array,
     read_nullable_numbers,
     read_nullable_string,
     read_nullable_struct,
     read_numbers,
     read_string,
+    read_structs,
     read_unknown_tags,
     read_uuid,
     write_nullable_string,
@@ -62,11 +62,14 @@ class TopicRequest:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[TopicRequest, int]:
-        self = new(TopicRequest)
-        self.name, at = read_string(data, at, True, "name")
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[TopicRequest], int]:
+        found: list[TopicRequest] = []
+        for _ in range(count):
+            self = new(TopicRequest)
+            self.name, at = read_string(data, at, True, "name")
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -131,7 +134,7 @@ class DescribeTopicPartitionsRequest(Message):
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[DescribeTopicPartitionsRequest, int]:
         self = new(DescribeTopicPartitionsRequest)
-        self.topics, at = read_array(data, at, True, 2, "topics", TopicRequest._read, version)
+        self.topics, at = read_structs(data, at, True, 2, "topics", TopicRequest._read_each, version)
         (self.response_partition_limit,) = _I.unpack_from(data, at)
         at += 4
         self.cursor, at = read_nullable_struct(data, at, version, "cursor", DescribeTopicPartitionsRequestCursor._read)
@@ -189,17 +192,25 @@ class DescribeTopicPartitionsResponsePartition:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[DescribeTopicPartitionsResponsePartition, int]:
-        self = new(DescribeTopicPartitionsResponsePartition)
-        self.error_code, self.partition_index, self.leader_id, self.leader_epoch = _HIII.unpack_from(data, at)
-        at += 14
-        self.replica_nodes, at = read_numbers(data, at, True, "i", "replica_nodes")
-        self.isr_nodes, at = read_numbers(data, at, True, "i", "isr_nodes")
-        self.eligible_leader_replicas, at = read_nullable_numbers(data, at, True, "i", "eligible_leader_replicas")
-        self.last_known_elr, at = read_nullable_numbers(data, at, True, "i", "last_known_elr")
-        self.offline_replicas, at = read_numbers(data, at, True, "i", "offline_replicas")
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(
+        data: memoryview,
+        at: int,
+        count: int,
+        version: int,
+    ) -> tuple[list[DescribeTopicPartitionsResponsePartition], int]:
+        found: list[DescribeTopicPartitionsResponsePartition] = []
+        for _ in range(count):
+            self = new(DescribeTopicPartitionsResponsePartition)
+            self.error_code, self.partition_index, self.leader_id, self.leader_epoch = _HIII.unpack_from(data, at)
+            at += 14
+            self.replica_nodes, at = read_numbers(data, at, True, "i", "replica_nodes")
+            self.isr_nodes, at = read_numbers(data, at, True, "i", "isr_nodes")
+            self.eligible_leader_replicas, at = read_nullable_numbers(data, at, True, "i", "eligible_leader_replicas")
+            self.last_known_elr, at = read_nullable_numbers(data, at, True, "i", "last_known_elr")
+            self.offline_replicas, at = read_numbers(data, at, True, "i", "offline_replicas")
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -238,27 +249,35 @@ class DescribeTopicPartitionsResponseTopic:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[DescribeTopicPartitionsResponseTopic, int]:
-        self = new(DescribeTopicPartitionsResponseTopic)
-        (self.error_code,) = _H.unpack_from(data, at)
-        at += 2
-        self.name, at = read_nullable_string(data, at, True, "name")
-        self.topic_id, at = read_uuid(data, at)
-        (self.is_internal,) = _T.unpack_from(data, at)
-        at += 1
-        self.partitions, at = read_array(
-            data,
-            at,
-            True,
-            20,
-            "partitions",
-            DescribeTopicPartitionsResponsePartition._read,
-            version,
-        )
-        (self.topic_authorized_operations,) = _I.unpack_from(data, at)
-        at += 4
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(
+        data: memoryview,
+        at: int,
+        count: int,
+        version: int,
+    ) -> tuple[list[DescribeTopicPartitionsResponseTopic], int]:
+        found: list[DescribeTopicPartitionsResponseTopic] = []
+        for _ in range(count):
+            self = new(DescribeTopicPartitionsResponseTopic)
+            (self.error_code,) = _H.unpack_from(data, at)
+            at += 2
+            self.name, at = read_nullable_string(data, at, True, "name")
+            self.topic_id, at = read_uuid(data, at)
+            (self.is_internal,) = _T.unpack_from(data, at)
+            at += 1
+            self.partitions, at = read_structs(
+                data,
+                at,
+                True,
+                20,
+                "partitions",
+                DescribeTopicPartitionsResponsePartition._read_each,
+                version,
+            )
+            (self.topic_authorized_operations,) = _I.unpack_from(data, at)
+            at += 4
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -327,7 +346,15 @@ class DescribeTopicPartitionsResponse(Message):
         self = new(DescribeTopicPartitionsResponse)
         (self.throttle_time_ms,) = _I.unpack_from(data, at)
         at += 4
-        self.topics, at = read_array(data, at, True, 26, "topics", DescribeTopicPartitionsResponseTopic._read, version)
+        self.topics, at = read_structs(
+            data,
+            at,
+            True,
+            26,
+            "topics",
+            DescribeTopicPartitionsResponseTopic._read_each,
+            version,
+        )
         self.next_cursor, at = read_nullable_struct(
             data,
             at,

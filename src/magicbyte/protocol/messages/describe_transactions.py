@@ -19,6 +19,7 @@ from magicbyte.protocol.runtime import (
     read_array,
     read_numbers,
     read_string,
+    read_structs,
     read_unknown_tags,
     write_array,
     write_numbers,
@@ -93,12 +94,15 @@ class TopicData:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[TopicData, int]:
-        self = new(TopicData)
-        self.topic, at = read_string(data, at, True, "topic")
-        self.partitions, at = read_numbers(data, at, True, "i", "partitions")
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[TopicData], int]:
+        found: list[TopicData] = []
+        for _ in range(count):
+            self = new(TopicData)
+            self.topic, at = read_string(data, at, True, "topic")
+            self.partitions, at = read_numbers(data, at, True, "i", "partitions")
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -144,22 +148,25 @@ class TransactionState:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[TransactionState, int]:
-        self = new(TransactionState)
-        (self.error_code,) = _H.unpack_from(data, at)
-        at += 2
-        self.transactional_id, at = read_string(data, at, True, "transactional_id")
-        self.transaction_state, at = read_string(data, at, True, "transaction_state")
-        (
-            self.transaction_timeout_ms,
-            self.transaction_start_time_ms,
-            self.producer_id,
-            self.producer_epoch,
-        ) = _IQQH.unpack_from(data, at)
-        at += 22
-        self.topics, at = read_array(data, at, True, 3, "topics", TopicData._read, version)
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[TransactionState], int]:
+        found: list[TransactionState] = []
+        for _ in range(count):
+            self = new(TransactionState)
+            (self.error_code,) = _H.unpack_from(data, at)
+            at += 2
+            self.transactional_id, at = read_string(data, at, True, "transactional_id")
+            self.transaction_state, at = read_string(data, at, True, "transaction_state")
+            (
+                self.transaction_timeout_ms,
+                self.transaction_start_time_ms,
+                self.producer_id,
+                self.producer_epoch,
+            ) = _IQQH.unpack_from(data, at)
+            at += 22
+            self.topics, at = read_structs(data, at, True, 3, "topics", TopicData._read_each, version)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -193,13 +200,13 @@ class DescribeTransactionsResponse(Message):
         self = new(DescribeTransactionsResponse)
         (self.throttle_time_ms,) = _I.unpack_from(data, at)
         at += 4
-        self.transaction_states, at = read_array(
+        self.transaction_states, at = read_structs(
             data,
             at,
             True,
             28,
             "transaction_states",
-            TransactionState._read,
+            TransactionState._read_each,
             version,
         )
         self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)

@@ -17,11 +17,11 @@ from magicbyte.protocol.runtime import (
     Tags,
     Writer,
     new,
-    read_array,
-    read_nullable_array,
     read_nullable_string,
+    read_nullable_structs,
     read_rows,
     read_string,
+    read_structs,
     read_unknown_tags,
     write_nullable_string,
     write_string,
@@ -54,11 +54,14 @@ class UserName:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[UserName, int]:
-        self = new(UserName)
-        self.name, at = read_string(data, at, True, "name")
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[UserName], int]:
+        found: list[UserName] = []
+        for _ in range(count):
+            self = new(UserName)
+            self.name, at = read_string(data, at, True, "name")
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -86,7 +89,7 @@ class DescribeUserScramCredentialsRequest(Message):
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[DescribeUserScramCredentialsRequest, int]:
         self = new(DescribeUserScramCredentialsRequest)
-        self.users, at = read_nullable_array(data, at, True, 2, "users", UserName._read, version)
+        self.users, at = read_nullable_structs(data, at, True, 2, "users", UserName._read_each, version)
         self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
@@ -112,12 +115,15 @@ class CredentialInfo:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[CredentialInfo, int]:
-        self = new(CredentialInfo)
-        self.mechanism, self.iterations = _BI.unpack_from(data, at)
-        at += 5
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[CredentialInfo], int]:
+        found: list[CredentialInfo] = []
+        for _ in range(count):
+            self = new(CredentialInfo)
+            self.mechanism, self.iterations = _BI.unpack_from(data, at)
+            at += 5
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
     @staticmethod
     def _read_many(data: memoryview, at: int, most: int, version: int) -> tuple[list[CredentialInfo], int]:
@@ -161,15 +167,23 @@ class DescribeUserScramCredentialsResult:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[DescribeUserScramCredentialsResult, int]:
-        self = new(DescribeUserScramCredentialsResult)
-        self.user, at = read_string(data, at, True, "user")
-        (self.error_code,) = _H.unpack_from(data, at)
-        at += 2
-        self.error_message, at = read_nullable_string(data, at, True, "error_message")
-        self.credential_infos, at = read_rows(data, at, True, 6, "credential_infos", CredentialInfo, version)
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(
+        data: memoryview,
+        at: int,
+        count: int,
+        version: int,
+    ) -> tuple[list[DescribeUserScramCredentialsResult], int]:
+        found: list[DescribeUserScramCredentialsResult] = []
+        for _ in range(count):
+            self = new(DescribeUserScramCredentialsResult)
+            self.user, at = read_string(data, at, True, "user")
+            (self.error_code,) = _H.unpack_from(data, at)
+            at += 2
+            self.error_message, at = read_nullable_string(data, at, True, "error_message")
+            self.credential_infos, at = read_rows(data, at, True, 6, "credential_infos", CredentialInfo, version)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -211,6 +225,14 @@ class DescribeUserScramCredentialsResponse(Message):
         self.throttle_time_ms, self.error_code = _IH.unpack_from(data, at)
         at += 6
         self.error_message, at = read_nullable_string(data, at, True, "error_message")
-        self.results, at = read_array(data, at, True, 6, "results", DescribeUserScramCredentialsResult._read, version)
+        self.results, at = read_structs(
+            data,
+            at,
+            True,
+            6,
+            "results",
+            DescribeUserScramCredentialsResult._read_each,
+            version,
+        )
         self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at

@@ -16,11 +16,11 @@ from magicbyte.protocol.runtime import (
     Writer,
     absent,
     new,
-    read_array,
-    read_nullable_array,
     read_nullable_string,
+    read_nullable_structs,
     read_numbers,
     read_string,
+    read_structs,
     read_unknown_tags,
     write_nullable_string,
     write_numbers,
@@ -57,16 +57,19 @@ class TopicPartitions:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[TopicPartitions, int]:
-        self = new(TopicPartitions)
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[TopicPartitions], int]:
         flexible = version >= 2
-        self.topic, at = read_string(data, at, flexible, "topic")
-        self.partitions, at = read_numbers(data, at, flexible, "i", "partitions")
-        if version >= 2:
-            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        else:
-            self.unknown_tags = ()
-        return self, at
+        found: list[TopicPartitions] = []
+        for _ in range(count):
+            self = new(TopicPartitions)
+            self.topic, at = read_string(data, at, flexible, "topic")
+            self.partitions, at = read_numbers(data, at, flexible, "i", "partitions")
+            if version >= 2:
+                self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            else:
+                self.unknown_tags = ()
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -113,13 +116,13 @@ class ElectLeadersRequest(Message):
             at += 1
         else:
             self.election_type = 0
-        self.topic_partitions, at = read_nullable_array(
+        self.topic_partitions, at = read_nullable_structs(
             data,
             at,
             flexible,
             3,
             "topic_partitions",
-            TopicPartitions._read,
+            TopicPartitions._read_each,
             version,
         )
         (self.timeout_ms,) = _I.unpack_from(data, at)
@@ -158,17 +161,20 @@ class PartitionResult:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[PartitionResult, int]:
-        self = new(PartitionResult)
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[PartitionResult], int]:
         flexible = version >= 2
-        self.partition_id, self.error_code = _IH.unpack_from(data, at)
-        at += 6
-        self.error_message, at = read_nullable_string(data, at, flexible, "error_message")
-        if version >= 2:
-            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        else:
-            self.unknown_tags = ()
-        return self, at
+        found: list[PartitionResult] = []
+        for _ in range(count):
+            self = new(PartitionResult)
+            self.partition_id, self.error_code = _IH.unpack_from(data, at)
+            at += 6
+            self.error_message, at = read_nullable_string(data, at, flexible, "error_message")
+            if version >= 2:
+                self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            else:
+                self.unknown_tags = ()
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -194,24 +200,27 @@ class ReplicaElectionResult:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[ReplicaElectionResult, int]:
-        self = new(ReplicaElectionResult)
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[ReplicaElectionResult], int]:
         flexible = version >= 2
-        self.topic, at = read_string(data, at, flexible, "topic")
-        self.partition_result, at = read_array(
-            data,
-            at,
-            flexible,
-            8,
-            "partition_result",
-            PartitionResult._read,
-            version,
-        )
-        if version >= 2:
-            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        else:
-            self.unknown_tags = ()
-        return self, at
+        found: list[ReplicaElectionResult] = []
+        for _ in range(count):
+            self = new(ReplicaElectionResult)
+            self.topic, at = read_string(data, at, flexible, "topic")
+            self.partition_result, at = read_structs(
+                data,
+                at,
+                flexible,
+                8,
+                "partition_result",
+                PartitionResult._read_each,
+                version,
+            )
+            if version >= 2:
+                self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            else:
+                self.unknown_tags = ()
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -261,13 +270,13 @@ class ElectLeadersResponse(Message):
             (self.throttle_time_ms,) = _I.unpack_from(data, at)
             at += 4
             self.error_code = 0
-        self.replica_election_results, at = read_array(
+        self.replica_election_results, at = read_structs(
             data,
             at,
             flexible,
             3,
             "replica_election_results",
-            ReplicaElectionResult._read,
+            ReplicaElectionResult._read_each,
             version,
         )
         if version >= 2:

@@ -20,11 +20,11 @@ from magicbyte.protocol.runtime import (
     Writer,
     absent,
     new,
-    read_array,
     read_nullable_string,
     read_numbers,
     read_rows,
     read_string,
+    read_structs,
     read_tags,
     read_unknown_tags,
     read_uuid,
@@ -70,13 +70,16 @@ class ReplicaInfo:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[ReplicaInfo, int]:
-        self = new(ReplicaInfo)
-        (self.candidate_id,) = _I.unpack_from(data, at)
-        at += 4
-        self.candidate_directory_id, at = read_uuid(data, at)
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[ReplicaInfo], int]:
+        found: list[ReplicaInfo] = []
+        for _ in range(count):
+            self = new(ReplicaInfo)
+            (self.candidate_id,) = _I.unpack_from(data, at)
+            at += 4
+            self.candidate_directory_id, at = read_uuid(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -120,30 +123,38 @@ class EndQuorumEpochRequestPartitionData:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[EndQuorumEpochRequestPartitionData, int]:
-        self = new(EndQuorumEpochRequestPartitionData)
+    def _read_each(
+        data: memoryview,
+        at: int,
+        count: int,
+        version: int,
+    ) -> tuple[list[EndQuorumEpochRequestPartitionData], int]:
         flexible = version >= 1
-        if version >= 1:
-            self.partition_index, self.leader_id, self.leader_epoch = _III.unpack_from(data, at)
-            at += 12
-            self.preferred_successors = ()
-            self.preferred_candidates, at = read_array(
-                data,
-                at,
-                flexible,
-                21,
-                "preferred_candidates",
-                ReplicaInfo._read,
-                version,
-            )
-            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        else:
-            self.partition_index, self.leader_id, self.leader_epoch = _III.unpack_from(data, at)
-            at += 12
-            self.preferred_successors, at = read_numbers(data, at, flexible, "i", "preferred_successors")
-            self.preferred_candidates = []
-            self.unknown_tags = ()
-        return self, at
+        found: list[EndQuorumEpochRequestPartitionData] = []
+        for _ in range(count):
+            self = new(EndQuorumEpochRequestPartitionData)
+            if version >= 1:
+                self.partition_index, self.leader_id, self.leader_epoch = _III.unpack_from(data, at)
+                at += 12
+                self.preferred_successors = ()
+                self.preferred_candidates, at = read_structs(
+                    data,
+                    at,
+                    flexible,
+                    21,
+                    "preferred_candidates",
+                    ReplicaInfo._read_each,
+                    version,
+                )
+                self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            else:
+                self.partition_index, self.leader_id, self.leader_epoch = _III.unpack_from(data, at)
+                at += 12
+                self.preferred_successors, at = read_numbers(data, at, flexible, "i", "preferred_successors")
+                self.preferred_candidates = []
+                self.unknown_tags = ()
+            found.append(self)
+        return found, at
 
     @staticmethod
     def _read_many(
@@ -187,33 +198,41 @@ class EndQuorumEpochRequestTopicData:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[EndQuorumEpochRequestTopicData, int]:
-        self = new(EndQuorumEpochRequestTopicData)
+    def _read_each(
+        data: memoryview,
+        at: int,
+        count: int,
+        version: int,
+    ) -> tuple[list[EndQuorumEpochRequestTopicData], int]:
         flexible = version >= 1
-        self.topic_name, at = read_string(data, at, flexible, "topic_name")
-        if version >= 1:
-            self.partitions, at = read_array(
-                data,
-                at,
-                flexible,
-                14,
-                "partitions",
-                EndQuorumEpochRequestPartitionData._read,
-                version,
-            )
-            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        else:
-            self.partitions, at = read_rows(
-                data,
-                at,
-                flexible,
-                14,
-                "partitions",
-                EndQuorumEpochRequestPartitionData,
-                version,
-            )
-            self.unknown_tags = ()
-        return self, at
+        found: list[EndQuorumEpochRequestTopicData] = []
+        for _ in range(count):
+            self = new(EndQuorumEpochRequestTopicData)
+            self.topic_name, at = read_string(data, at, flexible, "topic_name")
+            if version >= 1:
+                self.partitions, at = read_structs(
+                    data,
+                    at,
+                    flexible,
+                    14,
+                    "partitions",
+                    EndQuorumEpochRequestPartitionData._read_each,
+                    version,
+                )
+                self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            else:
+                self.partitions, at = read_rows(
+                    data,
+                    at,
+                    flexible,
+                    14,
+                    "partitions",
+                    EndQuorumEpochRequestPartitionData,
+                    version,
+                )
+                self.unknown_tags = ()
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -241,14 +260,17 @@ class LeaderEndpoint:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[LeaderEndpoint, int]:
-        self = new(LeaderEndpoint)
-        self.name, at = read_string(data, at, True, "name")
-        self.host, at = read_string(data, at, True, "host")
-        (self.port,) = _UH.unpack_from(data, at)
-        at += 2
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[LeaderEndpoint], int]:
+        found: list[LeaderEndpoint] = []
+        for _ in range(count):
+            self = new(LeaderEndpoint)
+            self.name, at = read_string(data, at, True, "name")
+            self.host, at = read_string(data, at, True, "host")
+            (self.port,) = _UH.unpack_from(data, at)
+            at += 2
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -286,15 +308,23 @@ class EndQuorumEpochRequest(Message):
         self = new(EndQuorumEpochRequest)
         flexible = version >= 1
         self.cluster_id, at = read_nullable_string(data, at, flexible, "cluster_id")
-        self.topics, at = read_array(data, at, flexible, 3, "topics", EndQuorumEpochRequestTopicData._read, version)
+        self.topics, at = read_structs(
+            data,
+            at,
+            flexible,
+            3,
+            "topics",
+            EndQuorumEpochRequestTopicData._read_each,
+            version,
+        )
         if version >= 1:
-            self.leader_endpoints, at = read_array(
+            self.leader_endpoints, at = read_structs(
                 data,
                 at,
                 flexible,
                 5,
                 "leader_endpoints",
-                LeaderEndpoint._read,
+                LeaderEndpoint._read_each,
                 version,
             )
             self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
@@ -330,15 +360,23 @@ class EndQuorumEpochResponsePartitionData:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[EndQuorumEpochResponsePartitionData, int]:
-        self = new(EndQuorumEpochResponsePartitionData)
-        self.partition_index, self.error_code, self.leader_id, self.leader_epoch = _IHII.unpack_from(data, at)
-        at += 14
-        if version >= 1:
-            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        else:
-            self.unknown_tags = ()
-        return self, at
+    def _read_each(
+        data: memoryview,
+        at: int,
+        count: int,
+        version: int,
+    ) -> tuple[list[EndQuorumEpochResponsePartitionData], int]:
+        found: list[EndQuorumEpochResponsePartitionData] = []
+        for _ in range(count):
+            self = new(EndQuorumEpochResponsePartitionData)
+            self.partition_index, self.error_code, self.leader_id, self.leader_epoch = _IHII.unpack_from(data, at)
+            at += 14
+            if version >= 1:
+                self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            else:
+                self.unknown_tags = ()
+            found.append(self)
+        return found, at
 
     @staticmethod
     def _read_many(
@@ -388,24 +426,32 @@ class EndQuorumEpochResponseTopicData:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[EndQuorumEpochResponseTopicData, int]:
-        self = new(EndQuorumEpochResponseTopicData)
+    def _read_each(
+        data: memoryview,
+        at: int,
+        count: int,
+        version: int,
+    ) -> tuple[list[EndQuorumEpochResponseTopicData], int]:
         flexible = version >= 1
-        self.topic_name, at = read_string(data, at, flexible, "topic_name")
-        self.partitions, at = read_rows(
-            data,
-            at,
-            flexible,
-            14,
-            "partitions",
-            EndQuorumEpochResponsePartitionData,
-            version,
-        )
-        if version >= 1:
-            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        else:
-            self.unknown_tags = ()
-        return self, at
+        found: list[EndQuorumEpochResponseTopicData] = []
+        for _ in range(count):
+            self = new(EndQuorumEpochResponseTopicData)
+            self.topic_name, at = read_string(data, at, flexible, "topic_name")
+            self.partitions, at = read_rows(
+                data,
+                at,
+                flexible,
+                14,
+                "partitions",
+                EndQuorumEpochResponsePartitionData,
+                version,
+            )
+            if version >= 1:
+                self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            else:
+                self.unknown_tags = ()
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -433,15 +479,18 @@ class NodeEndpoint:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[NodeEndpoint, int]:
-        self = new(NodeEndpoint)
-        (self.node_id,) = _I.unpack_from(data, at)
-        at += 4
-        self.host, at = read_string(data, at, True, "host")
-        (self.port,) = _UH.unpack_from(data, at)
-        at += 2
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[NodeEndpoint], int]:
+        found: list[NodeEndpoint] = []
+        for _ in range(count):
+            self = new(NodeEndpoint)
+            (self.node_id,) = _I.unpack_from(data, at)
+            at += 4
+            self.host, at = read_string(data, at, True, "host")
+            (self.port,) = _UH.unpack_from(data, at)
+            at += 2
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -484,7 +533,15 @@ class EndQuorumEpochResponse(Message):
         flexible = version >= 1
         (self.error_code,) = _H.unpack_from(data, at)
         at += 2
-        self.topics, at = read_array(data, at, flexible, 3, "topics", EndQuorumEpochResponseTopicData._read, version)
+        self.topics, at = read_structs(
+            data,
+            at,
+            flexible,
+            3,
+            "topics",
+            EndQuorumEpochResponseTopicData._read_each,
+            version,
+        )
         self.node_endpoints = []
         if version >= 1:
             if data[at]:
@@ -493,7 +550,7 @@ class EndQuorumEpochResponse(Message):
                     part = tags.pop(0)
                     self.node_endpoints = whole(
                         part,
-                        read_array(part, 0, flexible, 8, "node_endpoints", NodeEndpoint._read, version),
+                        read_structs(part, 0, flexible, 8, "node_endpoints", NodeEndpoint._read_each, version),
                         "node_endpoints",
                     )
                 self.unknown_tags = unknown(tags)

@@ -20,13 +20,13 @@ from magicbyte.protocol.runtime import (
     Writer,
     absent,
     new,
-    read_array,
     read_nullable_rows,
     read_nullable_string,
     read_nullable_view,
     read_numbers,
     read_rows,
     read_string,
+    read_structs,
     read_tags,
     read_unknown_tags,
     read_uuid,
@@ -171,72 +171,75 @@ class FetchPartition:
             write_tags(buffer, (), self.unknown_tags, flexible=False)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[FetchPartition, int]:
-        self = new(FetchPartition)
-        if version >= 12:
-            (
-                self.partition,
-                self.current_leader_epoch,
-                self.fetch_offset,
-                self.last_fetched_epoch,
-                self.log_start_offset,
-                self.partition_max_bytes,
-            ) = _IIQIQI.unpack_from(data, at)
-            at += 32
-        elif version >= 9:
-            (
-                self.partition,
-                self.current_leader_epoch,
-                self.fetch_offset,
-                self.log_start_offset,
-                self.partition_max_bytes,
-            ) = _IIQQI.unpack_from(data, at)
-            at += 28
-            self.last_fetched_epoch = -1
-        elif version >= 5:
-            (
-                self.partition,
-                self.fetch_offset,
-                self.log_start_offset,
-                self.partition_max_bytes,
-            ) = _IQQI.unpack_from(data, at)
-            at += 24
-            self.current_leader_epoch = -1
-            self.last_fetched_epoch = -1
-        else:
-            self.partition, self.fetch_offset, self.partition_max_bytes = _IQI.unpack_from(data, at)
-            at += 16
-            self.current_leader_epoch = -1
-            self.last_fetched_epoch = -1
-            self.log_start_offset = -1
-        self.replica_directory_id = NULL_UUID
-        self.high_watermark = 9223372036854775807
-        if version >= 18:
-            if data[at]:
-                tags, at = read_tags(data, at)
-                if 0 in tags:
-                    part = tags.pop(0)
-                    self.replica_directory_id = whole(part, read_uuid(part, 0), "replica_directory_id")
-                if 1 in tags:
-                    part = tags.pop(1)
-                    self.high_watermark = whole(part, (_Q.unpack_from(part)[0], 8), "high_watermark")
-                self.unknown_tags = unknown(tags)
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[FetchPartition], int]:
+        found: list[FetchPartition] = []
+        for _ in range(count):
+            self = new(FetchPartition)
+            if version >= 12:
+                (
+                    self.partition,
+                    self.current_leader_epoch,
+                    self.fetch_offset,
+                    self.last_fetched_epoch,
+                    self.log_start_offset,
+                    self.partition_max_bytes,
+                ) = _IIQIQI.unpack_from(data, at)
+                at += 32
+            elif version >= 9:
+                (
+                    self.partition,
+                    self.current_leader_epoch,
+                    self.fetch_offset,
+                    self.log_start_offset,
+                    self.partition_max_bytes,
+                ) = _IIQQI.unpack_from(data, at)
+                at += 28
+                self.last_fetched_epoch = -1
+            elif version >= 5:
+                (
+                    self.partition,
+                    self.fetch_offset,
+                    self.log_start_offset,
+                    self.partition_max_bytes,
+                ) = _IQQI.unpack_from(data, at)
+                at += 24
+                self.current_leader_epoch = -1
+                self.last_fetched_epoch = -1
             else:
-                self.unknown_tags, at = (), at + 1
-        elif version >= 17:
-            if data[at]:
-                tags, at = read_tags(data, at)
-                if 0 in tags:
-                    part = tags.pop(0)
-                    self.replica_directory_id = whole(part, read_uuid(part, 0), "replica_directory_id")
-                self.unknown_tags = unknown(tags)
+                self.partition, self.fetch_offset, self.partition_max_bytes = _IQI.unpack_from(data, at)
+                at += 16
+                self.current_leader_epoch = -1
+                self.last_fetched_epoch = -1
+                self.log_start_offset = -1
+            self.replica_directory_id = NULL_UUID
+            self.high_watermark = 9223372036854775807
+            if version >= 18:
+                if data[at]:
+                    tags, at = read_tags(data, at)
+                    if 0 in tags:
+                        part = tags.pop(0)
+                        self.replica_directory_id = whole(part, read_uuid(part, 0), "replica_directory_id")
+                    if 1 in tags:
+                        part = tags.pop(1)
+                        self.high_watermark = whole(part, (_Q.unpack_from(part)[0], 8), "high_watermark")
+                    self.unknown_tags = unknown(tags)
+                else:
+                    self.unknown_tags, at = (), at + 1
+            elif version >= 17:
+                if data[at]:
+                    tags, at = read_tags(data, at)
+                    if 0 in tags:
+                        part = tags.pop(0)
+                        self.replica_directory_id = whole(part, read_uuid(part, 0), "replica_directory_id")
+                    self.unknown_tags = unknown(tags)
+                else:
+                    self.unknown_tags, at = (), at + 1
+            elif version >= 12:
+                self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
             else:
-                self.unknown_tags, at = (), at + 1
-        elif version >= 12:
-            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        else:
-            self.unknown_tags = ()
-        return self, at
+                self.unknown_tags = ()
+            found.append(self)
+        return found, at
 
     def _tags(self, version: int) -> list[tuple[int, bytes]]:
         found: list[tuple[int, bytes]] = []
@@ -340,21 +343,24 @@ class FetchTopic:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[FetchTopic, int]:
-        self = new(FetchTopic)
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[FetchTopic], int]:
         flexible = version >= 12
-        if version >= 13:
-            self.topic = ""
-            self.topic_id, at = read_uuid(data, at)
-        else:
-            self.topic, at = read_string(data, at, flexible, "topic")
-            self.topic_id = NULL_UUID
-        self.partitions, at = read_rows(data, at, flexible, 16, "partitions", FetchPartition, version)
-        if version >= 12:
-            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        else:
-            self.unknown_tags = ()
-        return self, at
+        found: list[FetchTopic] = []
+        for _ in range(count):
+            self = new(FetchTopic)
+            if version >= 13:
+                self.topic = ""
+                self.topic_id, at = read_uuid(data, at)
+            else:
+                self.topic, at = read_string(data, at, flexible, "topic")
+                self.topic_id = NULL_UUID
+            self.partitions, at = read_rows(data, at, flexible, 16, "partitions", FetchPartition, version)
+            if version >= 12:
+                self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            else:
+                self.unknown_tags = ()
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -385,21 +391,24 @@ class ForgottenTopic:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[ForgottenTopic, int]:
-        self = new(ForgottenTopic)
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[ForgottenTopic], int]:
         flexible = version >= 12
-        if version >= 13:
-            self.topic = ""
-            self.topic_id, at = read_uuid(data, at)
-        else:
-            self.topic, at = read_string(data, at, flexible, "topic")
-            self.topic_id = NULL_UUID
-        self.partitions, at = read_numbers(data, at, flexible, "i", "partitions")
-        if version >= 12:
-            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        else:
-            self.unknown_tags = ()
-        return self, at
+        found: list[ForgottenTopic] = []
+        for _ in range(count):
+            self = new(ForgottenTopic)
+            if version >= 13:
+                self.topic = ""
+                self.topic_id, at = read_uuid(data, at)
+            else:
+                self.topic, at = read_string(data, at, flexible, "topic")
+                self.topic_id = NULL_UUID
+            self.partitions, at = read_numbers(data, at, flexible, "i", "partitions")
+            if version >= 12:
+                self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            else:
+                self.unknown_tags = ()
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -523,15 +532,15 @@ class FetchRequest(Message):
             self.isolation_level = 0
             self.session_id = 0
             self.session_epoch = -1
-        self.topics, at = read_array(data, at, flexible, 3, "topics", FetchTopic._read, version)
+        self.topics, at = read_structs(data, at, flexible, 3, "topics", FetchTopic._read_each, version)
         if version >= 7:
-            self.forgotten_topics_data, at = read_array(
+            self.forgotten_topics_data, at = read_structs(
                 data,
                 at,
                 flexible,
                 3,
                 "forgotten_topics_data",
-                ForgottenTopic._read,
+                ForgottenTopic._read_each,
                 version,
             )
         else:
@@ -699,15 +708,18 @@ class AbortedTransaction:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[AbortedTransaction, int]:
-        self = new(AbortedTransaction)
-        self.producer_id, self.first_offset = _QQ.unpack_from(data, at)
-        at += 16
-        if version >= 12:
-            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        else:
-            self.unknown_tags = ()
-        return self, at
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[AbortedTransaction], int]:
+        found: list[AbortedTransaction] = []
+        for _ in range(count):
+            self = new(AbortedTransaction)
+            self.producer_id, self.first_offset = _QQ.unpack_from(data, at)
+            at += 16
+            if version >= 12:
+                self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            else:
+                self.unknown_tags = ()
+            found.append(self)
+        return found, at
 
     @staticmethod
     def _read_many(data: memoryview, at: int, most: int, version: int) -> tuple[list[AbortedTransaction], int]:
@@ -805,71 +817,74 @@ class PartitionData:
             write_tags(buffer, (), self.unknown_tags, flexible=False)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[PartitionData, int]:
-        self = new(PartitionData)
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[PartitionData], int]:
         flexible = version >= 12
-        if version >= 5:
-            (
-                self.partition_index,
-                self.error_code,
-                self.high_watermark,
-                self.last_stable_offset,
-                self.log_start_offset,
-            ) = _IHQQQ.unpack_from(data, at)
-            at += 30
-        elif version >= 4:
-            (
-                self.partition_index,
-                self.error_code,
-                self.high_watermark,
-                self.last_stable_offset,
-            ) = _IHQQ.unpack_from(data, at)
-            at += 22
-            self.log_start_offset = -1
-        else:
-            self.partition_index, self.error_code, self.high_watermark = _IHQ.unpack_from(data, at)
-            at += 14
-            self.last_stable_offset = -1
-            self.log_start_offset = -1
-        self.diverging_epoch = EpochEndOffset()
-        self.current_leader = LeaderIdAndEpoch()
-        self.snapshot_id = SnapshotId()
-        if version >= 4:
-            self.aborted_transactions, at = read_nullable_rows(
-                data,
-                at,
-                flexible,
-                16,
-                "aborted_transactions",
-                AbortedTransaction,
-                version,
-            )
-        else:
-            self.aborted_transactions = []
-        if version >= 11:
-            (self.preferred_read_replica,) = _I.unpack_from(data, at)
-            at += 4
-        else:
-            self.preferred_read_replica = -1
-        self.records, at = read_nullable_view(data, at, flexible, "records")
-        if version >= 12:
-            if data[at]:
-                tags, at = read_tags(data, at)
-                if 0 in tags:
-                    part = tags.pop(0)
-                    self.diverging_epoch = whole(part, EpochEndOffset._read(part, 0, version), "diverging_epoch")
-                if 1 in tags:
-                    part = tags.pop(1)
-                    self.current_leader = whole(part, LeaderIdAndEpoch._read(part, 0, version), "current_leader")
-                if 2 in tags:
-                    part = tags.pop(2)
-                    self.snapshot_id = whole(part, SnapshotId._read(part, 0, version), "snapshot_id")
-                self.unknown_tags = unknown(tags)
+        found: list[PartitionData] = []
+        for _ in range(count):
+            self = new(PartitionData)
+            if version >= 5:
+                (
+                    self.partition_index,
+                    self.error_code,
+                    self.high_watermark,
+                    self.last_stable_offset,
+                    self.log_start_offset,
+                ) = _IHQQQ.unpack_from(data, at)
+                at += 30
+            elif version >= 4:
+                (
+                    self.partition_index,
+                    self.error_code,
+                    self.high_watermark,
+                    self.last_stable_offset,
+                ) = _IHQQ.unpack_from(data, at)
+                at += 22
+                self.log_start_offset = -1
             else:
-                self.unknown_tags, at = (), at + 1
-        else:
-            self.unknown_tags = ()
-        return self, at
+                self.partition_index, self.error_code, self.high_watermark = _IHQ.unpack_from(data, at)
+                at += 14
+                self.last_stable_offset = -1
+                self.log_start_offset = -1
+            self.diverging_epoch = EpochEndOffset()
+            self.current_leader = LeaderIdAndEpoch()
+            self.snapshot_id = SnapshotId()
+            if version >= 4:
+                self.aborted_transactions, at = read_nullable_rows(
+                    data,
+                    at,
+                    flexible,
+                    16,
+                    "aborted_transactions",
+                    AbortedTransaction,
+                    version,
+                )
+            else:
+                self.aborted_transactions = []
+            if version >= 11:
+                (self.preferred_read_replica,) = _I.unpack_from(data, at)
+                at += 4
+            else:
+                self.preferred_read_replica = -1
+            self.records, at = read_nullable_view(data, at, flexible, "records")
+            if version >= 12:
+                if data[at]:
+                    tags, at = read_tags(data, at)
+                    if 0 in tags:
+                        part = tags.pop(0)
+                        self.diverging_epoch = whole(part, EpochEndOffset._read(part, 0, version), "diverging_epoch")
+                    if 1 in tags:
+                        part = tags.pop(1)
+                        self.current_leader = whole(part, LeaderIdAndEpoch._read(part, 0, version), "current_leader")
+                    if 2 in tags:
+                        part = tags.pop(2)
+                        self.snapshot_id = whole(part, SnapshotId._read(part, 0, version), "snapshot_id")
+                    self.unknown_tags = unknown(tags)
+                else:
+                    self.unknown_tags, at = (), at + 1
+            else:
+                self.unknown_tags = ()
+            found.append(self)
+        return found, at
 
     def _tags(self, version: int) -> list[tuple[int, bytes]]:
         found: list[tuple[int, bytes]] = []
@@ -916,21 +931,24 @@ class FetchableTopicResponse:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[FetchableTopicResponse, int]:
-        self = new(FetchableTopicResponse)
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[FetchableTopicResponse], int]:
         flexible = version >= 12
-        if version >= 13:
-            self.topic = ""
-            self.topic_id, at = read_uuid(data, at)
-        else:
-            self.topic, at = read_string(data, at, flexible, "topic")
-            self.topic_id = NULL_UUID
-        self.partitions, at = read_array(data, at, flexible, 18, "partitions", PartitionData._read, version)
-        if version >= 12:
-            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        else:
-            self.unknown_tags = ()
-        return self, at
+        found: list[FetchableTopicResponse] = []
+        for _ in range(count):
+            self = new(FetchableTopicResponse)
+            if version >= 13:
+                self.topic = ""
+                self.topic_id, at = read_uuid(data, at)
+            else:
+                self.topic, at = read_string(data, at, flexible, "topic")
+                self.topic_id = NULL_UUID
+            self.partitions, at = read_structs(data, at, flexible, 18, "partitions", PartitionData._read_each, version)
+            if version >= 12:
+                self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            else:
+                self.unknown_tags = ()
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -962,16 +980,19 @@ class NodeEndpoint:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[NodeEndpoint, int]:
-        self = new(NodeEndpoint)
-        (self.node_id,) = _I.unpack_from(data, at)
-        at += 4
-        self.host, at = read_string(data, at, True, "host")
-        (self.port,) = _I.unpack_from(data, at)
-        at += 4
-        self.rack, at = read_nullable_string(data, at, True, "rack")
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[NodeEndpoint], int]:
+        found: list[NodeEndpoint] = []
+        for _ in range(count):
+            self = new(NodeEndpoint)
+            (self.node_id,) = _I.unpack_from(data, at)
+            at += 4
+            self.host, at = read_string(data, at, True, "host")
+            (self.port,) = _I.unpack_from(data, at)
+            at += 4
+            self.rack, at = read_nullable_string(data, at, True, "rack")
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -1042,7 +1063,15 @@ class FetchResponse(Message):
             self.throttle_time_ms = 0
             self.error_code = 0
             self.session_id = 0
-        self.responses, at = read_array(data, at, flexible, 3, "responses", FetchableTopicResponse._read, version)
+        self.responses, at = read_structs(
+            data,
+            at,
+            flexible,
+            3,
+            "responses",
+            FetchableTopicResponse._read_each,
+            version,
+        )
         self.node_endpoints = []
         if version >= 16:
             if data[at]:
@@ -1051,7 +1080,7 @@ class FetchResponse(Message):
                     part = tags.pop(0)
                     self.node_endpoints = whole(
                         part,
-                        read_array(part, 0, flexible, 11, "node_endpoints", NodeEndpoint._read, version),
+                        read_structs(part, 0, flexible, 11, "node_endpoints", NodeEndpoint._read_each, version),
                         "node_endpoints",
                     )
                 self.unknown_tags = unknown(tags)

@@ -19,9 +19,9 @@ from magicbyte.protocol.runtime import (
     Writer,
     absent,
     new,
-    read_array,
     read_nullable_string,
     read_string,
+    read_structs,
     read_tags,
     read_unknown_tags,
     read_uuid,
@@ -114,26 +114,34 @@ class FetchSnapshotRequestPartitionSnapshot:
                 buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[FetchSnapshotRequestPartitionSnapshot, int]:
-        self = new(FetchSnapshotRequestPartitionSnapshot)
-        self.partition, self.current_leader_epoch = _II.unpack_from(data, at)
-        at += 8
-        self.snapshot_id, at = FetchSnapshotRequestSnapshotId._read(data, at, version)
-        (self.position,) = _Q.unpack_from(data, at)
-        at += 8
-        self.replica_directory_id = NULL_UUID
-        if version >= 1:
-            if data[at]:
-                tags, at = read_tags(data, at)
-                if 0 in tags:
-                    part = tags.pop(0)
-                    self.replica_directory_id = whole(part, read_uuid(part, 0), "replica_directory_id")
-                self.unknown_tags = unknown(tags)
+    def _read_each(
+        data: memoryview,
+        at: int,
+        count: int,
+        version: int,
+    ) -> tuple[list[FetchSnapshotRequestPartitionSnapshot], int]:
+        found: list[FetchSnapshotRequestPartitionSnapshot] = []
+        for _ in range(count):
+            self = new(FetchSnapshotRequestPartitionSnapshot)
+            self.partition, self.current_leader_epoch = _II.unpack_from(data, at)
+            at += 8
+            self.snapshot_id, at = FetchSnapshotRequestSnapshotId._read(data, at, version)
+            (self.position,) = _Q.unpack_from(data, at)
+            at += 8
+            self.replica_directory_id = NULL_UUID
+            if version >= 1:
+                if data[at]:
+                    tags, at = read_tags(data, at)
+                    if 0 in tags:
+                        part = tags.pop(0)
+                        self.replica_directory_id = whole(part, read_uuid(part, 0), "replica_directory_id")
+                    self.unknown_tags = unknown(tags)
+                else:
+                    self.unknown_tags, at = (), at + 1
             else:
-                self.unknown_tags, at = (), at + 1
-        else:
-            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+                self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
     def _tags(self, version: int) -> list[tuple[int, bytes]]:
         found: list[tuple[int, bytes]] = []
@@ -167,20 +175,28 @@ class FetchSnapshotRequestTopicSnapshot:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[FetchSnapshotRequestTopicSnapshot, int]:
-        self = new(FetchSnapshotRequestTopicSnapshot)
-        self.name, at = read_string(data, at, True, "name")
-        self.partitions, at = read_array(
-            data,
-            at,
-            True,
-            30,
-            "partitions",
-            FetchSnapshotRequestPartitionSnapshot._read,
-            version,
-        )
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(
+        data: memoryview,
+        at: int,
+        count: int,
+        version: int,
+    ) -> tuple[list[FetchSnapshotRequestTopicSnapshot], int]:
+        found: list[FetchSnapshotRequestTopicSnapshot] = []
+        for _ in range(count):
+            self = new(FetchSnapshotRequestTopicSnapshot)
+            self.name, at = read_string(data, at, True, "name")
+            self.partitions, at = read_structs(
+                data,
+                at,
+                True,
+                30,
+                "partitions",
+                FetchSnapshotRequestPartitionSnapshot._read_each,
+                version,
+            )
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -219,7 +235,15 @@ class FetchSnapshotRequest(Message):
         self.cluster_id = None
         self.replica_id, self.max_bytes = _II.unpack_from(data, at)
         at += 8
-        self.topics, at = read_array(data, at, True, 3, "topics", FetchSnapshotRequestTopicSnapshot._read, version)
+        self.topics, at = read_structs(
+            data,
+            at,
+            True,
+            3,
+            "topics",
+            FetchSnapshotRequestTopicSnapshot._read_each,
+            version,
+        )
         if data[at]:
             tags, at = read_tags(data, at)
             if 0 in tags:
@@ -341,24 +365,32 @@ class FetchSnapshotResponsePartitionSnapshot:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[FetchSnapshotResponsePartitionSnapshot, int]:
-        self = new(FetchSnapshotResponsePartitionSnapshot)
-        self.index, self.error_code = _IH.unpack_from(data, at)
-        at += 6
-        self.snapshot_id, at = FetchSnapshotResponseSnapshotId._read(data, at, version)
-        self.current_leader = LeaderIdAndEpoch()
-        self.size_, self.position = _QQ.unpack_from(data, at)
-        at += 16
-        self.unaligned_records, at = read_view(data, at, True, "unaligned_records")
-        if data[at]:
-            tags, at = read_tags(data, at)
-            if 0 in tags:
-                part = tags.pop(0)
-                self.current_leader = whole(part, LeaderIdAndEpoch._read(part, 0, version), "current_leader")
-            self.unknown_tags = unknown(tags)
-        else:
-            self.unknown_tags, at = (), at + 1
-        return self, at
+    def _read_each(
+        data: memoryview,
+        at: int,
+        count: int,
+        version: int,
+    ) -> tuple[list[FetchSnapshotResponsePartitionSnapshot], int]:
+        found: list[FetchSnapshotResponsePartitionSnapshot] = []
+        for _ in range(count):
+            self = new(FetchSnapshotResponsePartitionSnapshot)
+            self.index, self.error_code = _IH.unpack_from(data, at)
+            at += 6
+            self.snapshot_id, at = FetchSnapshotResponseSnapshotId._read(data, at, version)
+            self.current_leader = LeaderIdAndEpoch()
+            self.size_, self.position = _QQ.unpack_from(data, at)
+            at += 16
+            self.unaligned_records, at = read_view(data, at, True, "unaligned_records")
+            if data[at]:
+                tags, at = read_tags(data, at)
+                if 0 in tags:
+                    part = tags.pop(0)
+                    self.current_leader = whole(part, LeaderIdAndEpoch._read(part, 0, version), "current_leader")
+                self.unknown_tags = unknown(tags)
+            else:
+                self.unknown_tags, at = (), at + 1
+            found.append(self)
+        return found, at
 
     def _tags(self, version: int) -> list[tuple[int, bytes]]:
         found: list[tuple[int, bytes]] = []
@@ -392,20 +424,28 @@ class FetchSnapshotResponseTopicSnapshot:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[FetchSnapshotResponseTopicSnapshot, int]:
-        self = new(FetchSnapshotResponseTopicSnapshot)
-        self.name, at = read_string(data, at, True, "name")
-        self.partitions, at = read_array(
-            data,
-            at,
-            True,
-            37,
-            "partitions",
-            FetchSnapshotResponsePartitionSnapshot._read,
-            version,
-        )
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(
+        data: memoryview,
+        at: int,
+        count: int,
+        version: int,
+    ) -> tuple[list[FetchSnapshotResponseTopicSnapshot], int]:
+        found: list[FetchSnapshotResponseTopicSnapshot] = []
+        for _ in range(count):
+            self = new(FetchSnapshotResponseTopicSnapshot)
+            self.name, at = read_string(data, at, True, "name")
+            self.partitions, at = read_structs(
+                data,
+                at,
+                True,
+                37,
+                "partitions",
+                FetchSnapshotResponsePartitionSnapshot._read_each,
+                version,
+            )
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -433,15 +473,18 @@ class NodeEndpoint:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[NodeEndpoint, int]:
-        self = new(NodeEndpoint)
-        (self.node_id,) = _I.unpack_from(data, at)
-        at += 4
-        self.host, at = read_string(data, at, True, "host")
-        (self.port,) = _UH.unpack_from(data, at)
-        at += 2
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[NodeEndpoint], int]:
+        found: list[NodeEndpoint] = []
+        for _ in range(count):
+            self = new(NodeEndpoint)
+            (self.node_id,) = _I.unpack_from(data, at)
+            at += 4
+            self.host, at = read_string(data, at, True, "host")
+            (self.port,) = _UH.unpack_from(data, at)
+            at += 2
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -488,7 +531,15 @@ class FetchSnapshotResponse(Message):
         self = new(FetchSnapshotResponse)
         self.throttle_time_ms, self.error_code = _IH.unpack_from(data, at)
         at += 6
-        self.topics, at = read_array(data, at, True, 3, "topics", FetchSnapshotResponseTopicSnapshot._read, version)
+        self.topics, at = read_structs(
+            data,
+            at,
+            True,
+            3,
+            "topics",
+            FetchSnapshotResponseTopicSnapshot._read_each,
+            version,
+        )
         self.node_endpoints = []
         if version >= 1:
             if data[at]:
@@ -497,7 +548,7 @@ class FetchSnapshotResponse(Message):
                     part = tags.pop(0)
                     self.node_endpoints = whole(
                         part,
-                        read_array(part, 0, True, 8, "node_endpoints", NodeEndpoint._read, version),
+                        read_structs(part, 0, True, 8, "node_endpoints", NodeEndpoint._read_each, version),
                         "node_endpoints",
                     )
                 self.unknown_tags = unknown(tags)

@@ -20,6 +20,7 @@ from magicbyte.protocol.runtime import (
     read_array,
     read_nullable_string,
     read_string,
+    read_structs,
     read_unknown_tags,
     write_array,
     write_nullable_string,
@@ -140,17 +141,20 @@ class Coordinator:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[Coordinator, int]:
-        self = new(Coordinator)
-        self.key, at = read_string(data, at, True, "key")
-        (self.node_id,) = _I.unpack_from(data, at)
-        at += 4
-        self.host, at = read_string(data, at, True, "host")
-        self.port, self.error_code = _IH.unpack_from(data, at)
-        at += 6
-        self.error_message, at = read_nullable_string(data, at, True, "error_message")
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[Coordinator], int]:
+        found: list[Coordinator] = []
+        for _ in range(count):
+            self = new(Coordinator)
+            self.key, at = read_string(data, at, True, "key")
+            (self.node_id,) = _I.unpack_from(data, at)
+            at += 4
+            self.host, at = read_string(data, at, True, "host")
+            self.port, self.error_code = _IH.unpack_from(data, at)
+            at += 6
+            self.error_message, at = read_nullable_string(data, at, True, "error_message")
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -236,7 +240,15 @@ class FindCoordinatorResponse(Message):
             self.node_id = 0
             self.host = ""
             self.port = 0
-            self.coordinators, at = read_array(data, at, flexible, 14, "coordinators", Coordinator._read, version)
+            self.coordinators, at = read_structs(
+                data,
+                at,
+                flexible,
+                14,
+                "coordinators",
+                Coordinator._read_each,
+                version,
+            )
         else:
             (self.node_id,) = _I.unpack_from(data, at)
             at += 4

@@ -19,10 +19,10 @@ from magicbyte.protocol.runtime import (
     Tags,
     Writer,
     new,
-    read_array,
     read_nullable_string,
     read_rows,
     read_string,
+    read_structs,
     read_unknown_tags,
     read_uuid,
     write_nullable_string,
@@ -60,12 +60,15 @@ class PartitionData:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[PartitionData, int]:
-        self = new(PartitionData)
-        self.partition, self.state_epoch, self.start_offset = _IIQ.unpack_from(data, at)
-        at += 16
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[PartitionData], int]:
+        found: list[PartitionData] = []
+        for _ in range(count):
+            self = new(PartitionData)
+            self.partition, self.state_epoch, self.start_offset = _IIQ.unpack_from(data, at)
+            at += 16
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
     @staticmethod
     def _read_many(data: memoryview, at: int, most: int, version: int) -> tuple[list[PartitionData], int]:
@@ -101,12 +104,15 @@ class InitializeStateData:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[InitializeStateData, int]:
-        self = new(InitializeStateData)
-        self.topic_id, at = read_uuid(data, at)
-        self.partitions, at = read_rows(data, at, True, 17, "partitions", PartitionData, version)
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[InitializeStateData], int]:
+        found: list[InitializeStateData] = []
+        for _ in range(count):
+            self = new(InitializeStateData)
+            self.topic_id, at = read_uuid(data, at)
+            self.partitions, at = read_rows(data, at, True, 17, "partitions", PartitionData, version)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -138,7 +144,7 @@ class InitializeShareGroupStateRequest(Message):
     def _read(data: memoryview, at: int, version: int) -> tuple[InitializeShareGroupStateRequest, int]:
         self = new(InitializeShareGroupStateRequest)
         self.group_id, at = read_string(data, at, True, "group_id")
-        self.topics, at = read_array(data, at, True, 18, "topics", InitializeStateData._read, version)
+        self.topics, at = read_structs(data, at, True, 18, "topics", InitializeStateData._read_each, version)
         self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
@@ -168,13 +174,16 @@ class PartitionResult:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[PartitionResult, int]:
-        self = new(PartitionResult)
-        self.partition, self.error_code = _IH.unpack_from(data, at)
-        at += 6
-        self.error_message, at = read_nullable_string(data, at, True, "error_message")
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[PartitionResult], int]:
+        found: list[PartitionResult] = []
+        for _ in range(count):
+            self = new(PartitionResult)
+            self.partition, self.error_code = _IH.unpack_from(data, at)
+            at += 6
+            self.error_message, at = read_nullable_string(data, at, True, "error_message")
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -199,12 +208,15 @@ class InitializeStateResult:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[InitializeStateResult, int]:
-        self = new(InitializeStateResult)
-        self.topic_id, at = read_uuid(data, at)
-        self.partitions, at = read_array(data, at, True, 8, "partitions", PartitionResult._read, version)
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[InitializeStateResult], int]:
+        found: list[InitializeStateResult] = []
+        for _ in range(count):
+            self = new(InitializeStateResult)
+            self.topic_id, at = read_uuid(data, at)
+            self.partitions, at = read_structs(data, at, True, 8, "partitions", PartitionResult._read_each, version)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -232,6 +244,6 @@ class InitializeShareGroupStateResponse(Message):
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[InitializeShareGroupStateResponse, int]:
         self = new(InitializeShareGroupStateResponse)
-        self.results, at = read_array(data, at, True, 18, "results", InitializeStateResult._read, version)
+        self.results, at = read_structs(data, at, True, 18, "results", InitializeStateResult._read_each, version)
         self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at

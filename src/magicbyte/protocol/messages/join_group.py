@@ -17,10 +17,10 @@ from magicbyte.protocol.runtime import (
     absent,
     new,
     present,
-    read_array,
     read_bytes,
     read_nullable_string,
     read_string,
+    read_structs,
     read_unknown_tags,
     write_bytes,
     write_nullable_string,
@@ -60,16 +60,19 @@ class JoinGroupRequestProtocol:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[JoinGroupRequestProtocol, int]:
-        self = new(JoinGroupRequestProtocol)
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[JoinGroupRequestProtocol], int]:
         flexible = version >= 6
-        self.name, at = read_string(data, at, flexible, "name")
-        self.metadata, at = read_bytes(data, at, flexible, "metadata")
-        if version >= 6:
-            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        else:
-            self.unknown_tags = ()
-        return self, at
+        found: list[JoinGroupRequestProtocol] = []
+        for _ in range(count):
+            self = new(JoinGroupRequestProtocol)
+            self.name, at = read_string(data, at, flexible, "name")
+            self.metadata, at = read_bytes(data, at, flexible, "metadata")
+            if version >= 6:
+                self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            else:
+                self.unknown_tags = ()
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -144,7 +147,15 @@ class JoinGroupRequest(Message):
         else:
             self.group_instance_id = None
         self.protocol_type, at = read_string(data, at, flexible, "protocol_type")
-        self.protocols, at = read_array(data, at, flexible, 3, "protocols", JoinGroupRequestProtocol._read, version)
+        self.protocols, at = read_structs(
+            data,
+            at,
+            flexible,
+            3,
+            "protocols",
+            JoinGroupRequestProtocol._read_each,
+            version,
+        )
         if version >= 8:
             self.reason, at = read_nullable_string(data, at, flexible, "reason")
         else:
@@ -184,20 +195,23 @@ class JoinGroupResponseMember:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[JoinGroupResponseMember, int]:
-        self = new(JoinGroupResponseMember)
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[JoinGroupResponseMember], int]:
         flexible = version >= 6
-        self.member_id, at = read_string(data, at, flexible, "member_id")
-        if version >= 5:
-            self.group_instance_id, at = read_nullable_string(data, at, flexible, "group_instance_id")
-        else:
-            self.group_instance_id = None
-        self.metadata, at = read_bytes(data, at, flexible, "metadata")
-        if version >= 6:
-            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        else:
-            self.unknown_tags = ()
-        return self, at
+        found: list[JoinGroupResponseMember] = []
+        for _ in range(count):
+            self = new(JoinGroupResponseMember)
+            self.member_id, at = read_string(data, at, flexible, "member_id")
+            if version >= 5:
+                self.group_instance_id, at = read_nullable_string(data, at, flexible, "group_instance_id")
+            else:
+                self.group_instance_id = None
+            self.metadata, at = read_bytes(data, at, flexible, "metadata")
+            if version >= 6:
+                self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            else:
+                self.unknown_tags = ()
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -282,7 +296,7 @@ class JoinGroupResponse(Message):
         else:
             self.skip_assignment = False
         self.member_id, at = read_string(data, at, flexible, "member_id")
-        self.members, at = read_array(data, at, flexible, 4, "members", JoinGroupResponseMember._read, version)
+        self.members, at = read_structs(data, at, flexible, 4, "members", JoinGroupResponseMember._read_each, version)
         if version >= 6:
             self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:

@@ -20,10 +20,10 @@ from magicbyte.protocol.runtime import (
     Writer,
     absent,
     new,
-    read_array,
     read_numbers,
     read_rows,
     read_string,
+    read_structs,
     read_unknown_tags,
     read_uuid,
     write_string,
@@ -186,64 +186,87 @@ class LeaderAndIsrPartitionState:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[LeaderAndIsrPartitionState, int]:
-        self = new(LeaderAndIsrPartitionState)
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[LeaderAndIsrPartitionState], int]:
         flexible = version >= 4
-        if version >= 2:
-            self.topic_name = ""
-        else:
-            self.topic_name, at = read_string(data, at, flexible, "topic_name")
-        if version >= 6:
-            self.partition_index, self.controller_epoch, self.leader, self.leader_epoch = _IIII.unpack_from(data, at)
-            at += 16
-            self.isr, at = read_numbers(data, at, flexible, "i", "isr")
-            (self.partition_epoch,) = _I.unpack_from(data, at)
-            at += 4
-            self.replicas, at = read_numbers(data, at, flexible, "i", "replicas")
-            self.adding_replicas, at = read_numbers(data, at, flexible, "i", "adding_replicas")
-            self.removing_replicas, at = read_numbers(data, at, flexible, "i", "removing_replicas")
-            self.is_new, self.leader_recovery_state = _TB.unpack_from(data, at)
-            at += 2
-        elif version >= 3:
-            self.partition_index, self.controller_epoch, self.leader, self.leader_epoch = _IIII.unpack_from(data, at)
-            at += 16
-            self.isr, at = read_numbers(data, at, flexible, "i", "isr")
-            (self.partition_epoch,) = _I.unpack_from(data, at)
-            at += 4
-            self.replicas, at = read_numbers(data, at, flexible, "i", "replicas")
-            self.adding_replicas, at = read_numbers(data, at, flexible, "i", "adding_replicas")
-            self.removing_replicas, at = read_numbers(data, at, flexible, "i", "removing_replicas")
-            (self.is_new,) = _T.unpack_from(data, at)
-            at += 1
-            self.leader_recovery_state = 0
-        elif version >= 1:
-            self.partition_index, self.controller_epoch, self.leader, self.leader_epoch = _IIII.unpack_from(data, at)
-            at += 16
-            self.isr, at = read_numbers(data, at, flexible, "i", "isr")
-            (self.partition_epoch,) = _I.unpack_from(data, at)
-            at += 4
-            self.replicas, at = read_numbers(data, at, flexible, "i", "replicas")
-            (self.is_new,) = _T.unpack_from(data, at)
-            at += 1
-            self.adding_replicas = ()
-            self.removing_replicas = ()
-            self.leader_recovery_state = 0
-        else:
-            self.partition_index, self.controller_epoch, self.leader, self.leader_epoch = _IIII.unpack_from(data, at)
-            at += 16
-            self.isr, at = read_numbers(data, at, flexible, "i", "isr")
-            (self.partition_epoch,) = _I.unpack_from(data, at)
-            at += 4
-            self.replicas, at = read_numbers(data, at, flexible, "i", "replicas")
-            self.adding_replicas = ()
-            self.removing_replicas = ()
-            self.is_new = False
-            self.leader_recovery_state = 0
-        if version >= 4:
-            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        else:
-            self.unknown_tags = ()
-        return self, at
+        found: list[LeaderAndIsrPartitionState] = []
+        for _ in range(count):
+            self = new(LeaderAndIsrPartitionState)
+            if version >= 2:
+                self.topic_name = ""
+            else:
+                self.topic_name, at = read_string(data, at, flexible, "topic_name")
+            if version >= 6:
+                (
+                    self.partition_index,
+                    self.controller_epoch,
+                    self.leader,
+                    self.leader_epoch,
+                ) = _IIII.unpack_from(data, at)
+                at += 16
+                self.isr, at = read_numbers(data, at, flexible, "i", "isr")
+                (self.partition_epoch,) = _I.unpack_from(data, at)
+                at += 4
+                self.replicas, at = read_numbers(data, at, flexible, "i", "replicas")
+                self.adding_replicas, at = read_numbers(data, at, flexible, "i", "adding_replicas")
+                self.removing_replicas, at = read_numbers(data, at, flexible, "i", "removing_replicas")
+                self.is_new, self.leader_recovery_state = _TB.unpack_from(data, at)
+                at += 2
+            elif version >= 3:
+                (
+                    self.partition_index,
+                    self.controller_epoch,
+                    self.leader,
+                    self.leader_epoch,
+                ) = _IIII.unpack_from(data, at)
+                at += 16
+                self.isr, at = read_numbers(data, at, flexible, "i", "isr")
+                (self.partition_epoch,) = _I.unpack_from(data, at)
+                at += 4
+                self.replicas, at = read_numbers(data, at, flexible, "i", "replicas")
+                self.adding_replicas, at = read_numbers(data, at, flexible, "i", "adding_replicas")
+                self.removing_replicas, at = read_numbers(data, at, flexible, "i", "removing_replicas")
+                (self.is_new,) = _T.unpack_from(data, at)
+                at += 1
+                self.leader_recovery_state = 0
+            elif version >= 1:
+                (
+                    self.partition_index,
+                    self.controller_epoch,
+                    self.leader,
+                    self.leader_epoch,
+                ) = _IIII.unpack_from(data, at)
+                at += 16
+                self.isr, at = read_numbers(data, at, flexible, "i", "isr")
+                (self.partition_epoch,) = _I.unpack_from(data, at)
+                at += 4
+                self.replicas, at = read_numbers(data, at, flexible, "i", "replicas")
+                (self.is_new,) = _T.unpack_from(data, at)
+                at += 1
+                self.adding_replicas = ()
+                self.removing_replicas = ()
+                self.leader_recovery_state = 0
+            else:
+                (
+                    self.partition_index,
+                    self.controller_epoch,
+                    self.leader,
+                    self.leader_epoch,
+                ) = _IIII.unpack_from(data, at)
+                at += 16
+                self.isr, at = read_numbers(data, at, flexible, "i", "isr")
+                (self.partition_epoch,) = _I.unpack_from(data, at)
+                at += 4
+                self.replicas, at = read_numbers(data, at, flexible, "i", "replicas")
+                self.adding_replicas = ()
+                self.removing_replicas = ()
+                self.is_new = False
+                self.leader_recovery_state = 0
+            if version >= 4:
+                self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            else:
+                self.unknown_tags = ()
+            found.append(self)
+        return found, at
 
     @staticmethod
     def _read_many(data: memoryview, at: int, most: int, version: int) -> tuple[list[LeaderAndIsrPartitionState], int]:
@@ -367,28 +390,31 @@ class LeaderAndIsrTopicState:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[LeaderAndIsrTopicState, int]:
-        self = new(LeaderAndIsrTopicState)
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[LeaderAndIsrTopicState], int]:
         flexible = version >= 4
-        self.topic_name, at = read_string(data, at, flexible, "topic_name")
-        if version >= 5:
-            self.topic_id, at = read_uuid(data, at)
-        else:
-            self.topic_id = NULL_UUID
-        self.partition_states, at = read_rows(
-            data,
-            at,
-            flexible,
-            26,
-            "partition_states",
-            LeaderAndIsrPartitionState,
-            version,
-        )
-        if version >= 4:
-            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        else:
-            self.unknown_tags = ()
-        return self, at
+        found: list[LeaderAndIsrTopicState] = []
+        for _ in range(count):
+            self = new(LeaderAndIsrTopicState)
+            self.topic_name, at = read_string(data, at, flexible, "topic_name")
+            if version >= 5:
+                self.topic_id, at = read_uuid(data, at)
+            else:
+                self.topic_id = NULL_UUID
+            self.partition_states, at = read_rows(
+                data,
+                at,
+                flexible,
+                26,
+                "partition_states",
+                LeaderAndIsrPartitionState,
+                version,
+            )
+            if version >= 4:
+                self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            else:
+                self.unknown_tags = ()
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -417,19 +443,22 @@ class LeaderAndIsrLiveLeader:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[LeaderAndIsrLiveLeader, int]:
-        self = new(LeaderAndIsrLiveLeader)
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[LeaderAndIsrLiveLeader], int]:
         flexible = version >= 4
-        (self.broker_id,) = _I.unpack_from(data, at)
-        at += 4
-        self.host_name, at = read_string(data, at, flexible, "host_name")
-        (self.port,) = _I.unpack_from(data, at)
-        at += 4
-        if version >= 4:
-            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        else:
-            self.unknown_tags = ()
-        return self, at
+        found: list[LeaderAndIsrLiveLeader] = []
+        for _ in range(count):
+            self = new(LeaderAndIsrLiveLeader)
+            (self.broker_id,) = _I.unpack_from(data, at)
+            at += 4
+            self.host_name, at = read_string(data, at, flexible, "host_name")
+            (self.port,) = _I.unpack_from(data, at)
+            at += 4
+            if version >= 4:
+                self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            else:
+                self.unknown_tags = ()
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -529,33 +558,33 @@ class LeaderAndIsrRequest(Message):
             self.type = 0
         if version >= 2:
             self.ungrouped_partition_states = []
-            self.topic_states, at = read_array(
+            self.topic_states, at = read_structs(
                 data,
                 at,
                 flexible,
                 3,
                 "topic_states",
-                LeaderAndIsrTopicState._read,
+                LeaderAndIsrTopicState._read_each,
                 version,
             )
         else:
-            self.ungrouped_partition_states, at = read_array(
+            self.ungrouped_partition_states, at = read_structs(
                 data,
                 at,
                 flexible,
                 26,
                 "ungrouped_partition_states",
-                LeaderAndIsrPartitionState._read,
+                LeaderAndIsrPartitionState._read_each,
                 version,
             )
             self.topic_states = []
-        self.live_leaders, at = read_array(
+        self.live_leaders, at = read_structs(
             data,
             at,
             flexible,
             10,
             "live_leaders",
-            LeaderAndIsrLiveLeader._read,
+            LeaderAndIsrLiveLeader._read_each,
             version,
         )
         if version >= 4:
@@ -592,20 +621,23 @@ class LeaderAndIsrPartitionError:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[LeaderAndIsrPartitionError, int]:
-        self = new(LeaderAndIsrPartitionError)
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[LeaderAndIsrPartitionError], int]:
         flexible = version >= 4
-        if version >= 5:
-            self.topic_name = ""
-        else:
-            self.topic_name, at = read_string(data, at, flexible, "topic_name")
-        self.partition_index, self.error_code = _IH.unpack_from(data, at)
-        at += 6
-        if version >= 4:
-            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        else:
-            self.unknown_tags = ()
-        return self, at
+        found: list[LeaderAndIsrPartitionError] = []
+        for _ in range(count):
+            self = new(LeaderAndIsrPartitionError)
+            if version >= 5:
+                self.topic_name = ""
+            else:
+                self.topic_name, at = read_string(data, at, flexible, "topic_name")
+            self.partition_index, self.error_code = _IH.unpack_from(data, at)
+            at += 6
+            if version >= 4:
+                self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            else:
+                self.unknown_tags = ()
+            found.append(self)
+        return found, at
 
     @staticmethod
     def _read_many(data: memoryview, at: int, most: int, version: int) -> tuple[list[LeaderAndIsrPartitionError], int]:
@@ -644,20 +676,23 @@ class LeaderAndIsrTopicError:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[LeaderAndIsrTopicError, int]:
-        self = new(LeaderAndIsrTopicError)
-        self.topic_id, at = read_uuid(data, at)
-        self.partition_errors, at = read_rows(
-            data,
-            at,
-            True,
-            7,
-            "partition_errors",
-            LeaderAndIsrPartitionError,
-            version,
-        )
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[LeaderAndIsrTopicError], int]:
+        found: list[LeaderAndIsrTopicError] = []
+        for _ in range(count):
+            self = new(LeaderAndIsrTopicError)
+            self.topic_id, at = read_uuid(data, at)
+            self.partition_errors, at = read_rows(
+                data,
+                at,
+                True,
+                7,
+                "partition_errors",
+                LeaderAndIsrPartitionError,
+                version,
+            )
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -705,15 +740,15 @@ class LeaderAndIsrResponse(Message):
         at += 2
         if version >= 5:
             self.partition_errors = []
-            self.topics, at = read_array(data, at, flexible, 18, "topics", LeaderAndIsrTopicError._read, version)
+            self.topics, at = read_structs(data, at, flexible, 18, "topics", LeaderAndIsrTopicError._read_each, version)
         else:
-            self.partition_errors, at = read_array(
+            self.partition_errors, at = read_structs(
                 data,
                 at,
                 flexible,
                 7,
                 "partition_errors",
-                LeaderAndIsrPartitionError._read,
+                LeaderAndIsrPartitionError._read_each,
                 version,
             )
             self.topics = []

@@ -18,8 +18,8 @@ from magicbyte.protocol.runtime import (
     Writer,
     absent,
     new,
-    read_array,
     read_rows,
+    read_structs,
     read_unknown_tags,
     read_uuid,
     write_structs,
@@ -57,16 +57,19 @@ class Voter:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[Voter, int]:
-        self = new(Voter)
-        (self.voter_id,) = _I.unpack_from(data, at)
-        at += 4
-        if version >= 1:
-            self.voter_directory_id, at = read_uuid(data, at)
-        else:
-            self.voter_directory_id = NULL_UUID
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[Voter], int]:
+        found: list[Voter] = []
+        for _ in range(count):
+            self = new(Voter)
+            (self.voter_id,) = _I.unpack_from(data, at)
+            at += 4
+            if version >= 1:
+                self.voter_directory_id, at = read_uuid(data, at)
+            else:
+                self.voter_directory_id = NULL_UUID
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
     @staticmethod
     def _read_many(data: memoryview, at: int, most: int, version: int) -> tuple[list[Voter], int]:
@@ -117,8 +120,8 @@ class LeaderChangeMessage(Message):
         self.version, self.leader_id = _HI.unpack_from(data, at)
         at += 6
         if version >= 1:
-            self.voters, at = read_array(data, at, True, 5, "voters", Voter._read, version)
-            self.granting_voters, at = read_array(data, at, True, 5, "granting_voters", Voter._read, version)
+            self.voters, at = read_structs(data, at, True, 5, "voters", Voter._read_each, version)
+            self.granting_voters, at = read_structs(data, at, True, 5, "granting_voters", Voter._read_each, version)
         else:
             self.voters, at = read_rows(data, at, True, 5, "voters", Voter, version)
             self.granting_voters, at = read_rows(data, at, True, 5, "granting_voters", Voter, version)

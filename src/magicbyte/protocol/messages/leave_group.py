@@ -16,9 +16,9 @@ from magicbyte.protocol.runtime import (
     Writer,
     absent,
     new,
-    read_array,
     read_nullable_string,
     read_string,
+    read_structs,
     read_unknown_tags,
     write_nullable_string,
     write_string,
@@ -58,20 +58,23 @@ class MemberIdentity:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[MemberIdentity, int]:
-        self = new(MemberIdentity)
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[MemberIdentity], int]:
         flexible = version >= 4
-        self.member_id, at = read_string(data, at, flexible, "member_id")
-        self.group_instance_id, at = read_nullable_string(data, at, flexible, "group_instance_id")
-        if version >= 5:
-            self.reason, at = read_nullable_string(data, at, flexible, "reason")
-        else:
-            self.reason = None
-        if version >= 4:
-            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        else:
-            self.unknown_tags = ()
-        return self, at
+        found: list[MemberIdentity] = []
+        for _ in range(count):
+            self = new(MemberIdentity)
+            self.member_id, at = read_string(data, at, flexible, "member_id")
+            self.group_instance_id, at = read_nullable_string(data, at, flexible, "group_instance_id")
+            if version >= 5:
+                self.reason, at = read_nullable_string(data, at, flexible, "reason")
+            else:
+                self.reason = None
+            if version >= 4:
+                self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            else:
+                self.unknown_tags = ()
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -117,7 +120,7 @@ class LeaveGroupRequest(Message):
         self.group_id, at = read_string(data, at, flexible, "group_id")
         if version >= 3:
             self.member_id = ""
-            self.members, at = read_array(data, at, flexible, 3, "members", MemberIdentity._read, version)
+            self.members, at = read_structs(data, at, flexible, 3, "members", MemberIdentity._read_each, version)
         else:
             self.member_id, at = read_string(data, at, flexible, "member_id")
             self.members = []
@@ -155,18 +158,21 @@ class MemberResponse:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[MemberResponse, int]:
-        self = new(MemberResponse)
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[MemberResponse], int]:
         flexible = version >= 4
-        self.member_id, at = read_string(data, at, flexible, "member_id")
-        self.group_instance_id, at = read_nullable_string(data, at, flexible, "group_instance_id")
-        (self.error_code,) = _H.unpack_from(data, at)
-        at += 2
-        if version >= 4:
-            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        else:
-            self.unknown_tags = ()
-        return self, at
+        found: list[MemberResponse] = []
+        for _ in range(count):
+            self = new(MemberResponse)
+            self.member_id, at = read_string(data, at, flexible, "member_id")
+            self.group_instance_id, at = read_nullable_string(data, at, flexible, "group_instance_id")
+            (self.error_code,) = _H.unpack_from(data, at)
+            at += 2
+            if version >= 4:
+                self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            else:
+                self.unknown_tags = ()
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -216,7 +222,7 @@ class LeaveGroupResponse(Message):
             at += 2
             self.throttle_time_ms = 0
         if version >= 3:
-            self.members, at = read_array(data, at, flexible, 5, "members", MemberResponse._read, version)
+            self.members, at = read_structs(data, at, flexible, 5, "members", MemberResponse._read_each, version)
         else:
             self.members = []
         if version >= 4:

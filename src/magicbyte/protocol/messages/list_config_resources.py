@@ -17,9 +17,9 @@ from magicbyte.protocol.runtime import (
     Writer,
     absent,
     new,
-    read_array,
     read_numbers,
     read_string,
+    read_structs,
     read_unknown_tags,
     write_numbers,
     write_string,
@@ -93,16 +93,19 @@ class ConfigResource:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[ConfigResource, int]:
-        self = new(ConfigResource)
-        self.resource_name, at = read_string(data, at, True, "resource_name")
-        if version >= 1:
-            (self.resource_type,) = _B.unpack_from(data, at)
-            at += 1
-        else:
-            self.resource_type = 16
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[ConfigResource], int]:
+        found: list[ConfigResource] = []
+        for _ in range(count):
+            self = new(ConfigResource)
+            self.resource_name, at = read_string(data, at, True, "resource_name")
+            if version >= 1:
+                (self.resource_type,) = _B.unpack_from(data, at)
+                at += 1
+            else:
+                self.resource_type = 16
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -138,6 +141,14 @@ class ListConfigResourcesResponse(Message):
         self = new(ListConfigResourcesResponse)
         self.throttle_time_ms, self.error_code = _IH.unpack_from(data, at)
         at += 6
-        self.config_resources, at = read_array(data, at, True, 2, "config_resources", ConfigResource._read, version)
+        self.config_resources, at = read_structs(
+            data,
+            at,
+            True,
+            2,
+            "config_resources",
+            ConfigResource._read_each,
+            version,
+        )
         self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at

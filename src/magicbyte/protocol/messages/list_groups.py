@@ -18,6 +18,7 @@ from magicbyte.protocol.runtime import (
     new,
     read_array,
     read_string,
+    read_structs,
     read_unknown_tags,
     write_array,
     write_string,
@@ -129,24 +130,27 @@ class ListedGroup:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[ListedGroup, int]:
-        self = new(ListedGroup)
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[ListedGroup], int]:
         flexible = version >= 3
-        self.group_id, at = read_string(data, at, flexible, "group_id")
-        self.protocol_type, at = read_string(data, at, flexible, "protocol_type")
-        if version >= 4:
-            self.group_state, at = read_string(data, at, flexible, "group_state")
-        else:
-            self.group_state = ""
-        if version >= 5:
-            self.group_type, at = read_string(data, at, flexible, "group_type")
-        else:
-            self.group_type = ""
-        if version >= 3:
-            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        else:
-            self.unknown_tags = ()
-        return self, at
+        found: list[ListedGroup] = []
+        for _ in range(count):
+            self = new(ListedGroup)
+            self.group_id, at = read_string(data, at, flexible, "group_id")
+            self.protocol_type, at = read_string(data, at, flexible, "protocol_type")
+            if version >= 4:
+                self.group_state, at = read_string(data, at, flexible, "group_state")
+            else:
+                self.group_state = ""
+            if version >= 5:
+                self.group_type, at = read_string(data, at, flexible, "group_type")
+            else:
+                self.group_type = ""
+            if version >= 3:
+                self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            else:
+                self.unknown_tags = ()
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -192,7 +196,7 @@ class ListGroupsResponse(Message):
             (self.error_code,) = _H.unpack_from(data, at)
             at += 2
             self.throttle_time_ms = 0
-        self.groups, at = read_array(data, at, flexible, 3, "groups", ListedGroup._read, version)
+        self.groups, at = read_structs(data, at, flexible, 3, "groups", ListedGroup._read_each, version)
         if version >= 3:
             self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:

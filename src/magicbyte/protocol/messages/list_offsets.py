@@ -18,10 +18,10 @@ from magicbyte.protocol.runtime import (
     Writer,
     absent,
     new,
-    read_array,
     read_numbers,
     read_rows,
     read_string,
+    read_structs,
     read_unknown_tags,
     write_string,
     write_structs,
@@ -83,26 +83,29 @@ class ListOffsetsPartition:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[ListOffsetsPartition, int]:
-        self = new(ListOffsetsPartition)
-        if version >= 4:
-            self.partition_index, self.current_leader_epoch, self.timestamp = _IIQ.unpack_from(data, at)
-            at += 16
-            self.max_num_offsets = 1
-        elif version >= 1:
-            self.partition_index, self.timestamp = _IQ.unpack_from(data, at)
-            at += 12
-            self.current_leader_epoch = -1
-            self.max_num_offsets = 1
-        else:
-            self.partition_index, self.timestamp, self.max_num_offsets = _IQI.unpack_from(data, at)
-            at += 16
-            self.current_leader_epoch = -1
-        if version >= 6:
-            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        else:
-            self.unknown_tags = ()
-        return self, at
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[ListOffsetsPartition], int]:
+        found: list[ListOffsetsPartition] = []
+        for _ in range(count):
+            self = new(ListOffsetsPartition)
+            if version >= 4:
+                self.partition_index, self.current_leader_epoch, self.timestamp = _IIQ.unpack_from(data, at)
+                at += 16
+                self.max_num_offsets = 1
+            elif version >= 1:
+                self.partition_index, self.timestamp = _IQ.unpack_from(data, at)
+                at += 12
+                self.current_leader_epoch = -1
+                self.max_num_offsets = 1
+            else:
+                self.partition_index, self.timestamp, self.max_num_offsets = _IQI.unpack_from(data, at)
+                at += 16
+                self.current_leader_epoch = -1
+            if version >= 6:
+                self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            else:
+                self.unknown_tags = ()
+            found.append(self)
+        return found, at
 
     @staticmethod
     def _read_many(data: memoryview, at: int, most: int, version: int) -> tuple[list[ListOffsetsPartition], int]:
@@ -166,16 +169,19 @@ class ListOffsetsTopic:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[ListOffsetsTopic, int]:
-        self = new(ListOffsetsTopic)
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[ListOffsetsTopic], int]:
         flexible = version >= 6
-        self.name, at = read_string(data, at, flexible, "name")
-        self.partitions, at = read_rows(data, at, flexible, 12, "partitions", ListOffsetsPartition, version)
-        if version >= 6:
-            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        else:
-            self.unknown_tags = ()
-        return self, at
+        found: list[ListOffsetsTopic] = []
+        for _ in range(count):
+            self = new(ListOffsetsTopic)
+            self.name, at = read_string(data, at, flexible, "name")
+            self.partitions, at = read_rows(data, at, flexible, 12, "partitions", ListOffsetsPartition, version)
+            if version >= 6:
+                self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            else:
+                self.unknown_tags = ()
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -226,7 +232,7 @@ class ListOffsetsRequest(Message):
             (self.replica_id,) = _I.unpack_from(data, at)
             at += 4
             self.isolation_level = 0
-        self.topics, at = read_array(data, at, flexible, 3, "topics", ListOffsetsTopic._read, version)
+        self.topics, at = read_structs(data, at, flexible, 3, "topics", ListOffsetsTopic._read_each, version)
         if version >= 10:
             (self.timeout_ms,) = _I.unpack_from(data, at)
             at += 4
@@ -290,36 +296,44 @@ class ListOffsetsPartitionResponse:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[ListOffsetsPartitionResponse, int]:
-        self = new(ListOffsetsPartitionResponse)
+    def _read_each(
+        data: memoryview,
+        at: int,
+        count: int,
+        version: int,
+    ) -> tuple[list[ListOffsetsPartitionResponse], int]:
         flexible = version >= 6
-        if version >= 4:
-            (
-                self.partition_index,
-                self.error_code,
-                self.timestamp,
-                self.offset,
-                self.leader_epoch,
-            ) = _IHQQI.unpack_from(data, at)
-            at += 26
-            self.old_style_offsets = ()
-        elif version >= 1:
-            self.partition_index, self.error_code, self.timestamp, self.offset = _IHQQ.unpack_from(data, at)
-            at += 22
-            self.old_style_offsets = ()
-            self.leader_epoch = -1
-        else:
-            self.partition_index, self.error_code = _IH.unpack_from(data, at)
-            at += 6
-            self.old_style_offsets, at = read_numbers(data, at, flexible, "q", "old_style_offsets")
-            self.timestamp = -1
-            self.offset = -1
-            self.leader_epoch = -1
-        if version >= 6:
-            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        else:
-            self.unknown_tags = ()
-        return self, at
+        found: list[ListOffsetsPartitionResponse] = []
+        for _ in range(count):
+            self = new(ListOffsetsPartitionResponse)
+            if version >= 4:
+                (
+                    self.partition_index,
+                    self.error_code,
+                    self.timestamp,
+                    self.offset,
+                    self.leader_epoch,
+                ) = _IHQQI.unpack_from(data, at)
+                at += 26
+                self.old_style_offsets = ()
+            elif version >= 1:
+                self.partition_index, self.error_code, self.timestamp, self.offset = _IHQQ.unpack_from(data, at)
+                at += 22
+                self.old_style_offsets = ()
+                self.leader_epoch = -1
+            else:
+                self.partition_index, self.error_code = _IH.unpack_from(data, at)
+                at += 6
+                self.old_style_offsets, at = read_numbers(data, at, flexible, "q", "old_style_offsets")
+                self.timestamp = -1
+                self.offset = -1
+                self.leader_epoch = -1
+            if version >= 6:
+                self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            else:
+                self.unknown_tags = ()
+            found.append(self)
+        return found, at
 
     @staticmethod
     def _read_many(
@@ -391,16 +405,19 @@ class ListOffsetsTopicResponse:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[ListOffsetsTopicResponse, int]:
-        self = new(ListOffsetsTopicResponse)
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[ListOffsetsTopicResponse], int]:
         flexible = version >= 6
-        self.name, at = read_string(data, at, flexible, "name")
-        self.partitions, at = read_rows(data, at, flexible, 10, "partitions", ListOffsetsPartitionResponse, version)
-        if version >= 6:
-            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        else:
-            self.unknown_tags = ()
-        return self, at
+        found: list[ListOffsetsTopicResponse] = []
+        for _ in range(count):
+            self = new(ListOffsetsTopicResponse)
+            self.name, at = read_string(data, at, flexible, "name")
+            self.partitions, at = read_rows(data, at, flexible, 10, "partitions", ListOffsetsPartitionResponse, version)
+            if version >= 6:
+                self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            else:
+                self.unknown_tags = ()
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -440,7 +457,7 @@ class ListOffsetsResponse(Message):
             at += 4
         else:
             self.throttle_time_ms = 0
-        self.topics, at = read_array(data, at, flexible, 3, "topics", ListOffsetsTopicResponse._read, version)
+        self.topics, at = read_structs(data, at, flexible, 3, "topics", ListOffsetsTopicResponse._read_each, version)
         if version >= 6:
             self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:

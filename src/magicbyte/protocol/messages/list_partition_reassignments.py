@@ -18,12 +18,12 @@ from magicbyte.protocol.runtime import (
     Tags,
     Writer,
     new,
-    read_array,
-    read_nullable_array,
     read_nullable_string,
+    read_nullable_structs,
     read_numbers,
     read_rows,
     read_string,
+    read_structs,
     read_unknown_tags,
     write_nullable_string,
     write_numbers,
@@ -60,12 +60,20 @@ class ListPartitionReassignmentsTopics:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[ListPartitionReassignmentsTopics, int]:
-        self = new(ListPartitionReassignmentsTopics)
-        self.name, at = read_string(data, at, True, "name")
-        self.partition_indexes, at = read_numbers(data, at, True, "i", "partition_indexes")
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(
+        data: memoryview,
+        at: int,
+        count: int,
+        version: int,
+    ) -> tuple[list[ListPartitionReassignmentsTopics], int]:
+        found: list[ListPartitionReassignmentsTopics] = []
+        for _ in range(count):
+            self = new(ListPartitionReassignmentsTopics)
+            self.name, at = read_string(data, at, True, "name")
+            self.partition_indexes, at = read_numbers(data, at, True, "i", "partition_indexes")
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -99,13 +107,13 @@ class ListPartitionReassignmentsRequest(Message):
         self = new(ListPartitionReassignmentsRequest)
         (self.timeout_ms,) = _I.unpack_from(data, at)
         at += 4
-        self.topics, at = read_nullable_array(
+        self.topics, at = read_nullable_structs(
             data,
             at,
             True,
             3,
             "topics",
-            ListPartitionReassignmentsTopics._read,
+            ListPartitionReassignmentsTopics._read_each,
             version,
         )
         self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
@@ -147,15 +155,23 @@ class OngoingPartitionReassignment:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[OngoingPartitionReassignment, int]:
-        self = new(OngoingPartitionReassignment)
-        (self.partition_index,) = _I.unpack_from(data, at)
-        at += 4
-        self.replicas, at = read_numbers(data, at, True, "i", "replicas")
-        self.adding_replicas, at = read_numbers(data, at, True, "i", "adding_replicas")
-        self.removing_replicas, at = read_numbers(data, at, True, "i", "removing_replicas")
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(
+        data: memoryview,
+        at: int,
+        count: int,
+        version: int,
+    ) -> tuple[list[OngoingPartitionReassignment], int]:
+        found: list[OngoingPartitionReassignment] = []
+        for _ in range(count):
+            self = new(OngoingPartitionReassignment)
+            (self.partition_index,) = _I.unpack_from(data, at)
+            at += 4
+            self.replicas, at = read_numbers(data, at, True, "i", "replicas")
+            self.adding_replicas, at = read_numbers(data, at, True, "i", "adding_replicas")
+            self.removing_replicas, at = read_numbers(data, at, True, "i", "removing_replicas")
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
     @staticmethod
     def _read_many(
@@ -197,12 +213,15 @@ class OngoingTopicReassignment:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[OngoingTopicReassignment, int]:
-        self = new(OngoingTopicReassignment)
-        self.name, at = read_string(data, at, True, "name")
-        self.partitions, at = read_rows(data, at, True, 8, "partitions", OngoingPartitionReassignment, version)
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[OngoingTopicReassignment], int]:
+        found: list[OngoingTopicReassignment] = []
+        for _ in range(count):
+            self = new(OngoingTopicReassignment)
+            self.name, at = read_string(data, at, True, "name")
+            self.partitions, at = read_rows(data, at, True, 8, "partitions", OngoingPartitionReassignment, version)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -243,6 +262,6 @@ class ListPartitionReassignmentsResponse(Message):
         self.throttle_time_ms, self.error_code = _IH.unpack_from(data, at)
         at += 6
         self.error_message, at = read_nullable_string(data, at, True, "error_message")
-        self.topics, at = read_array(data, at, True, 3, "topics", OngoingTopicReassignment._read, version)
+        self.topics, at = read_structs(data, at, True, 3, "topics", OngoingTopicReassignment._read_each, version)
         self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at

@@ -22,6 +22,7 @@ from magicbyte.protocol.runtime import (
     read_nullable_string,
     read_numbers,
     read_string,
+    read_structs,
     read_unknown_tags,
     write_array,
     write_nullable_string,
@@ -120,14 +121,17 @@ class TransactionState:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[TransactionState, int]:
-        self = new(TransactionState)
-        self.transactional_id, at = read_string(data, at, True, "transactional_id")
-        (self.producer_id,) = _Q.unpack_from(data, at)
-        at += 8
-        self.transaction_state, at = read_string(data, at, True, "transaction_state")
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[TransactionState], int]:
+        found: list[TransactionState] = []
+        for _ in range(count):
+            self = new(TransactionState)
+            self.transactional_id, at = read_string(data, at, True, "transactional_id")
+            (self.producer_id,) = _Q.unpack_from(data, at)
+            at += 8
+            self.transaction_state, at = read_string(data, at, True, "transaction_state")
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -176,13 +180,13 @@ class ListTransactionsResponse(Message):
             True,
             "unknown_state_filters",
         )
-        self.transaction_states, at = read_array(
+        self.transaction_states, at = read_structs(
             data,
             at,
             True,
             11,
             "transaction_states",
-            TransactionState._read,
+            TransactionState._read_each,
             version,
         )
         self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)

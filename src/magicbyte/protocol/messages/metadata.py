@@ -21,12 +21,12 @@ from magicbyte.protocol.runtime import (
     absent,
     new,
     present,
-    read_array,
-    read_nullable_array,
     read_nullable_string,
+    read_nullable_structs,
     read_numbers,
     read_rows,
     read_string,
+    read_structs,
     read_unknown_tags,
     read_uuid,
     write_nullable_string,
@@ -82,20 +82,23 @@ class MetadataRequestTopic:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[MetadataRequestTopic, int]:
-        self = new(MetadataRequestTopic)
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[MetadataRequestTopic], int]:
         flexible = version >= 9
-        if version >= 10:
-            self.topic_id, at = read_uuid(data, at)
-            self.name, at = read_nullable_string(data, at, flexible, "name")
-        else:
-            self.topic_id = NULL_UUID
-            self.name, at = read_string(data, at, flexible, "name")
-        if version >= 9:
-            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        else:
-            self.unknown_tags = ()
-        return self, at
+        found: list[MetadataRequestTopic] = []
+        for _ in range(count):
+            self = new(MetadataRequestTopic)
+            if version >= 10:
+                self.topic_id, at = read_uuid(data, at)
+                self.name, at = read_nullable_string(data, at, flexible, "name")
+            else:
+                self.topic_id = NULL_UUID
+                self.name, at = read_string(data, at, flexible, "name")
+            if version >= 9:
+                self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            else:
+                self.unknown_tags = ()
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -156,9 +159,17 @@ class MetadataRequest(Message):
         self = new(MetadataRequest)
         flexible = version >= 9
         if version >= 1:
-            self.topics, at = read_nullable_array(data, at, flexible, 2, "topics", MetadataRequestTopic._read, version)
+            self.topics, at = read_nullable_structs(
+                data,
+                at,
+                flexible,
+                2,
+                "topics",
+                MetadataRequestTopic._read_each,
+                version,
+            )
         else:
-            self.topics, at = read_array(data, at, flexible, 2, "topics", MetadataRequestTopic._read, version)
+            self.topics, at = read_structs(data, at, flexible, 2, "topics", MetadataRequestTopic._read_each, version)
         if version >= 11:
             self.allow_auto_topic_creation, self.include_topic_authorized_operations = _TT.unpack_from(data, at)
             at += 2
@@ -216,23 +227,26 @@ class MetadataResponseBroker:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[MetadataResponseBroker, int]:
-        self = new(MetadataResponseBroker)
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[MetadataResponseBroker], int]:
         flexible = version >= 9
-        (self.node_id,) = _I.unpack_from(data, at)
-        at += 4
-        self.host, at = read_string(data, at, flexible, "host")
-        (self.port,) = _I.unpack_from(data, at)
-        at += 4
-        if version >= 1:
-            self.rack, at = read_nullable_string(data, at, flexible, "rack")
-        else:
-            self.rack = None
-        if version >= 9:
-            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        else:
-            self.unknown_tags = ()
-        return self, at
+        found: list[MetadataResponseBroker] = []
+        for _ in range(count):
+            self = new(MetadataResponseBroker)
+            (self.node_id,) = _I.unpack_from(data, at)
+            at += 4
+            self.host, at = read_string(data, at, flexible, "host")
+            (self.port,) = _I.unpack_from(data, at)
+            at += 4
+            if version >= 1:
+                self.rack, at = read_nullable_string(data, at, flexible, "rack")
+            else:
+                self.rack = None
+            if version >= 9:
+                self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            else:
+                self.unknown_tags = ()
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -320,34 +334,37 @@ class MetadataResponsePartition:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[MetadataResponsePartition, int]:
-        self = new(MetadataResponsePartition)
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[MetadataResponsePartition], int]:
         flexible = version >= 9
-        if version >= 7:
-            self.error_code, self.partition_index, self.leader_id, self.leader_epoch = _HIII.unpack_from(data, at)
-            at += 14
-            self.replica_nodes, at = read_numbers(data, at, flexible, "i", "replica_nodes")
-            self.isr_nodes, at = read_numbers(data, at, flexible, "i", "isr_nodes")
-            self.offline_replicas, at = read_numbers(data, at, flexible, "i", "offline_replicas")
-        elif version >= 5:
-            self.error_code, self.partition_index, self.leader_id = _HII.unpack_from(data, at)
-            at += 10
-            self.replica_nodes, at = read_numbers(data, at, flexible, "i", "replica_nodes")
-            self.isr_nodes, at = read_numbers(data, at, flexible, "i", "isr_nodes")
-            self.offline_replicas, at = read_numbers(data, at, flexible, "i", "offline_replicas")
-            self.leader_epoch = -1
-        else:
-            self.error_code, self.partition_index, self.leader_id = _HII.unpack_from(data, at)
-            at += 10
-            self.replica_nodes, at = read_numbers(data, at, flexible, "i", "replica_nodes")
-            self.isr_nodes, at = read_numbers(data, at, flexible, "i", "isr_nodes")
-            self.leader_epoch = -1
-            self.offline_replicas = ()
-        if version >= 9:
-            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        else:
-            self.unknown_tags = ()
-        return self, at
+        found: list[MetadataResponsePartition] = []
+        for _ in range(count):
+            self = new(MetadataResponsePartition)
+            if version >= 7:
+                self.error_code, self.partition_index, self.leader_id, self.leader_epoch = _HIII.unpack_from(data, at)
+                at += 14
+                self.replica_nodes, at = read_numbers(data, at, flexible, "i", "replica_nodes")
+                self.isr_nodes, at = read_numbers(data, at, flexible, "i", "isr_nodes")
+                self.offline_replicas, at = read_numbers(data, at, flexible, "i", "offline_replicas")
+            elif version >= 5:
+                self.error_code, self.partition_index, self.leader_id = _HII.unpack_from(data, at)
+                at += 10
+                self.replica_nodes, at = read_numbers(data, at, flexible, "i", "replica_nodes")
+                self.isr_nodes, at = read_numbers(data, at, flexible, "i", "isr_nodes")
+                self.offline_replicas, at = read_numbers(data, at, flexible, "i", "offline_replicas")
+                self.leader_epoch = -1
+            else:
+                self.error_code, self.partition_index, self.leader_id = _HII.unpack_from(data, at)
+                at += 10
+                self.replica_nodes, at = read_numbers(data, at, flexible, "i", "replica_nodes")
+                self.isr_nodes, at = read_numbers(data, at, flexible, "i", "isr_nodes")
+                self.leader_epoch = -1
+                self.offline_replicas = ()
+            if version >= 9:
+                self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            else:
+                self.unknown_tags = ()
+            found.append(self)
+        return found, at
 
     @staticmethod
     def _read_many(data: memoryview, at: int, most: int, version: int) -> tuple[list[MetadataResponsePartition], int]:
@@ -447,35 +464,38 @@ class MetadataResponseTopic:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[MetadataResponseTopic, int]:
-        self = new(MetadataResponseTopic)
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[MetadataResponseTopic], int]:
         flexible = version >= 9
-        (self.error_code,) = _H.unpack_from(data, at)
-        at += 2
-        if version >= 12:
-            self.name, at = read_nullable_string(data, at, flexible, "name")
-        else:
-            self.name, at = read_string(data, at, flexible, "name")
-        if version >= 10:
-            self.topic_id, at = read_uuid(data, at)
-        else:
-            self.topic_id = NULL_UUID
-        if version >= 1:
-            (self.is_internal,) = _T.unpack_from(data, at)
-            at += 1
-        else:
-            self.is_internal = False
-        self.partitions, at = read_rows(data, at, flexible, 18, "partitions", MetadataResponsePartition, version)
-        if version >= 8:
-            (self.topic_authorized_operations,) = _I.unpack_from(data, at)
-            at += 4
-        else:
-            self.topic_authorized_operations = -2147483648
-        if version >= 9:
-            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        else:
-            self.unknown_tags = ()
-        return self, at
+        found: list[MetadataResponseTopic] = []
+        for _ in range(count):
+            self = new(MetadataResponseTopic)
+            (self.error_code,) = _H.unpack_from(data, at)
+            at += 2
+            if version >= 12:
+                self.name, at = read_nullable_string(data, at, flexible, "name")
+            else:
+                self.name, at = read_string(data, at, flexible, "name")
+            if version >= 10:
+                self.topic_id, at = read_uuid(data, at)
+            else:
+                self.topic_id = NULL_UUID
+            if version >= 1:
+                (self.is_internal,) = _T.unpack_from(data, at)
+                at += 1
+            else:
+                self.is_internal = False
+            self.partitions, at = read_rows(data, at, flexible, 18, "partitions", MetadataResponsePartition, version)
+            if version >= 8:
+                (self.topic_authorized_operations,) = _I.unpack_from(data, at)
+                at += 4
+            else:
+                self.topic_authorized_operations = -2147483648
+            if version >= 9:
+                self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            else:
+                self.unknown_tags = ()
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -540,7 +560,7 @@ class MetadataResponse(Message):
             at += 4
         else:
             self.throttle_time_ms = 0
-        self.brokers, at = read_array(data, at, flexible, 10, "brokers", MetadataResponseBroker._read, version)
+        self.brokers, at = read_structs(data, at, flexible, 10, "brokers", MetadataResponseBroker._read_each, version)
         if version >= 2:
             self.cluster_id, at = read_nullable_string(data, at, flexible, "cluster_id")
         else:
@@ -550,7 +570,7 @@ class MetadataResponse(Message):
             at += 4
         else:
             self.controller_id = -1
-        self.topics, at = read_array(data, at, flexible, 8, "topics", MetadataResponseTopic._read, version)
+        self.topics, at = read_structs(data, at, flexible, 8, "topics", MetadataResponseTopic._read_each, version)
         if version >= 13:
             (self.error_code,) = _H.unpack_from(data, at)
             at += 2

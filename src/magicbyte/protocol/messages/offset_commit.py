@@ -19,10 +19,10 @@ from magicbyte.protocol.runtime import (
     Writer,
     absent,
     new,
-    read_array,
     read_nullable_string,
     read_rows,
     read_string,
+    read_structs,
     read_unknown_tags,
     read_uuid,
     write_nullable_string,
@@ -82,33 +82,41 @@ class OffsetCommitRequestPartition:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[OffsetCommitRequestPartition, int]:
-        self = new(OffsetCommitRequestPartition)
+    def _read_each(
+        data: memoryview,
+        at: int,
+        count: int,
+        version: int,
+    ) -> tuple[list[OffsetCommitRequestPartition], int]:
         flexible = version >= 8
-        if version >= 6:
-            self.partition_index, self.committed_offset, self.committed_leader_epoch = _IQI.unpack_from(data, at)
-            at += 16
-            self.commit_timestamp = -1
-        elif version >= 2:
-            self.partition_index, self.committed_offset = _IQ.unpack_from(data, at)
-            at += 12
-            self.committed_leader_epoch = -1
-            self.commit_timestamp = -1
-        elif version >= 1:
-            self.partition_index, self.committed_offset, self.commit_timestamp = _IQQ.unpack_from(data, at)
-            at += 20
-            self.committed_leader_epoch = -1
-        else:
-            self.partition_index, self.committed_offset = _IQ.unpack_from(data, at)
-            at += 12
-            self.committed_leader_epoch = -1
-            self.commit_timestamp = -1
-        self.committed_metadata, at = read_nullable_string(data, at, flexible, "committed_metadata")
-        if version >= 8:
-            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        else:
-            self.unknown_tags = ()
-        return self, at
+        found: list[OffsetCommitRequestPartition] = []
+        for _ in range(count):
+            self = new(OffsetCommitRequestPartition)
+            if version >= 6:
+                self.partition_index, self.committed_offset, self.committed_leader_epoch = _IQI.unpack_from(data, at)
+                at += 16
+                self.commit_timestamp = -1
+            elif version >= 2:
+                self.partition_index, self.committed_offset = _IQ.unpack_from(data, at)
+                at += 12
+                self.committed_leader_epoch = -1
+                self.commit_timestamp = -1
+            elif version >= 1:
+                self.partition_index, self.committed_offset, self.commit_timestamp = _IQQ.unpack_from(data, at)
+                at += 20
+                self.committed_leader_epoch = -1
+            else:
+                self.partition_index, self.committed_offset = _IQ.unpack_from(data, at)
+                at += 12
+                self.committed_leader_epoch = -1
+                self.commit_timestamp = -1
+            self.committed_metadata, at = read_nullable_string(data, at, flexible, "committed_metadata")
+            if version >= 8:
+                self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            else:
+                self.unknown_tags = ()
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -140,29 +148,32 @@ class OffsetCommitRequestTopic:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[OffsetCommitRequestTopic, int]:
-        self = new(OffsetCommitRequestTopic)
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[OffsetCommitRequestTopic], int]:
         flexible = version >= 8
-        if version >= 10:
-            self.name = ""
-            self.topic_id, at = read_uuid(data, at)
-        else:
-            self.name, at = read_string(data, at, flexible, "name")
-            self.topic_id = NULL_UUID
-        self.partitions, at = read_array(
-            data,
-            at,
-            flexible,
-            14,
-            "partitions",
-            OffsetCommitRequestPartition._read,
-            version,
-        )
-        if version >= 8:
-            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        else:
-            self.unknown_tags = ()
-        return self, at
+        found: list[OffsetCommitRequestTopic] = []
+        for _ in range(count):
+            self = new(OffsetCommitRequestTopic)
+            if version >= 10:
+                self.name = ""
+                self.topic_id, at = read_uuid(data, at)
+            else:
+                self.name, at = read_string(data, at, flexible, "name")
+                self.topic_id = NULL_UUID
+            self.partitions, at = read_structs(
+                data,
+                at,
+                flexible,
+                14,
+                "partitions",
+                OffsetCommitRequestPartition._read_each,
+                version,
+            )
+            if version >= 8:
+                self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            else:
+                self.unknown_tags = ()
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -235,7 +246,7 @@ class OffsetCommitRequest(Message):
             at += 8
         else:
             self.retention_time_ms = -1
-        self.topics, at = read_array(data, at, flexible, 3, "topics", OffsetCommitRequestTopic._read, version)
+        self.topics, at = read_structs(data, at, flexible, 3, "topics", OffsetCommitRequestTopic._read_each, version)
         if version >= 8:
             self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
@@ -266,15 +277,23 @@ class OffsetCommitResponsePartition:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[OffsetCommitResponsePartition, int]:
-        self = new(OffsetCommitResponsePartition)
-        self.partition_index, self.error_code = _IH.unpack_from(data, at)
-        at += 6
-        if version >= 8:
-            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        else:
-            self.unknown_tags = ()
-        return self, at
+    def _read_each(
+        data: memoryview,
+        at: int,
+        count: int,
+        version: int,
+    ) -> tuple[list[OffsetCommitResponsePartition], int]:
+        found: list[OffsetCommitResponsePartition] = []
+        for _ in range(count):
+            self = new(OffsetCommitResponsePartition)
+            self.partition_index, self.error_code = _IH.unpack_from(data, at)
+            at += 6
+            if version >= 8:
+                self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            else:
+                self.unknown_tags = ()
+            found.append(self)
+        return found, at
 
     @staticmethod
     def _read_many(
@@ -330,21 +349,24 @@ class OffsetCommitResponseTopic:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[OffsetCommitResponseTopic, int]:
-        self = new(OffsetCommitResponseTopic)
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[OffsetCommitResponseTopic], int]:
         flexible = version >= 8
-        if version >= 10:
-            self.name = ""
-            self.topic_id, at = read_uuid(data, at)
-        else:
-            self.name, at = read_string(data, at, flexible, "name")
-            self.topic_id = NULL_UUID
-        self.partitions, at = read_rows(data, at, flexible, 6, "partitions", OffsetCommitResponsePartition, version)
-        if version >= 8:
-            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        else:
-            self.unknown_tags = ()
-        return self, at
+        found: list[OffsetCommitResponseTopic] = []
+        for _ in range(count):
+            self = new(OffsetCommitResponseTopic)
+            if version >= 10:
+                self.name = ""
+                self.topic_id, at = read_uuid(data, at)
+            else:
+                self.name, at = read_string(data, at, flexible, "name")
+                self.topic_id = NULL_UUID
+            self.partitions, at = read_rows(data, at, flexible, 6, "partitions", OffsetCommitResponsePartition, version)
+            if version >= 8:
+                self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            else:
+                self.unknown_tags = ()
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -384,7 +406,7 @@ class OffsetCommitResponse(Message):
             at += 4
         else:
             self.throttle_time_ms = 0
-        self.topics, at = read_array(data, at, flexible, 3, "topics", OffsetCommitResponseTopic._read, version)
+        self.topics, at = read_structs(data, at, flexible, 3, "topics", OffsetCommitResponseTopic._read_each, version)
         if version >= 8:
             self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:

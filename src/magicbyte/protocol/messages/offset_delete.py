@@ -15,9 +15,9 @@ from magicbyte.protocol.runtime import (
     Rows,
     Writer,
     new,
-    read_array,
     read_rows,
     read_string,
+    read_structs,
     write_string,
     write_structs,
 )
@@ -43,11 +43,19 @@ class OffsetDeleteRequestPartition:
         buffer += _I.pack(self.partition_index)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[OffsetDeleteRequestPartition, int]:
-        self = new(OffsetDeleteRequestPartition)
-        (self.partition_index,) = _I.unpack_from(data, at)
-        at += 4
-        return self, at
+    def _read_each(
+        data: memoryview,
+        at: int,
+        count: int,
+        version: int,
+    ) -> tuple[list[OffsetDeleteRequestPartition], int]:
+        found: list[OffsetDeleteRequestPartition] = []
+        for _ in range(count):
+            self = new(OffsetDeleteRequestPartition)
+            (self.partition_index,) = _I.unpack_from(data, at)
+            at += 4
+            found.append(self)
+        return found, at
 
     @staticmethod
     def _read_many(
@@ -83,11 +91,14 @@ class OffsetDeleteRequestTopic:
         write_structs(out, self.partitions, False, version)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[OffsetDeleteRequestTopic, int]:
-        self = new(OffsetDeleteRequestTopic)
-        self.name, at = read_string(data, at, False, "name")
-        self.partitions, at = read_rows(data, at, False, 4, "partitions", OffsetDeleteRequestPartition, version)
-        return self, at
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[OffsetDeleteRequestTopic], int]:
+        found: list[OffsetDeleteRequestTopic] = []
+        for _ in range(count):
+            self = new(OffsetDeleteRequestTopic)
+            self.name, at = read_string(data, at, False, "name")
+            self.partitions, at = read_rows(data, at, False, 4, "partitions", OffsetDeleteRequestPartition, version)
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -114,7 +125,7 @@ class OffsetDeleteRequest(Message):
     def _read(data: memoryview, at: int, version: int) -> tuple[OffsetDeleteRequest, int]:
         self = new(OffsetDeleteRequest)
         self.group_id, at = read_string(data, at, False, "group_id")
-        self.topics, at = read_array(data, at, False, 6, "topics", OffsetDeleteRequestTopic._read, version)
+        self.topics, at = read_structs(data, at, False, 6, "topics", OffsetDeleteRequestTopic._read_each, version)
         return self, at
 
 
@@ -134,11 +145,19 @@ class OffsetDeleteResponsePartition:
         buffer += _IH.pack(self.partition_index, self.error_code)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[OffsetDeleteResponsePartition, int]:
-        self = new(OffsetDeleteResponsePartition)
-        self.partition_index, self.error_code = _IH.unpack_from(data, at)
-        at += 6
-        return self, at
+    def _read_each(
+        data: memoryview,
+        at: int,
+        count: int,
+        version: int,
+    ) -> tuple[list[OffsetDeleteResponsePartition], int]:
+        found: list[OffsetDeleteResponsePartition] = []
+        for _ in range(count):
+            self = new(OffsetDeleteResponsePartition)
+            self.partition_index, self.error_code = _IH.unpack_from(data, at)
+            at += 6
+            found.append(self)
+        return found, at
 
     @staticmethod
     def _read_many(
@@ -174,11 +193,14 @@ class OffsetDeleteResponseTopic:
         write_structs(out, self.partitions, False, version)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[OffsetDeleteResponseTopic, int]:
-        self = new(OffsetDeleteResponseTopic)
-        self.name, at = read_string(data, at, False, "name")
-        self.partitions, at = read_rows(data, at, False, 6, "partitions", OffsetDeleteResponsePartition, version)
-        return self, at
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[OffsetDeleteResponseTopic], int]:
+        found: list[OffsetDeleteResponseTopic] = []
+        for _ in range(count):
+            self = new(OffsetDeleteResponseTopic)
+            self.name, at = read_string(data, at, False, "name")
+            self.partitions, at = read_rows(data, at, False, 6, "partitions", OffsetDeleteResponsePartition, version)
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -210,5 +232,5 @@ class OffsetDeleteResponse(Message):
         self = new(OffsetDeleteResponse)
         self.error_code, self.throttle_time_ms = _HI.unpack_from(data, at)
         at += 6
-        self.topics, at = read_array(data, at, False, 6, "topics", OffsetDeleteResponseTopic._read, version)
+        self.topics, at = read_structs(data, at, False, 6, "topics", OffsetDeleteResponseTopic._read_each, version)
         return self, at

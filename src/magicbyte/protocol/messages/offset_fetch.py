@@ -19,11 +19,11 @@ from magicbyte.protocol.runtime import (
     absent,
     new,
     present,
-    read_array,
-    read_nullable_array,
     read_nullable_string,
+    read_nullable_structs,
     read_numbers,
     read_string,
+    read_structs,
     read_unknown_tags,
     read_uuid,
     write_nullable_string,
@@ -64,16 +64,19 @@ class OffsetFetchRequestTopic:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[OffsetFetchRequestTopic, int]:
-        self = new(OffsetFetchRequestTopic)
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[OffsetFetchRequestTopic], int]:
         flexible = version >= 6
-        self.name, at = read_string(data, at, flexible, "name")
-        self.partition_indexes, at = read_numbers(data, at, flexible, "i", "partition_indexes")
-        if version >= 6:
-            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        else:
-            self.unknown_tags = ()
-        return self, at
+        found: list[OffsetFetchRequestTopic] = []
+        for _ in range(count):
+            self = new(OffsetFetchRequestTopic)
+            self.name, at = read_string(data, at, flexible, "name")
+            self.partition_indexes, at = read_numbers(data, at, flexible, "i", "partition_indexes")
+            if version >= 6:
+                self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            else:
+                self.unknown_tags = ()
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -103,17 +106,20 @@ class OffsetFetchRequestTopics:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[OffsetFetchRequestTopics, int]:
-        self = new(OffsetFetchRequestTopics)
-        if version >= 10:
-            self.name = ""
-            self.topic_id, at = read_uuid(data, at)
-        else:
-            self.name, at = read_string(data, at, True, "name")
-            self.topic_id = NULL_UUID
-        self.partition_indexes, at = read_numbers(data, at, True, "i", "partition_indexes")
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[OffsetFetchRequestTopics], int]:
+        found: list[OffsetFetchRequestTopics] = []
+        for _ in range(count):
+            self = new(OffsetFetchRequestTopics)
+            if version >= 10:
+                self.name = ""
+                self.topic_id, at = read_uuid(data, at)
+            else:
+                self.name, at = read_string(data, at, True, "name")
+                self.topic_id = NULL_UUID
+            self.partition_indexes, at = read_numbers(data, at, True, "i", "partition_indexes")
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -146,19 +152,30 @@ class OffsetFetchRequestGroup:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[OffsetFetchRequestGroup, int]:
-        self = new(OffsetFetchRequestGroup)
-        self.group_id, at = read_string(data, at, True, "group_id")
-        if version >= 9:
-            self.member_id, at = read_nullable_string(data, at, True, "member_id")
-            (self.member_epoch,) = _I.unpack_from(data, at)
-            at += 4
-        else:
-            self.member_id = None
-            self.member_epoch = -1
-        self.topics, at = read_nullable_array(data, at, True, 3, "topics", OffsetFetchRequestTopics._read, version)
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[OffsetFetchRequestGroup], int]:
+        found: list[OffsetFetchRequestGroup] = []
+        for _ in range(count):
+            self = new(OffsetFetchRequestGroup)
+            self.group_id, at = read_string(data, at, True, "group_id")
+            if version >= 9:
+                self.member_id, at = read_nullable_string(data, at, True, "member_id")
+                (self.member_epoch,) = _I.unpack_from(data, at)
+                at += 4
+            else:
+                self.member_id = None
+                self.member_epoch = -1
+            self.topics, at = read_nullable_structs(
+                data,
+                at,
+                True,
+                3,
+                "topics",
+                OffsetFetchRequestTopics._read_each,
+                version,
+            )
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -221,19 +238,19 @@ class OffsetFetchRequest(Message):
         if version >= 8:
             self.topics = []
         elif version >= 2:
-            self.topics, at = read_nullable_array(
+            self.topics, at = read_nullable_structs(
                 data,
                 at,
                 flexible,
                 3,
                 "topics",
-                OffsetFetchRequestTopic._read,
+                OffsetFetchRequestTopic._read_each,
                 version,
             )
         else:
-            self.topics, at = read_array(data, at, flexible, 3, "topics", OffsetFetchRequestTopic._read, version)
+            self.topics, at = read_structs(data, at, flexible, 3, "topics", OffsetFetchRequestTopic._read_each, version)
         if version >= 8:
-            self.groups, at = read_array(data, at, flexible, 3, "groups", OffsetFetchRequestGroup._read, version)
+            self.groups, at = read_structs(data, at, flexible, 3, "groups", OffsetFetchRequestGroup._read_each, version)
         else:
             self.groups = []
         if version >= 7:
@@ -281,24 +298,32 @@ class OffsetFetchResponsePartition:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[OffsetFetchResponsePartition, int]:
-        self = new(OffsetFetchResponsePartition)
+    def _read_each(
+        data: memoryview,
+        at: int,
+        count: int,
+        version: int,
+    ) -> tuple[list[OffsetFetchResponsePartition], int]:
         flexible = version >= 6
-        if version >= 5:
-            self.partition_index, self.committed_offset, self.committed_leader_epoch = _IQI.unpack_from(data, at)
-            at += 16
-        else:
-            self.partition_index, self.committed_offset = _IQ.unpack_from(data, at)
-            at += 12
-            self.committed_leader_epoch = -1
-        self.metadata, at = read_nullable_string(data, at, flexible, "metadata")
-        (self.error_code,) = _H.unpack_from(data, at)
-        at += 2
-        if version >= 6:
-            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        else:
-            self.unknown_tags = ()
-        return self, at
+        found: list[OffsetFetchResponsePartition] = []
+        for _ in range(count):
+            self = new(OffsetFetchResponsePartition)
+            if version >= 5:
+                self.partition_index, self.committed_offset, self.committed_leader_epoch = _IQI.unpack_from(data, at)
+                at += 16
+            else:
+                self.partition_index, self.committed_offset = _IQ.unpack_from(data, at)
+                at += 12
+                self.committed_leader_epoch = -1
+            self.metadata, at = read_nullable_string(data, at, flexible, "metadata")
+            (self.error_code,) = _H.unpack_from(data, at)
+            at += 2
+            if version >= 6:
+                self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            else:
+                self.unknown_tags = ()
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -325,24 +350,27 @@ class OffsetFetchResponseTopic:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[OffsetFetchResponseTopic, int]:
-        self = new(OffsetFetchResponseTopic)
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[OffsetFetchResponseTopic], int]:
         flexible = version >= 6
-        self.name, at = read_string(data, at, flexible, "name")
-        self.partitions, at = read_array(
-            data,
-            at,
-            flexible,
-            16,
-            "partitions",
-            OffsetFetchResponsePartition._read,
-            version,
-        )
-        if version >= 6:
-            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        else:
-            self.unknown_tags = ()
-        return self, at
+        found: list[OffsetFetchResponseTopic] = []
+        for _ in range(count):
+            self = new(OffsetFetchResponseTopic)
+            self.name, at = read_string(data, at, flexible, "name")
+            self.partitions, at = read_structs(
+                data,
+                at,
+                flexible,
+                16,
+                "partitions",
+                OffsetFetchResponsePartition._read_each,
+                version,
+            )
+            if version >= 6:
+                self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            else:
+                self.unknown_tags = ()
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -374,15 +402,23 @@ class OffsetFetchResponsePartitions:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[OffsetFetchResponsePartitions, int]:
-        self = new(OffsetFetchResponsePartitions)
-        self.partition_index, self.committed_offset, self.committed_leader_epoch = _IQI.unpack_from(data, at)
-        at += 16
-        self.metadata, at = read_nullable_string(data, at, True, "metadata")
-        (self.error_code,) = _H.unpack_from(data, at)
-        at += 2
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(
+        data: memoryview,
+        at: int,
+        count: int,
+        version: int,
+    ) -> tuple[list[OffsetFetchResponsePartitions], int]:
+        found: list[OffsetFetchResponsePartitions] = []
+        for _ in range(count):
+            self = new(OffsetFetchResponsePartitions)
+            self.partition_index, self.committed_offset, self.committed_leader_epoch = _IQI.unpack_from(data, at)
+            at += 16
+            self.metadata, at = read_nullable_string(data, at, True, "metadata")
+            (self.error_code,) = _H.unpack_from(data, at)
+            at += 2
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -413,17 +449,28 @@ class OffsetFetchResponseTopics:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[OffsetFetchResponseTopics, int]:
-        self = new(OffsetFetchResponseTopics)
-        if version >= 10:
-            self.name = ""
-            self.topic_id, at = read_uuid(data, at)
-        else:
-            self.name, at = read_string(data, at, True, "name")
-            self.topic_id = NULL_UUID
-        self.partitions, at = read_array(data, at, True, 20, "partitions", OffsetFetchResponsePartitions._read, version)
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[OffsetFetchResponseTopics], int]:
+        found: list[OffsetFetchResponseTopics] = []
+        for _ in range(count):
+            self = new(OffsetFetchResponseTopics)
+            if version >= 10:
+                self.name = ""
+                self.topic_id, at = read_uuid(data, at)
+            else:
+                self.name, at = read_string(data, at, True, "name")
+                self.topic_id = NULL_UUID
+            self.partitions, at = read_structs(
+                data,
+                at,
+                True,
+                20,
+                "partitions",
+                OffsetFetchResponsePartitions._read_each,
+                version,
+            )
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -451,14 +498,17 @@ class OffsetFetchResponseGroup:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[OffsetFetchResponseGroup, int]:
-        self = new(OffsetFetchResponseGroup)
-        self.group_id, at = read_string(data, at, True, "group_id")
-        self.topics, at = read_array(data, at, True, 3, "topics", OffsetFetchResponseTopics._read, version)
-        (self.error_code,) = _H.unpack_from(data, at)
-        at += 2
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[OffsetFetchResponseGroup], int]:
+        found: list[OffsetFetchResponseGroup] = []
+        for _ in range(count):
+            self = new(OffsetFetchResponseGroup)
+            self.group_id, at = read_string(data, at, True, "group_id")
+            self.topics, at = read_structs(data, at, True, 3, "topics", OffsetFetchResponseTopics._read_each, version)
+            (self.error_code,) = _H.unpack_from(data, at)
+            at += 2
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -514,7 +564,15 @@ class OffsetFetchResponse(Message):
         if version >= 8:
             self.topics = []
         else:
-            self.topics, at = read_array(data, at, flexible, 3, "topics", OffsetFetchResponseTopic._read, version)
+            self.topics, at = read_structs(
+                data,
+                at,
+                flexible,
+                3,
+                "topics",
+                OffsetFetchResponseTopic._read_each,
+                version,
+            )
         if version >= 8:
             self.error_code = 0
         elif version >= 2:
@@ -523,7 +581,15 @@ class OffsetFetchResponse(Message):
         else:
             self.error_code = 0
         if version >= 8:
-            self.groups, at = read_array(data, at, flexible, 5, "groups", OffsetFetchResponseGroup._read, version)
+            self.groups, at = read_structs(
+                data,
+                at,
+                flexible,
+                5,
+                "groups",
+                OffsetFetchResponseGroup._read_each,
+                version,
+            )
         else:
             self.groups = []
         if version >= 6:

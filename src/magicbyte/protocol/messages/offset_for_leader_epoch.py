@@ -17,9 +17,9 @@ from magicbyte.protocol.runtime import (
     Tags,
     Writer,
     new,
-    read_array,
     read_rows,
     read_string,
+    read_structs,
     read_unknown_tags,
     write_string,
     write_structs,
@@ -67,20 +67,23 @@ class OffsetForLeaderPartition:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[OffsetForLeaderPartition, int]:
-        self = new(OffsetForLeaderPartition)
-        if version >= 2:
-            self.partition, self.current_leader_epoch, self.leader_epoch = _III.unpack_from(data, at)
-            at += 12
-        else:
-            self.partition, self.leader_epoch = _II.unpack_from(data, at)
-            at += 8
-            self.current_leader_epoch = -1
-        if version >= 4:
-            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        else:
-            self.unknown_tags = ()
-        return self, at
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[OffsetForLeaderPartition], int]:
+        found: list[OffsetForLeaderPartition] = []
+        for _ in range(count):
+            self = new(OffsetForLeaderPartition)
+            if version >= 2:
+                self.partition, self.current_leader_epoch, self.leader_epoch = _III.unpack_from(data, at)
+                at += 12
+            else:
+                self.partition, self.leader_epoch = _II.unpack_from(data, at)
+                at += 8
+                self.current_leader_epoch = -1
+            if version >= 4:
+                self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            else:
+                self.unknown_tags = ()
+            found.append(self)
+        return found, at
 
     @staticmethod
     def _read_many(data: memoryview, at: int, most: int, version: int) -> tuple[list[OffsetForLeaderPartition], int]:
@@ -133,16 +136,19 @@ class OffsetForLeaderTopic:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[OffsetForLeaderTopic, int]:
-        self = new(OffsetForLeaderTopic)
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[OffsetForLeaderTopic], int]:
         flexible = version >= 4
-        self.topic, at = read_string(data, at, flexible, "topic")
-        self.partitions, at = read_rows(data, at, flexible, 8, "partitions", OffsetForLeaderPartition, version)
-        if version >= 4:
-            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        else:
-            self.unknown_tags = ()
-        return self, at
+        found: list[OffsetForLeaderTopic] = []
+        for _ in range(count):
+            self = new(OffsetForLeaderTopic)
+            self.topic, at = read_string(data, at, flexible, "topic")
+            self.partitions, at = read_rows(data, at, flexible, 8, "partitions", OffsetForLeaderPartition, version)
+            if version >= 4:
+                self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            else:
+                self.unknown_tags = ()
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -182,7 +188,7 @@ class OffsetForLeaderEpochRequest(Message):
             at += 4
         else:
             self.replica_id = -2
-        self.topics, at = read_array(data, at, flexible, 3, "topics", OffsetForLeaderTopic._read, version)
+        self.topics, at = read_structs(data, at, flexible, 3, "topics", OffsetForLeaderTopic._read_each, version)
         if version >= 4:
             self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
@@ -220,20 +226,23 @@ class EpochEndOffset:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[EpochEndOffset, int]:
-        self = new(EpochEndOffset)
-        if version >= 1:
-            self.error_code, self.partition, self.leader_epoch, self.end_offset = _HIIQ.unpack_from(data, at)
-            at += 18
-        else:
-            self.error_code, self.partition, self.end_offset = _HIQ.unpack_from(data, at)
-            at += 14
-            self.leader_epoch = -1
-        if version >= 4:
-            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        else:
-            self.unknown_tags = ()
-        return self, at
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[EpochEndOffset], int]:
+        found: list[EpochEndOffset] = []
+        for _ in range(count):
+            self = new(EpochEndOffset)
+            if version >= 1:
+                self.error_code, self.partition, self.leader_epoch, self.end_offset = _HIIQ.unpack_from(data, at)
+                at += 18
+            else:
+                self.error_code, self.partition, self.end_offset = _HIQ.unpack_from(data, at)
+                at += 14
+                self.leader_epoch = -1
+            if version >= 4:
+                self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            else:
+                self.unknown_tags = ()
+            found.append(self)
+        return found, at
 
     @staticmethod
     def _read_many(data: memoryview, at: int, most: int, version: int) -> tuple[list[EpochEndOffset], int]:
@@ -286,16 +295,19 @@ class OffsetForLeaderTopicResult:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[OffsetForLeaderTopicResult, int]:
-        self = new(OffsetForLeaderTopicResult)
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[OffsetForLeaderTopicResult], int]:
         flexible = version >= 4
-        self.topic, at = read_string(data, at, flexible, "topic")
-        self.partitions, at = read_rows(data, at, flexible, 14, "partitions", EpochEndOffset, version)
-        if version >= 4:
-            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        else:
-            self.unknown_tags = ()
-        return self, at
+        found: list[OffsetForLeaderTopicResult] = []
+        for _ in range(count):
+            self = new(OffsetForLeaderTopicResult)
+            self.topic, at = read_string(data, at, flexible, "topic")
+            self.partitions, at = read_rows(data, at, flexible, 14, "partitions", EpochEndOffset, version)
+            if version >= 4:
+                self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            else:
+                self.unknown_tags = ()
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -335,7 +347,7 @@ class OffsetForLeaderEpochResponse(Message):
             at += 4
         else:
             self.throttle_time_ms = 0
-        self.topics, at = read_array(data, at, flexible, 3, "topics", OffsetForLeaderTopicResult._read, version)
+        self.topics, at = read_structs(data, at, flexible, 3, "topics", OffsetForLeaderTopicResult._read_each, version)
         if version >= 4:
             self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:

@@ -20,11 +20,11 @@ from magicbyte.protocol.runtime import (
     Writer,
     absent,
     new,
-    read_array,
     read_nullable_string,
     read_nullable_view,
     read_rows,
     read_string,
+    read_structs,
     read_tags,
     read_unknown_tags,
     read_uuid,
@@ -73,17 +73,20 @@ class PartitionProduceData:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[PartitionProduceData, int]:
-        self = new(PartitionProduceData)
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[PartitionProduceData], int]:
         flexible = version >= 9
-        (self.index,) = _I.unpack_from(data, at)
-        at += 4
-        self.records, at = read_nullable_view(data, at, flexible, "records")
-        if version >= 9:
-            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        else:
-            self.unknown_tags = ()
-        return self, at
+        found: list[PartitionProduceData] = []
+        for _ in range(count):
+            self = new(PartitionProduceData)
+            (self.index,) = _I.unpack_from(data, at)
+            at += 4
+            self.records, at = read_nullable_view(data, at, flexible, "records")
+            if version >= 9:
+                self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            else:
+                self.unknown_tags = ()
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -114,29 +117,32 @@ class TopicProduceData:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[TopicProduceData, int]:
-        self = new(TopicProduceData)
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[TopicProduceData], int]:
         flexible = version >= 9
-        if version >= 13:
-            self.name = ""
-            self.topic_id, at = read_uuid(data, at)
-        else:
-            self.name, at = read_string(data, at, flexible, "name")
-            self.topic_id = NULL_UUID
-        self.partition_data, at = read_array(
-            data,
-            at,
-            flexible,
-            6,
-            "partition_data",
-            PartitionProduceData._read,
-            version,
-        )
-        if version >= 9:
-            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        else:
-            self.unknown_tags = ()
-        return self, at
+        found: list[TopicProduceData] = []
+        for _ in range(count):
+            self = new(TopicProduceData)
+            if version >= 13:
+                self.name = ""
+                self.topic_id, at = read_uuid(data, at)
+            else:
+                self.name, at = read_string(data, at, flexible, "name")
+                self.topic_id = NULL_UUID
+            self.partition_data, at = read_structs(
+                data,
+                at,
+                flexible,
+                6,
+                "partition_data",
+                PartitionProduceData._read_each,
+                version,
+            )
+            if version >= 9:
+                self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            else:
+                self.unknown_tags = ()
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -183,7 +189,7 @@ class ProduceRequest(Message):
             self.transactional_id = None
         self.acks, self.timeout_ms = _HI.unpack_from(data, at)
         at += 6
-        self.topic_data, at = read_array(data, at, flexible, 3, "topic_data", TopicProduceData._read, version)
+        self.topic_data, at = read_structs(data, at, flexible, 3, "topic_data", TopicProduceData._read_each, version)
         if version >= 9:
             self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
@@ -214,17 +220,20 @@ class BatchIndexAndErrorMessage:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[BatchIndexAndErrorMessage, int]:
-        self = new(BatchIndexAndErrorMessage)
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[BatchIndexAndErrorMessage], int]:
         flexible = version >= 9
-        (self.batch_index,) = _I.unpack_from(data, at)
-        at += 4
-        self.batch_index_error_message, at = read_nullable_string(data, at, flexible, "batch_index_error_message")
-        if version >= 9:
-            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        else:
-            self.unknown_tags = ()
-        return self, at
+        found: list[BatchIndexAndErrorMessage] = []
+        for _ in range(count):
+            self = new(BatchIndexAndErrorMessage)
+            (self.batch_index,) = _I.unpack_from(data, at)
+            at += 4
+            self.batch_index_error_message, at = read_nullable_string(data, at, flexible, "batch_index_error_message")
+            if version >= 9:
+                self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            else:
+                self.unknown_tags = ()
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -324,56 +333,59 @@ class PartitionProduceResponse:
             write_tags(buffer, (), self.unknown_tags, flexible=False)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[PartitionProduceResponse, int]:
-        self = new(PartitionProduceResponse)
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[PartitionProduceResponse], int]:
         flexible = version >= 9
-        if version >= 5:
-            (
-                self.index,
-                self.error_code,
-                self.base_offset,
-                self.log_append_time_ms,
-                self.log_start_offset,
-            ) = _IHQQQ.unpack_from(data, at)
-            at += 30
-        elif version >= 2:
-            self.index, self.error_code, self.base_offset, self.log_append_time_ms = _IHQQ.unpack_from(data, at)
-            at += 22
-            self.log_start_offset = -1
-        else:
-            self.index, self.error_code, self.base_offset = _IHQ.unpack_from(data, at)
-            at += 14
-            self.log_append_time_ms = -1
-            self.log_start_offset = -1
-        if version >= 8:
-            self.record_errors, at = read_array(
-                data,
-                at,
-                flexible,
-                6,
-                "record_errors",
-                BatchIndexAndErrorMessage._read,
-                version,
-            )
-            self.error_message, at = read_nullable_string(data, at, flexible, "error_message")
-        else:
-            self.record_errors = []
-            self.error_message = None
-        self.current_leader = LeaderIdAndEpoch()
-        if version >= 10:
-            if data[at]:
-                tags, at = read_tags(data, at)
-                if 0 in tags:
-                    part = tags.pop(0)
-                    self.current_leader = whole(part, LeaderIdAndEpoch._read(part, 0, version), "current_leader")
-                self.unknown_tags = unknown(tags)
+        found: list[PartitionProduceResponse] = []
+        for _ in range(count):
+            self = new(PartitionProduceResponse)
+            if version >= 5:
+                (
+                    self.index,
+                    self.error_code,
+                    self.base_offset,
+                    self.log_append_time_ms,
+                    self.log_start_offset,
+                ) = _IHQQQ.unpack_from(data, at)
+                at += 30
+            elif version >= 2:
+                self.index, self.error_code, self.base_offset, self.log_append_time_ms = _IHQQ.unpack_from(data, at)
+                at += 22
+                self.log_start_offset = -1
             else:
-                self.unknown_tags, at = (), at + 1
-        elif version >= 9:
-            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        else:
-            self.unknown_tags = ()
-        return self, at
+                self.index, self.error_code, self.base_offset = _IHQ.unpack_from(data, at)
+                at += 14
+                self.log_append_time_ms = -1
+                self.log_start_offset = -1
+            if version >= 8:
+                self.record_errors, at = read_structs(
+                    data,
+                    at,
+                    flexible,
+                    6,
+                    "record_errors",
+                    BatchIndexAndErrorMessage._read_each,
+                    version,
+                )
+                self.error_message, at = read_nullable_string(data, at, flexible, "error_message")
+            else:
+                self.record_errors = []
+                self.error_message = None
+            self.current_leader = LeaderIdAndEpoch()
+            if version >= 10:
+                if data[at]:
+                    tags, at = read_tags(data, at)
+                    if 0 in tags:
+                        part = tags.pop(0)
+                        self.current_leader = whole(part, LeaderIdAndEpoch._read(part, 0, version), "current_leader")
+                    self.unknown_tags = unknown(tags)
+                else:
+                    self.unknown_tags, at = (), at + 1
+            elif version >= 9:
+                self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            else:
+                self.unknown_tags = ()
+            found.append(self)
+        return found, at
 
     def _tags(self, version: int) -> list[tuple[int, bytes]]:
         found: list[tuple[int, bytes]] = []
@@ -451,40 +463,43 @@ class TopicProduceResponse:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[TopicProduceResponse, int]:
-        self = new(TopicProduceResponse)
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[TopicProduceResponse], int]:
         flexible = version >= 9
-        if version >= 13:
-            self.name = ""
-            self.topic_id, at = read_uuid(data, at)
-        else:
-            self.name, at = read_string(data, at, flexible, "name")
-            self.topic_id = NULL_UUID
-        if version >= 8:
-            self.partition_responses, at = read_array(
-                data,
-                at,
-                flexible,
-                14,
-                "partition_responses",
-                PartitionProduceResponse._read,
-                version,
-            )
-        else:
-            self.partition_responses, at = read_rows(
-                data,
-                at,
-                flexible,
-                14,
-                "partition_responses",
-                PartitionProduceResponse,
-                version,
-            )
-        if version >= 9:
-            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        else:
-            self.unknown_tags = ()
-        return self, at
+        found: list[TopicProduceResponse] = []
+        for _ in range(count):
+            self = new(TopicProduceResponse)
+            if version >= 13:
+                self.name = ""
+                self.topic_id, at = read_uuid(data, at)
+            else:
+                self.name, at = read_string(data, at, flexible, "name")
+                self.topic_id = NULL_UUID
+            if version >= 8:
+                self.partition_responses, at = read_structs(
+                    data,
+                    at,
+                    flexible,
+                    14,
+                    "partition_responses",
+                    PartitionProduceResponse._read_each,
+                    version,
+                )
+            else:
+                self.partition_responses, at = read_rows(
+                    data,
+                    at,
+                    flexible,
+                    14,
+                    "partition_responses",
+                    PartitionProduceResponse,
+                    version,
+                )
+            if version >= 9:
+                self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            else:
+                self.unknown_tags = ()
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -516,16 +531,19 @@ class NodeEndpoint:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[NodeEndpoint, int]:
-        self = new(NodeEndpoint)
-        (self.node_id,) = _I.unpack_from(data, at)
-        at += 4
-        self.host, at = read_string(data, at, True, "host")
-        (self.port,) = _I.unpack_from(data, at)
-        at += 4
-        self.rack, at = read_nullable_string(data, at, True, "rack")
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[NodeEndpoint], int]:
+        found: list[NodeEndpoint] = []
+        for _ in range(count):
+            self = new(NodeEndpoint)
+            (self.node_id,) = _I.unpack_from(data, at)
+            at += 4
+            self.host, at = read_string(data, at, True, "host")
+            (self.port,) = _I.unpack_from(data, at)
+            at += 4
+            self.rack, at = read_nullable_string(data, at, True, "rack")
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -575,7 +593,7 @@ class ProduceResponse(Message):
     def _read(data: memoryview, at: int, version: int) -> tuple[ProduceResponse, int]:
         self = new(ProduceResponse)
         flexible = version >= 9
-        self.responses, at = read_array(data, at, flexible, 3, "responses", TopicProduceResponse._read, version)
+        self.responses, at = read_structs(data, at, flexible, 3, "responses", TopicProduceResponse._read_each, version)
         if version >= 1:
             (self.throttle_time_ms,) = _I.unpack_from(data, at)
             at += 4
@@ -589,7 +607,7 @@ class ProduceResponse(Message):
                     part = tags.pop(0)
                     self.node_endpoints = whole(
                         part,
-                        read_array(part, 0, flexible, 11, "node_endpoints", NodeEndpoint._read, version),
+                        read_structs(part, 0, flexible, 11, "node_endpoints", NodeEndpoint._read_each, version),
                         "node_endpoints",
                     )
                 self.unknown_tags = unknown(tags)

@@ -19,10 +19,10 @@ from magicbyte.protocol.runtime import (
     Tags,
     Writer,
     new,
-    read_array,
     read_nullable_string,
     read_rows,
     read_string,
+    read_structs,
     read_unknown_tags,
     read_uuid,
     write_nullable_string,
@@ -61,12 +61,15 @@ class PartitionData:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[PartitionData, int]:
-        self = new(PartitionData)
-        self.partition, self.leader_epoch = _II.unpack_from(data, at)
-        at += 8
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[PartitionData], int]:
+        found: list[PartitionData] = []
+        for _ in range(count):
+            self = new(PartitionData)
+            self.partition, self.leader_epoch = _II.unpack_from(data, at)
+            at += 8
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
     @staticmethod
     def _read_many(data: memoryview, at: int, most: int, version: int) -> tuple[list[PartitionData], int]:
@@ -102,12 +105,15 @@ class ReadStateData:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[ReadStateData, int]:
-        self = new(ReadStateData)
-        self.topic_id, at = read_uuid(data, at)
-        self.partitions, at = read_rows(data, at, True, 9, "partitions", PartitionData, version)
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[ReadStateData], int]:
+        found: list[ReadStateData] = []
+        for _ in range(count):
+            self = new(ReadStateData)
+            self.topic_id, at = read_uuid(data, at)
+            self.partitions, at = read_rows(data, at, True, 9, "partitions", PartitionData, version)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -139,7 +145,7 @@ class ReadShareGroupStateRequest(Message):
     def _read(data: memoryview, at: int, version: int) -> tuple[ReadShareGroupStateRequest, int]:
         self = new(ReadShareGroupStateRequest)
         self.group_id, at = read_string(data, at, True, "group_id")
-        self.topics, at = read_array(data, at, True, 18, "topics", ReadStateData._read, version)
+        self.topics, at = read_structs(data, at, True, 18, "topics", ReadStateData._read_each, version)
         self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
@@ -169,12 +175,15 @@ class StateBatch:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[StateBatch, int]:
-        self = new(StateBatch)
-        self.first_offset, self.last_offset, self.delivery_state, self.delivery_count = _QQBH.unpack_from(data, at)
-        at += 19
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[StateBatch], int]:
+        found: list[StateBatch] = []
+        for _ in range(count):
+            self = new(StateBatch)
+            self.first_offset, self.last_offset, self.delivery_state, self.delivery_count = _QQBH.unpack_from(data, at)
+            at += 19
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
     @staticmethod
     def _read_many(data: memoryview, at: int, most: int, version: int) -> tuple[list[StateBatch], int]:
@@ -221,16 +230,19 @@ class PartitionResult:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[PartitionResult, int]:
-        self = new(PartitionResult)
-        self.partition, self.error_code = _IH.unpack_from(data, at)
-        at += 6
-        self.error_message, at = read_nullable_string(data, at, True, "error_message")
-        self.state_epoch, self.start_offset = _IQ.unpack_from(data, at)
-        at += 12
-        self.state_batches, at = read_rows(data, at, True, 20, "state_batches", StateBatch, version)
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[PartitionResult], int]:
+        found: list[PartitionResult] = []
+        for _ in range(count):
+            self = new(PartitionResult)
+            self.partition, self.error_code = _IH.unpack_from(data, at)
+            at += 6
+            self.error_message, at = read_nullable_string(data, at, True, "error_message")
+            self.state_epoch, self.start_offset = _IQ.unpack_from(data, at)
+            at += 12
+            self.state_batches, at = read_rows(data, at, True, 20, "state_batches", StateBatch, version)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -255,12 +267,15 @@ class ReadStateResult:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[ReadStateResult, int]:
-        self = new(ReadStateResult)
-        self.topic_id, at = read_uuid(data, at)
-        self.partitions, at = read_array(data, at, True, 21, "partitions", PartitionResult._read, version)
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[ReadStateResult], int]:
+        found: list[ReadStateResult] = []
+        for _ in range(count):
+            self = new(ReadStateResult)
+            self.topic_id, at = read_uuid(data, at)
+            self.partitions, at = read_structs(data, at, True, 21, "partitions", PartitionResult._read_each, version)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -288,6 +303,6 @@ class ReadShareGroupStateResponse(Message):
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[ReadShareGroupStateResponse, int]:
         self = new(ReadShareGroupStateResponse)
-        self.results, at = read_array(data, at, True, 18, "results", ReadStateResult._read, version)
+        self.results, at = read_structs(data, at, True, 18, "results", ReadStateResult._read_each, version)
         self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at

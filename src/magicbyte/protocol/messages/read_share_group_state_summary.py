@@ -19,10 +19,10 @@ from magicbyte.protocol.runtime import (
     Tags,
     Writer,
     new,
-    read_array,
     read_nullable_string,
     read_rows,
     read_string,
+    read_structs,
     read_unknown_tags,
     read_uuid,
     write_nullable_string,
@@ -60,12 +60,15 @@ class PartitionData:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[PartitionData, int]:
-        self = new(PartitionData)
-        self.partition, self.leader_epoch = _II.unpack_from(data, at)
-        at += 8
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[PartitionData], int]:
+        found: list[PartitionData] = []
+        for _ in range(count):
+            self = new(PartitionData)
+            self.partition, self.leader_epoch = _II.unpack_from(data, at)
+            at += 8
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
     @staticmethod
     def _read_many(data: memoryview, at: int, most: int, version: int) -> tuple[list[PartitionData], int]:
@@ -101,12 +104,15 @@ class ReadStateSummaryData:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[ReadStateSummaryData, int]:
-        self = new(ReadStateSummaryData)
-        self.topic_id, at = read_uuid(data, at)
-        self.partitions, at = read_rows(data, at, True, 9, "partitions", PartitionData, version)
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[ReadStateSummaryData], int]:
+        found: list[ReadStateSummaryData] = []
+        for _ in range(count):
+            self = new(ReadStateSummaryData)
+            self.topic_id, at = read_uuid(data, at)
+            self.partitions, at = read_rows(data, at, True, 9, "partitions", PartitionData, version)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -138,7 +144,7 @@ class ReadShareGroupStateSummaryRequest(Message):
     def _read(data: memoryview, at: int, version: int) -> tuple[ReadShareGroupStateSummaryRequest, int]:
         self = new(ReadShareGroupStateSummaryRequest)
         self.group_id, at = read_string(data, at, True, "group_id")
-        self.topics, at = read_array(data, at, True, 18, "topics", ReadStateSummaryData._read, version)
+        self.topics, at = read_structs(data, at, True, 18, "topics", ReadStateSummaryData._read_each, version)
         self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
@@ -180,25 +186,28 @@ class PartitionResult:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[PartitionResult, int]:
-        self = new(PartitionResult)
-        self.partition, self.error_code = _IH.unpack_from(data, at)
-        at += 6
-        self.error_message, at = read_nullable_string(data, at, True, "error_message")
-        if version >= 1:
-            (
-                self.state_epoch,
-                self.leader_epoch,
-                self.start_offset,
-                self.delivery_complete_count,
-            ) = _IIQI.unpack_from(data, at)
-            at += 20
-        else:
-            self.state_epoch, self.leader_epoch, self.start_offset = _IIQ.unpack_from(data, at)
-            at += 16
-            self.delivery_complete_count = -1
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[PartitionResult], int]:
+        found: list[PartitionResult] = []
+        for _ in range(count):
+            self = new(PartitionResult)
+            self.partition, self.error_code = _IH.unpack_from(data, at)
+            at += 6
+            self.error_message, at = read_nullable_string(data, at, True, "error_message")
+            if version >= 1:
+                (
+                    self.state_epoch,
+                    self.leader_epoch,
+                    self.start_offset,
+                    self.delivery_complete_count,
+                ) = _IIQI.unpack_from(data, at)
+                at += 20
+            else:
+                self.state_epoch, self.leader_epoch, self.start_offset = _IIQ.unpack_from(data, at)
+                at += 16
+                self.delivery_complete_count = -1
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -223,12 +232,15 @@ class ReadStateSummaryResult:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[ReadStateSummaryResult, int]:
-        self = new(ReadStateSummaryResult)
-        self.topic_id, at = read_uuid(data, at)
-        self.partitions, at = read_array(data, at, True, 24, "partitions", PartitionResult._read, version)
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[ReadStateSummaryResult], int]:
+        found: list[ReadStateSummaryResult] = []
+        for _ in range(count):
+            self = new(ReadStateSummaryResult)
+            self.topic_id, at = read_uuid(data, at)
+            self.partitions, at = read_structs(data, at, True, 24, "partitions", PartitionResult._read_each, version)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -256,6 +268,6 @@ class ReadShareGroupStateSummaryResponse(Message):
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[ReadShareGroupStateSummaryResponse, int]:
         self = new(ReadShareGroupStateSummaryResponse)
-        self.results, at = read_array(data, at, True, 18, "results", ReadStateSummaryResult._read, version)
+        self.results, at = read_structs(data, at, True, 18, "results", ReadStateSummaryResult._read_each, version)
         self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at

@@ -21,11 +21,11 @@ from magicbyte.protocol.runtime import (
     Writer,
     absent,
     new,
-    read_array,
     read_nullable_string,
     read_numbers,
     read_rows,
     read_string,
+    read_structs,
     read_unknown_tags,
     read_uuid,
     write_nullable_string,
@@ -75,13 +75,16 @@ class AcknowledgementBatch:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[AcknowledgementBatch, int]:
-        self = new(AcknowledgementBatch)
-        self.first_offset, self.last_offset = _QQ.unpack_from(data, at)
-        at += 16
-        self.acknowledge_types, at = read_numbers(data, at, True, "b", "acknowledge_types")
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[AcknowledgementBatch], int]:
+        found: list[AcknowledgementBatch] = []
+        for _ in range(count):
+            self = new(AcknowledgementBatch)
+            self.first_offset, self.last_offset = _QQ.unpack_from(data, at)
+            at += 16
+            self.acknowledge_types, at = read_numbers(data, at, True, "b", "acknowledge_types")
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
     @staticmethod
     def _read_many(data: memoryview, at: int, most: int, version: int) -> tuple[list[AcknowledgementBatch], int]:
@@ -118,21 +121,24 @@ class AcknowledgePartition:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[AcknowledgePartition, int]:
-        self = new(AcknowledgePartition)
-        (self.partition_index,) = _I.unpack_from(data, at)
-        at += 4
-        self.acknowledgement_batches, at = read_rows(
-            data,
-            at,
-            True,
-            18,
-            "acknowledgement_batches",
-            AcknowledgementBatch,
-            version,
-        )
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[AcknowledgePartition], int]:
+        found: list[AcknowledgePartition] = []
+        for _ in range(count):
+            self = new(AcknowledgePartition)
+            (self.partition_index,) = _I.unpack_from(data, at)
+            at += 4
+            self.acknowledgement_batches, at = read_rows(
+                data,
+                at,
+                True,
+                18,
+                "acknowledgement_batches",
+                AcknowledgementBatch,
+                version,
+            )
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -157,12 +163,23 @@ class AcknowledgeTopic:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[AcknowledgeTopic, int]:
-        self = new(AcknowledgeTopic)
-        self.topic_id, at = read_uuid(data, at)
-        self.partitions, at = read_array(data, at, True, 6, "partitions", AcknowledgePartition._read, version)
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[AcknowledgeTopic], int]:
+        found: list[AcknowledgeTopic] = []
+        for _ in range(count):
+            self = new(AcknowledgeTopic)
+            self.topic_id, at = read_uuid(data, at)
+            self.partitions, at = read_structs(
+                data,
+                at,
+                True,
+                6,
+                "partitions",
+                AcknowledgePartition._read_each,
+                version,
+            )
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -215,7 +232,7 @@ class ShareAcknowledgeRequest(Message):
             (self.share_session_epoch,) = _I.unpack_from(data, at)
             at += 4
             self.is_renew_ack = False
-        self.topics, at = read_array(data, at, True, 18, "topics", AcknowledgeTopic._read, version)
+        self.topics, at = read_structs(data, at, True, 18, "topics", AcknowledgeTopic._read_each, version)
         self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
@@ -280,14 +297,17 @@ class PartitionData:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[PartitionData, int]:
-        self = new(PartitionData)
-        self.partition_index, self.error_code = _IH.unpack_from(data, at)
-        at += 6
-        self.error_message, at = read_nullable_string(data, at, True, "error_message")
-        self.current_leader, at = LeaderIdAndEpoch._read(data, at, version)
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[PartitionData], int]:
+        found: list[PartitionData] = []
+        for _ in range(count):
+            self = new(PartitionData)
+            self.partition_index, self.error_code = _IH.unpack_from(data, at)
+            at += 6
+            self.error_message, at = read_nullable_string(data, at, True, "error_message")
+            self.current_leader, at = LeaderIdAndEpoch._read(data, at, version)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -312,12 +332,20 @@ class ShareAcknowledgeTopicResponse:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[ShareAcknowledgeTopicResponse, int]:
-        self = new(ShareAcknowledgeTopicResponse)
-        self.topic_id, at = read_uuid(data, at)
-        self.partitions, at = read_array(data, at, True, 17, "partitions", PartitionData._read, version)
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(
+        data: memoryview,
+        at: int,
+        count: int,
+        version: int,
+    ) -> tuple[list[ShareAcknowledgeTopicResponse], int]:
+        found: list[ShareAcknowledgeTopicResponse] = []
+        for _ in range(count):
+            self = new(ShareAcknowledgeTopicResponse)
+            self.topic_id, at = read_uuid(data, at)
+            self.partitions, at = read_structs(data, at, True, 17, "partitions", PartitionData._read_each, version)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -349,16 +377,19 @@ class NodeEndpoint:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[NodeEndpoint, int]:
-        self = new(NodeEndpoint)
-        (self.node_id,) = _I.unpack_from(data, at)
-        at += 4
-        self.host, at = read_string(data, at, True, "host")
-        (self.port,) = _I.unpack_from(data, at)
-        at += 4
-        self.rack, at = read_nullable_string(data, at, True, "rack")
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[NodeEndpoint], int]:
+        found: list[NodeEndpoint] = []
+        for _ in range(count):
+            self = new(NodeEndpoint)
+            (self.node_id,) = _I.unpack_from(data, at)
+            at += 4
+            self.host, at = read_string(data, at, True, "host")
+            (self.port,) = _I.unpack_from(data, at)
+            at += 4
+            self.rack, at = read_nullable_string(data, at, True, "rack")
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -413,7 +444,15 @@ class ShareAcknowledgeResponse(Message):
             at += 4
         else:
             self.acquisition_lock_timeout_ms = 0
-        self.responses, at = read_array(data, at, True, 18, "responses", ShareAcknowledgeTopicResponse._read, version)
-        self.node_endpoints, at = read_array(data, at, True, 11, "node_endpoints", NodeEndpoint._read, version)
+        self.responses, at = read_structs(
+            data,
+            at,
+            True,
+            18,
+            "responses",
+            ShareAcknowledgeTopicResponse._read_each,
+            version,
+        )
+        self.node_endpoints, at = read_structs(data, at, True, 11, "node_endpoints", NodeEndpoint._read_each, version)
         self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at

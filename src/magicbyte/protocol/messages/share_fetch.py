@@ -21,12 +21,12 @@ from magicbyte.protocol.runtime import (
     Writer,
     absent,
     new,
-    read_array,
     read_nullable_string,
     read_nullable_view,
     read_numbers,
     read_rows,
     read_string,
+    read_structs,
     read_unknown_tags,
     read_uuid,
     read_view,
@@ -85,13 +85,16 @@ class AcknowledgementBatch:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[AcknowledgementBatch, int]:
-        self = new(AcknowledgementBatch)
-        self.first_offset, self.last_offset = _QQ.unpack_from(data, at)
-        at += 16
-        self.acknowledge_types, at = read_numbers(data, at, True, "b", "acknowledge_types")
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[AcknowledgementBatch], int]:
+        found: list[AcknowledgementBatch] = []
+        for _ in range(count):
+            self = new(AcknowledgementBatch)
+            self.first_offset, self.last_offset = _QQ.unpack_from(data, at)
+            at += 16
+            self.acknowledge_types, at = read_numbers(data, at, True, "b", "acknowledge_types")
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
     @staticmethod
     def _read_many(data: memoryview, at: int, most: int, version: int) -> tuple[list[AcknowledgementBatch], int]:
@@ -135,26 +138,29 @@ class FetchPartition:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[FetchPartition, int]:
-        self = new(FetchPartition)
-        if version >= 1:
-            (self.partition_index,) = _I.unpack_from(data, at)
-            at += 4
-            self.partition_max_bytes = 0
-        else:
-            self.partition_index, self.partition_max_bytes = _II.unpack_from(data, at)
-            at += 8
-        self.acknowledgement_batches, at = read_rows(
-            data,
-            at,
-            True,
-            18,
-            "acknowledgement_batches",
-            AcknowledgementBatch,
-            version,
-        )
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[FetchPartition], int]:
+        found: list[FetchPartition] = []
+        for _ in range(count):
+            self = new(FetchPartition)
+            if version >= 1:
+                (self.partition_index,) = _I.unpack_from(data, at)
+                at += 4
+                self.partition_max_bytes = 0
+            else:
+                self.partition_index, self.partition_max_bytes = _II.unpack_from(data, at)
+                at += 8
+            self.acknowledgement_batches, at = read_rows(
+                data,
+                at,
+                True,
+                18,
+                "acknowledgement_batches",
+                AcknowledgementBatch,
+                version,
+            )
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -179,12 +185,15 @@ class FetchTopic:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[FetchTopic, int]:
-        self = new(FetchTopic)
-        self.topic_id, at = read_uuid(data, at)
-        self.partitions, at = read_array(data, at, True, 6, "partitions", FetchPartition._read, version)
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[FetchTopic], int]:
+        found: list[FetchTopic] = []
+        for _ in range(count):
+            self = new(FetchTopic)
+            self.topic_id, at = read_uuid(data, at)
+            self.partitions, at = read_structs(data, at, True, 6, "partitions", FetchPartition._read_each, version)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -209,12 +218,15 @@ class ForgottenTopic:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[ForgottenTopic, int]:
-        self = new(ForgottenTopic)
-        self.topic_id, at = read_uuid(data, at)
-        self.partitions, at = read_numbers(data, at, True, "i", "partitions")
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[ForgottenTopic], int]:
+        found: list[ForgottenTopic] = []
+        for _ in range(count):
+            self = new(ForgottenTopic)
+            self.topic_id, at = read_uuid(data, at)
+            self.partitions, at = read_numbers(data, at, True, "i", "partitions")
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -330,14 +342,14 @@ class ShareFetchRequest(Message):
             self.batch_size = 0
             self.share_acquire_mode = 0
             self.is_renew_ack = False
-        self.topics, at = read_array(data, at, True, 18, "topics", FetchTopic._read, version)
-        self.forgotten_topics_data, at = read_array(
+        self.topics, at = read_structs(data, at, True, 18, "topics", FetchTopic._read_each, version)
+        self.forgotten_topics_data, at = read_structs(
             data,
             at,
             True,
             18,
             "forgotten_topics_data",
-            ForgottenTopic._read,
+            ForgottenTopic._read_each,
             version,
         )
         self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
@@ -399,12 +411,15 @@ class AcquiredRecords:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[AcquiredRecords, int]:
-        self = new(AcquiredRecords)
-        self.first_offset, self.last_offset, self.delivery_count = _QQH.unpack_from(data, at)
-        at += 18
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[AcquiredRecords], int]:
+        found: list[AcquiredRecords] = []
+        for _ in range(count):
+            self = new(AcquiredRecords)
+            self.first_offset, self.last_offset, self.delivery_count = _QQH.unpack_from(data, at)
+            at += 18
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
     @staticmethod
     def _read_many(data: memoryview, at: int, most: int, version: int) -> tuple[list[AcquiredRecords], int]:
@@ -462,22 +477,25 @@ class PartitionData:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[PartitionData, int]:
-        self = new(PartitionData)
-        self.partition_index, self.error_code = _IH.unpack_from(data, at)
-        at += 6
-        self.error_message, at = read_nullable_string(data, at, True, "error_message")
-        (self.acknowledge_error_code,) = _H.unpack_from(data, at)
-        at += 2
-        self.acknowledge_error_message, at = read_nullable_string(data, at, True, "acknowledge_error_message")
-        self.current_leader, at = LeaderIdAndEpoch._read(data, at, version)
-        if version >= 1:
-            self.records, at = read_view(data, at, True, "records")
-        else:
-            self.records, at = read_nullable_view(data, at, True, "records")
-        self.acquired_records, at = read_rows(data, at, True, 19, "acquired_records", AcquiredRecords, version)
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[PartitionData], int]:
+        found: list[PartitionData] = []
+        for _ in range(count):
+            self = new(PartitionData)
+            self.partition_index, self.error_code = _IH.unpack_from(data, at)
+            at += 6
+            self.error_message, at = read_nullable_string(data, at, True, "error_message")
+            (self.acknowledge_error_code,) = _H.unpack_from(data, at)
+            at += 2
+            self.acknowledge_error_message, at = read_nullable_string(data, at, True, "acknowledge_error_message")
+            self.current_leader, at = LeaderIdAndEpoch._read(data, at, version)
+            if version >= 1:
+                self.records, at = read_view(data, at, True, "records")
+            else:
+                self.records, at = read_nullable_view(data, at, True, "records")
+            self.acquired_records, at = read_rows(data, at, True, 19, "acquired_records", AcquiredRecords, version)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -502,12 +520,20 @@ class ShareFetchableTopicResponse:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[ShareFetchableTopicResponse, int]:
-        self = new(ShareFetchableTopicResponse)
-        self.topic_id, at = read_uuid(data, at)
-        self.partitions, at = read_array(data, at, True, 22, "partitions", PartitionData._read, version)
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(
+        data: memoryview,
+        at: int,
+        count: int,
+        version: int,
+    ) -> tuple[list[ShareFetchableTopicResponse], int]:
+        found: list[ShareFetchableTopicResponse] = []
+        for _ in range(count):
+            self = new(ShareFetchableTopicResponse)
+            self.topic_id, at = read_uuid(data, at)
+            self.partitions, at = read_structs(data, at, True, 22, "partitions", PartitionData._read_each, version)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -539,16 +565,19 @@ class NodeEndpoint:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[NodeEndpoint, int]:
-        self = new(NodeEndpoint)
-        (self.node_id,) = _I.unpack_from(data, at)
-        at += 4
-        self.host, at = read_string(data, at, True, "host")
-        (self.port,) = _I.unpack_from(data, at)
-        at += 4
-        self.rack, at = read_nullable_string(data, at, True, "rack")
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[NodeEndpoint], int]:
+        found: list[NodeEndpoint] = []
+        for _ in range(count):
+            self = new(NodeEndpoint)
+            (self.node_id,) = _I.unpack_from(data, at)
+            at += 4
+            self.host, at = read_string(data, at, True, "host")
+            (self.port,) = _I.unpack_from(data, at)
+            at += 4
+            self.rack, at = read_nullable_string(data, at, True, "rack")
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -605,7 +634,15 @@ class ShareFetchResponse(Message):
             at += 4
         else:
             self.acquisition_lock_timeout_ms = 0
-        self.responses, at = read_array(data, at, True, 18, "responses", ShareFetchableTopicResponse._read, version)
-        self.node_endpoints, at = read_array(data, at, True, 11, "node_endpoints", NodeEndpoint._read, version)
+        self.responses, at = read_structs(
+            data,
+            at,
+            True,
+            18,
+            "responses",
+            ShareFetchableTopicResponse._read_each,
+            version,
+        )
+        self.node_endpoints, at = read_structs(data, at, True, 11, "node_endpoints", NodeEndpoint._read_each, version)
         self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at

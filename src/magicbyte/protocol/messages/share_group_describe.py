@@ -22,6 +22,7 @@ from magicbyte.protocol.runtime import (
     read_nullable_string,
     read_numbers,
     read_string,
+    read_structs,
     read_unknown_tags,
     read_uuid,
     write_array,
@@ -99,13 +100,16 @@ class TopicPartitions:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[TopicPartitions, int]:
-        self = new(TopicPartitions)
-        self.topic_id, at = read_uuid(data, at)
-        self.topic_name, at = read_string(data, at, True, "topic_name")
-        self.partitions, at = read_numbers(data, at, True, "i", "partitions")
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[TopicPartitions], int]:
+        found: list[TopicPartitions] = []
+        for _ in range(count):
+            self = new(TopicPartitions)
+            self.topic_id, at = read_uuid(data, at)
+            self.topic_name, at = read_string(data, at, True, "topic_name")
+            self.partitions, at = read_numbers(data, at, True, "i", "partitions")
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -129,7 +133,15 @@ class Assignment:
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[Assignment, int]:
         self = new(Assignment)
-        self.topic_partitions, at = read_array(data, at, True, 19, "topic_partitions", TopicPartitions._read, version)
+        self.topic_partitions, at = read_structs(
+            data,
+            at,
+            True,
+            19,
+            "topic_partitions",
+            TopicPartitions._read_each,
+            version,
+        )
         self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
@@ -174,27 +186,30 @@ class Member:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[Member, int]:
-        self = new(Member)
-        self.member_id, at = read_string(data, at, True, "member_id")
-        self.rack_id, at = read_nullable_string(data, at, True, "rack_id")
-        (self.member_epoch,) = _I.unpack_from(data, at)
-        at += 4
-        self.client_id, at = read_string(data, at, True, "client_id")
-        self.client_host, at = read_string(data, at, True, "client_host")
-        self.subscribed_topic_names, at = read_array(
-            data,
-            at,
-            True,
-            1,
-            "subscribed_topic_names",
-            read_string,
-            True,
-            "subscribed_topic_names",
-        )
-        self.assignment, at = Assignment._read(data, at, version)
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[Member], int]:
+        found: list[Member] = []
+        for _ in range(count):
+            self = new(Member)
+            self.member_id, at = read_string(data, at, True, "member_id")
+            self.rack_id, at = read_nullable_string(data, at, True, "rack_id")
+            (self.member_epoch,) = _I.unpack_from(data, at)
+            at += 4
+            self.client_id, at = read_string(data, at, True, "client_id")
+            self.client_host, at = read_string(data, at, True, "client_host")
+            self.subscribed_topic_names, at = read_array(
+                data,
+                at,
+                True,
+                1,
+                "subscribed_topic_names",
+                read_string,
+                True,
+                "subscribed_topic_names",
+            )
+            self.assignment, at = Assignment._read(data, at, version)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -242,21 +257,24 @@ class DescribedGroup:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[DescribedGroup, int]:
-        self = new(DescribedGroup)
-        (self.error_code,) = _H.unpack_from(data, at)
-        at += 2
-        self.error_message, at = read_nullable_string(data, at, True, "error_message")
-        self.group_id, at = read_string(data, at, True, "group_id")
-        self.group_state, at = read_string(data, at, True, "group_state")
-        self.group_epoch, self.assignment_epoch = _II.unpack_from(data, at)
-        at += 8
-        self.assignor_name, at = read_string(data, at, True, "assignor_name")
-        self.members, at = read_array(data, at, True, 12, "members", Member._read, version)
-        (self.authorized_operations,) = _I.unpack_from(data, at)
-        at += 4
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[DescribedGroup], int]:
+        found: list[DescribedGroup] = []
+        for _ in range(count):
+            self = new(DescribedGroup)
+            (self.error_code,) = _H.unpack_from(data, at)
+            at += 2
+            self.error_message, at = read_nullable_string(data, at, True, "error_message")
+            self.group_id, at = read_string(data, at, True, "group_id")
+            self.group_state, at = read_string(data, at, True, "group_state")
+            self.group_epoch, self.assignment_epoch = _II.unpack_from(data, at)
+            at += 8
+            self.assignor_name, at = read_string(data, at, True, "assignor_name")
+            self.members, at = read_structs(data, at, True, 12, "members", Member._read_each, version)
+            (self.authorized_operations,) = _I.unpack_from(data, at)
+            at += 4
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -290,6 +308,6 @@ class ShareGroupDescribeResponse(Message):
         self = new(ShareGroupDescribeResponse)
         (self.throttle_time_ms,) = _I.unpack_from(data, at)
         at += 4
-        self.groups, at = read_array(data, at, True, 20, "groups", DescribedGroup._read, version)
+        self.groups, at = read_structs(data, at, True, 20, "groups", DescribedGroup._read_each, version)
         self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at

@@ -18,12 +18,12 @@ from magicbyte.protocol.runtime import (
     Tags,
     Writer,
     new,
-    read_array,
     read_nullable_array,
     read_nullable_string,
     read_nullable_struct,
     read_numbers,
     read_string,
+    read_structs,
     read_unknown_tags,
     read_uuid,
     write_array,
@@ -119,12 +119,15 @@ class TopicPartitions:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[TopicPartitions, int]:
-        self = new(TopicPartitions)
-        self.topic_id, at = read_uuid(data, at)
-        self.partitions, at = read_numbers(data, at, True, "i", "partitions")
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[TopicPartitions], int]:
+        found: list[TopicPartitions] = []
+        for _ in range(count):
+            self = new(TopicPartitions)
+            self.topic_id, at = read_uuid(data, at)
+            self.partitions, at = read_numbers(data, at, True, "i", "partitions")
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -148,7 +151,15 @@ class Assignment:
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[Assignment, int]:
         self = new(Assignment)
-        self.topic_partitions, at = read_array(data, at, True, 18, "topic_partitions", TopicPartitions._read, version)
+        self.topic_partitions, at = read_structs(
+            data,
+            at,
+            True,
+            18,
+            "topic_partitions",
+            TopicPartitions._read_each,
+            version,
+        )
         self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 

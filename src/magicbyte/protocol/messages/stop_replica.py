@@ -17,10 +17,10 @@ from magicbyte.protocol.runtime import (
     Writer,
     absent,
     new,
-    read_array,
     read_numbers,
     read_rows,
     read_string,
+    read_structs,
     read_unknown_tags,
     write_numbers,
     write_string,
@@ -55,12 +55,15 @@ class StopReplicaPartitionV0:
         buffer += _I.pack(self.partition_index)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[StopReplicaPartitionV0, int]:
-        self = new(StopReplicaPartitionV0)
-        self.topic_name, at = read_string(data, at, False, "topic_name")
-        (self.partition_index,) = _I.unpack_from(data, at)
-        at += 4
-        return self, at
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[StopReplicaPartitionV0], int]:
+        found: list[StopReplicaPartitionV0] = []
+        for _ in range(count):
+            self = new(StopReplicaPartitionV0)
+            self.topic_name, at = read_string(data, at, False, "topic_name")
+            (self.partition_index,) = _I.unpack_from(data, at)
+            at += 4
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -86,16 +89,19 @@ class StopReplicaTopicV1:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[StopReplicaTopicV1, int]:
-        self = new(StopReplicaTopicV1)
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[StopReplicaTopicV1], int]:
         flexible = version >= 2
-        self.name, at = read_string(data, at, flexible, "name")
-        self.partition_indexes, at = read_numbers(data, at, flexible, "i", "partition_indexes")
-        if version >= 2:
-            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        else:
-            self.unknown_tags = ()
-        return self, at
+        found: list[StopReplicaTopicV1] = []
+        for _ in range(count):
+            self = new(StopReplicaTopicV1)
+            self.name, at = read_string(data, at, flexible, "name")
+            self.partition_indexes, at = read_numbers(data, at, flexible, "i", "partition_indexes")
+            if version >= 2:
+                self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            else:
+                self.unknown_tags = ()
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -122,12 +128,15 @@ class StopReplicaPartitionState:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[StopReplicaPartitionState, int]:
-        self = new(StopReplicaPartitionState)
-        self.partition_index, self.leader_epoch, self.delete_partition = _IIT.unpack_from(data, at)
-        at += 9
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[StopReplicaPartitionState], int]:
+        found: list[StopReplicaPartitionState] = []
+        for _ in range(count):
+            self = new(StopReplicaPartitionState)
+            self.partition_index, self.leader_epoch, self.delete_partition = _IIT.unpack_from(data, at)
+            at += 9
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
     @staticmethod
     def _read_many(data: memoryview, at: int, most: int, version: int) -> tuple[list[StopReplicaPartitionState], int]:
@@ -164,20 +173,23 @@ class StopReplicaTopicState:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[StopReplicaTopicState, int]:
-        self = new(StopReplicaTopicState)
-        self.topic_name, at = read_string(data, at, True, "topic_name")
-        self.partition_states, at = read_rows(
-            data,
-            at,
-            True,
-            10,
-            "partition_states",
-            StopReplicaPartitionState,
-            version,
-        )
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[StopReplicaTopicState], int]:
+        found: list[StopReplicaTopicState] = []
+        for _ in range(count):
+            self = new(StopReplicaTopicState)
+            self.topic_name, at = read_string(data, at, True, "topic_name")
+            self.partition_states, at = read_rows(
+                data,
+                at,
+                True,
+                10,
+                "partition_states",
+                StopReplicaPartitionState,
+                version,
+            )
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -278,29 +290,29 @@ class StopReplicaRequest(Message):
         if version >= 1:
             self.ungrouped_partitions = []
         else:
-            self.ungrouped_partitions, at = read_array(
+            self.ungrouped_partitions, at = read_structs(
                 data,
                 at,
                 flexible,
                 6,
                 "ungrouped_partitions",
-                StopReplicaPartitionV0._read,
+                StopReplicaPartitionV0._read_each,
                 version,
             )
         if version >= 3:
             self.topics = []
         elif version >= 1:
-            self.topics, at = read_array(data, at, flexible, 3, "topics", StopReplicaTopicV1._read, version)
+            self.topics, at = read_structs(data, at, flexible, 3, "topics", StopReplicaTopicV1._read_each, version)
         else:
             self.topics = []
         if version >= 3:
-            self.topic_states, at = read_array(
+            self.topic_states, at = read_structs(
                 data,
                 at,
                 flexible,
                 3,
                 "topic_states",
-                StopReplicaTopicState._read,
+                StopReplicaTopicState._read_each,
                 version,
             )
         else:
@@ -337,17 +349,20 @@ class StopReplicaPartitionError:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[StopReplicaPartitionError, int]:
-        self = new(StopReplicaPartitionError)
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[StopReplicaPartitionError], int]:
         flexible = version >= 2
-        self.topic_name, at = read_string(data, at, flexible, "topic_name")
-        self.partition_index, self.error_code = _IH.unpack_from(data, at)
-        at += 6
-        if version >= 2:
-            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        else:
-            self.unknown_tags = ()
-        return self, at
+        found: list[StopReplicaPartitionError] = []
+        for _ in range(count):
+            self = new(StopReplicaPartitionError)
+            self.topic_name, at = read_string(data, at, flexible, "topic_name")
+            self.partition_index, self.error_code = _IH.unpack_from(data, at)
+            at += 6
+            if version >= 2:
+                self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            else:
+                self.unknown_tags = ()
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -384,13 +399,13 @@ class StopReplicaResponse(Message):
         flexible = version >= 2
         (self.error_code,) = _H.unpack_from(data, at)
         at += 2
-        self.partition_errors, at = read_array(
+        self.partition_errors, at = read_structs(
             data,
             at,
             flexible,
             8,
             "partition_errors",
-            StopReplicaPartitionError._read,
+            StopReplicaPartitionError._read_each,
             version,
         )
         if version >= 2:

@@ -17,11 +17,12 @@ from magicbyte.protocol.runtime import (
     Writer,
     new,
     read_array,
-    read_nullable_array,
     read_nullable_string,
     read_nullable_struct,
+    read_nullable_structs,
     read_numbers,
     read_string,
+    read_structs,
     read_unknown_tags,
     write_array,
     write_nullable_string,
@@ -98,12 +99,15 @@ class KeyValue:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[KeyValue, int]:
-        self = new(KeyValue)
-        self.key, at = read_string(data, at, True, "key")
-        self.value, at = read_string(data, at, True, "value")
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[KeyValue], int]:
+        found: list[KeyValue] = []
+        for _ in range(count):
+            self = new(KeyValue)
+            self.key, at = read_string(data, at, True, "key")
+            self.value, at = read_string(data, at, True, "value")
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -133,14 +137,17 @@ class TopicInfo:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[TopicInfo, int]:
-        self = new(TopicInfo)
-        self.name, at = read_string(data, at, True, "name")
-        self.partitions, self.replication_factor = _IH.unpack_from(data, at)
-        at += 6
-        self.topic_configs, at = read_array(data, at, True, 3, "topic_configs", KeyValue._read, version)
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[TopicInfo], int]:
+        found: list[TopicInfo] = []
+        for _ in range(count):
+            self = new(TopicInfo)
+            self.name, at = read_string(data, at, True, "name")
+            self.partitions, self.replication_factor = _IH.unpack_from(data, at)
+            at += 6
+            self.topic_configs, at = read_structs(data, at, True, 3, "topic_configs", KeyValue._read_each, version)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -175,40 +182,43 @@ class Subtopology:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[Subtopology, int]:
-        self = new(Subtopology)
-        self.subtopology_id, at = read_string(data, at, True, "subtopology_id")
-        self.source_topics, at = read_array(data, at, True, 1, "source_topics", read_string, True, "source_topics")
-        self.repartition_sink_topics, at = read_array(
-            data,
-            at,
-            True,
-            1,
-            "repartition_sink_topics",
-            read_string,
-            True,
-            "repartition_sink_topics",
-        )
-        self.state_changelog_topics, at = read_array(
-            data,
-            at,
-            True,
-            9,
-            "state_changelog_topics",
-            TopicInfo._read,
-            version,
-        )
-        self.repartition_source_topics, at = read_array(
-            data,
-            at,
-            True,
-            9,
-            "repartition_source_topics",
-            TopicInfo._read,
-            version,
-        )
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[Subtopology], int]:
+        found: list[Subtopology] = []
+        for _ in range(count):
+            self = new(Subtopology)
+            self.subtopology_id, at = read_string(data, at, True, "subtopology_id")
+            self.source_topics, at = read_array(data, at, True, 1, "source_topics", read_string, True, "source_topics")
+            self.repartition_sink_topics, at = read_array(
+                data,
+                at,
+                True,
+                1,
+                "repartition_sink_topics",
+                read_string,
+                True,
+                "repartition_sink_topics",
+            )
+            self.state_changelog_topics, at = read_structs(
+                data,
+                at,
+                True,
+                9,
+                "state_changelog_topics",
+                TopicInfo._read_each,
+                version,
+            )
+            self.repartition_source_topics, at = read_structs(
+                data,
+                at,
+                True,
+                9,
+                "repartition_source_topics",
+                TopicInfo._read_each,
+                version,
+            )
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -238,7 +248,15 @@ class Topology:
         self = new(Topology)
         (self.epoch,) = _I.unpack_from(data, at)
         at += 4
-        self.subtopologies, at = read_nullable_array(data, at, True, 6, "subtopologies", Subtopology._read, version)
+        self.subtopologies, at = read_nullable_structs(
+            data,
+            at,
+            True,
+            6,
+            "subtopologies",
+            Subtopology._read_each,
+            version,
+        )
         self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
@@ -298,13 +316,16 @@ class TaskOffset:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[TaskOffset, int]:
-        self = new(TaskOffset)
-        self.subtopology_id, at = read_string(data, at, True, "subtopology_id")
-        self.partition, self.offset = _IQ.unpack_from(data, at)
-        at += 12
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[TaskOffset], int]:
+        found: list[TaskOffset] = []
+        for _ in range(count):
+            self = new(TaskOffset)
+            self.subtopology_id, at = read_string(data, at, True, "subtopology_id")
+            self.partition, self.offset = _IQ.unpack_from(data, at)
+            at += 12
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -329,12 +350,15 @@ class TaskIds:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[TaskIds, int]:
-        self = new(TaskIds)
-        self.subtopology_id, at = read_string(data, at, True, "subtopology_id")
-        self.partitions, at = read_numbers(data, at, True, "i", "partitions")
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[TaskIds], int]:
+        found: list[TaskIds] = []
+        for _ in range(count):
+            self = new(TaskIds)
+            self.subtopology_id, at = read_string(data, at, True, "subtopology_id")
+            self.partitions, at = read_numbers(data, at, True, "i", "partitions")
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -364,9 +388,9 @@ class Assignment:
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[Assignment, int]:
         self = new(Assignment)
-        self.active_tasks, at = read_array(data, at, True, 3, "active_tasks", TaskIds._read, version)
-        self.standby_tasks, at = read_array(data, at, True, 3, "standby_tasks", TaskIds._read, version)
-        self.warmup_tasks, at = read_array(data, at, True, 3, "warmup_tasks", TaskIds._read, version)
+        self.active_tasks, at = read_structs(data, at, True, 3, "active_tasks", TaskIds._read_each, version)
+        self.standby_tasks, at = read_structs(data, at, True, 3, "standby_tasks", TaskIds._read_each, version)
+        self.warmup_tasks, at = read_structs(data, at, True, 3, "warmup_tasks", TaskIds._read_each, version)
         self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
@@ -440,28 +464,39 @@ class Member:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[Member, int]:
-        self = new(Member)
-        self.member_id, at = read_string(data, at, True, "member_id")
-        (self.member_epoch,) = _I.unpack_from(data, at)
-        at += 4
-        self.instance_id, at = read_nullable_string(data, at, True, "instance_id")
-        self.rack_id, at = read_nullable_string(data, at, True, "rack_id")
-        self.client_id, at = read_string(data, at, True, "client_id")
-        self.client_host, at = read_string(data, at, True, "client_host")
-        (self.topology_epoch,) = _I.unpack_from(data, at)
-        at += 4
-        self.process_id, at = read_string(data, at, True, "process_id")
-        self.user_endpoint, at = read_nullable_struct(data, at, version, "user_endpoint", Endpoint._read)
-        self.client_tags, at = read_array(data, at, True, 3, "client_tags", KeyValue._read, version)
-        self.task_offsets, at = read_array(data, at, True, 14, "task_offsets", TaskOffset._read, version)
-        self.task_end_offsets, at = read_array(data, at, True, 14, "task_end_offsets", TaskOffset._read, version)
-        self.assignment, at = Assignment._read(data, at, version)
-        self.target_assignment, at = Assignment._read(data, at, version)
-        (self.is_classic,) = _T.unpack_from(data, at)
-        at += 1
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[Member], int]:
+        found: list[Member] = []
+        for _ in range(count):
+            self = new(Member)
+            self.member_id, at = read_string(data, at, True, "member_id")
+            (self.member_epoch,) = _I.unpack_from(data, at)
+            at += 4
+            self.instance_id, at = read_nullable_string(data, at, True, "instance_id")
+            self.rack_id, at = read_nullable_string(data, at, True, "rack_id")
+            self.client_id, at = read_string(data, at, True, "client_id")
+            self.client_host, at = read_string(data, at, True, "client_host")
+            (self.topology_epoch,) = _I.unpack_from(data, at)
+            at += 4
+            self.process_id, at = read_string(data, at, True, "process_id")
+            self.user_endpoint, at = read_nullable_struct(data, at, version, "user_endpoint", Endpoint._read)
+            self.client_tags, at = read_structs(data, at, True, 3, "client_tags", KeyValue._read_each, version)
+            self.task_offsets, at = read_structs(data, at, True, 14, "task_offsets", TaskOffset._read_each, version)
+            self.task_end_offsets, at = read_structs(
+                data,
+                at,
+                True,
+                14,
+                "task_end_offsets",
+                TaskOffset._read_each,
+                version,
+            )
+            self.assignment, at = Assignment._read(data, at, version)
+            self.target_assignment, at = Assignment._read(data, at, version)
+            (self.is_classic,) = _T.unpack_from(data, at)
+            at += 1
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -509,21 +544,24 @@ class DescribedGroup:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[DescribedGroup, int]:
-        self = new(DescribedGroup)
-        (self.error_code,) = _H.unpack_from(data, at)
-        at += 2
-        self.error_message, at = read_nullable_string(data, at, True, "error_message")
-        self.group_id, at = read_string(data, at, True, "group_id")
-        self.group_state, at = read_string(data, at, True, "group_state")
-        self.group_epoch, self.assignment_epoch = _II.unpack_from(data, at)
-        at += 8
-        self.topology, at = read_nullable_struct(data, at, version, "topology", Topology._read)
-        self.members, at = read_array(data, at, True, 28, "members", Member._read, version)
-        (self.authorized_operations,) = _I.unpack_from(data, at)
-        at += 4
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[DescribedGroup], int]:
+        found: list[DescribedGroup] = []
+        for _ in range(count):
+            self = new(DescribedGroup)
+            (self.error_code,) = _H.unpack_from(data, at)
+            at += 2
+            self.error_message, at = read_nullable_string(data, at, True, "error_message")
+            self.group_id, at = read_string(data, at, True, "group_id")
+            self.group_state, at = read_string(data, at, True, "group_state")
+            self.group_epoch, self.assignment_epoch = _II.unpack_from(data, at)
+            at += 8
+            self.topology, at = read_nullable_struct(data, at, version, "topology", Topology._read)
+            self.members, at = read_structs(data, at, True, 28, "members", Member._read_each, version)
+            (self.authorized_operations,) = _I.unpack_from(data, at)
+            at += 4
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -557,6 +595,6 @@ class StreamsGroupDescribeResponse(Message):
         self = new(StreamsGroupDescribeResponse)
         (self.throttle_time_ms,) = _I.unpack_from(data, at)
         at += 4
-        self.groups, at = read_array(data, at, True, 20, "groups", DescribedGroup._read, version)
+        self.groups, at = read_structs(data, at, True, 20, "groups", DescribedGroup._read_each, version)
         self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at

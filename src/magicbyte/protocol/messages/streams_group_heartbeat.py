@@ -18,11 +18,12 @@ from magicbyte.protocol.runtime import (
     Writer,
     new,
     read_array,
-    read_nullable_array,
     read_nullable_string,
     read_nullable_struct,
+    read_nullable_structs,
     read_numbers,
     read_string,
+    read_structs,
     read_unknown_tags,
     write_array,
     write_nullable_string,
@@ -66,12 +67,15 @@ class KeyValue:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[KeyValue, int]:
-        self = new(KeyValue)
-        self.key, at = read_string(data, at, True, "key")
-        self.value, at = read_string(data, at, True, "value")
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[KeyValue], int]:
+        found: list[KeyValue] = []
+        for _ in range(count):
+            self = new(KeyValue)
+            self.key, at = read_string(data, at, True, "key")
+            self.value, at = read_string(data, at, True, "value")
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -101,14 +105,17 @@ class TopicInfo:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[TopicInfo, int]:
-        self = new(TopicInfo)
-        self.name, at = read_string(data, at, True, "name")
-        self.partitions, self.replication_factor = _IH.unpack_from(data, at)
-        at += 6
-        self.topic_configs, at = read_array(data, at, True, 3, "topic_configs", KeyValue._read, version)
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[TopicInfo], int]:
+        found: list[TopicInfo] = []
+        for _ in range(count):
+            self = new(TopicInfo)
+            self.name, at = read_string(data, at, True, "name")
+            self.partitions, self.replication_factor = _IH.unpack_from(data, at)
+            at += 6
+            self.topic_configs, at = read_structs(data, at, True, 3, "topic_configs", KeyValue._read_each, version)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -143,13 +150,16 @@ class CopartitionGroup:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[CopartitionGroup, int]:
-        self = new(CopartitionGroup)
-        self.source_topics, at = read_numbers(data, at, True, "h", "source_topics")
-        self.source_topic_regex, at = read_numbers(data, at, True, "h", "source_topic_regex")
-        self.repartition_source_topics, at = read_numbers(data, at, True, "h", "repartition_source_topics")
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[CopartitionGroup], int]:
+        found: list[CopartitionGroup] = []
+        for _ in range(count):
+            self = new(CopartitionGroup)
+            self.source_topics, at = read_numbers(data, at, True, "h", "source_topics")
+            self.source_topic_regex, at = read_numbers(data, at, True, "h", "source_topic_regex")
+            self.repartition_source_topics, at = read_numbers(data, at, True, "h", "repartition_source_topics")
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -189,59 +199,62 @@ class Subtopology:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[Subtopology, int]:
-        self = new(Subtopology)
-        self.subtopology_id, at = read_string(data, at, True, "subtopology_id")
-        self.source_topics, at = read_array(data, at, True, 1, "source_topics", read_string, True, "source_topics")
-        self.source_topic_regex, at = read_array(
-            data,
-            at,
-            True,
-            1,
-            "source_topic_regex",
-            read_string,
-            True,
-            "source_topic_regex",
-        )
-        self.state_changelog_topics, at = read_array(
-            data,
-            at,
-            True,
-            9,
-            "state_changelog_topics",
-            TopicInfo._read,
-            version,
-        )
-        self.repartition_sink_topics, at = read_array(
-            data,
-            at,
-            True,
-            1,
-            "repartition_sink_topics",
-            read_string,
-            True,
-            "repartition_sink_topics",
-        )
-        self.repartition_source_topics, at = read_array(
-            data,
-            at,
-            True,
-            9,
-            "repartition_source_topics",
-            TopicInfo._read,
-            version,
-        )
-        self.copartition_groups, at = read_array(
-            data,
-            at,
-            True,
-            4,
-            "copartition_groups",
-            CopartitionGroup._read,
-            version,
-        )
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[Subtopology], int]:
+        found: list[Subtopology] = []
+        for _ in range(count):
+            self = new(Subtopology)
+            self.subtopology_id, at = read_string(data, at, True, "subtopology_id")
+            self.source_topics, at = read_array(data, at, True, 1, "source_topics", read_string, True, "source_topics")
+            self.source_topic_regex, at = read_array(
+                data,
+                at,
+                True,
+                1,
+                "source_topic_regex",
+                read_string,
+                True,
+                "source_topic_regex",
+            )
+            self.state_changelog_topics, at = read_structs(
+                data,
+                at,
+                True,
+                9,
+                "state_changelog_topics",
+                TopicInfo._read_each,
+                version,
+            )
+            self.repartition_sink_topics, at = read_array(
+                data,
+                at,
+                True,
+                1,
+                "repartition_sink_topics",
+                read_string,
+                True,
+                "repartition_sink_topics",
+            )
+            self.repartition_source_topics, at = read_structs(
+                data,
+                at,
+                True,
+                9,
+                "repartition_source_topics",
+                TopicInfo._read_each,
+                version,
+            )
+            self.copartition_groups, at = read_structs(
+                data,
+                at,
+                True,
+                4,
+                "copartition_groups",
+                CopartitionGroup._read_each,
+                version,
+            )
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -270,7 +283,7 @@ class Topology:
         self = new(Topology)
         (self.epoch,) = _I.unpack_from(data, at)
         at += 4
-        self.subtopologies, at = read_array(data, at, True, 8, "subtopologies", Subtopology._read, version)
+        self.subtopologies, at = read_structs(data, at, True, 8, "subtopologies", Subtopology._read_each, version)
         self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
@@ -297,12 +310,20 @@ class StreamsGroupHeartbeatRequestTaskIds:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[StreamsGroupHeartbeatRequestTaskIds, int]:
-        self = new(StreamsGroupHeartbeatRequestTaskIds)
-        self.subtopology_id, at = read_string(data, at, True, "subtopology_id")
-        self.partitions, at = read_numbers(data, at, True, "i", "partitions")
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(
+        data: memoryview,
+        at: int,
+        count: int,
+        version: int,
+    ) -> tuple[list[StreamsGroupHeartbeatRequestTaskIds], int]:
+        found: list[StreamsGroupHeartbeatRequestTaskIds] = []
+        for _ in range(count):
+            self = new(StreamsGroupHeartbeatRequestTaskIds)
+            self.subtopology_id, at = read_string(data, at, True, "subtopology_id")
+            self.partitions, at = read_numbers(data, at, True, "i", "partitions")
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -360,13 +381,16 @@ class TaskOffset:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[TaskOffset, int]:
-        self = new(TaskOffset)
-        self.subtopology_id, at = read_string(data, at, True, "subtopology_id")
-        self.partition, self.offset = _IQ.unpack_from(data, at)
-        at += 12
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[TaskOffset], int]:
+        found: list[TaskOffset] = []
+        for _ in range(count):
+            self = new(TaskOffset)
+            self.subtopology_id, at = read_string(data, at, True, "subtopology_id")
+            self.partition, self.offset = _IQ.unpack_from(data, at)
+            at += 12
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -454,31 +478,31 @@ class StreamsGroupHeartbeatRequest(Message):
         (self.rebalance_timeout_ms,) = _I.unpack_from(data, at)
         at += 4
         self.topology, at = read_nullable_struct(data, at, version, "topology", Topology._read)
-        self.active_tasks, at = read_nullable_array(
+        self.active_tasks, at = read_nullable_structs(
             data,
             at,
             True,
             3,
             "active_tasks",
-            StreamsGroupHeartbeatRequestTaskIds._read,
+            StreamsGroupHeartbeatRequestTaskIds._read_each,
             version,
         )
-        self.standby_tasks, at = read_nullable_array(
+        self.standby_tasks, at = read_nullable_structs(
             data,
             at,
             True,
             3,
             "standby_tasks",
-            StreamsGroupHeartbeatRequestTaskIds._read,
+            StreamsGroupHeartbeatRequestTaskIds._read_each,
             version,
         )
-        self.warmup_tasks, at = read_nullable_array(
+        self.warmup_tasks, at = read_nullable_structs(
             data,
             at,
             True,
             3,
             "warmup_tasks",
-            StreamsGroupHeartbeatRequestTaskIds._read,
+            StreamsGroupHeartbeatRequestTaskIds._read_each,
             version,
         )
         self.process_id, at = read_nullable_string(data, at, True, "process_id")
@@ -489,15 +513,23 @@ class StreamsGroupHeartbeatRequest(Message):
             "user_endpoint",
             StreamsGroupHeartbeatRequestEndpoint._read,
         )
-        self.client_tags, at = read_nullable_array(data, at, True, 3, "client_tags", KeyValue._read, version)
-        self.task_offsets, at = read_nullable_array(data, at, True, 14, "task_offsets", TaskOffset._read, version)
-        self.task_end_offsets, at = read_nullable_array(
+        self.client_tags, at = read_nullable_structs(data, at, True, 3, "client_tags", KeyValue._read_each, version)
+        self.task_offsets, at = read_nullable_structs(
+            data,
+            at,
+            True,
+            14,
+            "task_offsets",
+            TaskOffset._read_each,
+            version,
+        )
+        self.task_end_offsets, at = read_nullable_structs(
             data,
             at,
             True,
             14,
             "task_end_offsets",
-            TaskOffset._read,
+            TaskOffset._read_each,
             version,
         )
         (self.shutdown_application,) = _T.unpack_from(data, at)
@@ -529,13 +561,16 @@ class Status:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[Status, int]:
-        self = new(Status)
-        (self.status_code,) = _B.unpack_from(data, at)
-        at += 1
-        self.status_detail, at = read_string(data, at, True, "status_detail")
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[Status], int]:
+        found: list[Status] = []
+        for _ in range(count):
+            self = new(Status)
+            (self.status_code,) = _B.unpack_from(data, at)
+            at += 1
+            self.status_detail, at = read_string(data, at, True, "status_detail")
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -560,12 +595,20 @@ class StreamsGroupHeartbeatResponseTaskIds:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[StreamsGroupHeartbeatResponseTaskIds, int]:
-        self = new(StreamsGroupHeartbeatResponseTaskIds)
-        self.subtopology_id, at = read_string(data, at, True, "subtopology_id")
-        self.partitions, at = read_numbers(data, at, True, "i", "partitions")
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(
+        data: memoryview,
+        at: int,
+        count: int,
+        version: int,
+    ) -> tuple[list[StreamsGroupHeartbeatResponseTaskIds], int]:
+        found: list[StreamsGroupHeartbeatResponseTaskIds] = []
+        for _ in range(count):
+            self = new(StreamsGroupHeartbeatResponseTaskIds)
+            self.subtopology_id, at = read_string(data, at, True, "subtopology_id")
+            self.partitions, at = read_numbers(data, at, True, "i", "partitions")
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -624,12 +667,15 @@ class TopicPartition:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[TopicPartition, int]:
-        self = new(TopicPartition)
-        self.topic, at = read_string(data, at, True, "topic")
-        self.partitions, at = read_numbers(data, at, True, "i", "partitions")
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[TopicPartition], int]:
+        found: list[TopicPartition] = []
+        for _ in range(count):
+            self = new(TopicPartition)
+            self.topic, at = read_string(data, at, True, "topic")
+            self.partitions, at = read_numbers(data, at, True, "i", "partitions")
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -658,13 +704,32 @@ class EndpointToPartitions:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[EndpointToPartitions, int]:
-        self = new(EndpointToPartitions)
-        self.user_endpoint, at = StreamsGroupHeartbeatResponseEndpoint._read(data, at, version)
-        self.active_partitions, at = read_array(data, at, True, 3, "active_partitions", TopicPartition._read, version)
-        self.standby_partitions, at = read_array(data, at, True, 3, "standby_partitions", TopicPartition._read, version)
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[EndpointToPartitions], int]:
+        found: list[EndpointToPartitions] = []
+        for _ in range(count):
+            self = new(EndpointToPartitions)
+            self.user_endpoint, at = StreamsGroupHeartbeatResponseEndpoint._read(data, at, version)
+            self.active_partitions, at = read_structs(
+                data,
+                at,
+                True,
+                3,
+                "active_partitions",
+                TopicPartition._read_each,
+                version,
+            )
+            self.standby_partitions, at = read_structs(
+                data,
+                at,
+                True,
+                3,
+                "standby_partitions",
+                TopicPartition._read_each,
+                version,
+            )
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -747,43 +812,43 @@ class StreamsGroupHeartbeatResponse(Message):
             self.task_offset_interval_ms,
         ) = _IIII.unpack_from(data, at)
         at += 16
-        self.status, at = read_nullable_array(data, at, True, 3, "status", Status._read, version)
-        self.active_tasks, at = read_nullable_array(
+        self.status, at = read_nullable_structs(data, at, True, 3, "status", Status._read_each, version)
+        self.active_tasks, at = read_nullable_structs(
             data,
             at,
             True,
             3,
             "active_tasks",
-            StreamsGroupHeartbeatResponseTaskIds._read,
+            StreamsGroupHeartbeatResponseTaskIds._read_each,
             version,
         )
-        self.standby_tasks, at = read_nullable_array(
+        self.standby_tasks, at = read_nullable_structs(
             data,
             at,
             True,
             3,
             "standby_tasks",
-            StreamsGroupHeartbeatResponseTaskIds._read,
+            StreamsGroupHeartbeatResponseTaskIds._read_each,
             version,
         )
-        self.warmup_tasks, at = read_nullable_array(
+        self.warmup_tasks, at = read_nullable_structs(
             data,
             at,
             True,
             3,
             "warmup_tasks",
-            StreamsGroupHeartbeatResponseTaskIds._read,
+            StreamsGroupHeartbeatResponseTaskIds._read_each,
             version,
         )
         (self.endpoint_information_epoch,) = _I.unpack_from(data, at)
         at += 4
-        self.partitions_by_user_endpoint, at = read_nullable_array(
+        self.partitions_by_user_endpoint, at = read_nullable_structs(
             data,
             at,
             True,
             7,
             "partitions_by_user_endpoint",
-            EndpointToPartitions._read,
+            EndpointToPartitions._read_each,
             version,
         )
         self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)

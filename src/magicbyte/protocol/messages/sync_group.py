@@ -16,10 +16,10 @@ from magicbyte.protocol.runtime import (
     Writer,
     absent,
     new,
-    read_array,
     read_bytes,
     read_nullable_string,
     read_string,
+    read_structs,
     read_unknown_tags,
     write_bytes,
     write_nullable_string,
@@ -56,16 +56,19 @@ class SyncGroupRequestAssignment:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[SyncGroupRequestAssignment, int]:
-        self = new(SyncGroupRequestAssignment)
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[SyncGroupRequestAssignment], int]:
         flexible = version >= 4
-        self.member_id, at = read_string(data, at, flexible, "member_id")
-        self.assignment, at = read_bytes(data, at, flexible, "assignment")
-        if version >= 4:
-            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        else:
-            self.unknown_tags = ()
-        return self, at
+        found: list[SyncGroupRequestAssignment] = []
+        for _ in range(count):
+            self = new(SyncGroupRequestAssignment)
+            self.member_id, at = read_string(data, at, flexible, "member_id")
+            self.assignment, at = read_bytes(data, at, flexible, "assignment")
+            if version >= 4:
+                self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            else:
+                self.unknown_tags = ()
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -134,13 +137,13 @@ class SyncGroupRequest(Message):
         else:
             self.protocol_type = None
             self.protocol_name = None
-        self.assignments, at = read_array(
+        self.assignments, at = read_structs(
             data,
             at,
             flexible,
             3,
             "assignments",
-            SyncGroupRequestAssignment._read,
+            SyncGroupRequestAssignment._read_each,
             version,
         )
         if version >= 4:

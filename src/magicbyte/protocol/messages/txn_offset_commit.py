@@ -18,10 +18,10 @@ from magicbyte.protocol.runtime import (
     Writer,
     absent,
     new,
-    read_array,
     read_nullable_string,
     read_rows,
     read_string,
+    read_structs,
     read_unknown_tags,
     write_nullable_string,
     write_string,
@@ -70,22 +70,30 @@ class TxnOffsetCommitRequestPartition:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[TxnOffsetCommitRequestPartition, int]:
-        self = new(TxnOffsetCommitRequestPartition)
+    def _read_each(
+        data: memoryview,
+        at: int,
+        count: int,
+        version: int,
+    ) -> tuple[list[TxnOffsetCommitRequestPartition], int]:
         flexible = version >= 3
-        if version >= 2:
-            self.partition_index, self.committed_offset, self.committed_leader_epoch = _IQI.unpack_from(data, at)
-            at += 16
-        else:
-            self.partition_index, self.committed_offset = _IQ.unpack_from(data, at)
-            at += 12
-            self.committed_leader_epoch = -1
-        self.committed_metadata, at = read_nullable_string(data, at, flexible, "committed_metadata")
-        if version >= 3:
-            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        else:
-            self.unknown_tags = ()
-        return self, at
+        found: list[TxnOffsetCommitRequestPartition] = []
+        for _ in range(count):
+            self = new(TxnOffsetCommitRequestPartition)
+            if version >= 2:
+                self.partition_index, self.committed_offset, self.committed_leader_epoch = _IQI.unpack_from(data, at)
+                at += 16
+            else:
+                self.partition_index, self.committed_offset = _IQ.unpack_from(data, at)
+                at += 12
+                self.committed_leader_epoch = -1
+            self.committed_metadata, at = read_nullable_string(data, at, flexible, "committed_metadata")
+            if version >= 3:
+                self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            else:
+                self.unknown_tags = ()
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -112,24 +120,32 @@ class TxnOffsetCommitRequestTopic:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[TxnOffsetCommitRequestTopic, int]:
-        self = new(TxnOffsetCommitRequestTopic)
+    def _read_each(
+        data: memoryview,
+        at: int,
+        count: int,
+        version: int,
+    ) -> tuple[list[TxnOffsetCommitRequestTopic], int]:
         flexible = version >= 3
-        self.name, at = read_string(data, at, flexible, "name")
-        self.partitions, at = read_array(
-            data,
-            at,
-            flexible,
-            14,
-            "partitions",
-            TxnOffsetCommitRequestPartition._read,
-            version,
-        )
-        if version >= 3:
-            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        else:
-            self.unknown_tags = ()
-        return self, at
+        found: list[TxnOffsetCommitRequestTopic] = []
+        for _ in range(count):
+            self = new(TxnOffsetCommitRequestTopic)
+            self.name, at = read_string(data, at, flexible, "name")
+            self.partitions, at = read_structs(
+                data,
+                at,
+                flexible,
+                14,
+                "partitions",
+                TxnOffsetCommitRequestPartition._read_each,
+                version,
+            )
+            if version >= 3:
+                self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            else:
+                self.unknown_tags = ()
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -204,7 +220,7 @@ class TxnOffsetCommitRequest(Message):
             self.generation_id = -1
             self.member_id = ""
             self.group_instance_id = None
-        self.topics, at = read_array(data, at, flexible, 3, "topics", TxnOffsetCommitRequestTopic._read, version)
+        self.topics, at = read_structs(data, at, flexible, 3, "topics", TxnOffsetCommitRequestTopic._read_each, version)
         if version >= 3:
             self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
@@ -234,15 +250,23 @@ class TxnOffsetCommitResponsePartition:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[TxnOffsetCommitResponsePartition, int]:
-        self = new(TxnOffsetCommitResponsePartition)
-        self.partition_index, self.error_code = _IH.unpack_from(data, at)
-        at += 6
-        if version >= 3:
-            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        else:
-            self.unknown_tags = ()
-        return self, at
+    def _read_each(
+        data: memoryview,
+        at: int,
+        count: int,
+        version: int,
+    ) -> tuple[list[TxnOffsetCommitResponsePartition], int]:
+        found: list[TxnOffsetCommitResponsePartition] = []
+        for _ in range(count):
+            self = new(TxnOffsetCommitResponsePartition)
+            self.partition_index, self.error_code = _IH.unpack_from(data, at)
+            at += 6
+            if version >= 3:
+                self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            else:
+                self.unknown_tags = ()
+            found.append(self)
+        return found, at
 
     @staticmethod
     def _read_many(
@@ -293,16 +317,32 @@ class TxnOffsetCommitResponseTopic:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[TxnOffsetCommitResponseTopic, int]:
-        self = new(TxnOffsetCommitResponseTopic)
+    def _read_each(
+        data: memoryview,
+        at: int,
+        count: int,
+        version: int,
+    ) -> tuple[list[TxnOffsetCommitResponseTopic], int]:
         flexible = version >= 3
-        self.name, at = read_string(data, at, flexible, "name")
-        self.partitions, at = read_rows(data, at, flexible, 6, "partitions", TxnOffsetCommitResponsePartition, version)
-        if version >= 3:
-            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        else:
-            self.unknown_tags = ()
-        return self, at
+        found: list[TxnOffsetCommitResponseTopic] = []
+        for _ in range(count):
+            self = new(TxnOffsetCommitResponseTopic)
+            self.name, at = read_string(data, at, flexible, "name")
+            self.partitions, at = read_rows(
+                data,
+                at,
+                flexible,
+                6,
+                "partitions",
+                TxnOffsetCommitResponsePartition,
+                version,
+            )
+            if version >= 3:
+                self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            else:
+                self.unknown_tags = ()
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -339,7 +379,15 @@ class TxnOffsetCommitResponse(Message):
         flexible = version >= 3
         (self.throttle_time_ms,) = _I.unpack_from(data, at)
         at += 4
-        self.topics, at = read_array(data, at, flexible, 3, "topics", TxnOffsetCommitResponseTopic._read, version)
+        self.topics, at = read_structs(
+            data,
+            at,
+            flexible,
+            3,
+            "topics",
+            TxnOffsetCommitResponseTopic._read_each,
+            version,
+        )
         if version >= 3:
             self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:

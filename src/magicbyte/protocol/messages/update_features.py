@@ -16,9 +16,9 @@ from magicbyte.protocol.runtime import (
     Writer,
     absent,
     new,
-    read_array,
     read_nullable_string,
     read_string,
+    read_structs,
     read_unknown_tags,
     write_nullable_string,
     write_string,
@@ -67,19 +67,22 @@ class FeatureUpdateKey:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[FeatureUpdateKey, int]:
-        self = new(FeatureUpdateKey)
-        self.feature, at = read_string(data, at, True, "feature")
-        if version >= 1:
-            self.max_version_level, self.upgrade_type = _HB.unpack_from(data, at)
-            at += 3
-            self.allow_downgrade = False
-        else:
-            self.max_version_level, self.allow_downgrade = _HT.unpack_from(data, at)
-            at += 3
-            self.upgrade_type = 1
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[FeatureUpdateKey], int]:
+        found: list[FeatureUpdateKey] = []
+        for _ in range(count):
+            self = new(FeatureUpdateKey)
+            self.feature, at = read_string(data, at, True, "feature")
+            if version >= 1:
+                self.max_version_level, self.upgrade_type = _HB.unpack_from(data, at)
+                at += 3
+                self.allow_downgrade = False
+            else:
+                self.max_version_level, self.allow_downgrade = _HT.unpack_from(data, at)
+                at += 3
+                self.upgrade_type = 1
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -118,7 +121,15 @@ class UpdateFeaturesRequest(Message):
         self = new(UpdateFeaturesRequest)
         (self.timeout_ms,) = _I.unpack_from(data, at)
         at += 4
-        self.feature_updates, at = read_array(data, at, True, 5, "feature_updates", FeatureUpdateKey._read, version)
+        self.feature_updates, at = read_structs(
+            data,
+            at,
+            True,
+            5,
+            "feature_updates",
+            FeatureUpdateKey._read_each,
+            version,
+        )
         if version >= 1:
             (self.validate_only,) = _T.unpack_from(data, at)
             at += 1
@@ -155,14 +166,17 @@ class UpdatableFeatureResult:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[UpdatableFeatureResult, int]:
-        self = new(UpdatableFeatureResult)
-        self.feature, at = read_string(data, at, True, "feature")
-        (self.error_code,) = _H.unpack_from(data, at)
-        at += 2
-        self.error_message, at = read_nullable_string(data, at, True, "error_message")
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[UpdatableFeatureResult], int]:
+        found: list[UpdatableFeatureResult] = []
+        for _ in range(count):
+            self = new(UpdatableFeatureResult)
+            self.feature, at = read_string(data, at, True, "feature")
+            (self.error_code,) = _H.unpack_from(data, at)
+            at += 2
+            self.error_message, at = read_nullable_string(data, at, True, "error_message")
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -209,6 +223,6 @@ class UpdateFeaturesResponse(Message):
         if version >= 2:
             self.results = []
         else:
-            self.results, at = read_array(data, at, True, 5, "results", UpdatableFeatureResult._read, version)
+            self.results, at = read_structs(data, at, True, 5, "results", UpdatableFeatureResult._read_each, version)
         self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at

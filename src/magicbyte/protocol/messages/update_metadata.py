@@ -20,11 +20,11 @@ from magicbyte.protocol.runtime import (
     Writer,
     absent,
     new,
-    read_array,
     read_nullable_string,
     read_numbers,
     read_rows,
     read_string,
+    read_structs,
     read_tags,
     read_unknown_tags,
     read_uuid,
@@ -131,34 +131,52 @@ class UpdateMetadataPartitionState:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[UpdateMetadataPartitionState, int]:
-        self = new(UpdateMetadataPartitionState)
+    def _read_each(
+        data: memoryview,
+        at: int,
+        count: int,
+        version: int,
+    ) -> tuple[list[UpdateMetadataPartitionState], int]:
         flexible = version >= 6
-        if version >= 5:
-            self.topic_name = ""
-        else:
-            self.topic_name, at = read_string(data, at, flexible, "topic_name")
-        if version >= 4:
-            self.partition_index, self.controller_epoch, self.leader, self.leader_epoch = _IIII.unpack_from(data, at)
-            at += 16
-            self.isr, at = read_numbers(data, at, flexible, "i", "isr")
-            (self.zk_version,) = _I.unpack_from(data, at)
-            at += 4
-            self.replicas, at = read_numbers(data, at, flexible, "i", "replicas")
-            self.offline_replicas, at = read_numbers(data, at, flexible, "i", "offline_replicas")
-        else:
-            self.partition_index, self.controller_epoch, self.leader, self.leader_epoch = _IIII.unpack_from(data, at)
-            at += 16
-            self.isr, at = read_numbers(data, at, flexible, "i", "isr")
-            (self.zk_version,) = _I.unpack_from(data, at)
-            at += 4
-            self.replicas, at = read_numbers(data, at, flexible, "i", "replicas")
-            self.offline_replicas = ()
-        if version >= 6:
-            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        else:
-            self.unknown_tags = ()
-        return self, at
+        found: list[UpdateMetadataPartitionState] = []
+        for _ in range(count):
+            self = new(UpdateMetadataPartitionState)
+            if version >= 5:
+                self.topic_name = ""
+            else:
+                self.topic_name, at = read_string(data, at, flexible, "topic_name")
+            if version >= 4:
+                (
+                    self.partition_index,
+                    self.controller_epoch,
+                    self.leader,
+                    self.leader_epoch,
+                ) = _IIII.unpack_from(data, at)
+                at += 16
+                self.isr, at = read_numbers(data, at, flexible, "i", "isr")
+                (self.zk_version,) = _I.unpack_from(data, at)
+                at += 4
+                self.replicas, at = read_numbers(data, at, flexible, "i", "replicas")
+                self.offline_replicas, at = read_numbers(data, at, flexible, "i", "offline_replicas")
+            else:
+                (
+                    self.partition_index,
+                    self.controller_epoch,
+                    self.leader,
+                    self.leader_epoch,
+                ) = _IIII.unpack_from(data, at)
+                at += 16
+                self.isr, at = read_numbers(data, at, flexible, "i", "isr")
+                (self.zk_version,) = _I.unpack_from(data, at)
+                at += 4
+                self.replicas, at = read_numbers(data, at, flexible, "i", "replicas")
+                self.offline_replicas = ()
+            if version >= 6:
+                self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            else:
+                self.unknown_tags = ()
+            found.append(self)
+        return found, at
 
     @staticmethod
     def _read_many(
@@ -225,28 +243,31 @@ class UpdateMetadataTopicState:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[UpdateMetadataTopicState, int]:
-        self = new(UpdateMetadataTopicState)
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[UpdateMetadataTopicState], int]:
         flexible = version >= 6
-        self.topic_name, at = read_string(data, at, flexible, "topic_name")
-        if version >= 7:
-            self.topic_id, at = read_uuid(data, at)
-        else:
-            self.topic_id = NULL_UUID
-        self.partition_states, at = read_rows(
-            data,
-            at,
-            flexible,
-            24,
-            "partition_states",
-            UpdateMetadataPartitionState,
-            version,
-        )
-        if version >= 6:
-            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        else:
-            self.unknown_tags = ()
-        return self, at
+        found: list[UpdateMetadataTopicState] = []
+        for _ in range(count):
+            self = new(UpdateMetadataTopicState)
+            self.topic_name, at = read_string(data, at, flexible, "topic_name")
+            if version >= 7:
+                self.topic_id, at = read_uuid(data, at)
+            else:
+                self.topic_id = NULL_UUID
+            self.partition_states, at = read_rows(
+                data,
+                at,
+                flexible,
+                24,
+                "partition_states",
+                UpdateMetadataPartitionState,
+                version,
+            )
+            if version >= 6:
+                self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            else:
+                self.unknown_tags = ()
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -279,23 +300,26 @@ class UpdateMetadataEndpoint:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[UpdateMetadataEndpoint, int]:
-        self = new(UpdateMetadataEndpoint)
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[UpdateMetadataEndpoint], int]:
         flexible = version >= 6
-        (self.port,) = _I.unpack_from(data, at)
-        at += 4
-        self.host, at = read_string(data, at, flexible, "host")
-        if version >= 3:
-            self.listener, at = read_string(data, at, flexible, "listener")
-        else:
-            self.listener = ""
-        (self.security_protocol,) = _H.unpack_from(data, at)
-        at += 2
-        if version >= 6:
-            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        else:
-            self.unknown_tags = ()
-        return self, at
+        found: list[UpdateMetadataEndpoint] = []
+        for _ in range(count):
+            self = new(UpdateMetadataEndpoint)
+            (self.port,) = _I.unpack_from(data, at)
+            at += 4
+            self.host, at = read_string(data, at, flexible, "host")
+            if version >= 3:
+                self.listener, at = read_string(data, at, flexible, "listener")
+            else:
+                self.listener = ""
+            (self.security_protocol,) = _H.unpack_from(data, at)
+            at += 2
+            if version >= 6:
+                self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            else:
+                self.unknown_tags = ()
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -334,29 +358,40 @@ class UpdateMetadataBroker:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[UpdateMetadataBroker, int]:
-        self = new(UpdateMetadataBroker)
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[UpdateMetadataBroker], int]:
         flexible = version >= 6
-        (self.id,) = _I.unpack_from(data, at)
-        at += 4
-        if version >= 1:
-            self.v0_host = ""
-            self.v0_port = 0
-            self.endpoints, at = read_array(data, at, flexible, 8, "endpoints", UpdateMetadataEndpoint._read, version)
-        else:
-            self.v0_host, at = read_string(data, at, flexible, "v0_host")
-            (self.v0_port,) = _I.unpack_from(data, at)
+        found: list[UpdateMetadataBroker] = []
+        for _ in range(count):
+            self = new(UpdateMetadataBroker)
+            (self.id,) = _I.unpack_from(data, at)
             at += 4
-            self.endpoints = []
-        if version >= 2:
-            self.rack, at = read_nullable_string(data, at, flexible, "rack")
-        else:
-            self.rack = ""
-        if version >= 6:
-            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        else:
-            self.unknown_tags = ()
-        return self, at
+            if version >= 1:
+                self.v0_host = ""
+                self.v0_port = 0
+                self.endpoints, at = read_structs(
+                    data,
+                    at,
+                    flexible,
+                    8,
+                    "endpoints",
+                    UpdateMetadataEndpoint._read_each,
+                    version,
+                )
+            else:
+                self.v0_host, at = read_string(data, at, flexible, "v0_host")
+                (self.v0_port,) = _I.unpack_from(data, at)
+                at += 4
+                self.endpoints = []
+            if version >= 2:
+                self.rack, at = read_nullable_string(data, at, flexible, "rack")
+            else:
+                self.rack = ""
+            if version >= 6:
+                self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            else:
+                self.unknown_tags = ()
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -445,30 +480,38 @@ class UpdateMetadataRequest(Message):
             self.controller_epoch, self.broker_epoch = _IQ.unpack_from(data, at)
             at += 12
             self.ungrouped_partition_states = []
-            self.topic_states, at = read_array(
+            self.topic_states, at = read_structs(
                 data,
                 at,
                 flexible,
                 3,
                 "topic_states",
-                UpdateMetadataTopicState._read,
+                UpdateMetadataTopicState._read_each,
                 version,
             )
         else:
             (self.controller_epoch,) = _I.unpack_from(data, at)
             at += 4
             self.broker_epoch = -1
-            self.ungrouped_partition_states, at = read_array(
+            self.ungrouped_partition_states, at = read_structs(
                 data,
                 at,
                 flexible,
                 24,
                 "ungrouped_partition_states",
-                UpdateMetadataPartitionState._read,
+                UpdateMetadataPartitionState._read_each,
                 version,
             )
             self.topic_states = []
-        self.live_brokers, at = read_array(data, at, flexible, 7, "live_brokers", UpdateMetadataBroker._read, version)
+        self.live_brokers, at = read_structs(
+            data,
+            at,
+            flexible,
+            7,
+            "live_brokers",
+            UpdateMetadataBroker._read_each,
+            version,
+        )
         if version >= 8:
             if data[at]:
                 tags, at = read_tags(data, at)

@@ -19,10 +19,10 @@ from magicbyte.protocol.runtime import (
     Writer,
     absent,
     new,
-    read_array,
     read_nullable_string,
     read_rows,
     read_string,
+    read_structs,
     read_tags,
     read_unknown_tags,
     read_uuid,
@@ -89,25 +89,28 @@ class VoteRequestPartitionData:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[VoteRequestPartitionData, int]:
-        self = new(VoteRequestPartitionData)
-        self.partition_index, self.candidate_epoch, self.candidate_id = _III.unpack_from(data, at)
-        at += 12
-        if version >= 1:
-            self.candidate_directory_id, at = read_uuid(data, at)
-            self.voter_directory_id, at = read_uuid(data, at)
-        else:
-            self.candidate_directory_id = NULL_UUID
-            self.voter_directory_id = NULL_UUID
-        if version >= 2:
-            self.last_offset_epoch, self.last_offset, self.pre_vote = _IQT.unpack_from(data, at)
-            at += 13
-        else:
-            self.last_offset_epoch, self.last_offset = _IQ.unpack_from(data, at)
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[VoteRequestPartitionData], int]:
+        found: list[VoteRequestPartitionData] = []
+        for _ in range(count):
+            self = new(VoteRequestPartitionData)
+            self.partition_index, self.candidate_epoch, self.candidate_id = _III.unpack_from(data, at)
             at += 12
-            self.pre_vote = False
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+            if version >= 1:
+                self.candidate_directory_id, at = read_uuid(data, at)
+                self.voter_directory_id, at = read_uuid(data, at)
+            else:
+                self.candidate_directory_id = NULL_UUID
+                self.voter_directory_id = NULL_UUID
+            if version >= 2:
+                self.last_offset_epoch, self.last_offset, self.pre_vote = _IQT.unpack_from(data, at)
+                at += 13
+            else:
+                self.last_offset_epoch, self.last_offset = _IQ.unpack_from(data, at)
+                at += 12
+                self.pre_vote = False
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
     @staticmethod
     def _read_many(data: memoryview, at: int, most: int, version: int) -> tuple[list[VoteRequestPartitionData], int]:
@@ -153,15 +156,26 @@ class VoteRequestTopicData:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[VoteRequestTopicData, int]:
-        self = new(VoteRequestTopicData)
-        self.topic_name, at = read_string(data, at, True, "topic_name")
-        if version >= 1:
-            self.partitions, at = read_array(data, at, True, 25, "partitions", VoteRequestPartitionData._read, version)
-        else:
-            self.partitions, at = read_rows(data, at, True, 25, "partitions", VoteRequestPartitionData, version)
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[VoteRequestTopicData], int]:
+        found: list[VoteRequestTopicData] = []
+        for _ in range(count):
+            self = new(VoteRequestTopicData)
+            self.topic_name, at = read_string(data, at, True, "topic_name")
+            if version >= 1:
+                self.partitions, at = read_structs(
+                    data,
+                    at,
+                    True,
+                    25,
+                    "partitions",
+                    VoteRequestPartitionData._read_each,
+                    version,
+                )
+            else:
+                self.partitions, at = read_rows(data, at, True, 25, "partitions", VoteRequestPartitionData, version)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -202,7 +216,7 @@ class VoteRequest(Message):
             at += 4
         else:
             self.voter_id = -1
-        self.topics, at = read_array(data, at, True, 3, "topics", VoteRequestTopicData._read, version)
+        self.topics, at = read_structs(data, at, True, 3, "topics", VoteRequestTopicData._read_each, version)
         self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
@@ -240,18 +254,21 @@ class VoteResponsePartitionData:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[VoteResponsePartitionData, int]:
-        self = new(VoteResponsePartitionData)
-        (
-            self.partition_index,
-            self.error_code,
-            self.leader_id,
-            self.leader_epoch,
-            self.vote_granted,
-        ) = _IHIIT.unpack_from(data, at)
-        at += 15
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[VoteResponsePartitionData], int]:
+        found: list[VoteResponsePartitionData] = []
+        for _ in range(count):
+            self = new(VoteResponsePartitionData)
+            (
+                self.partition_index,
+                self.error_code,
+                self.leader_id,
+                self.leader_epoch,
+                self.vote_granted,
+            ) = _IHIIT.unpack_from(data, at)
+            at += 15
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
     @staticmethod
     def _read_many(data: memoryview, at: int, most: int, version: int) -> tuple[list[VoteResponsePartitionData], int]:
@@ -287,12 +304,15 @@ class VoteResponseTopicData:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[VoteResponseTopicData, int]:
-        self = new(VoteResponseTopicData)
-        self.topic_name, at = read_string(data, at, True, "topic_name")
-        self.partitions, at = read_rows(data, at, True, 16, "partitions", VoteResponsePartitionData, version)
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[VoteResponseTopicData], int]:
+        found: list[VoteResponseTopicData] = []
+        for _ in range(count):
+            self = new(VoteResponseTopicData)
+            self.topic_name, at = read_string(data, at, True, "topic_name")
+            self.partitions, at = read_rows(data, at, True, 16, "partitions", VoteResponsePartitionData, version)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -320,15 +340,18 @@ class NodeEndpoint:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[NodeEndpoint, int]:
-        self = new(NodeEndpoint)
-        (self.node_id,) = _I.unpack_from(data, at)
-        at += 4
-        self.host, at = read_string(data, at, True, "host")
-        (self.port,) = _UH.unpack_from(data, at)
-        at += 2
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[NodeEndpoint], int]:
+        found: list[NodeEndpoint] = []
+        for _ in range(count):
+            self = new(NodeEndpoint)
+            (self.node_id,) = _I.unpack_from(data, at)
+            at += 4
+            self.host, at = read_string(data, at, True, "host")
+            (self.port,) = _UH.unpack_from(data, at)
+            at += 2
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -372,7 +395,7 @@ class VoteResponse(Message):
         self = new(VoteResponse)
         (self.error_code,) = _H.unpack_from(data, at)
         at += 2
-        self.topics, at = read_array(data, at, True, 3, "topics", VoteResponseTopicData._read, version)
+        self.topics, at = read_structs(data, at, True, 3, "topics", VoteResponseTopicData._read_each, version)
         self.node_endpoints = []
         if version >= 1:
             if data[at]:
@@ -381,7 +404,7 @@ class VoteResponse(Message):
                     part = tags.pop(0)
                     self.node_endpoints = whole(
                         part,
-                        read_array(part, 0, True, 8, "node_endpoints", NodeEndpoint._read, version),
+                        read_structs(part, 0, True, 8, "node_endpoints", NodeEndpoint._read_each, version),
                         "node_endpoints",
                     )
                 self.unknown_tags = unknown(tags)

@@ -16,8 +16,8 @@ from magicbyte.protocol.runtime import (
     Tags,
     Writer,
     new,
-    read_array,
     read_string,
+    read_structs,
     read_unknown_tags,
     read_uuid,
     write_string,
@@ -57,14 +57,17 @@ class Endpoint:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[Endpoint, int]:
-        self = new(Endpoint)
-        self.name, at = read_string(data, at, True, "name")
-        self.host, at = read_string(data, at, True, "host")
-        (self.port,) = _UH.unpack_from(data, at)
-        at += 2
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[Endpoint], int]:
+        found: list[Endpoint] = []
+        for _ in range(count):
+            self = new(Endpoint)
+            self.name, at = read_string(data, at, True, "name")
+            self.host, at = read_string(data, at, True, "host")
+            (self.port,) = _UH.unpack_from(data, at)
+            at += 2
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -128,15 +131,18 @@ class Voter:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[Voter, int]:
-        self = new(Voter)
-        (self.voter_id,) = _I.unpack_from(data, at)
-        at += 4
-        self.voter_directory_id, at = read_uuid(data, at)
-        self.endpoints, at = read_array(data, at, True, 5, "endpoints", Endpoint._read, version)
-        self.kraft_version_feature, at = KRaftVersionFeature._read(data, at, version)
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[Voter], int]:
+        found: list[Voter] = []
+        for _ in range(count):
+            self = new(Voter)
+            (self.voter_id,) = _I.unpack_from(data, at)
+            at += 4
+            self.voter_directory_id, at = read_uuid(data, at)
+            self.endpoints, at = read_structs(data, at, True, 5, "endpoints", Endpoint._read_each, version)
+            self.kraft_version_feature, at = KRaftVersionFeature._read(data, at, version)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -168,6 +174,6 @@ class VotersRecord(Message):
         self = new(VotersRecord)
         (self.version,) = _H.unpack_from(data, at)
         at += 2
-        self.voters, at = read_array(data, at, True, 27, "voters", Voter._read, version)
+        self.voters, at = read_structs(data, at, True, 27, "voters", Voter._read_each, version)
         self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at

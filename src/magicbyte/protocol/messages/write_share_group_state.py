@@ -19,10 +19,10 @@ from magicbyte.protocol.runtime import (
     Tags,
     Writer,
     new,
-    read_array,
     read_nullable_string,
     read_rows,
     read_string,
+    read_structs,
     read_unknown_tags,
     read_uuid,
     write_nullable_string,
@@ -64,12 +64,15 @@ class StateBatch:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[StateBatch, int]:
-        self = new(StateBatch)
-        self.first_offset, self.last_offset, self.delivery_state, self.delivery_count = _QQBH.unpack_from(data, at)
-        at += 19
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[StateBatch], int]:
+        found: list[StateBatch] = []
+        for _ in range(count):
+            self = new(StateBatch)
+            self.first_offset, self.last_offset, self.delivery_state, self.delivery_count = _QQBH.unpack_from(data, at)
+            at += 19
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
     @staticmethod
     def _read_many(data: memoryview, at: int, most: int, version: int) -> tuple[list[StateBatch], int]:
@@ -122,24 +125,27 @@ class PartitionData:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[PartitionData, int]:
-        self = new(PartitionData)
-        if version >= 1:
-            (
-                self.partition,
-                self.state_epoch,
-                self.leader_epoch,
-                self.start_offset,
-                self.delivery_complete_count,
-            ) = _IIIQI.unpack_from(data, at)
-            at += 24
-        else:
-            self.partition, self.state_epoch, self.leader_epoch, self.start_offset = _IIIQ.unpack_from(data, at)
-            at += 20
-            self.delivery_complete_count = -1
-        self.state_batches, at = read_rows(data, at, True, 20, "state_batches", StateBatch, version)
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[PartitionData], int]:
+        found: list[PartitionData] = []
+        for _ in range(count):
+            self = new(PartitionData)
+            if version >= 1:
+                (
+                    self.partition,
+                    self.state_epoch,
+                    self.leader_epoch,
+                    self.start_offset,
+                    self.delivery_complete_count,
+                ) = _IIIQI.unpack_from(data, at)
+                at += 24
+            else:
+                self.partition, self.state_epoch, self.leader_epoch, self.start_offset = _IIIQ.unpack_from(data, at)
+                at += 20
+                self.delivery_complete_count = -1
+            self.state_batches, at = read_rows(data, at, True, 20, "state_batches", StateBatch, version)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -164,12 +170,15 @@ class WriteStateData:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[WriteStateData, int]:
-        self = new(WriteStateData)
-        self.topic_id, at = read_uuid(data, at)
-        self.partitions, at = read_array(data, at, True, 22, "partitions", PartitionData._read, version)
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[WriteStateData], int]:
+        found: list[WriteStateData] = []
+        for _ in range(count):
+            self = new(WriteStateData)
+            self.topic_id, at = read_uuid(data, at)
+            self.partitions, at = read_structs(data, at, True, 22, "partitions", PartitionData._read_each, version)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -201,7 +210,7 @@ class WriteShareGroupStateRequest(Message):
     def _read(data: memoryview, at: int, version: int) -> tuple[WriteShareGroupStateRequest, int]:
         self = new(WriteShareGroupStateRequest)
         self.group_id, at = read_string(data, at, True, "group_id")
-        self.topics, at = read_array(data, at, True, 18, "topics", WriteStateData._read, version)
+        self.topics, at = read_structs(data, at, True, 18, "topics", WriteStateData._read_each, version)
         self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
@@ -231,13 +240,16 @@ class PartitionResult:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[PartitionResult, int]:
-        self = new(PartitionResult)
-        self.partition, self.error_code = _IH.unpack_from(data, at)
-        at += 6
-        self.error_message, at = read_nullable_string(data, at, True, "error_message")
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[PartitionResult], int]:
+        found: list[PartitionResult] = []
+        for _ in range(count):
+            self = new(PartitionResult)
+            self.partition, self.error_code = _IH.unpack_from(data, at)
+            at += 6
+            self.error_message, at = read_nullable_string(data, at, True, "error_message")
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -262,12 +274,15 @@ class WriteStateResult:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[WriteStateResult, int]:
-        self = new(WriteStateResult)
-        self.topic_id, at = read_uuid(data, at)
-        self.partitions, at = read_array(data, at, True, 8, "partitions", PartitionResult._read, version)
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[WriteStateResult], int]:
+        found: list[WriteStateResult] = []
+        for _ in range(count):
+            self = new(WriteStateResult)
+            self.topic_id, at = read_uuid(data, at)
+            self.partitions, at = read_structs(data, at, True, 8, "partitions", PartitionResult._read_each, version)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -295,6 +310,6 @@ class WriteShareGroupStateResponse(Message):
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[WriteShareGroupStateResponse, int]:
         self = new(WriteShareGroupStateResponse)
-        self.results, at = read_array(data, at, True, 18, "results", WriteStateResult._read, version)
+        self.results, at = read_structs(data, at, True, 18, "results", WriteStateResult._read_each, version)
         self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at

@@ -17,10 +17,10 @@ from magicbyte.protocol.runtime import (
     Tags,
     Writer,
     new,
-    read_array,
     read_numbers,
     read_rows,
     read_string,
+    read_structs,
     read_unknown_tags,
     write_numbers,
     write_string,
@@ -60,16 +60,19 @@ class WritableTxnMarkerTopic:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[WritableTxnMarkerTopic, int]:
-        self = new(WritableTxnMarkerTopic)
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[WritableTxnMarkerTopic], int]:
         flexible = version >= 1
-        self.name, at = read_string(data, at, flexible, "name")
-        self.partition_indexes, at = read_numbers(data, at, flexible, "i", "partition_indexes")
-        if version >= 1:
-            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        else:
-            self.unknown_tags = ()
-        return self, at
+        found: list[WritableTxnMarkerTopic] = []
+        for _ in range(count):
+            self = new(WritableTxnMarkerTopic)
+            self.name, at = read_string(data, at, flexible, "name")
+            self.partition_indexes, at = read_numbers(data, at, flexible, "i", "partition_indexes")
+            if version >= 1:
+                self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            else:
+                self.unknown_tags = ()
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -109,24 +112,27 @@ class WritableTxnMarker:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[WritableTxnMarker, int]:
-        self = new(WritableTxnMarker)
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[WritableTxnMarker], int]:
         flexible = version >= 1
-        self.producer_id, self.producer_epoch, self.transaction_result = _QHT.unpack_from(data, at)
-        at += 11
-        self.topics, at = read_array(data, at, flexible, 3, "topics", WritableTxnMarkerTopic._read, version)
-        if version >= 2:
-            self.coordinator_epoch, self.transaction_version = _IB.unpack_from(data, at)
-            at += 5
-        else:
-            (self.coordinator_epoch,) = _I.unpack_from(data, at)
-            at += 4
-            self.transaction_version = 0
-        if version >= 1:
-            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        else:
-            self.unknown_tags = ()
-        return self, at
+        found: list[WritableTxnMarker] = []
+        for _ in range(count):
+            self = new(WritableTxnMarker)
+            self.producer_id, self.producer_epoch, self.transaction_result = _QHT.unpack_from(data, at)
+            at += 11
+            self.topics, at = read_structs(data, at, flexible, 3, "topics", WritableTxnMarkerTopic._read_each, version)
+            if version >= 2:
+                self.coordinator_epoch, self.transaction_version = _IB.unpack_from(data, at)
+                at += 5
+            else:
+                (self.coordinator_epoch,) = _I.unpack_from(data, at)
+                at += 4
+                self.transaction_version = 0
+            if version >= 1:
+                self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            else:
+                self.unknown_tags = ()
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -157,7 +163,7 @@ class WriteTxnMarkersRequest(Message):
     def _read(data: memoryview, at: int, version: int) -> tuple[WriteTxnMarkersRequest, int]:
         self = new(WriteTxnMarkersRequest)
         flexible = version >= 1
-        self.markers, at = read_array(data, at, flexible, 17, "markers", WritableTxnMarker._read, version)
+        self.markers, at = read_structs(data, at, flexible, 17, "markers", WritableTxnMarker._read_each, version)
         if version >= 1:
             self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
@@ -187,15 +193,23 @@ class WritableTxnMarkerPartitionResult:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[WritableTxnMarkerPartitionResult, int]:
-        self = new(WritableTxnMarkerPartitionResult)
-        self.partition_index, self.error_code = _IH.unpack_from(data, at)
-        at += 6
-        if version >= 1:
-            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        else:
-            self.unknown_tags = ()
-        return self, at
+    def _read_each(
+        data: memoryview,
+        at: int,
+        count: int,
+        version: int,
+    ) -> tuple[list[WritableTxnMarkerPartitionResult], int]:
+        found: list[WritableTxnMarkerPartitionResult] = []
+        for _ in range(count):
+            self = new(WritableTxnMarkerPartitionResult)
+            self.partition_index, self.error_code = _IH.unpack_from(data, at)
+            at += 6
+            if version >= 1:
+                self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            else:
+                self.unknown_tags = ()
+            found.append(self)
+        return found, at
 
     @staticmethod
     def _read_many(
@@ -246,16 +260,32 @@ class WritableTxnMarkerTopicResult:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[WritableTxnMarkerTopicResult, int]:
-        self = new(WritableTxnMarkerTopicResult)
+    def _read_each(
+        data: memoryview,
+        at: int,
+        count: int,
+        version: int,
+    ) -> tuple[list[WritableTxnMarkerTopicResult], int]:
         flexible = version >= 1
-        self.name, at = read_string(data, at, flexible, "name")
-        self.partitions, at = read_rows(data, at, flexible, 6, "partitions", WritableTxnMarkerPartitionResult, version)
-        if version >= 1:
-            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        else:
-            self.unknown_tags = ()
-        return self, at
+        found: list[WritableTxnMarkerTopicResult] = []
+        for _ in range(count):
+            self = new(WritableTxnMarkerTopicResult)
+            self.name, at = read_string(data, at, flexible, "name")
+            self.partitions, at = read_rows(
+                data,
+                at,
+                flexible,
+                6,
+                "partitions",
+                WritableTxnMarkerPartitionResult,
+                version,
+            )
+            if version >= 1:
+                self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            else:
+                self.unknown_tags = ()
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -282,17 +312,28 @@ class WritableTxnMarkerResult:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[WritableTxnMarkerResult, int]:
-        self = new(WritableTxnMarkerResult)
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[WritableTxnMarkerResult], int]:
         flexible = version >= 1
-        (self.producer_id,) = _Q.unpack_from(data, at)
-        at += 8
-        self.topics, at = read_array(data, at, flexible, 3, "topics", WritableTxnMarkerTopicResult._read, version)
-        if version >= 1:
-            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        else:
-            self.unknown_tags = ()
-        return self, at
+        found: list[WritableTxnMarkerResult] = []
+        for _ in range(count):
+            self = new(WritableTxnMarkerResult)
+            (self.producer_id,) = _Q.unpack_from(data, at)
+            at += 8
+            self.topics, at = read_structs(
+                data,
+                at,
+                flexible,
+                3,
+                "topics",
+                WritableTxnMarkerTopicResult._read_each,
+                version,
+            )
+            if version >= 1:
+                self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            else:
+                self.unknown_tags = ()
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -322,7 +363,7 @@ class WriteTxnMarkersResponse(Message):
     def _read(data: memoryview, at: int, version: int) -> tuple[WriteTxnMarkersResponse, int]:
         self = new(WriteTxnMarkersResponse)
         flexible = version >= 1
-        self.markers, at = read_array(data, at, flexible, 10, "markers", WritableTxnMarkerResult._read, version)
+        self.markers, at = read_structs(data, at, flexible, 10, "markers", WritableTxnMarkerResult._read_each, version)
         if version >= 1:
             self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:

@@ -18,10 +18,10 @@ from magicbyte.protocol.runtime import (
     Tags,
     Writer,
     new,
-    read_array,
     read_nullable_numbers,
     read_numbers,
     read_string,
+    read_structs,
     read_tags,
     read_unknown_tags,
     read_uuid,
@@ -89,24 +89,27 @@ class TopicPartitions:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[TopicPartitions, int]:
-        self = new(TopicPartitions)
-        self.topic_id, at = read_uuid(data, at)
-        self.partitions, at = read_numbers(data, at, True, "i", "partitions")
-        self.assignment_epochs = ()
-        if data[at]:
-            tags, at = read_tags(data, at)
-            if 0 in tags:
-                part = tags.pop(0)
-                self.assignment_epochs = whole(
-                    part,
-                    read_nullable_numbers(part, 0, True, "i", "assignment_epochs"),
-                    "assignment_epochs",
-                )
-            self.unknown_tags = unknown(tags)
-        else:
-            self.unknown_tags, at = (), at + 1
-        return self, at
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[TopicPartitions], int]:
+        found: list[TopicPartitions] = []
+        for _ in range(count):
+            self = new(TopicPartitions)
+            self.topic_id, at = read_uuid(data, at)
+            self.partitions, at = read_numbers(data, at, True, "i", "partitions")
+            self.assignment_epochs = ()
+            if data[at]:
+                tags, at = read_tags(data, at)
+                if 0 in tags:
+                    part = tags.pop(0)
+                    self.assignment_epochs = whole(
+                        part,
+                        read_nullable_numbers(part, 0, True, "i", "assignment_epochs"),
+                        "assignment_epochs",
+                    )
+                self.unknown_tags = unknown(tags)
+            else:
+                self.unknown_tags, at = (), at + 1
+            found.append(self)
+        return found, at
 
     def _tags(self, version: int) -> list[tuple[int, bytes]]:
         found: list[tuple[int, bytes]] = []
@@ -156,22 +159,22 @@ class ConsumerGroupCurrentMemberAssignmentValue(Message):
         self = new(ConsumerGroupCurrentMemberAssignmentValue)
         self.member_epoch, self.previous_member_epoch, self.state = _IIB.unpack_from(data, at)
         at += 9
-        self.assigned_partitions, at = read_array(
+        self.assigned_partitions, at = read_structs(
             data,
             at,
             True,
             18,
             "assigned_partitions",
-            TopicPartitions._read,
+            TopicPartitions._read_each,
             version,
         )
-        self.partitions_pending_revocation, at = read_array(
+        self.partitions_pending_revocation, at = read_structs(
             data,
             at,
             True,
             18,
             "partitions_pending_revocation",
-            TopicPartitions._read,
+            TopicPartitions._read_each,
             version,
         )
         self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)

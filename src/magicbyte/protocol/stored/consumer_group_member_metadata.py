@@ -21,6 +21,7 @@ from magicbyte.protocol.runtime import (
     read_nullable_string,
     read_nullable_struct,
     read_string,
+    read_structs,
     read_tags,
     read_unknown_tags,
     unknown,
@@ -86,12 +87,15 @@ class ClassicProtocol:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[ClassicProtocol, int]:
-        self = new(ClassicProtocol)
-        self.name, at = read_string(data, at, True, "name")
-        self.metadata, at = read_bytes(data, at, True, "metadata")
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[ClassicProtocol], int]:
+        found: list[ClassicProtocol] = []
+        for _ in range(count):
+            self = new(ClassicProtocol)
+            self.name, at = read_string(data, at, True, "name")
+            self.metadata, at = read_bytes(data, at, True, "metadata")
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -120,13 +124,13 @@ class ClassicMemberMetadata:
         self = new(ClassicMemberMetadata)
         (self.session_timeout_ms,) = _I.unpack_from(data, at)
         at += 4
-        self.supported_protocols, at = read_array(
+        self.supported_protocols, at = read_structs(
             data,
             at,
             True,
             3,
             "supported_protocols",
-            ClassicProtocol._read,
+            ClassicProtocol._read_each,
             version,
         )
         self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)

@@ -17,9 +17,9 @@ from magicbyte.protocol.runtime import (
     Tags,
     Writer,
     new,
-    read_array,
     read_numbers,
     read_string,
+    read_structs,
     read_unknown_tags,
     read_uuid,
     write_numbers,
@@ -79,12 +79,15 @@ class TopicPartition:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[TopicPartition, int]:
-        self = new(TopicPartition)
-        self.topic_id, at = read_uuid(data, at)
-        self.partitions, at = read_numbers(data, at, True, "i", "partitions")
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[TopicPartition], int]:
+        found: list[TopicPartition] = []
+        for _ in range(count):
+            self = new(TopicPartition)
+            self.topic_id, at = read_uuid(data, at)
+            self.partitions, at = read_numbers(data, at, True, "i", "partitions")
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -111,6 +114,14 @@ class ConsumerGroupTargetAssignmentMemberValue(Message):
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[ConsumerGroupTargetAssignmentMemberValue, int]:
         self = new(ConsumerGroupTargetAssignmentMemberValue)
-        self.topic_partitions, at = read_array(data, at, True, 18, "topic_partitions", TopicPartition._read, version)
+        self.topic_partitions, at = read_structs(
+            data,
+            at,
+            True,
+            18,
+            "topic_partitions",
+            TopicPartition._read_each,
+            version,
+        )
         self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at

@@ -15,10 +15,10 @@ from magicbyte.protocol.runtime import (
     Tags,
     Writer,
     new,
-    read_array,
     read_bytes,
     read_nullable_string,
     read_string,
+    read_structs,
     read_unknown_tags,
     write_bytes,
     write_nullable_string,
@@ -101,30 +101,33 @@ class MemberMetadata:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[MemberMetadata, int]:
-        self = new(MemberMetadata)
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[MemberMetadata], int]:
         flexible = version >= 4
-        self.member_id, at = read_string(data, at, flexible, "member_id")
-        if version >= 3:
-            self.group_instance_id, at = read_nullable_string(data, at, flexible, "group_instance_id")
-        else:
-            self.group_instance_id = None
-        self.client_id, at = read_string(data, at, flexible, "client_id")
-        self.client_host, at = read_string(data, at, flexible, "client_host")
-        if version >= 1:
-            self.rebalance_timeout, self.session_timeout = _II.unpack_from(data, at)
-            at += 8
-        else:
-            (self.session_timeout,) = _I.unpack_from(data, at)
-            at += 4
-            self.rebalance_timeout = -1
-        self.subscription, at = read_bytes(data, at, flexible, "subscription")
-        self.assignment, at = read_bytes(data, at, flexible, "assignment")
-        if version >= 4:
-            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        else:
-            self.unknown_tags = ()
-        return self, at
+        found: list[MemberMetadata] = []
+        for _ in range(count):
+            self = new(MemberMetadata)
+            self.member_id, at = read_string(data, at, flexible, "member_id")
+            if version >= 3:
+                self.group_instance_id, at = read_nullable_string(data, at, flexible, "group_instance_id")
+            else:
+                self.group_instance_id = None
+            self.client_id, at = read_string(data, at, flexible, "client_id")
+            self.client_host, at = read_string(data, at, flexible, "client_host")
+            if version >= 1:
+                self.rebalance_timeout, self.session_timeout = _II.unpack_from(data, at)
+                at += 8
+            else:
+                (self.session_timeout,) = _I.unpack_from(data, at)
+                at += 4
+                self.rebalance_timeout = -1
+            self.subscription, at = read_bytes(data, at, flexible, "subscription")
+            self.assignment, at = read_bytes(data, at, flexible, "assignment")
+            if version >= 4:
+                self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            else:
+                self.unknown_tags = ()
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -181,7 +184,7 @@ class GroupMetadataValue(Message):
             at += 8
         else:
             self.current_state_timestamp = -1
-        self.members, at = read_array(data, at, flexible, 15, "members", MemberMetadata._read, version)
+        self.members, at = read_structs(data, at, flexible, 15, "members", MemberMetadata._read_each, version)
         if version >= 4:
             self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:

@@ -18,9 +18,9 @@ from magicbyte.protocol.runtime import (
     Tags,
     Writer,
     new,
-    read_array,
     read_numbers,
     read_string,
+    read_structs,
     read_unknown_tags,
     read_uuid,
     write_numbers,
@@ -83,12 +83,15 @@ class TopicPartitions:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[TopicPartitions, int]:
-        self = new(TopicPartitions)
-        self.topic_id, at = read_uuid(data, at)
-        self.partitions, at = read_numbers(data, at, True, "i", "partitions")
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[TopicPartitions], int]:
+        found: list[TopicPartitions] = []
+        for _ in range(count):
+            self = new(TopicPartitions)
+            self.topic_id, at = read_uuid(data, at)
+            self.partitions, at = read_numbers(data, at, True, "i", "partitions")
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -124,13 +127,13 @@ class ShareGroupCurrentMemberAssignmentValue(Message):
         self = new(ShareGroupCurrentMemberAssignmentValue)
         self.member_epoch, self.previous_member_epoch, self.state = _IIB.unpack_from(data, at)
         at += 9
-        self.assigned_partitions, at = read_array(
+        self.assigned_partitions, at = read_structs(
             data,
             at,
             True,
             18,
             "assigned_partitions",
-            TopicPartitions._read,
+            TopicPartitions._read_each,
             version,
         )
         self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)

@@ -20,6 +20,7 @@ from magicbyte.protocol.runtime import (
     new,
     read_array,
     read_string,
+    read_structs,
     read_unknown_tags,
     read_uuid,
     write_array,
@@ -78,13 +79,16 @@ class PartitionMetadata:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[PartitionMetadata, int]:
-        self = new(PartitionMetadata)
-        (self.partition,) = _I.unpack_from(data, at)
-        at += 4
-        self.racks, at = read_array(data, at, True, 1, "racks", read_string, True, "racks")
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[PartitionMetadata], int]:
+        found: list[PartitionMetadata] = []
+        for _ in range(count):
+            self = new(PartitionMetadata)
+            (self.partition,) = _I.unpack_from(data, at)
+            at += 4
+            self.racks, at = read_array(data, at, True, 1, "racks", read_string, True, "racks")
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -115,23 +119,26 @@ class TopicMetadata:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[TopicMetadata, int]:
-        self = new(TopicMetadata)
-        self.topic_id, at = read_uuid(data, at)
-        self.topic_name, at = read_string(data, at, True, "topic_name")
-        (self.num_partitions,) = _I.unpack_from(data, at)
-        at += 4
-        self.partition_metadata, at = read_array(
-            data,
-            at,
-            True,
-            6,
-            "partition_metadata",
-            PartitionMetadata._read,
-            version,
-        )
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[TopicMetadata], int]:
+        found: list[TopicMetadata] = []
+        for _ in range(count):
+            self = new(TopicMetadata)
+            self.topic_id, at = read_uuid(data, at)
+            self.topic_name, at = read_string(data, at, True, "topic_name")
+            (self.num_partitions,) = _I.unpack_from(data, at)
+            at += 4
+            self.partition_metadata, at = read_structs(
+                data,
+                at,
+                True,
+                6,
+                "partition_metadata",
+                PartitionMetadata._read_each,
+                version,
+            )
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -158,6 +165,6 @@ class ShareGroupPartitionMetadataValue(Message):
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[ShareGroupPartitionMetadataValue, int]:
         self = new(ShareGroupPartitionMetadataValue)
-        self.topics, at = read_array(data, at, True, 23, "topics", TopicMetadata._read, version)
+        self.topics, at = read_structs(data, at, True, 23, "topics", TopicMetadata._read_each, version)
         self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at

@@ -17,9 +17,9 @@ from magicbyte.protocol.runtime import (
     Tags,
     Writer,
     new,
-    read_array,
     read_numbers,
     read_string,
+    read_structs,
     read_unknown_tags,
     read_uuid,
     write_numbers,
@@ -79,13 +79,16 @@ class TopicPartitionsInfo:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[TopicPartitionsInfo, int]:
-        self = new(TopicPartitionsInfo)
-        self.topic_id, at = read_uuid(data, at)
-        self.topic_name, at = read_string(data, at, True, "topic_name")
-        self.partitions, at = read_numbers(data, at, True, "i", "partitions")
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[TopicPartitionsInfo], int]:
+        found: list[TopicPartitionsInfo] = []
+        for _ in range(count):
+            self = new(TopicPartitionsInfo)
+            self.topic_id, at = read_uuid(data, at)
+            self.topic_name, at = read_string(data, at, True, "topic_name")
+            self.partitions, at = read_numbers(data, at, True, "i", "partitions")
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -110,12 +113,15 @@ class TopicInfo:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[TopicInfo, int]:
-        self = new(TopicInfo)
-        self.topic_id, at = read_uuid(data, at)
-        self.topic_name, at = read_string(data, at, True, "topic_name")
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[TopicInfo], int]:
+        found: list[TopicInfo] = []
+        for _ in range(count):
+            self = new(TopicInfo)
+            self.topic_id, at = read_uuid(data, at)
+            self.topic_name, at = read_string(data, at, True, "topic_name")
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -149,24 +155,24 @@ class ShareGroupStatePartitionMetadataValue(Message):
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[ShareGroupStatePartitionMetadataValue, int]:
         self = new(ShareGroupStatePartitionMetadataValue)
-        self.initializing_topics, at = read_array(
+        self.initializing_topics, at = read_structs(
             data,
             at,
             True,
             19,
             "initializing_topics",
-            TopicPartitionsInfo._read,
+            TopicPartitionsInfo._read_each,
             version,
         )
-        self.initialized_topics, at = read_array(
+        self.initialized_topics, at = read_structs(
             data,
             at,
             True,
             19,
             "initialized_topics",
-            TopicPartitionsInfo._read,
+            TopicPartitionsInfo._read_each,
             version,
         )
-        self.deleting_topics, at = read_array(data, at, True, 18, "deleting_topics", TopicInfo._read, version)
+        self.deleting_topics, at = read_structs(data, at, True, 18, "deleting_topics", TopicInfo._read_each, version)
         self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at

@@ -16,10 +16,10 @@ from magicbyte.protocol.runtime import (
     Tags,
     Writer,
     new,
-    read_array,
     read_nullable_numbers,
     read_numbers,
     read_string,
+    read_structs,
     read_tags,
     read_unknown_tags,
     unknown,
@@ -85,24 +85,27 @@ class TaskIds:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[TaskIds, int]:
-        self = new(TaskIds)
-        self.subtopology_id, at = read_string(data, at, True, "subtopology_id")
-        self.partitions, at = read_numbers(data, at, True, "i", "partitions")
-        self.assignment_epochs = ()
-        if data[at]:
-            tags, at = read_tags(data, at)
-            if 0 in tags:
-                part = tags.pop(0)
-                self.assignment_epochs = whole(
-                    part,
-                    read_nullable_numbers(part, 0, True, "i", "assignment_epochs"),
-                    "assignment_epochs",
-                )
-            self.unknown_tags = unknown(tags)
-        else:
-            self.unknown_tags, at = (), at + 1
-        return self, at
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[TaskIds], int]:
+        found: list[TaskIds] = []
+        for _ in range(count):
+            self = new(TaskIds)
+            self.subtopology_id, at = read_string(data, at, True, "subtopology_id")
+            self.partitions, at = read_numbers(data, at, True, "i", "partitions")
+            self.assignment_epochs = ()
+            if data[at]:
+                tags, at = read_tags(data, at)
+                if 0 in tags:
+                    part = tags.pop(0)
+                    self.assignment_epochs = whole(
+                        part,
+                        read_nullable_numbers(part, 0, True, "i", "assignment_epochs"),
+                        "assignment_epochs",
+                    )
+                self.unknown_tags = unknown(tags)
+            else:
+                self.unknown_tags, at = (), at + 1
+            found.append(self)
+        return found, at
 
     def _tags(self, version: int) -> list[tuple[int, bytes]]:
         found: list[tuple[int, bytes]] = []
@@ -162,34 +165,34 @@ class StreamsGroupCurrentMemberAssignmentValue(Message):
         self = new(StreamsGroupCurrentMemberAssignmentValue)
         self.member_epoch, self.previous_member_epoch, self.state = _IIB.unpack_from(data, at)
         at += 9
-        self.active_tasks, at = read_array(data, at, True, 3, "active_tasks", TaskIds._read, version)
-        self.standby_tasks, at = read_array(data, at, True, 3, "standby_tasks", TaskIds._read, version)
-        self.warmup_tasks, at = read_array(data, at, True, 3, "warmup_tasks", TaskIds._read, version)
-        self.active_tasks_pending_revocation, at = read_array(
+        self.active_tasks, at = read_structs(data, at, True, 3, "active_tasks", TaskIds._read_each, version)
+        self.standby_tasks, at = read_structs(data, at, True, 3, "standby_tasks", TaskIds._read_each, version)
+        self.warmup_tasks, at = read_structs(data, at, True, 3, "warmup_tasks", TaskIds._read_each, version)
+        self.active_tasks_pending_revocation, at = read_structs(
             data,
             at,
             True,
             3,
             "active_tasks_pending_revocation",
-            TaskIds._read,
+            TaskIds._read_each,
             version,
         )
-        self.standby_tasks_pending_revocation, at = read_array(
+        self.standby_tasks_pending_revocation, at = read_structs(
             data,
             at,
             True,
             3,
             "standby_tasks_pending_revocation",
-            TaskIds._read,
+            TaskIds._read_each,
             version,
         )
-        self.warmup_tasks_pending_revocation, at = read_array(
+        self.warmup_tasks_pending_revocation, at = read_structs(
             data,
             at,
             True,
             3,
             "warmup_tasks_pending_revocation",
-            TaskIds._read,
+            TaskIds._read_each,
             version,
         )
         self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)

@@ -16,10 +16,10 @@ from magicbyte.protocol.runtime import (
     Tags,
     Writer,
     new,
-    read_array,
     read_nullable_string,
     read_nullable_struct,
     read_string,
+    read_structs,
     read_unknown_tags,
     write_nullable_string,
     write_nullable_struct,
@@ -112,12 +112,15 @@ class KeyValue:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[KeyValue, int]:
-        self = new(KeyValue)
-        self.key, at = read_string(data, at, True, "key")
-        self.value, at = read_string(data, at, True, "value")
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[KeyValue], int]:
+        found: list[KeyValue] = []
+        for _ in range(count):
+            self = new(KeyValue)
+            self.key, at = read_string(data, at, True, "key")
+            self.value, at = read_string(data, at, True, "value")
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -175,6 +178,6 @@ class StreamsGroupMemberMetadataValue(Message):
         at += 8
         self.process_id, at = read_string(data, at, True, "process_id")
         self.user_endpoint, at = read_nullable_struct(data, at, version, "user_endpoint", Endpoint._read)
-        self.client_tags, at = read_array(data, at, True, 3, "client_tags", KeyValue._read, version)
+        self.client_tags, at = read_structs(data, at, True, 3, "client_tags", KeyValue._read_each, version)
         self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at

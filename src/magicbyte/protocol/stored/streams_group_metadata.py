@@ -16,7 +16,7 @@ from magicbyte.protocol.runtime import (
     Tags,
     Writer,
     new,
-    read_nullable_array,
+    read_nullable_structs,
     read_string,
     read_tags,
     read_unknown_tags,
@@ -76,12 +76,15 @@ class LastAssignmentConfig:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[LastAssignmentConfig, int]:
-        self = new(LastAssignmentConfig)
-        self.key, at = read_string(data, at, True, "key")
-        self.value, at = read_string(data, at, True, "value")
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[LastAssignmentConfig], int]:
+        found: list[LastAssignmentConfig] = []
+        for _ in range(count):
+            self = new(LastAssignmentConfig)
+            self.key, at = read_string(data, at, True, "key")
+            self.value, at = read_string(data, at, True, "value")
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -130,13 +133,13 @@ class StreamsGroupMetadataValue(Message):
                 part = tags.pop(1)
                 self.last_assignment_configs = whole(
                     part,
-                    read_nullable_array(
+                    read_nullable_structs(
                         part,
                         0,
                         True,
                         3,
                         "last_assignment_configs",
-                        LastAssignmentConfig._read,
+                        LastAssignmentConfig._read_each,
                         version,
                     ),
                     "last_assignment_configs",

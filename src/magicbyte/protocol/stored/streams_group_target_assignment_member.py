@@ -15,9 +15,9 @@ from magicbyte.protocol.runtime import (
     Tags,
     Writer,
     new,
-    read_array,
     read_numbers,
     read_string,
+    read_structs,
     read_unknown_tags,
     write_numbers,
     write_string,
@@ -76,12 +76,15 @@ class TaskIds:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[TaskIds, int]:
-        self = new(TaskIds)
-        self.subtopology_id, at = read_string(data, at, True, "subtopology_id")
-        self.partitions, at = read_numbers(data, at, True, "i", "partitions")
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[TaskIds], int]:
+        found: list[TaskIds] = []
+        for _ in range(count):
+            self = new(TaskIds)
+            self.subtopology_id, at = read_string(data, at, True, "subtopology_id")
+            self.partitions, at = read_numbers(data, at, True, "i", "partitions")
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -114,8 +117,8 @@ class StreamsGroupTargetAssignmentMemberValue(Message):
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[StreamsGroupTargetAssignmentMemberValue, int]:
         self = new(StreamsGroupTargetAssignmentMemberValue)
-        self.active_tasks, at = read_array(data, at, True, 3, "active_tasks", TaskIds._read, version)
-        self.standby_tasks, at = read_array(data, at, True, 3, "standby_tasks", TaskIds._read, version)
-        self.warmup_tasks, at = read_array(data, at, True, 3, "warmup_tasks", TaskIds._read, version)
+        self.active_tasks, at = read_structs(data, at, True, 3, "active_tasks", TaskIds._read_each, version)
+        self.standby_tasks, at = read_structs(data, at, True, 3, "standby_tasks", TaskIds._read_each, version)
+        self.warmup_tasks, at = read_structs(data, at, True, 3, "warmup_tasks", TaskIds._read_each, version)
         self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at

@@ -20,6 +20,7 @@ from magicbyte.protocol.runtime import (
     read_array,
     read_numbers,
     read_string,
+    read_structs,
     read_unknown_tags,
     write_array,
     write_string,
@@ -77,12 +78,15 @@ class TopicConfig:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[TopicConfig, int]:
-        self = new(TopicConfig)
-        self.key, at = read_string(data, at, True, "key")
-        self.value, at = read_string(data, at, True, "value")
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[TopicConfig], int]:
+        found: list[TopicConfig] = []
+        for _ in range(count):
+            self = new(TopicConfig)
+            self.key, at = read_string(data, at, True, "key")
+            self.value, at = read_string(data, at, True, "value")
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -112,14 +116,17 @@ class TopicInfo:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[TopicInfo, int]:
-        self = new(TopicInfo)
-        self.name, at = read_string(data, at, True, "name")
-        self.partitions, self.replication_factor = _IH.unpack_from(data, at)
-        at += 6
-        self.topic_configs, at = read_array(data, at, True, 3, "topic_configs", TopicConfig._read, version)
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[TopicInfo], int]:
+        found: list[TopicInfo] = []
+        for _ in range(count):
+            self = new(TopicInfo)
+            self.name, at = read_string(data, at, True, "name")
+            self.partitions, self.replication_factor = _IH.unpack_from(data, at)
+            at += 6
+            self.topic_configs, at = read_structs(data, at, True, 3, "topic_configs", TopicConfig._read_each, version)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -154,13 +161,16 @@ class CopartitionGroup:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[CopartitionGroup, int]:
-        self = new(CopartitionGroup)
-        self.source_topics, at = read_numbers(data, at, True, "h", "source_topics")
-        self.source_topic_regex, at = read_numbers(data, at, True, "h", "source_topic_regex")
-        self.repartition_source_topics, at = read_numbers(data, at, True, "h", "repartition_source_topics")
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[CopartitionGroup], int]:
+        found: list[CopartitionGroup] = []
+        for _ in range(count):
+            self = new(CopartitionGroup)
+            self.source_topics, at = read_numbers(data, at, True, "h", "source_topics")
+            self.source_topic_regex, at = read_numbers(data, at, True, "h", "source_topic_regex")
+            self.repartition_source_topics, at = read_numbers(data, at, True, "h", "repartition_source_topics")
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -200,59 +210,62 @@ class Subtopology:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[Subtopology, int]:
-        self = new(Subtopology)
-        self.subtopology_id, at = read_string(data, at, True, "subtopology_id")
-        self.source_topics, at = read_array(data, at, True, 1, "source_topics", read_string, True, "source_topics")
-        self.source_topic_regex, at = read_array(
-            data,
-            at,
-            True,
-            1,
-            "source_topic_regex",
-            read_string,
-            True,
-            "source_topic_regex",
-        )
-        self.state_changelog_topics, at = read_array(
-            data,
-            at,
-            True,
-            9,
-            "state_changelog_topics",
-            TopicInfo._read,
-            version,
-        )
-        self.repartition_sink_topics, at = read_array(
-            data,
-            at,
-            True,
-            1,
-            "repartition_sink_topics",
-            read_string,
-            True,
-            "repartition_sink_topics",
-        )
-        self.repartition_source_topics, at = read_array(
-            data,
-            at,
-            True,
-            9,
-            "repartition_source_topics",
-            TopicInfo._read,
-            version,
-        )
-        self.copartition_groups, at = read_array(
-            data,
-            at,
-            True,
-            4,
-            "copartition_groups",
-            CopartitionGroup._read,
-            version,
-        )
-        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        return self, at
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[Subtopology], int]:
+        found: list[Subtopology] = []
+        for _ in range(count):
+            self = new(Subtopology)
+            self.subtopology_id, at = read_string(data, at, True, "subtopology_id")
+            self.source_topics, at = read_array(data, at, True, 1, "source_topics", read_string, True, "source_topics")
+            self.source_topic_regex, at = read_array(
+                data,
+                at,
+                True,
+                1,
+                "source_topic_regex",
+                read_string,
+                True,
+                "source_topic_regex",
+            )
+            self.state_changelog_topics, at = read_structs(
+                data,
+                at,
+                True,
+                9,
+                "state_changelog_topics",
+                TopicInfo._read_each,
+                version,
+            )
+            self.repartition_sink_topics, at = read_array(
+                data,
+                at,
+                True,
+                1,
+                "repartition_sink_topics",
+                read_string,
+                True,
+                "repartition_sink_topics",
+            )
+            self.repartition_source_topics, at = read_structs(
+                data,
+                at,
+                True,
+                9,
+                "repartition_source_topics",
+                TopicInfo._read_each,
+                version,
+            )
+            self.copartition_groups, at = read_structs(
+                data,
+                at,
+                True,
+                4,
+                "copartition_groups",
+                CopartitionGroup._read_each,
+                version,
+            )
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -285,6 +298,6 @@ class StreamsGroupTopologyValue(Message):
         self = new(StreamsGroupTopologyValue)
         (self.epoch,) = _I.unpack_from(data, at)
         at += 4
-        self.subtopologies, at = read_array(data, at, True, 8, "subtopologies", Subtopology._read, version)
+        self.subtopologies, at = read_structs(data, at, True, 8, "subtopologies", Subtopology._read_each, version)
         self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at

@@ -16,7 +16,7 @@ from magicbyte.protocol.runtime import (
     Writer,
     absent,
     new,
-    read_nullable_array,
+    read_nullable_structs,
     read_numbers,
     read_string,
     read_tags,
@@ -81,16 +81,19 @@ class PartitionsSchema:
             buffer.append(0)
 
     @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[PartitionsSchema, int]:
-        self = new(PartitionsSchema)
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[PartitionsSchema], int]:
         flexible = version >= 1
-        self.topic, at = read_string(data, at, flexible, "topic")
-        self.partition_ids, at = read_numbers(data, at, flexible, "i", "partition_ids")
-        if version >= 1:
-            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
-        else:
-            self.unknown_tags = ()
-        return self, at
+        found: list[PartitionsSchema] = []
+        for _ in range(count):
+            self = new(PartitionsSchema)
+            self.topic, at = read_string(data, at, flexible, "topic")
+            self.partition_ids, at = read_numbers(data, at, flexible, "i", "partition_ids")
+            if version >= 1:
+                self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            else:
+                self.unknown_tags = ()
+            found.append(self)
+        return found, at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -170,13 +173,13 @@ class TransactionLogValue(Message):
         self.next_producer_epoch = -1
         self.transaction_timeout_ms, self.transaction_status = _IB.unpack_from(data, at)
         at += 5
-        self.transaction_partitions, at = read_nullable_array(
+        self.transaction_partitions, at = read_nullable_structs(
             data,
             at,
             flexible,
             3,
             "transaction_partitions",
-            PartitionsSchema._read,
+            PartitionsSchema._read_each,
             version,
         )
         self.transaction_last_update_timestamp_ms, self.transaction_start_timestamp_ms = _QQ.unpack_from(data, at)
