@@ -397,7 +397,10 @@ def test_timestamps_win_over_keys_and_all_records_at_fault_are_named() -> None:
         with pytest.raises(AppendRefusedError) as refused:
             append(Case(batch(codec, records), COMPACT), 8)
         assert refused.value.code is ErrorCode.INVALID_TIMESTAMP
-        assert [error.batch_index for error in refused.value.record_errors] == [0, 1, 3, 3]
+        assert [error.batch_index for error in refused.value.record_errors] == [0, 1, 3]
+        with pytest.raises(AppendRefusedError) as refused:
+            append(Case(batch(codec, (records[0], records[2], records[3])), COMPACT), 8)
+        assert refused.value.code is ErrorCode.INVALID_RECORD  # of the last record the key is the first fault
 
 
 def test_of_very_many_records_at_fault_the_first_are_named() -> None:

@@ -374,9 +374,7 @@ class _Reader:
             illegal |= self.rules.compacted and survey.null_keys > 0 and not part.is_control
             has_headers |= survey.headers > 0
         if timed or illegal:
-            errors = tuple(itertools.islice(self._record_errors(parts), MOST_NAMED))
-            why = errors[0].message if errors else "a compacted topic takes no wrapper that says it has no keys"
-            raise self.request.bad_time(why, errors) if timed else self.request.illegal(why, errors)
+            raise self._refusal(parts, timed=timed)
         if has_headers and self.rules.format is not Format.V2:
             raise unsupported(f"format {self.rules.format.value} has no headers")
 
@@ -399,22 +397,32 @@ class _Reader:
         rules = self.rules
         return rules.format in (Format.V1, Format.V2) and rules.timestamp_type is TimestampType.CREATE_TIME
 
-    def _record_errors(self, parts: list[Part]) -> Iterator[RecordError]:
-        """Name each record at fault; the slow way, which only a refusal takes."""
+    def _refusal(self, parts: list[Part], *, timed: bool) -> AppendRefusedError:
+        """Name the records at fault, the slow way; of each the first fault counts. `timed`: some have a bad timestamp."""
+        errors = tuple(error for error, _ in itertools.islice(self._record_errors(parts), MOST_NAMED))
+        bad_time = next((error for error, is_time in self._record_errors(parts) if is_time), None) if timed else None
+        if bad_time is not None:
+            return self.request.bad_time(bad_time.message, errors)
+        why = errors[0].message if errors else "a compacted topic takes no wrapper that says it has no keys"
+        return self.request.illegal(why, errors)
+
+    def _record_errors(self, parts: list[Part]) -> Iterator[tuple[RecordError, bool]]:
+        """Yield for each record at fault what is wrong with it, and whether that is its timestamp."""
         index, allowed = 0, range(self.earliest, self.furthest + 1)
         for part in parts:
             append_time = self._says_append_time(part) and part.view is not None
             for is_nested, is_other, says_append_time, has_key, timestamp in _walk(part, self.dialect):
                 if is_nested:
-                    yield RecordError(index, "a compressed message inside a wrapper")
+                    yield RecordError(index, "a compressed message inside a wrapper"), False
                 elif is_other:
-                    yield RecordError(index, "a message of another magic than its wrapper")
+                    yield RecordError(index, "a message of another magic than its wrapper"), False
                 elif self.rules.compacted and not has_key:
-                    yield RecordError(index, "a compacted topic takes no record without a key")
-                if append_time or (says_append_time and self.rules.format is not Format.V0):
-                    yield RecordError(index, "LogAppendTime is for the broker to say")
+                    yield RecordError(index, "a compacted topic takes no record without a key"), False
+                elif append_time or (says_append_time and self.rules.format is not Format.V0):
+                    yield RecordError(index, "LogAppendTime is for the broker to say"), True
                 elif self._checks_times and timestamp != NO_TIMESTAMP and timestamp not in allowed:
-                    yield RecordError(index, f"timestamp {timestamp} is not within {self.earliest} to {self.furthest}")
+                    why = f"timestamp {timestamp} is not within {self.earliest} to {self.furthest}"
+                    yield RecordError(index, why), True
                 index += 1
 
 
