@@ -1,0 +1,1 @@
+"""Sockets on the event loop: moves bytes, understands none."""

@@ -1,0 +1,227 @@
+"""One connection: bytes in and out of a raw socket on the event loop, and files that go from the disk to the socket.
+
+No buffer of its own in either direction: what is not read stays with the system, and a write ends when the system has
+all of it, so that a slow peer slows down whoever sends to it. Timeouts are the caller's: `asyncio.timeout`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+from collections import deque
+from collections.abc import Sequence
+from typing import Any, Final, Protocol, Self, TypeAlias
+
+from magicbyte.errors import NetworkError
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+
+MOST_BUFFERS: Final = 64  # for one call of `sendmsg`; every system takes so many
+SENDFILE_BYTES: Final = 1 << 20  # for one call of `sendfile`, so that other connections have their turn
+_COPIED_BYTES: Final = 1 << 18  # that are read from a file at once where there is no `sendfile`
+
+
+class SendableFile(Protocol):
+    """An open file, of this machine or simulated."""
+
+    def fileno(self) -> int | None:
+        """Return the descriptor, None if there is none: then the bytes are read and written."""
+
+    def read_at(self, position: int, length: int) -> bytes:
+        """Return the `length` bytes at `position`, fewer only where the file ends."""
+
+
+class Stream:
+    """A connection that is open. One reader and one writer at a time; they may be different tasks.
+
+    Every call raises NetworkError when the peer went away. A `write` or `send_file` that is cancelled may have sent a
+    part: all that is left to do then is `aclose`.
+    """
+
+    __slots__ = ("_loop", "_reader", "_reading", "_socket", "_writer", "peer")
+
+    def __init__(self, connected: socket.socket) -> None:
+        """Take over a connected socket, on the loop that runs."""
+        connected.setblocking(False)
+        if connected.family in (socket.AF_INET, socket.AF_INET6):
+            connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._socket = connected
+        self._loop = asyncio.get_running_loop()
+        self._reader: asyncio.Future[None] | None = None
+        self._writer: asyncio.Future[None] | None = None
+        self._reading = False
+        self.peer = _name(connected)
+
+    @classmethod
+    async def connect(cls, host: str, port: int, *, timeout_ms: int = 10_000) -> Self:
+        """Return a connection to the first address of `host` that takes it."""
+        name, loop = _join(host, port), asyncio.get_running_loop()
+        reason: OSError = OSError("no address")
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                for family, kind, number, _, address in await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM):
+                    attempt = socket.socket(family, kind, number)
+                    try:
+                        attempt.setblocking(False)
+                        await loop.sock_connect(attempt, address)
+                        return cls(attempt)
+                    except OSError as error:
+                        attempt.close()
+                        reason = error
+                    except asyncio.CancelledError:
+                        attempt.close()
+                        raise
+        except TimeoutError:
+            raise NetworkError(f"{name}: no connection within {timeout_ms} ms") from None
+        except socket.gaierror as error:
+            raise NetworkError(f"{name}: {error.strerror}") from None
+        raise NetworkError(f"{name}: {reason.strerror or reason}") from None
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether `aclose` was called."""
+        return self._socket.fileno() < 0
+
+    async def read(self, size: int) -> bytes:
+        """Return what has arrived, at least one byte and at most `size`; b"" when the peer sends nothing any more."""
+        while True:
+            try:
+                return self._socket.recv(size)
+            except (BlockingIOError, InterruptedError):
+                await self._readable()
+            except OSError as error:
+                raise self._lost(error) from None
+
+    async def read_into(self, buffer: memoryview) -> int:
+        """Fill the start of `buffer` with what has arrived; return how many bytes, 0 when the peer sends no more."""
+        while True:
+            try:
+                return self._socket.recv_into(buffer)
+            except (BlockingIOError, InterruptedError):
+                await self._readable()
+            except OSError as error:
+                raise self._lost(error) from None
+
+    async def write(self, buffers: Sequence[Buffer]) -> None:
+        """Send all of `buffers`, one behind the other, without joining them."""
+        waiting = deque(view for buffer in buffers if (view := memoryview(buffer).cast("B")).nbytes)
+        while waiting:
+            try:
+                sent = self._send(waiting)
+            except (BlockingIOError, InterruptedError):
+                await self._writable()
+                continue
+            except OSError as error:
+                raise self._lost(error) from None
+            while waiting and sent >= waiting[0].nbytes:
+                sent -= waiting.popleft().nbytes
+            if sent:
+                waiting[0] = waiting[0][sent:]
+
+    async def send_file(self, file: SendableFile, position: int, count: int) -> None:
+        """Send `count` bytes of `file` from `position` on; with `sendfile` they never come into this process.
+
+        Bytes that are not in the system's cache are read from the disk meanwhile, and everything else on the loop
+        waits for that. Raises NetworkError, too, where the file ends earlier: the peer was promised those bytes.
+        """
+        end, descriptor = position + count, file.fileno()
+        if descriptor is None or not hasattr(os, "sendfile"):
+            await self._copy_file(file, position, end)
+            return
+        while position < end:
+            try:
+                sent = os.sendfile(self._socket.fileno(), descriptor, position, min(end - position, SENDFILE_BYTES))
+            except (BlockingIOError, InterruptedError):
+                await self._writable()
+                continue
+            except OSError as error:
+                raise self._lost(error) from None
+            if not sent:
+                raise self._short(end - position)
+            position += sent
+            if position < end:
+                await asyncio.sleep(0)
+
+    async def aclose(self) -> None:
+        """Close the connection, whatever state it is in. Whoever waits for it gets a NetworkError."""
+        if self.is_closed:
+            return
+        if self._reading:
+            self._loop.remove_reader(self._socket)
+        if self._writer is not None:
+            self._loop.remove_writer(self._socket)
+        for waiting in (self._reader, self._writer):
+            if waiting is not None and not waiting.done():
+                waiting.set_exception(NetworkError(f"{self.peer}: the connection was closed"))
+        with contextlib.suppress(OSError):  # a peer that is gone already
+            self._socket.shutdown(socket.SHUT_RDWR)
+        self._socket.close()
+
+    def _send(self, waiting: deque[memoryview]) -> int:
+        if len(waiting) == 1 or not hasattr(self._socket, "sendmsg"):
+            return self._socket.send(waiting[0])
+        return self._socket.sendmsg([waiting[at] for at in range(min(len(waiting), MOST_BUFFERS))])
+
+    async def _copy_file(self, file: SendableFile, position: int, end: int) -> None:
+        while position < end:
+            piece = await asyncio.to_thread(file.read_at, position, min(end - position, _COPIED_BYTES))
+            if not piece:
+                raise self._short(end - position)
+            await self.write([piece])
+            position += len(piece)
+
+    async def _readable(self) -> None:
+        # The loop stays told of the socket between reads, which saves two calls of the system for each of them;
+        # bytes that nobody waits for make it forget the socket again.
+        assert self._reader is None, "one reader at a time"
+        self._reader = self._loop.create_future()
+        if not self._reading:
+            self._loop.add_reader(self._socket, self._on_readable)
+            self._reading = True
+        try:
+            await self._reader
+        finally:
+            self._reader = None
+
+    def _on_readable(self) -> None:
+        if self._reader is None:
+            self._loop.remove_reader(self._socket)
+            self._reading = False
+        elif not self._reader.done():
+            self._reader.set_result(None)
+
+    async def _writable(self) -> None:
+        assert self._writer is None, "one writer at a time"
+        self._writer = self._loop.create_future()
+        self._loop.add_writer(self._socket, _wake, self._writer)
+        try:
+            await self._writer
+        finally:
+            self._writer = None
+            if not self.is_closed:
+                self._loop.remove_writer(self._socket)
+
+    def _lost(self, error: OSError) -> NetworkError:
+        return NetworkError(f"{self.peer}: {'the connection was closed' if self.is_closed else error.strerror}")
+
+    def _short(self, missing: int) -> NetworkError:
+        return NetworkError(f"{self.peer}: the file to send has {missing} bytes less than promised")
+
+
+def _wake(waiting: asyncio.Future[None]) -> None:
+    if not waiting.done():
+        waiting.set_result(None)
+
+
+def _name(connected: socket.socket) -> str:
+    try:
+        address: Any = connected.getpeername()
+    except OSError:  # gone before it was taken over
+        return "a peer that is gone"
+    return _join(*address[:2]) if isinstance(address, tuple) else address or "a local peer"
+
+
+def _join(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

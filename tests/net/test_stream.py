@@ -1,0 +1,161 @@
+"""Bytes through a pair of connected sockets."""
+
+import asyncio
+import os
+import random
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from magicbyte.errors import NetworkError
+from magicbyte.net.stream import Stream
+
+BYTES = random.Random(7).randbytes(3 << 20)  # more than sockets hold
+
+
+@asynccontextmanager
+async def pair() -> AsyncIterator[tuple[Stream, Stream]]:
+    here, there = (Stream(end) for end in socket.socketpair())
+    try:
+        yield here, there
+    finally:
+        await here.aclose()
+        await there.aclose()
+
+
+async def read_all(stream: Stream) -> bytes:
+    found = bytearray()
+    while data := await stream.read(100_000):
+        found += data
+    return bytes(found)
+
+
+async def arrives(send: Callable[[Stream], Awaitable[None]]) -> bytes:
+    async with pair() as (here, there):
+        reading = asyncio.create_task(read_all(there))
+        await send(here)
+        await here.aclose()
+        return await reading
+
+
+class File:
+    """A file of the system; `descriptor` False hides that it is one."""
+
+    def __init__(self, path: Path, *, descriptor: bool) -> None:
+        self.file = path.open("rb")
+        self.descriptor = descriptor
+
+    def fileno(self) -> int | None:
+        return self.file.fileno() if self.descriptor else None
+
+    def read_at(self, position: int, length: int) -> bytes:
+        return os.pread(self.file.fileno(), length, position)
+
+
+def test_many_buffers_arrive_in_order_through_a_reader_that_is_slower() -> None:
+    cuts = sorted(random.Random(8).sample(range(len(BYTES)), 500))
+    buffers = [BYTES[start:end] for start, end in zip([0, *cuts], [*cuts, len(BYTES)], strict=True)]
+    assert asyncio.run(arrives(lambda stream: stream.write([b"", *buffers, b""]))) == BYTES
+
+
+@pytest.mark.parametrize("descriptor", [True, False])
+def test_a_slice_of_a_file_arrives_with_sendfile_and_without(tmp_path: Path, descriptor: bool) -> None:
+    (tmp_path / "file").write_bytes(BYTES)
+    file = File(tmp_path / "file", descriptor=descriptor)
+    with file.file:
+        assert asyncio.run(arrives(lambda stream: stream.send_file(file, 1000, 2_500_000))) == BYTES[1000:2_501_000]
+
+
+@pytest.mark.parametrize("descriptor", [True, False])
+def test_a_file_that_is_shorter_than_promised_is_an_error(tmp_path: Path, descriptor: bool) -> None:
+    (tmp_path / "file").write_bytes(b"short")
+    file = File(tmp_path / "file", descriptor=descriptor)
+    with file.file, pytest.raises(NetworkError, match="95 bytes less"):
+        asyncio.run(arrives(lambda stream: stream.send_file(file, 0, 100)))
+
+
+def test_one_task_reads_while_another_writes() -> None:
+    async def run() -> None:
+        async with pair() as (here, there):
+
+            async def echo() -> None:
+                while data := await there.read(65536):
+                    await there.write([data])
+
+            echoing = asyncio.create_task(echo())
+            writing = asyncio.create_task(here.write([BYTES]))
+            found = bytearray()
+            while len(found) < len(BYTES):
+                found += await here.read(65536)
+            await writing
+            await here.aclose()
+            await echoing
+            assert found == BYTES
+
+    asyncio.run(run())
+
+
+def test_bytes_that_came_while_nobody_read_are_there_for_the_next_read() -> None:
+    async def run() -> None:
+        async with pair() as (here, there):
+            reading = asyncio.create_task(there.read(10))
+            await asyncio.sleep(0)
+            await here.write([b"one"])
+            assert await reading == b"one"
+            await here.write([b"two"])
+            for _ in range(5):
+                await asyncio.sleep(0)
+            target = bytearray(10)
+            assert await there.read_into(memoryview(target)) == 3
+            assert target[:3] == b"two"
+
+    asyncio.run(run())
+
+
+def test_a_read_that_is_cancelled_loses_nothing() -> None:
+    async def run() -> None:
+        async with pair() as (here, there):
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.01):
+                    await there.read(10)
+            await here.write([b"later"])
+            assert await there.read(10) == b"later"
+
+    asyncio.run(run())
+
+
+def test_closing_wakes_whoever_reads_or_writes_and_may_be_done_twice() -> None:
+    async def run() -> None:
+        async with pair() as (here, _):
+            waiting = [asyncio.create_task(here.read(1)), asyncio.create_task(here.write([BYTES]))]
+            await asyncio.sleep(0.01)
+            await here.aclose()
+            await here.aclose()
+            assert [type(found) for found in await asyncio.gather(*waiting, return_exceptions=True)] == [
+                NetworkError,
+                NetworkError,
+            ]
+            with pytest.raises(NetworkError, match="closed"):
+                await here.read(1)
+
+    asyncio.run(run())
+
+
+def test_a_peer_that_is_gone_is_an_error_that_names_it() -> None:
+    async def run() -> None:
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            port = server.getsockname()[1]
+            here = await Stream.connect("127.0.0.1", port)
+            there, _ = server.accept()
+            there.close()
+            assert await here.read(1) == b""
+            with pytest.raises(NetworkError, match=f"127.0.0.1:{port}"):
+                await here.write([BYTES] * 100)
+            await here.aclose()
+        with pytest.raises(NetworkError, match=f"127.0.0.1:{port}"):
+            await Stream.connect("127.0.0.1", port)
+
+    asyncio.run(run())
