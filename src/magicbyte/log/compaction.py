@@ -8,7 +8,7 @@ worker that has more to do. Sources: Kafka's LogCleaner, Cleaner and LogCleanerM
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -16,6 +16,7 @@ import numpy as np
 
 from magicbyte.log.cleaned_transactions import CleanedTransactions
 from magicbyte.log.compaction_sets import Dropped, Piece, Rules, SetFilter
+from magicbyte.log.directory import LOG
 from magicbyte.log.index_writer import MAX_RELATIVE, SegmentIndexer, last_offsets
 from magicbyte.log.offset_map import OffsetMap
 from magicbyte.log.producer_snapshot import ProducerEntry
@@ -179,7 +180,7 @@ class Compaction:
         end = self.selection.first_uncleanable
         return self.selection.cleanable_bytes + sum(each.size for each in self.log.segments if each.base_offset < end)
 
-    def run(self) -> Iterator[int]:
+    def run(self) -> Generator[int, None, None]:
         """Do the work; yield the bytes that were read and written since the last time, some megabytes at most.
 
         Closing the iterator abandons the group that is being written; what was exchanged stays, and is sound.
@@ -212,7 +213,7 @@ class Compaction:
         report.records += sets.records_seen
 
     def _modified(self, segment: Segment) -> int:
-        return self.log.files.modified_ms(segment.log.path)
+        return self.log.files.modified_ms(segment.path(LOG))
 
     def _truncated(self) -> bool:
         return self.log.generation != self._generation

@@ -1,0 +1,181 @@
+"""The one background worker of a log directory: compaction, retention, and files whose delay has passed.
+
+`Maintenance.step` does a bounded piece of work and returns; whoever owns it has the thread and the clock. Sources:
+Kafka's LogCleaner, LogCleanerManager and LogManager; the one thread of the Enriched Message Metadata proposal.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from magicbyte.errors import CorruptRecordError
+from magicbyte.log.compaction import Compaction, CompactionConfig, CompactionReport, select
+
+if TYPE_CHECKING:
+    from magicbyte.log.checkpoints import TopicPartition
+    from magicbyte.log.log_directory import LogDirectory
+
+RETENTION_INTERVAL_MS = 300_000
+BACKOFF_MS = 15_000
+
+
+class Action(enum.Enum):
+    """What a step did."""
+
+    COMPACTED = "compacted"
+    RETAINED = "retained"
+    WAITED = "waited"  # the byte rate is used up
+    NOTHING = "nothing"  # is due
+
+
+@dataclass(frozen=True, slots=True)
+class StepResult:
+    """What a step did, to which partition, the bytes that it read and wrote, and when the next one makes sense."""
+
+    action: Action
+    partition: TopicPartition | None
+    bytes: int
+    next_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """A compaction that is under way: bytes read and written of about so many."""
+
+    partition: TopicPartition
+    done_bytes: int
+    total_bytes: int
+
+
+@dataclass(slots=True)
+class _Running:
+    partition: TopicPartition
+    compaction: Compaction
+    steps: Generator[int, None, None]
+    done_bytes: int = 0
+
+
+class Maintenance:
+    """Keeps all logs of a directory compacted or cleaned. Calls are made one at a time, as those of the logs are.
+
+    `results` has the report of each partition's last compaction, `uncleanable` why a partition is left alone: damage,
+    until the next start. `secret` makes 16 bytes that nobody outside knows. At most `bytes_per_second` are read and
+    written, None for as many as can be.
+    """
+
+    def __init__(
+        self,
+        directory: LogDirectory,
+        config_of: Callable[[TopicPartition], CompactionConfig],
+        *,
+        secret: Callable[[], bytes],
+        bytes_per_second: float | None = None,
+    ) -> None:
+        self.directory = directory
+        self.results: dict[TopicPartition, CompactionReport] = {}
+        self.uncleanable: dict[TopicPartition, CorruptRecordError] = {}
+        self._config_of, self._secret, self._rate = config_of, secret, bytes_per_second
+        self._paused: dict[TopicPartition, int] = {}
+        self._running: _Running | None = None
+        self._allowed_ms = 0.0  # before, the rate is used up
+        self._retained_ms: int | None = None
+        self._looked_ms: int | None = None  # when nothing was found to compact
+
+    @property
+    def progress(self) -> Progress | None:
+        """Return how far the compaction is that is under way."""
+        running = self._running
+        if running is None:
+            return None
+        return Progress(running.partition, running.done_bytes, running.compaction.total_bytes)
+
+    def pause(self, partition: TopicPartition) -> None:
+        """Leave a partition alone until as many `resume` calls; what was begun of it is abandoned, the log is sound."""
+        self._paused[partition] = self._paused.get(partition, 0) + 1
+        if self._running is not None and self._running.partition == partition:
+            self._abandon()
+
+    def resume(self, partition: TopicPartition) -> None:
+        """Take a partition in again. Its log may have been truncated meanwhile."""
+        self._paused[partition] -= 1
+        if not self._paused[partition]:
+            del self._paused[partition]
+        log, known = self.directory.logs.get(partition), self.directory.cleaner_offsets.get(partition)
+        if log is not None and known is not None and known > log.log_end_offset:
+            self.directory.checkpoint_cleaner(partition, log.log_end_offset)
+
+    def close(self) -> None:
+        """Abandon what is under way."""
+        self._abandon()
+
+    def _abandon(self) -> None:
+        if self._running is not None:
+            running, self._running = self._running, None
+            with self.directory.health:
+                running.steps.close()
+
+    def step(self, budget_bytes: int, now_ms: int) -> StepResult:
+        """Do what is due, up to about `budget_bytes` read and written (one set of some megabytes at least).
+
+        Damage makes a partition uncleanable; an I/O error takes the directory offline and raises
+        LogDirectoryOfflineError, as every other change of it does.
+        """
+        if self._retained_ms is None or now_ms - self._retained_ms >= RETENTION_INTERVAL_MS:
+            self._retained_ms = now_ms
+            if self.directory.retain(now_ms):
+                return StepResult(Action.RETAINED, None, 0, now_ms)
+        self.directory.remove_deleted(now_ms)
+        if now_ms < self._allowed_ms:
+            return StepResult(Action.WAITED, None, 0, int(self._allowed_ms) + 1)
+        if self._running is None and not self._begin(now_ms):
+            return StepResult(Action.NOTHING, None, 0, now_ms + BACKOFF_MS)
+        running = self._running
+        assert running is not None
+        done = self._go_on(running, budget_bytes)
+        if self._rate is not None:
+            self._allowed_ms = max(self._allowed_ms, now_ms) + 1000 * done / self._rate
+        return StepResult(Action.COMPACTED, running.partition, done, max(int(self._allowed_ms), now_ms))
+
+    def _begin(self, now_ms: int) -> bool:
+        """Begin with the log of which the largest part is dirty; say whether there is one that is due."""
+        if self._looked_ms is not None and now_ms - self._looked_ms < BACKOFF_MS:
+            return False
+        best: tuple[float, TopicPartition, Compaction] | None = None
+        for partition, log in self.directory.logs.items():
+            if not log.config.compact or partition in self.uncleanable or partition in self._paused:
+                continue
+            config = self._config_of(partition)
+            with self.directory.health:
+                selection = select(log, self.directory.cleaner_offsets.get(partition), config, now_ms)
+            if selection.resets:
+                self.directory.checkpoint_cleaner(partition, selection.first_dirty)
+            if selection.is_due and (best is None or selection.ratio > best[0]):
+                compaction = Compaction(log, selection, config, now_ms=now_ms, secret=self._secret())
+                best = selection.ratio, partition, compaction
+        self._looked_ms = None if best is not None else now_ms
+        if best is not None:
+            self._running = _Running(best[1], best[2], best[2].run())
+        return best is not None
+
+    def _go_on(self, running: _Running, budget_bytes: int) -> int:
+        done = 0
+        try:
+            with self.directory.health:
+                for size in running.steps:
+                    done += size
+                    running.done_bytes += size
+                    if done >= budget_bytes:
+                        return done
+        except CorruptRecordError as error:
+            self.uncleanable[running.partition] = error
+            self._running = None
+            return done
+        self._running = None
+        report = running.compaction.report
+        self.results[running.partition] = report
+        if not report.aborted:
+            self.directory.checkpoint_cleaner(running.partition, report.end_offset)
+        return done
