@@ -398,7 +398,7 @@ class _Reader:
         return rules.format in (Format.V1, Format.V2) and rules.timestamp_type is TimestampType.CREATE_TIME
 
     def _refusal(self, parts: list[Part], *, timed: bool) -> AppendRefusedError:
-        """Name the records at fault, the slow way; of each the first fault counts. `timed`: some have a bad timestamp."""
+        """Name the records at fault, the slow way: each by its first fault. `timed`: some have a bad timestamp."""
         errors = tuple(error for error, _ in itertools.islice(self._record_errors(parts), MOST_NAMED))
         bad_time = next((error for error, is_time in self._record_errors(parts) if is_time), None) if timed else None
         if bad_time is not None:
