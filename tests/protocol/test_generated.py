@@ -20,7 +20,7 @@ def test_generated_code_is_fresh() -> None:
 
 
 def test_generated_code_needs_the_runtime_and_the_standard_library_alone() -> None:
-    allowed = {"__future__", "struct", "dataclasses", "typing", "uuid", "magicbyte.protocol.runtime"}
+    allowed = {"__future__", "struct", "collections.abc", "dataclasses", "typing", "uuid", "magicbyte.protocol.runtime"}
     for folder in ("messages", "stored", "extensions"):
         for path in sorted((ROOT / "src/magicbyte/protocol" / folder).glob("[a-z]*.py")):
             for node in ast.walk(ast.parse(path.read_text())):

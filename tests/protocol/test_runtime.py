@@ -354,7 +354,7 @@ def test_an_attempt_to_read_rows_looks_at_a_bounded_number() -> None:
 def test_structs_whose_arrays_stand_between_numbers_read_back() -> None:
     state = LeaderAndIsrPartitionState(partition_index=1, isr=(1, 2), replicas=(1, 2, 3), is_new=True)
     out = Writer()
-    state._write(out, 4)
+    LeaderAndIsrPartitionState._write_each([state], out, 4)
     many, end = LeaderAndIsrPartitionState._read_many(memoryview(bytes(out) * 5), 0, 5, 4)
     assert (many, end) == ([state] * 5, 5 * len(bytes(out)))
 

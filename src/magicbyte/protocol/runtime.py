@@ -15,6 +15,7 @@ import functools
 import struct
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import is_dataclass
 from typing import Any, ClassVar, Final, NamedTuple, Protocol, Self, TypeAlias, TypeVar
 
 from magicbyte.errors import ProtocolError, UnsupportedVersionError
@@ -159,7 +160,7 @@ def _reached(error: BaseException) -> tuple[str, int | None]:
     while trace is not None:
         variables = trace.tb_frame.f_locals
         position = variables.get("at", position)
-        if hasattr(found := variables.get("self"), "_write"):
+        if is_dataclass(found := variables.get("self")):
             name = type(found).__name__
         trace = trace.tb_next
     return name, position
@@ -569,14 +570,19 @@ def write_array(
         write(buffer, value, *arguments)
 
 
-def write_structs(out: Writer, values: Sequence[Writable] | None, flexible: bool, version: int) -> None:
+def write_structs(
+    out: Writer,
+    values: Sequence[T] | None,
+    flexible: bool,
+    write_each: Callable[[Sequence[T], Writer, int], None],
+    version: int,
+) -> None:
     """Append an array of structs, or null."""
     if values is None:
         write_length(out.buffer, -1, flexible)
-        return
-    write_length(out.buffer, len(values), flexible)
-    for value in values:
-        value._write(out, version)
+    else:
+        write_length(out.buffer, len(values), flexible)
+        write_each(values, out, version)
 
 
 def read_varints(

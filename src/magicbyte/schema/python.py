@@ -49,7 +49,7 @@ TAKEN_ATTRIBUTES: Final = frozenset((
     "bool", "bytes", "dataclass", "encode", "field", "float", "int", "list", "range", "read", "read_at", "self", "size",
     "str", "tuple", "unknown_tags", "write",
 ))  # fmt: skip
-TAKEN_CLASSES: Final = frozenset((*RUNTIME, "ClassVar", "UUID", "None", "True", "False"))
+TAKEN_CLASSES: Final = frozenset((*RUNTIME, "ClassVar", "Sequence", "UUID", "None", "True", "False"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,6 +226,8 @@ class _Module:
             return re.search(rf"(?<![\w.\"]){name}\b(?!{behind})", code) is not None
 
         found = ["import struct"] if used("struct.Struct") else []
+        if used("Sequence"):
+            found.append("from collections.abc import Sequence")
         found.append("from dataclasses import dataclass" + (", field" if "field(default_factory" in code else ""))
         found.append("from typing import ClassVar")
         if used("UUID"):
@@ -282,7 +284,13 @@ class _Class:
         if declared:
             found += ["", *declared]
         if self.spans:
-            found += ["", "    def _write(self, out: Writer, version: int) -> None:", *_lines(self.writer(), 8)]
+            if self.schema is None or self.stands_alone():
+                found += ["", "    def _write(self, out: Writer, version: int) -> None:", *_lines(self.writer(), 8)]
+            if self.is_element():
+                each = _signature(
+                    f"def _write_each(structs: Sequence[{self.name}], out: Writer, version: int) -> None:"
+                )
+                found += ["", "    @staticmethod", *each, *_lines(self.each_writer(), 8)]
             at = "data: memoryview, at: int"
             if self.schema is None or self.stands_alone():
                 one = _signature(f"def _read({at}, version: int) -> tuple[{self.name}, int]:")
@@ -394,6 +402,16 @@ class _Class:
 
     def writer(self) -> Body:
         """Return the body of `_write`."""
+        head, found = self.fields_writer()
+        return (*head, *found) if found else ("pass",)
+
+    def each_writer(self) -> Body:
+        """Return the body of `_write_each`: the same in a loop, since a call for each struct takes longer."""
+        head, found = self.fields_writer()
+        return (*head, Block("for self in structs:", tuple(found))) if found else ("pass",)
+
+    def fields_writer(self) -> tuple[list[str], list[Statement]]:
+        """Return the statements that write the fields, and those that must stand before them."""
         found = [each for field in self.fields if not field.ignorable for each in self.refusal(field)]
         found += self.chains([*(partial(self.write_run, run) for run in self.runs), self.write_tags])
         text = repr(found)
@@ -402,7 +420,7 @@ class _Class:
             head.append("buffer = out.buffer")
         if text.count("'lengths = ") > 1:
             head.append("lengths: tuple[int, ...]")
-        return (*head, *found) if found else ("pass",)
+        return head, found
 
     def write_run(self, run: Sequence[FieldSchema], span: Span) -> Body:
         """Return the statements that write the fields of a run, or a field that stands alone, in a span."""
@@ -477,7 +495,8 @@ class _Class:
         varint = _varint(field, span)
         if field.type.array:
             if field.type.struct:
-                return (_call("write_structs(", [out, value, flexible, "version"], ")"),)
+                each = f"{self.struct_name(field)}._write_each"
+                return (_call("write_structs(", [out, value, flexible, each, "version"], ")"),)
             if varint:
                 bits = str(field.encoding_at(span.lowest).bits)  # type: ignore[union-attr]
                 return (_call("write_array(", [buffer, value, flexible, f"write_{varint}", bits, quoted], ")"),)

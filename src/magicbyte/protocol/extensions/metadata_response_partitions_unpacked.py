@@ -8,6 +8,7 @@ offline_replicas is unpacked32 (KIP-625).
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -51,16 +52,18 @@ class MetadataResponseBroker:
     rack: str | None = None  # string, versions 9+, nullable, ignorable
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[MetadataResponseBroker], out: Writer, version: int) -> None:
         buffer = out.buffer
-        buffer += _I.pack(self.node_id)
-        write_string(buffer, self.host, True, "host")
-        buffer += _I.pack(self.port)
-        write_nullable_string(buffer, self.rack, True, "rack")
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            buffer += _I.pack(self.node_id)
+            write_string(buffer, self.host, True, "host")
+            buffer += _I.pack(self.port)
+            write_nullable_string(buffer, self.rack, True, "rack")
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[MetadataResponseBroker], int]:
@@ -101,19 +104,21 @@ class MetadataResponsePartition:
     offline_replicas: tuple[int, ...] = ()  # []int32, versions 9+, ignorable, unpacked32
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[MetadataResponsePartition], out: Writer, version: int) -> None:
         buffer = out.buffer
-        write_unpacked(buffer, self.error_code, 16, "error_code")
-        write_unpacked(buffer, self.partition_index, 32, "partition_index")
-        write_unpacked(buffer, self.leader_id, 32, "leader_id")
-        write_unpacked(buffer, self.leader_epoch, 32, "leader_epoch")
-        write_array(buffer, self.replica_nodes, True, write_unpacked, 32, "replica_nodes")
-        write_array(buffer, self.isr_nodes, True, write_unpacked, 32, "isr_nodes")
-        write_array(buffer, self.offline_replicas, True, write_unpacked, 32, "offline_replicas")
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            write_unpacked(buffer, self.error_code, 16, "error_code")
+            write_unpacked(buffer, self.partition_index, 32, "partition_index")
+            write_unpacked(buffer, self.leader_id, 32, "leader_id")
+            write_unpacked(buffer, self.leader_epoch, 32, "leader_epoch")
+            write_array(buffer, self.replica_nodes, True, write_unpacked, 32, "replica_nodes")
+            write_array(buffer, self.isr_nodes, True, write_unpacked, 32, "isr_nodes")
+            write_array(buffer, self.offline_replicas, True, write_unpacked, 32, "offline_replicas")
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[MetadataResponsePartition], int]:
@@ -152,17 +157,19 @@ class MetadataResponseTopic:
     topic_authorized_operations: int = -2147483648  # int32, versions 9+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[MetadataResponseTopic], out: Writer, version: int) -> None:
         buffer = out.buffer
-        buffer += _H.pack(self.error_code)
-        write_string(buffer, self.name, True, "name")
-        buffer += _T.pack(self.is_internal)
-        write_structs(out, self.partitions, True, version)
-        buffer += _I.pack(self.topic_authorized_operations)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            buffer += _H.pack(self.error_code)
+            write_string(buffer, self.name, True, "name")
+            buffer += _T.pack(self.is_internal)
+            write_structs(out, self.partitions, True, MetadataResponsePartition._write_each, version)
+            buffer += _I.pack(self.topic_authorized_operations)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[MetadataResponseTopic], int]:
@@ -219,10 +226,10 @@ class MetadataResponsePartitionsUnpacked(Message):
     def _write(self, out: Writer, version: int) -> None:
         buffer = out.buffer
         buffer += _I.pack(self.throttle_time_ms)
-        write_structs(out, self.brokers, True, version)
+        write_structs(out, self.brokers, True, MetadataResponseBroker._write_each, version)
         write_nullable_string(buffer, self.cluster_id, True, "cluster_id")
         buffer += _I.pack(self.controller_id)
-        write_structs(out, self.topics, True, version)
+        write_structs(out, self.topics, True, MetadataResponseTopic._write_each, version)
         buffer += _I.pack(self.cluster_authorized_operations)
         if self.unknown_tags:
             write_tags(buffer, (), self.unknown_tags)

@@ -8,6 +8,7 @@ AddPartitionsToTxnResponse: versions 0-5, flexible 3+.
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -49,15 +50,17 @@ class AddPartitionsToTxnTopic:
     partitions: tuple[int, ...] = ()  # []int32, versions 0+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[AddPartitionsToTxnTopic], out: Writer, version: int) -> None:
         flexible = version >= 3
         buffer = out.buffer
-        write_string(buffer, self.name, flexible, "name")
-        write_numbers(buffer, self.partitions, flexible, "i")
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags, flexible)
-        elif flexible:
-            buffer.append(0)
+        for self in structs:
+            write_string(buffer, self.name, flexible, "name")
+            write_numbers(buffer, self.partitions, flexible, "i")
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags, flexible)
+            elif flexible:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[AddPartitionsToTxnTopic], int]:
@@ -93,15 +96,17 @@ class AddPartitionsToTxnTransaction:
     topics: list[AddPartitionsToTxnTopic] = field(default_factory=list)  # []AddPartitionsToTxnTopic, versions 4+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[AddPartitionsToTxnTransaction], out: Writer, version: int) -> None:
         buffer = out.buffer
-        write_string(buffer, self.transactional_id, True, "transactional_id")
-        buffer += _QHT.pack(self.producer_id, self.producer_epoch, self.verify_only)
-        write_structs(out, self.topics, True, version)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            write_string(buffer, self.transactional_id, True, "transactional_id")
+            buffer += _QHT.pack(self.producer_id, self.producer_epoch, self.verify_only)
+            write_structs(out, self.topics, True, AddPartitionsToTxnTopic._write_each, version)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(
@@ -161,11 +166,11 @@ class AddPartitionsToTxnRequest(Message):
         if version > 3 and len(self.v3_and_below_topics) > 0:
             raise absent("v3_and_below_topics")
         if version >= 4:
-            write_structs(out, self.transactions, flexible, version)
+            write_structs(out, self.transactions, flexible, AddPartitionsToTxnTransaction._write_each, version)
         if version <= 3:
             write_string(buffer, self.v3_and_below_transactional_id, flexible, "v3_and_below_transactional_id")
             buffer += _QH.pack(self.v3_and_below_producer_id, self.v3_and_below_producer_epoch)
-            write_structs(out, self.v3_and_below_topics, flexible, version)
+            write_structs(out, self.v3_and_below_topics, flexible, AddPartitionsToTxnTopic._write_each, version)
         if self.unknown_tags:
             write_tags(buffer, (), self.unknown_tags, flexible)
         elif flexible:
@@ -223,14 +228,16 @@ class AddPartitionsToTxnPartitionResult:
     partition_error_code: int = 0  # int16, versions 0+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[AddPartitionsToTxnPartitionResult], out: Writer, version: int) -> None:
         flexible = version >= 3
         buffer = out.buffer
-        buffer += _IH.pack(self.partition_index, self.partition_error_code)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags, flexible)
-        elif flexible:
-            buffer.append(0)
+        for self in structs:
+            buffer += _IH.pack(self.partition_index, self.partition_error_code)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags, flexible)
+            elif flexible:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(
@@ -289,15 +296,23 @@ class AddPartitionsToTxnTopicResult:
     results_by_partition: list[AddPartitionsToTxnPartitionResult] = field(default_factory=list)
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[AddPartitionsToTxnTopicResult], out: Writer, version: int) -> None:
         flexible = version >= 3
         buffer = out.buffer
-        write_string(buffer, self.name, flexible, "name")
-        write_structs(out, self.results_by_partition, flexible, version)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags, flexible)
-        elif flexible:
-            buffer.append(0)
+        for self in structs:
+            write_string(buffer, self.name, flexible, "name")
+            write_structs(
+                out,
+                self.results_by_partition,
+                flexible,
+                AddPartitionsToTxnPartitionResult._write_each,
+                version,
+            )
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags, flexible)
+            elif flexible:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(
@@ -341,14 +356,16 @@ class AddPartitionsToTxnResult:
     topic_results: list[AddPartitionsToTxnTopicResult] = field(default_factory=list)
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[AddPartitionsToTxnResult], out: Writer, version: int) -> None:
         buffer = out.buffer
-        write_string(buffer, self.transactional_id, True, "transactional_id")
-        write_structs(out, self.topic_results, True, version)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            write_string(buffer, self.transactional_id, True, "transactional_id")
+            write_structs(out, self.topic_results, True, AddPartitionsToTxnTopicResult._write_each, version)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[AddPartitionsToTxnResult], int]:
@@ -405,9 +422,15 @@ class AddPartitionsToTxnResponse(Message):
         else:
             buffer += _I.pack(self.throttle_time_ms)
         if version >= 4:
-            write_structs(out, self.results_by_transaction, flexible, version)
+            write_structs(out, self.results_by_transaction, flexible, AddPartitionsToTxnResult._write_each, version)
         if version <= 3:
-            write_structs(out, self.results_by_topic_v3_and_below, flexible, version)
+            write_structs(
+                out,
+                self.results_by_topic_v3_and_below,
+                flexible,
+                AddPartitionsToTxnTopicResult._write_each,
+                version,
+            )
         if self.unknown_tags:
             write_tags(buffer, (), self.unknown_tags, flexible)
         elif flexible:

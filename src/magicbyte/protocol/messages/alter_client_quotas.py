@@ -8,6 +8,7 @@ AlterClientQuotasResponse: versions 0-1, flexible 1+.
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -45,15 +46,17 @@ class AlterClientQuotasRequestEntityData:
     entity_name: str | None = ""  # string, versions 0+, nullable
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[AlterClientQuotasRequestEntityData], out: Writer, version: int) -> None:
         flexible = version >= 1
         buffer = out.buffer
-        write_string(buffer, self.entity_type, flexible, "entity_type")
-        write_nullable_string(buffer, self.entity_name, flexible, "entity_name")
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags, flexible)
-        elif flexible:
-            buffer.append(0)
+        for self in structs:
+            write_string(buffer, self.entity_type, flexible, "entity_type")
+            write_nullable_string(buffer, self.entity_name, flexible, "entity_name")
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags, flexible)
+            elif flexible:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(
@@ -92,15 +95,17 @@ class OpData:
     remove: bool = False  # bool, versions 0+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[OpData], out: Writer, version: int) -> None:
         flexible = version >= 1
         buffer = out.buffer
-        write_string(buffer, self.key, flexible, "key")
-        buffer += _DT.pack(self.value, self.remove)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags, flexible)
-        elif flexible:
-            buffer.append(0)
+        for self in structs:
+            write_string(buffer, self.key, flexible, "key")
+            buffer += _DT.pack(self.value, self.remove)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags, flexible)
+            elif flexible:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[OpData], int]:
@@ -131,15 +136,17 @@ class AlterClientQuotasRequestEntryData:
     ops: list[OpData] = field(default_factory=list)  # []OpData, versions 0+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[AlterClientQuotasRequestEntryData], out: Writer, version: int) -> None:
         flexible = version >= 1
         buffer = out.buffer
-        write_structs(out, self.entity, flexible, version)
-        write_structs(out, self.ops, flexible, version)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags, flexible)
-        elif flexible:
-            buffer.append(0)
+        for self in structs:
+            write_structs(out, self.entity, flexible, AlterClientQuotasRequestEntityData._write_each, version)
+            write_structs(out, self.ops, flexible, OpData._write_each, version)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags, flexible)
+            elif flexible:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(
@@ -189,7 +196,7 @@ class AlterClientQuotasRequest(Message):
     def _write(self, out: Writer, version: int) -> None:
         flexible = version >= 1
         buffer = out.buffer
-        write_structs(out, self.entries, flexible, version)
+        write_structs(out, self.entries, flexible, AlterClientQuotasRequestEntryData._write_each, version)
         buffer += _T.pack(self.validate_only)
         if self.unknown_tags:
             write_tags(buffer, (), self.unknown_tags, flexible)
@@ -230,15 +237,17 @@ class AlterClientQuotasResponseEntityData:
     entity_name: str | None = ""  # string, versions 0+, nullable
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[AlterClientQuotasResponseEntityData], out: Writer, version: int) -> None:
         flexible = version >= 1
         buffer = out.buffer
-        write_string(buffer, self.entity_type, flexible, "entity_type")
-        write_nullable_string(buffer, self.entity_name, flexible, "entity_name")
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags, flexible)
-        elif flexible:
-            buffer.append(0)
+        for self in structs:
+            write_string(buffer, self.entity_type, flexible, "entity_type")
+            write_nullable_string(buffer, self.entity_name, flexible, "entity_name")
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags, flexible)
+            elif flexible:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(
@@ -276,16 +285,18 @@ class AlterClientQuotasResponseEntryData:
     entity: list[AlterClientQuotasResponseEntityData] = field(default_factory=list)  # []EntityData, versions 0+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[AlterClientQuotasResponseEntryData], out: Writer, version: int) -> None:
         flexible = version >= 1
         buffer = out.buffer
-        buffer += _H.pack(self.error_code)
-        write_nullable_string(buffer, self.error_message, flexible, "error_message")
-        write_structs(out, self.entity, flexible, version)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags, flexible)
-        elif flexible:
-            buffer.append(0)
+        for self in structs:
+            buffer += _H.pack(self.error_code)
+            write_nullable_string(buffer, self.error_message, flexible, "error_message")
+            write_structs(out, self.entity, flexible, AlterClientQuotasResponseEntityData._write_each, version)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags, flexible)
+            elif flexible:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(
@@ -339,7 +350,7 @@ class AlterClientQuotasResponse(Message):
         flexible = version >= 1
         buffer = out.buffer
         buffer += _I.pack(self.throttle_time_ms)
-        write_structs(out, self.entries, flexible, version)
+        write_structs(out, self.entries, flexible, AlterClientQuotasResponseEntryData._write_each, version)
         if self.unknown_tags:
             write_tags(buffer, (), self.unknown_tags, flexible)
         elif flexible:

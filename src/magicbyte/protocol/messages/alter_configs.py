@@ -7,6 +7,7 @@ AlterConfigsResponse: versions 0-2, flexible 2+.
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -43,15 +44,17 @@ class AlterableConfig:
     value: str | None = ""  # string, versions 0+, nullable
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[AlterableConfig], out: Writer, version: int) -> None:
         flexible = version >= 2
         buffer = out.buffer
-        write_string(buffer, self.name, flexible, "name")
-        write_nullable_string(buffer, self.value, flexible, "value")
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags, flexible)
-        elif flexible:
-            buffer.append(0)
+        for self in structs:
+            write_string(buffer, self.name, flexible, "name")
+            write_nullable_string(buffer, self.value, flexible, "value")
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags, flexible)
+            elif flexible:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[AlterableConfig], int]:
@@ -83,16 +86,18 @@ class AlterConfigsResource:
     configs: list[AlterableConfig] = field(default_factory=list)  # []AlterableConfig, versions 0+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[AlterConfigsResource], out: Writer, version: int) -> None:
         flexible = version >= 2
         buffer = out.buffer
-        buffer += _B.pack(self.resource_type)
-        write_string(buffer, self.resource_name, flexible, "resource_name")
-        write_structs(out, self.configs, flexible, version)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags, flexible)
-        elif flexible:
-            buffer.append(0)
+        for self in structs:
+            buffer += _B.pack(self.resource_type)
+            write_string(buffer, self.resource_name, flexible, "resource_name")
+            write_structs(out, self.configs, flexible, AlterableConfig._write_each, version)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags, flexible)
+            elif flexible:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[AlterConfigsResource], int]:
@@ -132,7 +137,7 @@ class AlterConfigsRequest(Message):
     def _write(self, out: Writer, version: int) -> None:
         flexible = version >= 2
         buffer = out.buffer
-        write_structs(out, self.resources, flexible, version)
+        write_structs(out, self.resources, flexible, AlterConfigsResource._write_each, version)
         buffer += _T.pack(self.validate_only)
         if self.unknown_tags:
             write_tags(buffer, (), self.unknown_tags, flexible)
@@ -170,17 +175,19 @@ class AlterConfigsResourceResponse:
     resource_name: str = ""  # string, versions 0+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[AlterConfigsResourceResponse], out: Writer, version: int) -> None:
         flexible = version >= 2
         buffer = out.buffer
-        buffer += _H.pack(self.error_code)
-        write_nullable_string(buffer, self.error_message, flexible, "error_message")
-        buffer += _B.pack(self.resource_type)
-        write_string(buffer, self.resource_name, flexible, "resource_name")
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags, flexible)
-        elif flexible:
-            buffer.append(0)
+        for self in structs:
+            buffer += _H.pack(self.error_code)
+            write_nullable_string(buffer, self.error_message, flexible, "error_message")
+            buffer += _B.pack(self.resource_type)
+            write_string(buffer, self.resource_name, flexible, "resource_name")
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags, flexible)
+            elif flexible:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(
@@ -229,7 +236,7 @@ class AlterConfigsResponse(Message):
         flexible = version >= 2
         buffer = out.buffer
         buffer += _I.pack(self.throttle_time_ms)
-        write_structs(out, self.responses, flexible, version)
+        write_structs(out, self.responses, flexible, AlterConfigsResourceResponse._write_each, version)
         if self.unknown_tags:
             write_tags(buffer, (), self.unknown_tags, flexible)
         elif flexible:

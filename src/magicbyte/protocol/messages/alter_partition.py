@@ -7,6 +7,7 @@ AlterPartitionResponse: versions 0-3, flexible 0+.
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 from uuid import UUID
@@ -61,13 +62,15 @@ class BrokerState:
     broker_epoch: int = -1  # int64, versions 3+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[BrokerState], out: Writer, version: int) -> None:
         buffer = out.buffer
-        buffer += _IQ.pack(self.broker_id, self.broker_epoch)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            buffer += _IQ.pack(self.broker_id, self.broker_epoch)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[BrokerState], int]:
@@ -115,35 +118,37 @@ class AlterPartitionRequestPartitionData:
     partition_epoch: int = 0  # int32, versions 0+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[AlterPartitionRequestPartitionData], out: Writer, version: int) -> None:
         buffer = out.buffer
         lengths: tuple[int, ...]
-        if version > 2 and len(self.new_isr) > 0:
-            raise absent("new_isr")
-        if version < 3 and len(self.new_isr_with_epochs) > 0:
-            raise absent("new_isr_with_epochs")
-        if version < 1 and self.leader_recovery_state != 0:
-            raise absent("leader_recovery_state")
-        if version >= 3:
-            buffer += _II.pack(self.partition_index, self.leader_epoch)
-        else:
-            lengths = (len(self.new_isr),)
-            buffer += _SHAPES_II_I_COMPACT[lengths](
-                self.partition_index,
-                self.leader_epoch,
-                lengths[0] + 1,
-                *self.new_isr,
-            )
-        if version >= 3:
-            write_structs(out, self.new_isr_with_epochs, True, version)
-        if version >= 1:
-            buffer += _BI.pack(self.leader_recovery_state, self.partition_epoch)
-        else:
-            buffer += _I.pack(self.partition_epoch)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            if version > 2 and len(self.new_isr) > 0:
+                raise absent("new_isr")
+            if version < 3 and len(self.new_isr_with_epochs) > 0:
+                raise absent("new_isr_with_epochs")
+            if version < 1 and self.leader_recovery_state != 0:
+                raise absent("leader_recovery_state")
+            if version >= 3:
+                buffer += _II.pack(self.partition_index, self.leader_epoch)
+            else:
+                lengths = (len(self.new_isr),)
+                buffer += _SHAPES_II_I_COMPACT[lengths](
+                    self.partition_index,
+                    self.leader_epoch,
+                    lengths[0] + 1,
+                    *self.new_isr,
+                )
+            if version >= 3:
+                write_structs(out, self.new_isr_with_epochs, True, BrokerState._write_each, version)
+            if version >= 1:
+                buffer += _BI.pack(self.leader_recovery_state, self.partition_epoch)
+            else:
+                buffer += _I.pack(self.partition_epoch)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(
@@ -229,17 +234,19 @@ class AlterPartitionRequestTopicData:
     partitions: list[AlterPartitionRequestPartitionData] = field(default_factory=list)  # []PartitionData, versions 0+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[AlterPartitionRequestTopicData], out: Writer, version: int) -> None:
         buffer = out.buffer
-        if version <= 1:
-            write_string(buffer, self.topic_name, True, "topic_name")
-        if version >= 2:
-            write_uuid(buffer, self.topic_id)
-        write_structs(out, self.partitions, True, version)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            if version <= 1:
+                write_string(buffer, self.topic_name, True, "topic_name")
+            if version >= 2:
+                write_uuid(buffer, self.topic_id)
+            write_structs(out, self.partitions, True, AlterPartitionRequestPartitionData._write_each, version)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(
@@ -304,7 +311,7 @@ class AlterPartitionRequest(Message):
     def _write(self, out: Writer, version: int) -> None:
         buffer = out.buffer
         buffer += _IQ.pack(self.broker_id, self.broker_epoch)
-        write_structs(out, self.topics, True, version)
+        write_structs(out, self.topics, True, AlterPartitionRequestTopicData._write_each, version)
         if self.unknown_tags:
             write_tags(buffer, (), self.unknown_tags)
         else:
@@ -344,36 +351,38 @@ class AlterPartitionResponsePartitionData:
     partition_epoch: int = 0  # int32, versions 0+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[AlterPartitionResponsePartitionData], out: Writer, version: int) -> None:
         buffer = out.buffer
         lengths: tuple[int, ...]
-        if version >= 1:
-            lengths = (len(self.isr),)
-            buffer += _SHAPES_IHII_IBI_COMPACT[lengths](
-                self.partition_index,
-                self.error_code,
-                self.leader_id,
-                self.leader_epoch,
-                lengths[0] + 1,
-                *self.isr,
-                self.leader_recovery_state,
-                self.partition_epoch,
-            )
-        else:
-            lengths = (len(self.isr),)
-            buffer += _SHAPES_IHII_II_COMPACT[lengths](
-                self.partition_index,
-                self.error_code,
-                self.leader_id,
-                self.leader_epoch,
-                lengths[0] + 1,
-                *self.isr,
-                self.partition_epoch,
-            )
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            if version >= 1:
+                lengths = (len(self.isr),)
+                buffer += _SHAPES_IHII_IBI_COMPACT[lengths](
+                    self.partition_index,
+                    self.error_code,
+                    self.leader_id,
+                    self.leader_epoch,
+                    lengths[0] + 1,
+                    *self.isr,
+                    self.leader_recovery_state,
+                    self.partition_epoch,
+                )
+            else:
+                lengths = (len(self.isr),)
+                buffer += _SHAPES_IHII_II_COMPACT[lengths](
+                    self.partition_index,
+                    self.error_code,
+                    self.leader_id,
+                    self.leader_epoch,
+                    lengths[0] + 1,
+                    *self.isr,
+                    self.partition_epoch,
+                )
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(
@@ -455,17 +464,19 @@ class AlterPartitionResponseTopicData:
     partitions: list[AlterPartitionResponsePartitionData] = field(default_factory=list)  # []PartitionData, versions 0+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[AlterPartitionResponseTopicData], out: Writer, version: int) -> None:
         buffer = out.buffer
-        if version <= 1:
-            write_string(buffer, self.topic_name, True, "topic_name")
-        if version >= 2:
-            write_uuid(buffer, self.topic_id)
-        write_structs(out, self.partitions, True, version)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            if version <= 1:
+                write_string(buffer, self.topic_name, True, "topic_name")
+            if version >= 2:
+                write_uuid(buffer, self.topic_id)
+            write_structs(out, self.partitions, True, AlterPartitionResponsePartitionData._write_each, version)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(
@@ -519,7 +530,7 @@ class AlterPartitionResponse(Message):
     def _write(self, out: Writer, version: int) -> None:
         buffer = out.buffer
         buffer += _IH.pack(self.throttle_time_ms, self.error_code)
-        write_structs(out, self.topics, True, version)
+        write_structs(out, self.topics, True, AlterPartitionResponseTopicData._write_each, version)
         if self.unknown_tags:
             write_tags(buffer, (), self.unknown_tags)
         else:

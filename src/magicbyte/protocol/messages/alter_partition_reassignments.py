@@ -8,6 +8,7 @@ AlterPartitionReassignmentsResponse: versions 0-1, flexible 0+.
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -48,14 +49,16 @@ class ReassignablePartition:
     replicas: tuple[int, ...] | None = None  # []int32, versions 0+, nullable
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[ReassignablePartition], out: Writer, version: int) -> None:
         buffer = out.buffer
-        buffer += _I.pack(self.partition_index)
-        write_numbers(buffer, self.replicas, True, "i")
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            buffer += _I.pack(self.partition_index)
+            write_numbers(buffer, self.replicas, True, "i")
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[ReassignablePartition], int]:
@@ -82,14 +85,16 @@ class ReassignableTopic:
     partitions: list[ReassignablePartition] = field(default_factory=list)  # []ReassignablePartition, versions 0+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[ReassignableTopic], out: Writer, version: int) -> None:
         buffer = out.buffer
-        write_string(buffer, self.name, True, "name")
-        write_structs(out, self.partitions, True, version)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            write_string(buffer, self.name, True, "name")
+            write_structs(out, self.partitions, True, ReassignablePartition._write_each, version)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[ReassignableTopic], int]:
@@ -138,7 +143,7 @@ class AlterPartitionReassignmentsRequest(Message):
             buffer += _IT.pack(self.timeout_ms, self.allow_replication_factor_change)
         else:
             buffer += _I.pack(self.timeout_ms)
-        write_structs(out, self.topics, True, version)
+        write_structs(out, self.topics, True, ReassignableTopic._write_each, version)
         if self.unknown_tags:
             write_tags(buffer, (), self.unknown_tags)
         else:
@@ -175,14 +180,16 @@ class ReassignablePartitionResponse:
     error_message: str | None = ""  # string, versions 0+, nullable
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[ReassignablePartitionResponse], out: Writer, version: int) -> None:
         buffer = out.buffer
-        buffer += _IH.pack(self.partition_index, self.error_code)
-        write_nullable_string(buffer, self.error_message, True, "error_message")
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            buffer += _IH.pack(self.partition_index, self.error_code)
+            write_nullable_string(buffer, self.error_message, True, "error_message")
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(
@@ -215,14 +222,16 @@ class ReassignableTopicResponse:
     partitions: list[ReassignablePartitionResponse] = field(default_factory=list)
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[ReassignableTopicResponse], out: Writer, version: int) -> None:
         buffer = out.buffer
-        write_string(buffer, self.name, True, "name")
-        write_structs(out, self.partitions, True, version)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            write_string(buffer, self.name, True, "name")
+            write_structs(out, self.partitions, True, ReassignablePartitionResponse._write_each, version)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[ReassignableTopicResponse], int]:
@@ -275,7 +284,7 @@ class AlterPartitionReassignmentsResponse(Message):
         else:
             buffer += _IH.pack(self.throttle_time_ms, self.error_code)
         write_nullable_string(buffer, self.error_message, True, "error_message")
-        write_structs(out, self.responses, True, version)
+        write_structs(out, self.responses, True, ReassignableTopicResponse._write_each, version)
         if self.unknown_tags:
             write_tags(buffer, (), self.unknown_tags)
         else:

@@ -8,6 +8,7 @@ AlterShareGroupOffsetsResponse: version 0, flexible 0+.
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 from uuid import UUID
@@ -49,13 +50,15 @@ class AlterShareGroupOffsetsRequestPartition:
     start_offset: int = 0  # int64, versions 0+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[AlterShareGroupOffsetsRequestPartition], out: Writer, version: int) -> None:
         buffer = out.buffer
-        buffer += _IQ.pack(self.partition_index, self.start_offset)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            buffer += _IQ.pack(self.partition_index, self.start_offset)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(
@@ -103,14 +106,16 @@ class AlterShareGroupOffsetsRequestTopic:
     partitions: list[AlterShareGroupOffsetsRequestPartition] = field(default_factory=list)
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[AlterShareGroupOffsetsRequestTopic], out: Writer, version: int) -> None:
         buffer = out.buffer
-        write_string(buffer, self.topic_name, True, "topic_name")
-        write_structs(out, self.partitions, True, version)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            write_string(buffer, self.topic_name, True, "topic_name")
+            write_structs(out, self.partitions, True, AlterShareGroupOffsetsRequestPartition._write_each, version)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(
@@ -157,7 +162,7 @@ class AlterShareGroupOffsetsRequest(Message):
     def _write(self, out: Writer, version: int) -> None:
         buffer = out.buffer
         write_string(buffer, self.group_id, True, "group_id")
-        write_structs(out, self.topics, True, version)
+        write_structs(out, self.topics, True, AlterShareGroupOffsetsRequestTopic._write_each, version)
         if self.unknown_tags:
             write_tags(buffer, (), self.unknown_tags)
         else:
@@ -195,14 +200,16 @@ class AlterShareGroupOffsetsResponsePartition:
     error_message: str | None = None  # string, versions 0+, nullable
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[AlterShareGroupOffsetsResponsePartition], out: Writer, version: int) -> None:
         buffer = out.buffer
-        buffer += _IH.pack(self.partition_index, self.error_code)
-        write_nullable_string(buffer, self.error_message, True, "error_message")
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            buffer += _IH.pack(self.partition_index, self.error_code)
+            write_nullable_string(buffer, self.error_message, True, "error_message")
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(
@@ -237,15 +244,17 @@ class AlterShareGroupOffsetsResponseTopic:
     partitions: list[AlterShareGroupOffsetsResponsePartition] = field(default_factory=list)
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[AlterShareGroupOffsetsResponseTopic], out: Writer, version: int) -> None:
         buffer = out.buffer
-        write_string(buffer, self.topic_name, True, "topic_name")
-        write_uuid(buffer, self.topic_id)
-        write_structs(out, self.partitions, True, version)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            write_string(buffer, self.topic_name, True, "topic_name")
+            write_uuid(buffer, self.topic_id)
+            write_structs(out, self.partitions, True, AlterShareGroupOffsetsResponsePartition._write_each, version)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(
@@ -300,7 +309,7 @@ class AlterShareGroupOffsetsResponse(Message):
         buffer = out.buffer
         buffer += _IH.pack(self.throttle_time_ms, self.error_code)
         write_nullable_string(buffer, self.error_message, True, "error_message")
-        write_structs(out, self.responses, True, version)
+        write_structs(out, self.responses, True, AlterShareGroupOffsetsResponseTopic._write_each, version)
         if self.unknown_tags:
             write_tags(buffer, (), self.unknown_tags)
         else:

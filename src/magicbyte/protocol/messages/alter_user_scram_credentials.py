@@ -8,6 +8,7 @@ AlterUserScramCredentialsResponse: version 0, flexible 0+.
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -46,14 +47,16 @@ class ScramCredentialDeletion:
     mechanism: int = 0  # int8, versions 0+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[ScramCredentialDeletion], out: Writer, version: int) -> None:
         buffer = out.buffer
-        write_string(buffer, self.name, True, "name")
-        buffer += _B.pack(self.mechanism)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            write_string(buffer, self.name, True, "name")
+            buffer += _B.pack(self.mechanism)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[ScramCredentialDeletion], int]:
@@ -86,16 +89,18 @@ class ScramCredentialUpsertion:
     salted_password: bytes = b""  # bytes, versions 0+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[ScramCredentialUpsertion], out: Writer, version: int) -> None:
         buffer = out.buffer
-        write_string(buffer, self.name, True, "name")
-        buffer += _BI.pack(self.mechanism, self.iterations)
-        write_bytes(buffer, self.salt, True, "salt")
-        write_bytes(buffer, self.salted_password, True, "salted_password")
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            write_string(buffer, self.name, True, "name")
+            buffer += _BI.pack(self.mechanism, self.iterations)
+            write_bytes(buffer, self.salt, True, "salt")
+            write_bytes(buffer, self.salted_password, True, "salted_password")
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[ScramCredentialUpsertion], int]:
@@ -130,8 +135,8 @@ class AlterUserScramCredentialsRequest(Message):
 
     def _write(self, out: Writer, version: int) -> None:
         buffer = out.buffer
-        write_structs(out, self.deletions, True, version)
-        write_structs(out, self.upsertions, True, version)
+        write_structs(out, self.deletions, True, ScramCredentialDeletion._write_each, version)
+        write_structs(out, self.upsertions, True, ScramCredentialUpsertion._write_each, version)
         if self.unknown_tags:
             write_tags(buffer, (), self.unknown_tags)
         else:
@@ -170,15 +175,17 @@ class AlterUserScramCredentialsResult:
     error_message: str | None = ""  # string, versions 0+, nullable
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[AlterUserScramCredentialsResult], out: Writer, version: int) -> None:
         buffer = out.buffer
-        write_string(buffer, self.user, True, "user")
-        buffer += _H.pack(self.error_code)
-        write_nullable_string(buffer, self.error_message, True, "error_message")
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            write_string(buffer, self.user, True, "user")
+            buffer += _H.pack(self.error_code)
+            write_nullable_string(buffer, self.error_message, True, "error_message")
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(
@@ -220,7 +227,7 @@ class AlterUserScramCredentialsResponse(Message):
     def _write(self, out: Writer, version: int) -> None:
         buffer = out.buffer
         buffer += _I.pack(self.throttle_time_ms)
-        write_structs(out, self.results, True, version)
+        write_structs(out, self.results, True, AlterUserScramCredentialsResult._write_each, version)
         if self.unknown_tags:
             write_tags(buffer, (), self.unknown_tags)
         else:

@@ -7,6 +7,7 @@ ApiVersionsResponse: versions 0-4, flexible 3+.
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -98,14 +99,16 @@ class ApiVersion:
     max_version: int = 0  # int16, versions 0+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[ApiVersion], out: Writer, version: int) -> None:
         flexible = version >= 3
         buffer = out.buffer
-        buffer += _HHH.pack(self.api_key, self.min_version, self.max_version)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags, flexible)
-        elif flexible:
-            buffer.append(0)
+        for self in structs:
+            buffer += _HHH.pack(self.api_key, self.min_version, self.max_version)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags, flexible)
+            elif flexible:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[ApiVersion], int]:
@@ -155,14 +158,16 @@ class SupportedFeatureKey:
     max_version: int = 0  # int16, versions 3+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[SupportedFeatureKey], out: Writer, version: int) -> None:
         buffer = out.buffer
-        write_string(buffer, self.name, True, "name")
-        buffer += _HH.pack(self.min_version, self.max_version)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            write_string(buffer, self.name, True, "name")
+            buffer += _HH.pack(self.min_version, self.max_version)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[SupportedFeatureKey], int]:
@@ -191,14 +196,16 @@ class FinalizedFeatureKey:
     min_version_level: int = 0  # int16, versions 3+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[FinalizedFeatureKey], out: Writer, version: int) -> None:
         buffer = out.buffer
-        write_string(buffer, self.name, True, "name")
-        buffer += _HH.pack(self.max_version_level, self.min_version_level)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            write_string(buffer, self.name, True, "name")
+            buffer += _HH.pack(self.max_version_level, self.min_version_level)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[FinalizedFeatureKey], int]:
@@ -250,7 +257,7 @@ class ApiVersionsResponse(Message):
         flexible = version >= 3
         buffer = out.buffer
         buffer += _H.pack(self.error_code)
-        write_structs(out, self.api_keys, flexible, version)
+        write_structs(out, self.api_keys, flexible, ApiVersion._write_each, version)
         if version >= 1:
             buffer += _I.pack(self.throttle_time_ms)
         if version >= 3:
@@ -333,7 +340,7 @@ class ApiVersionsResponse(Message):
         found: list[tuple[int, bytes]] = []
         if version >= 3 and len(self.supported_features) > 0:
             part = Writer()
-            write_structs(part, self.supported_features, flexible, version)
+            write_structs(part, self.supported_features, flexible, SupportedFeatureKey._write_each, version)
             found.append((0, bytes(part)))
         if version >= 3 and self.finalized_features_epoch != -1:
             part = Writer()
@@ -341,7 +348,7 @@ class ApiVersionsResponse(Message):
             found.append((1, bytes(part)))
         if version >= 3 and len(self.finalized_features) > 0:
             part = Writer()
-            write_structs(part, self.finalized_features, flexible, version)
+            write_structs(part, self.finalized_features, flexible, FinalizedFeatureKey._write_each, version)
             found.append((2, bytes(part)))
         if version >= 3 and self.zk_migration_ready:
             part = Writer()

@@ -8,6 +8,7 @@ AssignReplicasToDirsResponse: version 0, flexible 0+.
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 from uuid import UUID
@@ -45,13 +46,15 @@ class AssignReplicasToDirsRequestPartitionData:
     partition_index: int = 0  # int32, versions 0+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[AssignReplicasToDirsRequestPartitionData], out: Writer, version: int) -> None:
         buffer = out.buffer
-        buffer += _I.pack(self.partition_index)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            buffer += _I.pack(self.partition_index)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(
@@ -99,14 +102,16 @@ class AssignReplicasToDirsRequestTopicData:
     partitions: list[AssignReplicasToDirsRequestPartitionData] = field(default_factory=list)
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[AssignReplicasToDirsRequestTopicData], out: Writer, version: int) -> None:
         buffer = out.buffer
-        write_uuid(buffer, self.topic_id)
-        write_structs(out, self.partitions, True, version)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            write_uuid(buffer, self.topic_id)
+            write_structs(out, self.partitions, True, AssignReplicasToDirsRequestPartitionData._write_each, version)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(
@@ -145,14 +150,16 @@ class AssignReplicasToDirsRequestDirectoryData:
     topics: list[AssignReplicasToDirsRequestTopicData] = field(default_factory=list)  # []TopicData, versions 0+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[AssignReplicasToDirsRequestDirectoryData], out: Writer, version: int) -> None:
         buffer = out.buffer
-        write_uuid(buffer, self.id)
-        write_structs(out, self.topics, True, version)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            write_uuid(buffer, self.id)
+            write_structs(out, self.topics, True, AssignReplicasToDirsRequestTopicData._write_each, version)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(
@@ -202,7 +209,7 @@ class AssignReplicasToDirsRequest(Message):
     def _write(self, out: Writer, version: int) -> None:
         buffer = out.buffer
         buffer += _IQ.pack(self.broker_id, self.broker_epoch)
-        write_structs(out, self.directories, True, version)
+        write_structs(out, self.directories, True, AssignReplicasToDirsRequestDirectoryData._write_each, version)
         if self.unknown_tags:
             write_tags(buffer, (), self.unknown_tags)
         else:
@@ -238,13 +245,15 @@ class AssignReplicasToDirsResponsePartitionData:
     error_code: int = 0  # int16, versions 0+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[AssignReplicasToDirsResponsePartitionData], out: Writer, version: int) -> None:
         buffer = out.buffer
-        buffer += _IH.pack(self.partition_index, self.error_code)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            buffer += _IH.pack(self.partition_index, self.error_code)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(
@@ -292,14 +301,16 @@ class AssignReplicasToDirsResponseTopicData:
     partitions: list[AssignReplicasToDirsResponsePartitionData] = field(default_factory=list)
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[AssignReplicasToDirsResponseTopicData], out: Writer, version: int) -> None:
         buffer = out.buffer
-        write_uuid(buffer, self.topic_id)
-        write_structs(out, self.partitions, True, version)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            write_uuid(buffer, self.topic_id)
+            write_structs(out, self.partitions, True, AssignReplicasToDirsResponsePartitionData._write_each, version)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(
@@ -338,14 +349,16 @@ class AssignReplicasToDirsResponseDirectoryData:
     topics: list[AssignReplicasToDirsResponseTopicData] = field(default_factory=list)  # []TopicData, versions 0+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[AssignReplicasToDirsResponseDirectoryData], out: Writer, version: int) -> None:
         buffer = out.buffer
-        write_uuid(buffer, self.id)
-        write_structs(out, self.topics, True, version)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            write_uuid(buffer, self.id)
+            write_structs(out, self.topics, True, AssignReplicasToDirsResponseTopicData._write_each, version)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(
@@ -395,7 +408,7 @@ class AssignReplicasToDirsResponse(Message):
     def _write(self, out: Writer, version: int) -> None:
         buffer = out.buffer
         buffer += _IH.pack(self.throttle_time_ms, self.error_code)
-        write_structs(out, self.directories, True, version)
+        write_structs(out, self.directories, True, AssignReplicasToDirsResponseDirectoryData._write_each, version)
         if self.unknown_tags:
             write_tags(buffer, (), self.unknown_tags)
         else:

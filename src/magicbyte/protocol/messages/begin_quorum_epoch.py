@@ -8,6 +8,7 @@ BeginQuorumEpochResponse: versions 0-1, flexible 1+.
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 from uuid import UUID
@@ -62,17 +63,19 @@ class BeginQuorumEpochRequestPartitionData:
     leader_epoch: int = 0  # int32, versions 0+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[BeginQuorumEpochRequestPartitionData], out: Writer, version: int) -> None:
         flexible = version >= 1
         buffer = out.buffer
-        buffer += _I.pack(self.partition_index)
-        if version >= 1:
-            write_uuid(buffer, self.voter_directory_id)
-        buffer += _II.pack(self.leader_id, self.leader_epoch)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags, flexible)
-        elif flexible:
-            buffer.append(0)
+        for self in structs:
+            buffer += _I.pack(self.partition_index)
+            if version >= 1:
+                write_uuid(buffer, self.voter_directory_id)
+            buffer += _II.pack(self.leader_id, self.leader_epoch)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags, flexible)
+            elif flexible:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(
@@ -130,15 +133,17 @@ class BeginQuorumEpochRequestTopicData:
     partitions: list[BeginQuorumEpochRequestPartitionData] = field(default_factory=list)  # []PartitionData, versions 0+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[BeginQuorumEpochRequestTopicData], out: Writer, version: int) -> None:
         flexible = version >= 1
         buffer = out.buffer
-        write_string(buffer, self.topic_name, flexible, "topic_name")
-        write_structs(out, self.partitions, flexible, version)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags, flexible)
-        elif flexible:
-            buffer.append(0)
+        for self in structs:
+            write_string(buffer, self.topic_name, flexible, "topic_name")
+            write_structs(out, self.partitions, flexible, BeginQuorumEpochRequestPartitionData._write_each, version)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags, flexible)
+            elif flexible:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(
@@ -192,15 +197,17 @@ class LeaderEndpoint:
     port: int = 0  # uint16, versions 1+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[LeaderEndpoint], out: Writer, version: int) -> None:
         buffer = out.buffer
-        write_string(buffer, self.name, True, "name")
-        write_string(buffer, self.host, True, "host")
-        buffer += _UH.pack(self.port)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            write_string(buffer, self.name, True, "name")
+            write_string(buffer, self.host, True, "host")
+            buffer += _UH.pack(self.port)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[LeaderEndpoint], int]:
@@ -242,9 +249,9 @@ class BeginQuorumEpochRequest(Message):
         write_nullable_string(buffer, self.cluster_id, flexible, "cluster_id")
         if version >= 1:
             buffer += _I.pack(self.voter_id)
-        write_structs(out, self.topics, flexible, version)
+        write_structs(out, self.topics, flexible, BeginQuorumEpochRequestTopicData._write_each, version)
         if version >= 1:
-            write_structs(out, self.leader_endpoints, flexible, version)
+            write_structs(out, self.leader_endpoints, flexible, LeaderEndpoint._write_each, version)
         if self.unknown_tags:
             write_tags(buffer, (), self.unknown_tags, flexible)
         elif flexible:
@@ -302,14 +309,16 @@ class BeginQuorumEpochResponsePartitionData:
     leader_epoch: int = 0  # int32, versions 0+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[BeginQuorumEpochResponsePartitionData], out: Writer, version: int) -> None:
         flexible = version >= 1
         buffer = out.buffer
-        buffer += _IHII.pack(self.partition_index, self.error_code, self.leader_id, self.leader_epoch)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags, flexible)
-        elif flexible:
-            buffer.append(0)
+        for self in structs:
+            buffer += _IHII.pack(self.partition_index, self.error_code, self.leader_id, self.leader_epoch)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags, flexible)
+            elif flexible:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(
@@ -368,15 +377,17 @@ class BeginQuorumEpochResponseTopicData:
     partitions: list[BeginQuorumEpochResponsePartitionData] = field(default_factory=list)
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[BeginQuorumEpochResponseTopicData], out: Writer, version: int) -> None:
         flexible = version >= 1
         buffer = out.buffer
-        write_string(buffer, self.topic_name, flexible, "topic_name")
-        write_structs(out, self.partitions, flexible, version)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags, flexible)
-        elif flexible:
-            buffer.append(0)
+        for self in structs:
+            write_string(buffer, self.topic_name, flexible, "topic_name")
+            write_structs(out, self.partitions, flexible, BeginQuorumEpochResponsePartitionData._write_each, version)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags, flexible)
+            elif flexible:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(
@@ -421,15 +432,17 @@ class NodeEndpoint:
     port: int = 0  # uint16, versions 1+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[NodeEndpoint], out: Writer, version: int) -> None:
         buffer = out.buffer
-        buffer += _I.pack(self.node_id)
-        write_string(buffer, self.host, True, "host")
-        buffer += _UH.pack(self.port)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            buffer += _I.pack(self.node_id)
+            write_string(buffer, self.host, True, "host")
+            buffer += _UH.pack(self.port)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[NodeEndpoint], int]:
@@ -470,7 +483,7 @@ class BeginQuorumEpochResponse(Message):
         if version < 1 and len(self.node_endpoints) > 0:
             raise absent("node_endpoints")
         buffer += _H.pack(self.error_code)
-        write_structs(out, self.topics, flexible, version)
+        write_structs(out, self.topics, flexible, BeginQuorumEpochResponseTopicData._write_each, version)
         if version >= 1:
             tags = self._tags(version)
             if tags or self.unknown_tags:
@@ -518,6 +531,6 @@ class BeginQuorumEpochResponse(Message):
         found: list[tuple[int, bytes]] = []
         if version >= 1 and len(self.node_endpoints) > 0:
             part = Writer()
-            write_structs(part, self.node_endpoints, flexible, version)
+            write_structs(part, self.node_endpoints, flexible, NodeEndpoint._write_each, version)
             found.append((0, bytes(part)))
         return found

@@ -8,6 +8,7 @@ BrokerRegistrationResponse: versions 0-4, flexible 0+.
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 from uuid import UUID
@@ -57,15 +58,17 @@ class Listener:
     security_protocol: int = 0  # int16, versions 0+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[Listener], out: Writer, version: int) -> None:
         buffer = out.buffer
-        write_string(buffer, self.name, True, "name")
-        write_string(buffer, self.host, True, "host")
-        buffer += _UHH.pack(self.port, self.security_protocol)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            write_string(buffer, self.name, True, "name")
+            write_string(buffer, self.host, True, "host")
+            buffer += _UHH.pack(self.port, self.security_protocol)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[Listener], int]:
@@ -95,14 +98,16 @@ class Feature:
     max_supported_version: int = 0  # int16, versions 0+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[Feature], out: Writer, version: int) -> None:
         buffer = out.buffer
-        write_string(buffer, self.name, True, "name")
-        buffer += _HH.pack(self.min_supported_version, self.max_supported_version)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            write_string(buffer, self.name, True, "name")
+            buffer += _HH.pack(self.min_supported_version, self.max_supported_version)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[Feature], int]:
@@ -156,8 +161,8 @@ class BrokerRegistrationRequest(Message):
         buffer += _I.pack(self.broker_id)
         write_string(buffer, self.cluster_id, True, "cluster_id")
         write_uuid(buffer, self.incarnation_id)
-        write_structs(out, self.listeners, True, version)
-        write_structs(out, self.features, True, version)
+        write_structs(out, self.listeners, True, Listener._write_each, version)
+        write_structs(out, self.features, True, Feature._write_each, version)
         write_nullable_string(buffer, self.rack, True, "rack")
         if version >= 1:
             buffer += _T.pack(self.is_migrating_zk_broker)

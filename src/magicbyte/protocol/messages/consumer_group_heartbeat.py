@@ -8,6 +8,7 @@ ConsumerGroupHeartbeatResponse: versions 0-1, flexible 0+.
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 from uuid import UUID
@@ -55,14 +56,16 @@ class ConsumerGroupHeartbeatRequestTopicPartitions:
     partitions: tuple[int, ...] = ()  # []int32, versions 0+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[ConsumerGroupHeartbeatRequestTopicPartitions], out: Writer, version: int) -> None:
         buffer = out.buffer
-        write_uuid(buffer, self.topic_id)
-        write_numbers(buffer, self.partitions, True, "i")
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            write_uuid(buffer, self.topic_id)
+            write_numbers(buffer, self.partitions, True, "i")
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(
@@ -133,7 +136,13 @@ class ConsumerGroupHeartbeatRequest(Message):
         if version >= 1:
             write_nullable_string(buffer, self.subscribed_topic_regex, True, "subscribed_topic_regex")
         write_nullable_string(buffer, self.server_assignor, True, "server_assignor")
-        write_structs(out, self.topic_partitions, True, version)
+        write_structs(
+            out,
+            self.topic_partitions,
+            True,
+            ConsumerGroupHeartbeatRequestTopicPartitions._write_each,
+            version,
+        )
         if self.unknown_tags:
             write_tags(buffer, (), self.unknown_tags)
         else:
@@ -190,14 +199,20 @@ class ConsumerGroupHeartbeatResponseTopicPartitions:
     partitions: tuple[int, ...] = ()  # []int32, versions 0+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(
+        structs: Sequence[ConsumerGroupHeartbeatResponseTopicPartitions],
+        out: Writer,
+        version: int,
+    ) -> None:
         buffer = out.buffer
-        write_uuid(buffer, self.topic_id)
-        write_numbers(buffer, self.partitions, True, "i")
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            write_uuid(buffer, self.topic_id)
+            write_numbers(buffer, self.partitions, True, "i")
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(
@@ -229,7 +244,13 @@ class Assignment:
 
     def _write(self, out: Writer, version: int) -> None:
         buffer = out.buffer
-        write_structs(out, self.topic_partitions, True, version)
+        write_structs(
+            out,
+            self.topic_partitions,
+            True,
+            ConsumerGroupHeartbeatResponseTopicPartitions._write_each,
+            version,
+        )
         if self.unknown_tags:
             write_tags(buffer, (), self.unknown_tags)
         else:

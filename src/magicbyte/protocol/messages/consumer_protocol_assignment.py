@@ -5,6 +5,7 @@ ConsumerProtocolAssignment: versions 0-3.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -35,10 +36,12 @@ class TopicPartition:
     topic: str = ""  # string, versions 0+
     partitions: tuple[int, ...] = ()  # []int32, versions 0+
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[TopicPartition], out: Writer, version: int) -> None:
         buffer = out.buffer
-        write_string(buffer, self.topic, False, "topic")
-        write_numbers(buffer, self.partitions, False, "i")
+        for self in structs:
+            write_string(buffer, self.topic, False, "topic")
+            write_numbers(buffer, self.partitions, False, "i")
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[TopicPartition], int]:
@@ -66,7 +69,7 @@ class ConsumerProtocolAssignment(Message):
     user_data: Records | None = None  # bytes, versions 0+, nullable
 
     def _write(self, out: Writer, version: int) -> None:
-        write_structs(out, self.assigned_partitions, False, version)
+        write_structs(out, self.assigned_partitions, False, TopicPartition._write_each, version)
         write_nullable_records(out, self.user_data, False)
 
     @staticmethod

@@ -6,6 +6,7 @@ ConsumerProtocolSubscription: versions 0-3.
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -42,10 +43,12 @@ class TopicPartition:
     topic: str = ""  # string, versions 1+
     partitions: tuple[int, ...] = ()  # []int32, versions 1+
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[TopicPartition], out: Writer, version: int) -> None:
         buffer = out.buffer
-        write_string(buffer, self.topic, False, "topic")
-        write_numbers(buffer, self.partitions, False, "i")
+        for self in structs:
+            write_string(buffer, self.topic, False, "topic")
+            write_numbers(buffer, self.partitions, False, "i")
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[TopicPartition], int]:
@@ -85,7 +88,7 @@ class ConsumerProtocolSubscription(Message):
         write_array(buffer, self.topics, False, write_string, False, "topics")
         write_nullable_records(out, self.user_data, False)
         if version >= 1:
-            write_structs(out, self.owned_partitions, False, version)
+            write_structs(out, self.owned_partitions, False, TopicPartition._write_each, version)
         if version >= 2:
             buffer += _I.pack(self.generation_id)
         if version >= 3:

@@ -8,6 +8,7 @@ ControlledShutdownResponse: versions 0-3, flexible 3+.
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -88,15 +89,17 @@ class RemainingPartition:
     partition_index: int = 0  # int32, versions 0+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[RemainingPartition], out: Writer, version: int) -> None:
         flexible = version >= 3
         buffer = out.buffer
-        write_string(buffer, self.topic_name, flexible, "topic_name")
-        buffer += _I.pack(self.partition_index)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags, flexible)
-        elif flexible:
-            buffer.append(0)
+        for self in structs:
+            write_string(buffer, self.topic_name, flexible, "topic_name")
+            buffer += _I.pack(self.partition_index)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags, flexible)
+            elif flexible:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[RemainingPartition], int]:
@@ -136,7 +139,7 @@ class ControlledShutdownResponse(Message):
         flexible = version >= 3
         buffer = out.buffer
         buffer += _H.pack(self.error_code)
-        write_structs(out, self.remaining_partitions, flexible, version)
+        write_structs(out, self.remaining_partitions, flexible, RemainingPartition._write_each, version)
         if self.unknown_tags:
             write_tags(buffer, (), self.unknown_tags, flexible)
         elif flexible:

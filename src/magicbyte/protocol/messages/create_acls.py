@@ -7,6 +7,7 @@ CreateAclsResponse: versions 0-3, flexible 2+.
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -58,22 +59,24 @@ class AclCreation:
     permission_type: int = 0  # int8, versions 0+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[AclCreation], out: Writer, version: int) -> None:
         flexible = version >= 2
         buffer = out.buffer
-        if version < 1 and self.resource_pattern_type != 3:
-            raise absent("resource_pattern_type")
-        buffer += _B.pack(self.resource_type)
-        write_string(buffer, self.resource_name, flexible, "resource_name")
-        if version >= 1:
-            buffer += _B.pack(self.resource_pattern_type)
-        write_string(buffer, self.principal, flexible, "principal")
-        write_string(buffer, self.host, flexible, "host")
-        buffer += _BB.pack(self.operation, self.permission_type)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags, flexible)
-        elif flexible:
-            buffer.append(0)
+        for self in structs:
+            if version < 1 and self.resource_pattern_type != 3:
+                raise absent("resource_pattern_type")
+            buffer += _B.pack(self.resource_type)
+            write_string(buffer, self.resource_name, flexible, "resource_name")
+            if version >= 1:
+                buffer += _B.pack(self.resource_pattern_type)
+            write_string(buffer, self.principal, flexible, "principal")
+            write_string(buffer, self.host, flexible, "host")
+            buffer += _BB.pack(self.operation, self.permission_type)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags, flexible)
+            elif flexible:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[AclCreation], int]:
@@ -118,7 +121,7 @@ class CreateAclsRequest(Message):
     def _write(self, out: Writer, version: int) -> None:
         flexible = version >= 2
         buffer = out.buffer
-        write_structs(out, self.creations, flexible, version)
+        write_structs(out, self.creations, flexible, AclCreation._write_each, version)
         if self.unknown_tags:
             write_tags(buffer, (), self.unknown_tags, flexible)
         elif flexible:
@@ -149,15 +152,17 @@ class AclCreationResult:
     error_message: str | None = ""  # string, versions 0+, nullable
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[AclCreationResult], out: Writer, version: int) -> None:
         flexible = version >= 2
         buffer = out.buffer
-        buffer += _H.pack(self.error_code)
-        write_nullable_string(buffer, self.error_message, flexible, "error_message")
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags, flexible)
-        elif flexible:
-            buffer.append(0)
+        for self in structs:
+            buffer += _H.pack(self.error_code)
+            write_nullable_string(buffer, self.error_message, flexible, "error_message")
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags, flexible)
+            elif flexible:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[AclCreationResult], int]:
@@ -197,7 +202,7 @@ class CreateAclsResponse(Message):
         flexible = version >= 2
         buffer = out.buffer
         buffer += _I.pack(self.throttle_time_ms)
-        write_structs(out, self.results, flexible, version)
+        write_structs(out, self.results, flexible, AclCreationResult._write_each, version)
         if self.unknown_tags:
             write_tags(buffer, (), self.unknown_tags, flexible)
         elif flexible:

@@ -8,6 +8,7 @@ CreateDelegationTokenResponse: versions 0-3, flexible 2+.
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -47,15 +48,17 @@ class CreatableRenewers:
     principal_name: str = ""  # string, versions 0+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[CreatableRenewers], out: Writer, version: int) -> None:
         flexible = version >= 2
         buffer = out.buffer
-        write_string(buffer, self.principal_type, flexible, "principal_type")
-        write_string(buffer, self.principal_name, flexible, "principal_name")
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags, flexible)
-        elif flexible:
-            buffer.append(0)
+        for self in structs:
+            write_string(buffer, self.principal_type, flexible, "principal_type")
+            write_string(buffer, self.principal_name, flexible, "principal_name")
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags, flexible)
+            elif flexible:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[CreatableRenewers], int]:
@@ -105,7 +108,7 @@ class CreateDelegationTokenRequest(Message):
         if version >= 3:
             write_nullable_string(buffer, self.owner_principal_type, flexible, "owner_principal_type")
             write_nullable_string(buffer, self.owner_principal_name, flexible, "owner_principal_name")
-        write_structs(out, self.renewers, flexible, version)
+        write_structs(out, self.renewers, flexible, CreatableRenewers._write_each, version)
         buffer += _Q.pack(self.max_lifetime_ms)
         if self.unknown_tags:
             write_tags(buffer, (), self.unknown_tags, flexible)

@@ -8,6 +8,7 @@ CreatePartitionsResponse: versions 0-3, flexible 2+.
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -44,14 +45,16 @@ class CreatePartitionsAssignment:
     broker_ids: tuple[int, ...] = ()  # []int32, versions 0+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[CreatePartitionsAssignment], out: Writer, version: int) -> None:
         flexible = version >= 2
         buffer = out.buffer
-        write_numbers(buffer, self.broker_ids, flexible, "i")
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags, flexible)
-        elif flexible:
-            buffer.append(0)
+        for self in structs:
+            write_numbers(buffer, self.broker_ids, flexible, "i")
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags, flexible)
+            elif flexible:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[CreatePartitionsAssignment], int]:
@@ -83,16 +86,18 @@ class CreatePartitionsTopic:
     assignments: list[CreatePartitionsAssignment] | None = field(default_factory=list)
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[CreatePartitionsTopic], out: Writer, version: int) -> None:
         flexible = version >= 2
         buffer = out.buffer
-        write_string(buffer, self.name, flexible, "name")
-        buffer += _I.pack(self.count)
-        write_structs(out, self.assignments, flexible, version)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags, flexible)
-        elif flexible:
-            buffer.append(0)
+        for self in structs:
+            write_string(buffer, self.name, flexible, "name")
+            buffer += _I.pack(self.count)
+            write_structs(out, self.assignments, flexible, CreatePartitionsAssignment._write_each, version)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags, flexible)
+            elif flexible:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[CreatePartitionsTopic], int]:
@@ -142,7 +147,7 @@ class CreatePartitionsRequest(Message):
     def _write(self, out: Writer, version: int) -> None:
         flexible = version >= 2
         buffer = out.buffer
-        write_structs(out, self.topics, flexible, version)
+        write_structs(out, self.topics, flexible, CreatePartitionsTopic._write_each, version)
         buffer += _IT.pack(self.timeout_ms, self.validate_only)
         if self.unknown_tags:
             write_tags(buffer, (), self.unknown_tags, flexible)
@@ -179,16 +184,18 @@ class CreatePartitionsTopicResult:
     error_message: str | None = None  # string, versions 0+, nullable
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[CreatePartitionsTopicResult], out: Writer, version: int) -> None:
         flexible = version >= 2
         buffer = out.buffer
-        write_string(buffer, self.name, flexible, "name")
-        buffer += _H.pack(self.error_code)
-        write_nullable_string(buffer, self.error_message, flexible, "error_message")
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags, flexible)
-        elif flexible:
-            buffer.append(0)
+        for self in structs:
+            write_string(buffer, self.name, flexible, "name")
+            buffer += _H.pack(self.error_code)
+            write_nullable_string(buffer, self.error_message, flexible, "error_message")
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags, flexible)
+            elif flexible:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(
@@ -235,7 +242,7 @@ class CreatePartitionsResponse(Message):
         flexible = version >= 2
         buffer = out.buffer
         buffer += _I.pack(self.throttle_time_ms)
-        write_structs(out, self.results, flexible, version)
+        write_structs(out, self.results, flexible, CreatePartitionsTopicResult._write_each, version)
         if self.unknown_tags:
             write_tags(buffer, (), self.unknown_tags, flexible)
         elif flexible:

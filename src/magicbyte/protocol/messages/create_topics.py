@@ -7,6 +7,7 @@ CreateTopicsResponse: versions 0-7, flexible 5+.
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 from uuid import UUID
@@ -61,20 +62,22 @@ class CreatableReplicaAssignment:
     broker_ids: tuple[int, ...] = ()  # []int32, versions 0+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[CreatableReplicaAssignment], out: Writer, version: int) -> None:
         flexible = version >= 5
         buffer = out.buffer
         lengths: tuple[int, ...]
-        if version >= 5:
-            lengths = (len(self.broker_ids),)
-            buffer += _SHAPES_I_I_COMPACT[lengths](self.partition_index, lengths[0] + 1, *self.broker_ids)
-        else:
-            lengths = (len(self.broker_ids),)
-            buffer += _SHAPES_I_I_CLASSIC[lengths](self.partition_index, lengths[0], *self.broker_ids)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags, flexible)
-        elif flexible:
-            buffer.append(0)
+        for self in structs:
+            if version >= 5:
+                lengths = (len(self.broker_ids),)
+                buffer += _SHAPES_I_I_COMPACT[lengths](self.partition_index, lengths[0] + 1, *self.broker_ids)
+            else:
+                lengths = (len(self.broker_ids),)
+                buffer += _SHAPES_I_I_CLASSIC[lengths](self.partition_index, lengths[0], *self.broker_ids)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags, flexible)
+            elif flexible:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[CreatableReplicaAssignment], int]:
@@ -124,15 +127,17 @@ class CreatableTopicConfig:
     value: str | None = ""  # string, versions 0+, nullable
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[CreatableTopicConfig], out: Writer, version: int) -> None:
         flexible = version >= 5
         buffer = out.buffer
-        write_string(buffer, self.name, flexible, "name")
-        write_nullable_string(buffer, self.value, flexible, "value")
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags, flexible)
-        elif flexible:
-            buffer.append(0)
+        for self in structs:
+            write_string(buffer, self.name, flexible, "name")
+            write_nullable_string(buffer, self.value, flexible, "value")
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags, flexible)
+            elif flexible:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[CreatableTopicConfig], int]:
@@ -171,17 +176,19 @@ class CreatableTopic:
     configs: list[CreatableTopicConfig] = field(default_factory=list)  # []CreatableTopicConfig, versions 0+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[CreatableTopic], out: Writer, version: int) -> None:
         flexible = version >= 5
         buffer = out.buffer
-        write_string(buffer, self.name, flexible, "name")
-        buffer += _IH.pack(self.num_partitions, self.replication_factor)
-        write_structs(out, self.assignments, flexible, version)
-        write_structs(out, self.configs, flexible, version)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags, flexible)
-        elif flexible:
-            buffer.append(0)
+        for self in structs:
+            write_string(buffer, self.name, flexible, "name")
+            buffer += _IH.pack(self.num_partitions, self.replication_factor)
+            write_structs(out, self.assignments, flexible, CreatableReplicaAssignment._write_each, version)
+            write_structs(out, self.configs, flexible, CreatableTopicConfig._write_each, version)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags, flexible)
+            elif flexible:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[CreatableTopic], int]:
@@ -225,7 +232,7 @@ class CreateTopicsRequest(Message):
         buffer = out.buffer
         if version < 1 and self.validate_only:
             raise absent("validate_only")
-        write_structs(out, self.topics, flexible, version)
+        write_structs(out, self.topics, flexible, CreatableTopic._write_each, version)
         if version >= 1:
             buffer += _IT.pack(self.timeout_ms, self.validate_only)
         else:
@@ -273,15 +280,17 @@ class CreatableTopicConfigs:
     is_sensitive: bool = False  # bool, versions 5+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[CreatableTopicConfigs], out: Writer, version: int) -> None:
         buffer = out.buffer
-        write_string(buffer, self.name, True, "name")
-        write_nullable_string(buffer, self.value, True, "value")
-        buffer += _TBT.pack(self.read_only, self.config_source, self.is_sensitive)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            write_string(buffer, self.name, True, "name")
+            write_nullable_string(buffer, self.value, True, "value")
+            buffer += _TBT.pack(self.read_only, self.config_source, self.is_sensitive)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[CreatableTopicConfigs], int]:
@@ -325,26 +334,28 @@ class CreatableTopicResult:
     configs: list[CreatableTopicConfigs] | None = field(default_factory=list)
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[CreatableTopicResult], out: Writer, version: int) -> None:
         flexible = version >= 5
         buffer = out.buffer
-        write_string(buffer, self.name, flexible, "name")
-        if version >= 7:
-            write_uuid(buffer, self.topic_id)
-        buffer += _H.pack(self.error_code)
-        if version >= 1:
-            write_nullable_string(buffer, self.error_message, flexible, "error_message")
-        if version >= 5:
-            buffer += _IH.pack(self.num_partitions, self.replication_factor)
-            write_structs(out, self.configs, flexible, version)
-        if version >= 5:
-            tags = self._tags(version)
-            if tags or self.unknown_tags:
-                write_tags(buffer, tags, self.unknown_tags)
-            else:
-                buffer.append(0)
-        elif self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags, flexible=False)
+        for self in structs:
+            write_string(buffer, self.name, flexible, "name")
+            if version >= 7:
+                write_uuid(buffer, self.topic_id)
+            buffer += _H.pack(self.error_code)
+            if version >= 1:
+                write_nullable_string(buffer, self.error_message, flexible, "error_message")
+            if version >= 5:
+                buffer += _IH.pack(self.num_partitions, self.replication_factor)
+                write_structs(out, self.configs, flexible, CreatableTopicConfigs._write_each, version)
+            if version >= 5:
+                tags = self._tags(version)
+                if tags or self.unknown_tags:
+                    write_tags(buffer, tags, self.unknown_tags)
+                else:
+                    buffer.append(0)
+            elif self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags, flexible=False)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[CreatableTopicResult], int]:
@@ -427,7 +438,7 @@ class CreateTopicsResponse(Message):
         buffer = out.buffer
         if version >= 2:
             buffer += _I.pack(self.throttle_time_ms)
-        write_structs(out, self.topics, flexible, version)
+        write_structs(out, self.topics, flexible, CreatableTopicResult._write_each, version)
         if self.unknown_tags:
             write_tags(buffer, (), self.unknown_tags, flexible)
         elif flexible:

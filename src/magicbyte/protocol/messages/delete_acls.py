@@ -7,6 +7,7 @@ DeleteAclsResponse: versions 0-3, flexible 2+.
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -57,22 +58,24 @@ class DeleteAclsFilter:
     permission_type: int = 0  # int8, versions 0+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[DeleteAclsFilter], out: Writer, version: int) -> None:
         flexible = version >= 2
         buffer = out.buffer
-        if version < 1 and self.pattern_type_filter != 3:
-            raise absent("pattern_type_filter")
-        buffer += _B.pack(self.resource_type_filter)
-        write_nullable_string(buffer, self.resource_name_filter, flexible, "resource_name_filter")
-        if version >= 1:
-            buffer += _B.pack(self.pattern_type_filter)
-        write_nullable_string(buffer, self.principal_filter, flexible, "principal_filter")
-        write_nullable_string(buffer, self.host_filter, flexible, "host_filter")
-        buffer += _BB.pack(self.operation, self.permission_type)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags, flexible)
-        elif flexible:
-            buffer.append(0)
+        for self in structs:
+            if version < 1 and self.pattern_type_filter != 3:
+                raise absent("pattern_type_filter")
+            buffer += _B.pack(self.resource_type_filter)
+            write_nullable_string(buffer, self.resource_name_filter, flexible, "resource_name_filter")
+            if version >= 1:
+                buffer += _B.pack(self.pattern_type_filter)
+            write_nullable_string(buffer, self.principal_filter, flexible, "principal_filter")
+            write_nullable_string(buffer, self.host_filter, flexible, "host_filter")
+            buffer += _BB.pack(self.operation, self.permission_type)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags, flexible)
+            elif flexible:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[DeleteAclsFilter], int]:
@@ -117,7 +120,7 @@ class DeleteAclsRequest(Message):
     def _write(self, out: Writer, version: int) -> None:
         flexible = version >= 2
         buffer = out.buffer
-        write_structs(out, self.filters, flexible, version)
+        write_structs(out, self.filters, flexible, DeleteAclsFilter._write_each, version)
         if self.unknown_tags:
             write_tags(buffer, (), self.unknown_tags, flexible)
         elif flexible:
@@ -163,24 +166,26 @@ class DeleteAclsMatchingAcl:
     permission_type: int = 0  # int8, versions 0+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[DeleteAclsMatchingAcl], out: Writer, version: int) -> None:
         flexible = version >= 2
         buffer = out.buffer
-        if version < 1 and self.pattern_type != 3:
-            raise absent("pattern_type")
-        buffer += _H.pack(self.error_code)
-        write_nullable_string(buffer, self.error_message, flexible, "error_message")
-        buffer += _B.pack(self.resource_type)
-        write_string(buffer, self.resource_name, flexible, "resource_name")
-        if version >= 1:
-            buffer += _B.pack(self.pattern_type)
-        write_string(buffer, self.principal, flexible, "principal")
-        write_string(buffer, self.host, flexible, "host")
-        buffer += _BB.pack(self.operation, self.permission_type)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags, flexible)
-        elif flexible:
-            buffer.append(0)
+        for self in structs:
+            if version < 1 and self.pattern_type != 3:
+                raise absent("pattern_type")
+            buffer += _H.pack(self.error_code)
+            write_nullable_string(buffer, self.error_message, flexible, "error_message")
+            buffer += _B.pack(self.resource_type)
+            write_string(buffer, self.resource_name, flexible, "resource_name")
+            if version >= 1:
+                buffer += _B.pack(self.pattern_type)
+            write_string(buffer, self.principal, flexible, "principal")
+            write_string(buffer, self.host, flexible, "host")
+            buffer += _BB.pack(self.operation, self.permission_type)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags, flexible)
+            elif flexible:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[DeleteAclsMatchingAcl], int]:
@@ -226,16 +231,18 @@ class DeleteAclsFilterResult:
     matching_acls: list[DeleteAclsMatchingAcl] = field(default_factory=list)  # []DeleteAclsMatchingAcl, versions 0+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[DeleteAclsFilterResult], out: Writer, version: int) -> None:
         flexible = version >= 2
         buffer = out.buffer
-        buffer += _H.pack(self.error_code)
-        write_nullable_string(buffer, self.error_message, flexible, "error_message")
-        write_structs(out, self.matching_acls, flexible, version)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags, flexible)
-        elif flexible:
-            buffer.append(0)
+        for self in structs:
+            buffer += _H.pack(self.error_code)
+            write_nullable_string(buffer, self.error_message, flexible, "error_message")
+            write_structs(out, self.matching_acls, flexible, DeleteAclsMatchingAcl._write_each, version)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags, flexible)
+            elif flexible:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[DeleteAclsFilterResult], int]:
@@ -284,7 +291,7 @@ class DeleteAclsResponse(Message):
         flexible = version >= 2
         buffer = out.buffer
         buffer += _I.pack(self.throttle_time_ms)
-        write_structs(out, self.filter_results, flexible, version)
+        write_structs(out, self.filter_results, flexible, DeleteAclsFilterResult._write_each, version)
         if self.unknown_tags:
             write_tags(buffer, (), self.unknown_tags, flexible)
         elif flexible:

@@ -7,6 +7,7 @@ DeleteRecordsResponse: versions 0-2, flexible 2+.
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -46,14 +47,16 @@ class DeleteRecordsPartition:
     offset: int = 0  # int64, versions 0+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[DeleteRecordsPartition], out: Writer, version: int) -> None:
         flexible = version >= 2
         buffer = out.buffer
-        buffer += _IQ.pack(self.partition_index, self.offset)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags, flexible)
-        elif flexible:
-            buffer.append(0)
+        for self in structs:
+            buffer += _IQ.pack(self.partition_index, self.offset)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags, flexible)
+            elif flexible:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[DeleteRecordsPartition], int]:
@@ -101,15 +104,17 @@ class DeleteRecordsTopic:
     partitions: list[DeleteRecordsPartition] = field(default_factory=list)  # []DeleteRecordsPartition, versions 0+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[DeleteRecordsTopic], out: Writer, version: int) -> None:
         flexible = version >= 2
         buffer = out.buffer
-        write_string(buffer, self.name, flexible, "name")
-        write_structs(out, self.partitions, flexible, version)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags, flexible)
-        elif flexible:
-            buffer.append(0)
+        for self in structs:
+            write_string(buffer, self.name, flexible, "name")
+            write_structs(out, self.partitions, flexible, DeleteRecordsPartition._write_each, version)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags, flexible)
+            elif flexible:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[DeleteRecordsTopic], int]:
@@ -146,7 +151,7 @@ class DeleteRecordsRequest(Message):
     def _write(self, out: Writer, version: int) -> None:
         flexible = version >= 2
         buffer = out.buffer
-        write_structs(out, self.topics, flexible, version)
+        write_structs(out, self.topics, flexible, DeleteRecordsTopic._write_each, version)
         buffer += _I.pack(self.timeout_ms)
         if self.unknown_tags:
             write_tags(buffer, (), self.unknown_tags, flexible)
@@ -182,14 +187,16 @@ class DeleteRecordsPartitionResult:
     error_code: int = 0  # int16, versions 0+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[DeleteRecordsPartitionResult], out: Writer, version: int) -> None:
         flexible = version >= 2
         buffer = out.buffer
-        buffer += _IQH.pack(self.partition_index, self.low_watermark, self.error_code)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags, flexible)
-        elif flexible:
-            buffer.append(0)
+        for self in structs:
+            buffer += _IQH.pack(self.partition_index, self.low_watermark, self.error_code)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags, flexible)
+            elif flexible:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(
@@ -248,15 +255,17 @@ class DeleteRecordsTopicResult:
     partitions: list[DeleteRecordsPartitionResult] = field(default_factory=list)
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[DeleteRecordsTopicResult], out: Writer, version: int) -> None:
         flexible = version >= 2
         buffer = out.buffer
-        write_string(buffer, self.name, flexible, "name")
-        write_structs(out, self.partitions, flexible, version)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags, flexible)
-        elif flexible:
-            buffer.append(0)
+        for self in structs:
+            write_string(buffer, self.name, flexible, "name")
+            write_structs(out, self.partitions, flexible, DeleteRecordsPartitionResult._write_each, version)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags, flexible)
+            elif flexible:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[DeleteRecordsTopicResult], int]:
@@ -295,7 +304,7 @@ class DeleteRecordsResponse(Message):
         flexible = version >= 2
         buffer = out.buffer
         buffer += _I.pack(self.throttle_time_ms)
-        write_structs(out, self.topics, flexible, version)
+        write_structs(out, self.topics, flexible, DeleteRecordsTopicResult._write_each, version)
         if self.unknown_tags:
             write_tags(buffer, (), self.unknown_tags, flexible)
         elif flexible:

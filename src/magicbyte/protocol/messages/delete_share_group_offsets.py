@@ -8,6 +8,7 @@ DeleteShareGroupOffsetsResponse: version 0, flexible 0+.
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 from uuid import UUID
@@ -44,13 +45,15 @@ class DeleteShareGroupOffsetsRequestTopic:
     topic_name: str = ""  # string, versions 0+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[DeleteShareGroupOffsetsRequestTopic], out: Writer, version: int) -> None:
         buffer = out.buffer
-        write_string(buffer, self.topic_name, True, "topic_name")
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            write_string(buffer, self.topic_name, True, "topic_name")
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(
@@ -88,7 +91,7 @@ class DeleteShareGroupOffsetsRequest(Message):
     def _write(self, out: Writer, version: int) -> None:
         buffer = out.buffer
         write_string(buffer, self.group_id, True, "group_id")
-        write_structs(out, self.topics, True, version)
+        write_structs(out, self.topics, True, DeleteShareGroupOffsetsRequestTopic._write_each, version)
         if self.unknown_tags:
             write_tags(buffer, (), self.unknown_tags)
         else:
@@ -128,16 +131,18 @@ class DeleteShareGroupOffsetsResponseTopic:
     error_message: str | None = None  # string, versions 0+, nullable
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[DeleteShareGroupOffsetsResponseTopic], out: Writer, version: int) -> None:
         buffer = out.buffer
-        write_string(buffer, self.topic_name, True, "topic_name")
-        write_uuid(buffer, self.topic_id)
-        buffer += _H.pack(self.error_code)
-        write_nullable_string(buffer, self.error_message, True, "error_message")
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            write_string(buffer, self.topic_name, True, "topic_name")
+            write_uuid(buffer, self.topic_id)
+            buffer += _H.pack(self.error_code)
+            write_nullable_string(buffer, self.error_message, True, "error_message")
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(
@@ -186,7 +191,7 @@ class DeleteShareGroupOffsetsResponse(Message):
         buffer = out.buffer
         buffer += _IH.pack(self.throttle_time_ms, self.error_code)
         write_nullable_string(buffer, self.error_message, True, "error_message")
-        write_structs(out, self.responses, True, version)
+        write_structs(out, self.responses, True, DeleteShareGroupOffsetsResponseTopic._write_each, version)
         if self.unknown_tags:
             write_tags(buffer, (), self.unknown_tags)
         else:

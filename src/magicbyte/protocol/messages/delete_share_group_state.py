@@ -8,6 +8,7 @@ DeleteShareGroupStateResponse: version 0, flexible 0+.
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 from uuid import UUID
@@ -47,13 +48,15 @@ class PartitionData:
     partition: int = 0  # int32, versions 0+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[PartitionData], out: Writer, version: int) -> None:
         buffer = out.buffer
-        buffer += _I.pack(self.partition)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            buffer += _I.pack(self.partition)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[PartitionData], int]:
@@ -90,14 +93,16 @@ class DeleteStateData:
     partitions: list[PartitionData] = field(default_factory=list)  # []PartitionData, versions 0+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[DeleteStateData], out: Writer, version: int) -> None:
         buffer = out.buffer
-        write_uuid(buffer, self.topic_id)
-        write_structs(out, self.partitions, True, version)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            write_uuid(buffer, self.topic_id)
+            write_structs(out, self.partitions, True, PartitionData._write_each, version)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[DeleteStateData], int]:
@@ -130,7 +135,7 @@ class DeleteShareGroupStateRequest(Message):
     def _write(self, out: Writer, version: int) -> None:
         buffer = out.buffer
         write_string(buffer, self.group_id, True, "group_id")
-        write_structs(out, self.topics, True, version)
+        write_structs(out, self.topics, True, DeleteStateData._write_each, version)
         if self.unknown_tags:
             write_tags(buffer, (), self.unknown_tags)
         else:
@@ -160,14 +165,16 @@ class PartitionResult:
     error_message: str | None = None  # string, versions 0+, nullable
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[PartitionResult], out: Writer, version: int) -> None:
         buffer = out.buffer
-        buffer += _IH.pack(self.partition, self.error_code)
-        write_nullable_string(buffer, self.error_message, True, "error_message")
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            buffer += _IH.pack(self.partition, self.error_code)
+            write_nullable_string(buffer, self.error_message, True, "error_message")
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[PartitionResult], int]:
@@ -194,14 +201,16 @@ class DeleteStateResult:
     partitions: list[PartitionResult] = field(default_factory=list)  # []PartitionResult, versions 0+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[DeleteStateResult], out: Writer, version: int) -> None:
         buffer = out.buffer
-        write_uuid(buffer, self.topic_id)
-        write_structs(out, self.partitions, True, version)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            write_uuid(buffer, self.topic_id)
+            write_structs(out, self.partitions, True, PartitionResult._write_each, version)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[DeleteStateResult], int]:
@@ -231,7 +240,7 @@ class DeleteShareGroupStateResponse(Message):
 
     def _write(self, out: Writer, version: int) -> None:
         buffer = out.buffer
-        write_structs(out, self.results, True, version)
+        write_structs(out, self.results, True, DeleteStateResult._write_each, version)
         if self.unknown_tags:
             write_tags(buffer, (), self.unknown_tags)
         else:

@@ -7,6 +7,7 @@ DeleteTopicsResponse: versions 0-6, flexible 4+.
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 from uuid import UUID
@@ -49,14 +50,16 @@ class DeleteTopicState:
     topic_id: UUID = NULL_UUID  # uuid, versions 6+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[DeleteTopicState], out: Writer, version: int) -> None:
         buffer = out.buffer
-        write_nullable_string(buffer, self.name, True, "name")
-        write_uuid(buffer, self.topic_id)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            write_nullable_string(buffer, self.name, True, "name")
+            write_uuid(buffer, self.topic_id)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[DeleteTopicState], int]:
@@ -94,7 +97,7 @@ class DeleteTopicsRequest(Message):
         if version < 6 and len(self.topics) > 0:
             raise absent("topics")
         if version >= 6:
-            write_structs(out, self.topics, flexible, version)
+            write_structs(out, self.topics, flexible, DeleteTopicState._write_each, version)
         if version <= 5:
             write_array(buffer, self.topic_names, flexible, write_string, flexible, "topic_names")
         buffer += _I.pack(self.timeout_ms)
@@ -162,22 +165,24 @@ class DeletableTopicResult:
     error_message: str | None = None  # string, versions 5+, nullable, ignorable
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[DeletableTopicResult], out: Writer, version: int) -> None:
         flexible = version >= 4
         buffer = out.buffer
-        if version >= 6:
-            write_nullable_string(buffer, self.name, flexible, "name")
-        else:
-            write_string(buffer, present(self.name, "name"), flexible, "name")
-        if version >= 6:
-            write_uuid(buffer, self.topic_id)
-        buffer += _H.pack(self.error_code)
-        if version >= 5:
-            write_nullable_string(buffer, self.error_message, flexible, "error_message")
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags, flexible)
-        elif flexible:
-            buffer.append(0)
+        for self in structs:
+            if version >= 6:
+                write_nullable_string(buffer, self.name, flexible, "name")
+            else:
+                write_string(buffer, present(self.name, "name"), flexible, "name")
+            if version >= 6:
+                write_uuid(buffer, self.topic_id)
+            buffer += _H.pack(self.error_code)
+            if version >= 5:
+                write_nullable_string(buffer, self.error_message, flexible, "error_message")
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags, flexible)
+            elif flexible:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[DeletableTopicResult], int]:
@@ -227,7 +232,7 @@ class DeleteTopicsResponse(Message):
         buffer = out.buffer
         if version >= 1:
             buffer += _I.pack(self.throttle_time_ms)
-        write_structs(out, self.responses, flexible, version)
+        write_structs(out, self.responses, flexible, DeletableTopicResult._write_each, version)
         if self.unknown_tags:
             write_tags(buffer, (), self.unknown_tags, flexible)
         elif flexible:

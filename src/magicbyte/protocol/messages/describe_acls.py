@@ -7,6 +7,7 @@ DescribeAclsResponse: versions 0-3, flexible 2+.
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -117,16 +118,18 @@ class AclDescription:
     permission_type: int = 0  # int8, versions 0+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[AclDescription], out: Writer, version: int) -> None:
         flexible = version >= 2
         buffer = out.buffer
-        write_string(buffer, self.principal, flexible, "principal")
-        write_string(buffer, self.host, flexible, "host")
-        buffer += _BB.pack(self.operation, self.permission_type)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags, flexible)
-        elif flexible:
-            buffer.append(0)
+        for self in structs:
+            write_string(buffer, self.principal, flexible, "principal")
+            write_string(buffer, self.host, flexible, "host")
+            buffer += _BB.pack(self.operation, self.permission_type)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags, flexible)
+            elif flexible:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[AclDescription], int]:
@@ -162,20 +165,22 @@ class DescribeAclsResource:
     acls: list[AclDescription] = field(default_factory=list)  # []AclDescription, versions 0+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[DescribeAclsResource], out: Writer, version: int) -> None:
         flexible = version >= 2
         buffer = out.buffer
-        if version < 1 and self.pattern_type != 3:
-            raise absent("pattern_type")
-        buffer += _B.pack(self.resource_type)
-        write_string(buffer, self.resource_name, flexible, "resource_name")
-        if version >= 1:
-            buffer += _B.pack(self.pattern_type)
-        write_structs(out, self.acls, flexible, version)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags, flexible)
-        elif flexible:
-            buffer.append(0)
+        for self in structs:
+            if version < 1 and self.pattern_type != 3:
+                raise absent("pattern_type")
+            buffer += _B.pack(self.resource_type)
+            write_string(buffer, self.resource_name, flexible, "resource_name")
+            if version >= 1:
+                buffer += _B.pack(self.pattern_type)
+            write_structs(out, self.acls, flexible, AclDescription._write_each, version)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags, flexible)
+            elif flexible:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[DescribeAclsResource], int]:
@@ -227,7 +232,7 @@ class DescribeAclsResponse(Message):
         buffer = out.buffer
         buffer += _IH.pack(self.throttle_time_ms, self.error_code)
         write_nullable_string(buffer, self.error_message, flexible, "error_message")
-        write_structs(out, self.resources, flexible, version)
+        write_structs(out, self.resources, flexible, DescribeAclsResource._write_each, version)
         if self.unknown_tags:
             write_tags(buffer, (), self.unknown_tags, flexible)
         elif flexible:

@@ -8,6 +8,7 @@ DescribeClientQuotasResponse: versions 0-1, flexible 1+.
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -47,16 +48,18 @@ class ComponentData:
     match: str | None = ""  # string, versions 0+, nullable
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[ComponentData], out: Writer, version: int) -> None:
         flexible = version >= 1
         buffer = out.buffer
-        write_string(buffer, self.entity_type, flexible, "entity_type")
-        buffer += _B.pack(self.match_type)
-        write_nullable_string(buffer, self.match, flexible, "match")
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags, flexible)
-        elif flexible:
-            buffer.append(0)
+        for self in structs:
+            write_string(buffer, self.entity_type, flexible, "entity_type")
+            buffer += _B.pack(self.match_type)
+            write_nullable_string(buffer, self.match, flexible, "match")
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags, flexible)
+            elif flexible:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[ComponentData], int]:
@@ -95,7 +98,7 @@ class DescribeClientQuotasRequest(Message):
     def _write(self, out: Writer, version: int) -> None:
         flexible = version >= 1
         buffer = out.buffer
-        write_structs(out, self.components, flexible, version)
+        write_structs(out, self.components, flexible, ComponentData._write_each, version)
         buffer += _T.pack(self.strict)
         if self.unknown_tags:
             write_tags(buffer, (), self.unknown_tags, flexible)
@@ -128,15 +131,17 @@ class EntityData:
     entity_name: str | None = ""  # string, versions 0+, nullable
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[EntityData], out: Writer, version: int) -> None:
         flexible = version >= 1
         buffer = out.buffer
-        write_string(buffer, self.entity_type, flexible, "entity_type")
-        write_nullable_string(buffer, self.entity_name, flexible, "entity_name")
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags, flexible)
-        elif flexible:
-            buffer.append(0)
+        for self in structs:
+            write_string(buffer, self.entity_type, flexible, "entity_type")
+            write_nullable_string(buffer, self.entity_name, flexible, "entity_name")
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags, flexible)
+            elif flexible:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[EntityData], int]:
@@ -166,15 +171,17 @@ class ValueData:
     value: float = 0.0  # float64, versions 0+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[ValueData], out: Writer, version: int) -> None:
         flexible = version >= 1
         buffer = out.buffer
-        write_string(buffer, self.key, flexible, "key")
-        buffer += _D.pack(self.value)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags, flexible)
-        elif flexible:
-            buffer.append(0)
+        for self in structs:
+            write_string(buffer, self.key, flexible, "key")
+            buffer += _D.pack(self.value)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags, flexible)
+            elif flexible:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[ValueData], int]:
@@ -205,15 +212,17 @@ class EntryData:
     values: list[ValueData] = field(default_factory=list)  # []ValueData, versions 0+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[EntryData], out: Writer, version: int) -> None:
         flexible = version >= 1
         buffer = out.buffer
-        write_structs(out, self.entity, flexible, version)
-        write_structs(out, self.values, flexible, version)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags, flexible)
-        elif flexible:
-            buffer.append(0)
+        for self in structs:
+            write_structs(out, self.entity, flexible, EntityData._write_each, version)
+            write_structs(out, self.values, flexible, ValueData._write_each, version)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags, flexible)
+            elif flexible:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[EntryData], int]:
@@ -258,7 +267,7 @@ class DescribeClientQuotasResponse(Message):
         buffer = out.buffer
         buffer += _IH.pack(self.throttle_time_ms, self.error_code)
         write_nullable_string(buffer, self.error_message, flexible, "error_message")
-        write_structs(out, self.entries, flexible, version)
+        write_structs(out, self.entries, flexible, EntryData._write_each, version)
         if self.unknown_tags:
             write_tags(buffer, (), self.unknown_tags, flexible)
         elif flexible:

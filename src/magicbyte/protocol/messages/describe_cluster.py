@@ -8,6 +8,7 @@ DescribeClusterResponse: versions 0-2, flexible 0+.
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -115,20 +116,22 @@ class DescribeClusterBroker:
     is_fenced: bool = False  # bool, versions 2+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[DescribeClusterBroker], out: Writer, version: int) -> None:
         buffer = out.buffer
-        if version < 2 and self.is_fenced:
-            raise absent("is_fenced")
-        buffer += _I.pack(self.broker_id)
-        write_string(buffer, self.host, True, "host")
-        buffer += _I.pack(self.port)
-        write_nullable_string(buffer, self.rack, True, "rack")
-        if version >= 2:
-            buffer += _T.pack(self.is_fenced)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            if version < 2 and self.is_fenced:
+                raise absent("is_fenced")
+            buffer += _I.pack(self.broker_id)
+            write_string(buffer, self.host, True, "host")
+            buffer += _I.pack(self.port)
+            write_nullable_string(buffer, self.rack, True, "rack")
+            if version >= 2:
+                buffer += _T.pack(self.is_fenced)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[DescribeClusterBroker], int]:
@@ -194,7 +197,7 @@ class DescribeClusterResponse(Message):
             buffer += _B.pack(self.endpoint_type)
         write_string(buffer, self.cluster_id, True, "cluster_id")
         buffer += _I.pack(self.controller_id)
-        write_structs(out, self.brokers, True, version)
+        write_structs(out, self.brokers, True, DescribeClusterBroker._write_each, version)
         buffer += _I.pack(self.cluster_authorized_operations)
         if self.unknown_tags:
             write_tags(buffer, (), self.unknown_tags)

@@ -8,6 +8,7 @@ DescribeConfigsResponse: versions 0-4, flexible 4+.
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -54,16 +55,18 @@ class DescribeConfigsResource:
     configuration_keys: list[str] | None = field(default_factory=list)  # []string, versions 0+, nullable
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[DescribeConfigsResource], out: Writer, version: int) -> None:
         flexible = version >= 4
         buffer = out.buffer
-        buffer += _B.pack(self.resource_type)
-        write_string(buffer, self.resource_name, flexible, "resource_name")
-        write_array(buffer, self.configuration_keys, flexible, write_string, flexible, "configuration_keys")
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags, flexible)
-        elif flexible:
-            buffer.append(0)
+        for self in structs:
+            buffer += _B.pack(self.resource_type)
+            write_string(buffer, self.resource_name, flexible, "resource_name")
+            write_array(buffer, self.configuration_keys, flexible, write_string, flexible, "configuration_keys")
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags, flexible)
+            elif flexible:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[DescribeConfigsResource], int]:
@@ -127,7 +130,7 @@ class DescribeConfigsRequest(Message):
             raise absent("include_synonyms")
         if version < 3 and self.include_documentation:
             raise absent("include_documentation")
-        write_structs(out, self.resources, flexible, version)
+        write_structs(out, self.resources, flexible, DescribeConfigsResource._write_each, version)
         if version >= 3:
             buffer += _TT.pack(self.include_synonyms, self.include_documentation)
         elif version >= 1:
@@ -181,16 +184,18 @@ class DescribeConfigsSynonym:
     source: int = 0  # int8, versions 1+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[DescribeConfigsSynonym], out: Writer, version: int) -> None:
         flexible = version >= 4
         buffer = out.buffer
-        write_string(buffer, self.name, flexible, "name")
-        write_nullable_string(buffer, self.value, flexible, "value")
-        buffer += _B.pack(self.source)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags, flexible)
-        elif flexible:
-            buffer.append(0)
+        for self in structs:
+            write_string(buffer, self.name, flexible, "name")
+            write_nullable_string(buffer, self.value, flexible, "value")
+            buffer += _B.pack(self.source)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags, flexible)
+            elif flexible:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[DescribeConfigsSynonym], int]:
@@ -239,26 +244,28 @@ class DescribeConfigsResourceResult:
     documentation: str | None = ""  # string, versions 3+, nullable 0+, ignorable
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[DescribeConfigsResourceResult], out: Writer, version: int) -> None:
         flexible = version >= 4
         buffer = out.buffer
-        if version > 0 and self.is_default:
-            raise absent("is_default")
-        write_string(buffer, self.name, flexible, "name")
-        write_nullable_string(buffer, self.value, flexible, "value")
-        if version >= 1:
-            buffer += _TBT.pack(self.read_only, self.config_source, self.is_sensitive)
-        else:
-            buffer += _TTT.pack(self.read_only, self.is_default, self.is_sensitive)
-        if version >= 1:
-            write_structs(out, self.synonyms, flexible, version)
-        if version >= 3:
-            buffer += _B.pack(self.config_type)
-            write_nullable_string(buffer, self.documentation, flexible, "documentation")
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags, flexible)
-        elif flexible:
-            buffer.append(0)
+        for self in structs:
+            if version > 0 and self.is_default:
+                raise absent("is_default")
+            write_string(buffer, self.name, flexible, "name")
+            write_nullable_string(buffer, self.value, flexible, "value")
+            if version >= 1:
+                buffer += _TBT.pack(self.read_only, self.config_source, self.is_sensitive)
+            else:
+                buffer += _TTT.pack(self.read_only, self.is_default, self.is_sensitive)
+            if version >= 1:
+                write_structs(out, self.synonyms, flexible, DescribeConfigsSynonym._write_each, version)
+            if version >= 3:
+                buffer += _B.pack(self.config_type)
+                write_nullable_string(buffer, self.documentation, flexible, "documentation")
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags, flexible)
+            elif flexible:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(
@@ -327,18 +334,20 @@ class DescribeConfigsResult:
     configs: list[DescribeConfigsResourceResult] = field(default_factory=list)
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[DescribeConfigsResult], out: Writer, version: int) -> None:
         flexible = version >= 4
         buffer = out.buffer
-        buffer += _H.pack(self.error_code)
-        write_nullable_string(buffer, self.error_message, flexible, "error_message")
-        buffer += _B.pack(self.resource_type)
-        write_string(buffer, self.resource_name, flexible, "resource_name")
-        write_structs(out, self.configs, flexible, version)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags, flexible)
-        elif flexible:
-            buffer.append(0)
+        for self in structs:
+            buffer += _H.pack(self.error_code)
+            write_nullable_string(buffer, self.error_message, flexible, "error_message")
+            buffer += _B.pack(self.resource_type)
+            write_string(buffer, self.resource_name, flexible, "resource_name")
+            write_structs(out, self.configs, flexible, DescribeConfigsResourceResult._write_each, version)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags, flexible)
+            elif flexible:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[DescribeConfigsResult], int]:
@@ -391,7 +400,7 @@ class DescribeConfigsResponse(Message):
         flexible = version >= 4
         buffer = out.buffer
         buffer += _I.pack(self.throttle_time_ms)
-        write_structs(out, self.results, flexible, version)
+        write_structs(out, self.results, flexible, DescribeConfigsResult._write_each, version)
         if self.unknown_tags:
             write_tags(buffer, (), self.unknown_tags, flexible)
         elif flexible:

@@ -8,6 +8,7 @@ DescribeDelegationTokenResponse: versions 0-3, flexible 2+.
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -45,15 +46,17 @@ class DescribeDelegationTokenOwner:
     principal_name: str = ""  # string, versions 0+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[DescribeDelegationTokenOwner], out: Writer, version: int) -> None:
         flexible = version >= 2
         buffer = out.buffer
-        write_string(buffer, self.principal_type, flexible, "principal_type")
-        write_string(buffer, self.principal_name, flexible, "principal_name")
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags, flexible)
-        elif flexible:
-            buffer.append(0)
+        for self in structs:
+            write_string(buffer, self.principal_type, flexible, "principal_type")
+            write_string(buffer, self.principal_name, flexible, "principal_name")
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags, flexible)
+            elif flexible:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(
@@ -94,7 +97,7 @@ class DescribeDelegationTokenRequest(Message):
     def _write(self, out: Writer, version: int) -> None:
         flexible = version >= 2
         buffer = out.buffer
-        write_structs(out, self.owners, flexible, version)
+        write_structs(out, self.owners, flexible, DescribeDelegationTokenOwner._write_each, version)
         if self.unknown_tags:
             write_tags(buffer, (), self.unknown_tags, flexible)
         elif flexible:
@@ -132,15 +135,17 @@ class DescribedDelegationTokenRenewer:
     principal_name: str = ""  # string, versions 0+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[DescribedDelegationTokenRenewer], out: Writer, version: int) -> None:
         flexible = version >= 2
         buffer = out.buffer
-        write_string(buffer, self.principal_type, flexible, "principal_type")
-        write_string(buffer, self.principal_name, flexible, "principal_name")
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags, flexible)
-        elif flexible:
-            buffer.append(0)
+        for self in structs:
+            write_string(buffer, self.principal_type, flexible, "principal_type")
+            write_string(buffer, self.principal_name, flexible, "principal_name")
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags, flexible)
+            elif flexible:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(
@@ -192,26 +197,28 @@ class DescribedDelegationToken:
     renewers: list[DescribedDelegationTokenRenewer] = field(default_factory=list)
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[DescribedDelegationToken], out: Writer, version: int) -> None:
         flexible = version >= 2
         buffer = out.buffer
-        if version < 3 and self.token_requester_principal_type != "":
-            raise absent("token_requester_principal_type")
-        if version < 3 and self.token_requester_principal_name != "":
-            raise absent("token_requester_principal_name")
-        write_string(buffer, self.principal_type, flexible, "principal_type")
-        write_string(buffer, self.principal_name, flexible, "principal_name")
-        if version >= 3:
-            write_string(buffer, self.token_requester_principal_type, flexible, "token_requester_principal_type")
-            write_string(buffer, self.token_requester_principal_name, flexible, "token_requester_principal_name")
-        buffer += _QQQ.pack(self.issue_timestamp, self.expiry_timestamp, self.max_timestamp)
-        write_string(buffer, self.token_id, flexible, "token_id")
-        write_bytes(buffer, self.hmac, flexible, "hmac")
-        write_structs(out, self.renewers, flexible, version)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags, flexible)
-        elif flexible:
-            buffer.append(0)
+        for self in structs:
+            if version < 3 and self.token_requester_principal_type != "":
+                raise absent("token_requester_principal_type")
+            if version < 3 and self.token_requester_principal_name != "":
+                raise absent("token_requester_principal_name")
+            write_string(buffer, self.principal_type, flexible, "principal_type")
+            write_string(buffer, self.principal_name, flexible, "principal_name")
+            if version >= 3:
+                write_string(buffer, self.token_requester_principal_type, flexible, "token_requester_principal_type")
+                write_string(buffer, self.token_requester_principal_name, flexible, "token_requester_principal_name")
+            buffer += _QQQ.pack(self.issue_timestamp, self.expiry_timestamp, self.max_timestamp)
+            write_string(buffer, self.token_id, flexible, "token_id")
+            write_bytes(buffer, self.hmac, flexible, "hmac")
+            write_structs(out, self.renewers, flexible, DescribedDelegationTokenRenewer._write_each, version)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags, flexible)
+            elif flexible:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[DescribedDelegationToken], int]:
@@ -281,7 +288,7 @@ class DescribeDelegationTokenResponse(Message):
         flexible = version >= 2
         buffer = out.buffer
         buffer += _H.pack(self.error_code)
-        write_structs(out, self.tokens, flexible, version)
+        write_structs(out, self.tokens, flexible, DescribedDelegationToken._write_each, version)
         buffer += _I.pack(self.throttle_time_ms)
         if self.unknown_tags:
             write_tags(buffer, (), self.unknown_tags, flexible)

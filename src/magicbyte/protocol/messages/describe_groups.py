@@ -7,6 +7,7 @@ DescribeGroupsResponse: versions 0-6, flexible 5+.
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -107,20 +108,22 @@ class DescribedGroupMember:
     member_assignment: bytes = b""  # bytes, versions 0+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[DescribedGroupMember], out: Writer, version: int) -> None:
         flexible = version >= 5
         buffer = out.buffer
-        write_string(buffer, self.member_id, flexible, "member_id")
-        if version >= 4:
-            write_nullable_string(buffer, self.group_instance_id, flexible, "group_instance_id")
-        write_string(buffer, self.client_id, flexible, "client_id")
-        write_string(buffer, self.client_host, flexible, "client_host")
-        write_bytes(buffer, self.member_metadata, flexible, "member_metadata")
-        write_bytes(buffer, self.member_assignment, flexible, "member_assignment")
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags, flexible)
-        elif flexible:
-            buffer.append(0)
+        for self in structs:
+            write_string(buffer, self.member_id, flexible, "member_id")
+            if version >= 4:
+                write_nullable_string(buffer, self.group_instance_id, flexible, "group_instance_id")
+            write_string(buffer, self.client_id, flexible, "client_id")
+            write_string(buffer, self.client_host, flexible, "client_host")
+            write_bytes(buffer, self.member_metadata, flexible, "member_metadata")
+            write_bytes(buffer, self.member_assignment, flexible, "member_assignment")
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags, flexible)
+            elif flexible:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[DescribedGroupMember], int]:
@@ -173,27 +176,29 @@ class DescribedGroup:
     authorized_operations: int = -2147483648  # int32, versions 3+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[DescribedGroup], out: Writer, version: int) -> None:
         flexible = version >= 5
         buffer = out.buffer
-        if version < 6 and self.error_message is not None:
-            raise absent("error_message")
-        if version < 3 and self.authorized_operations != -2147483648:
-            raise absent("authorized_operations")
-        buffer += _H.pack(self.error_code)
-        if version >= 6:
-            write_nullable_string(buffer, self.error_message, flexible, "error_message")
-        write_string(buffer, self.group_id, flexible, "group_id")
-        write_string(buffer, self.group_state, flexible, "group_state")
-        write_string(buffer, self.protocol_type, flexible, "protocol_type")
-        write_string(buffer, self.protocol_data, flexible, "protocol_data")
-        write_structs(out, self.members, flexible, version)
-        if version >= 3:
-            buffer += _I.pack(self.authorized_operations)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags, flexible)
-        elif flexible:
-            buffer.append(0)
+        for self in structs:
+            if version < 6 and self.error_message is not None:
+                raise absent("error_message")
+            if version < 3 and self.authorized_operations != -2147483648:
+                raise absent("authorized_operations")
+            buffer += _H.pack(self.error_code)
+            if version >= 6:
+                write_nullable_string(buffer, self.error_message, flexible, "error_message")
+            write_string(buffer, self.group_id, flexible, "group_id")
+            write_string(buffer, self.group_state, flexible, "group_state")
+            write_string(buffer, self.protocol_type, flexible, "protocol_type")
+            write_string(buffer, self.protocol_data, flexible, "protocol_data")
+            write_structs(out, self.members, flexible, DescribedGroupMember._write_each, version)
+            if version >= 3:
+                buffer += _I.pack(self.authorized_operations)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags, flexible)
+            elif flexible:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[DescribedGroup], int]:
@@ -247,7 +252,7 @@ class DescribeGroupsResponse(Message):
         buffer = out.buffer
         if version >= 1:
             buffer += _I.pack(self.throttle_time_ms)
-        write_structs(out, self.groups, flexible, version)
+        write_structs(out, self.groups, flexible, DescribedGroup._write_each, version)
         if self.unknown_tags:
             write_tags(buffer, (), self.unknown_tags, flexible)
         elif flexible:

@@ -8,6 +8,7 @@ DescribeLogDirsResponse: versions 0-5, flexible 2+.
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -51,15 +52,17 @@ class DescribableLogDirTopic:
     partitions: tuple[int, ...] = ()  # []int32, versions 0+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[DescribableLogDirTopic], out: Writer, version: int) -> None:
         flexible = version >= 2
         buffer = out.buffer
-        write_string(buffer, self.topic, flexible, "topic")
-        write_numbers(buffer, self.partitions, flexible, "i")
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags, flexible)
-        elif flexible:
-            buffer.append(0)
+        for self in structs:
+            write_string(buffer, self.topic, flexible, "topic")
+            write_numbers(buffer, self.partitions, flexible, "i")
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags, flexible)
+            elif flexible:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[DescribableLogDirTopic], int]:
@@ -95,7 +98,7 @@ class DescribeLogDirsRequest(Message):
     def _write(self, out: Writer, version: int) -> None:
         flexible = version >= 2
         buffer = out.buffer
-        write_structs(out, self.topics, flexible, version)
+        write_structs(out, self.topics, flexible, DescribableLogDirTopic._write_each, version)
         if self.unknown_tags:
             write_tags(buffer, (), self.unknown_tags, flexible)
         elif flexible:
@@ -138,14 +141,16 @@ class DescribeLogDirsPartition:
     is_future_key: bool = False  # bool, versions 0+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[DescribeLogDirsPartition], out: Writer, version: int) -> None:
         flexible = version >= 2
         buffer = out.buffer
-        buffer += _IQQT.pack(self.partition_index, self.partition_size, self.offset_lag, self.is_future_key)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags, flexible)
-        elif flexible:
-            buffer.append(0)
+        for self in structs:
+            buffer += _IQQT.pack(self.partition_index, self.partition_size, self.offset_lag, self.is_future_key)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags, flexible)
+            elif flexible:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[DescribeLogDirsPartition], int]:
@@ -193,15 +198,17 @@ class DescribeLogDirsTopic:
     partitions: list[DescribeLogDirsPartition] = field(default_factory=list)  # []DescribeLogDirsPartition, versions 0+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[DescribeLogDirsTopic], out: Writer, version: int) -> None:
         flexible = version >= 2
         buffer = out.buffer
-        write_string(buffer, self.name, flexible, "name")
-        write_structs(out, self.partitions, flexible, version)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags, flexible)
-        elif flexible:
-            buffer.append(0)
+        for self in structs:
+            write_string(buffer, self.name, flexible, "name")
+            write_structs(out, self.partitions, flexible, DescribeLogDirsPartition._write_each, version)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags, flexible)
+            elif flexible:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[DescribeLogDirsTopic], int]:
@@ -239,20 +246,22 @@ class DescribeLogDirsResult:
     is_cordoned: bool = False  # bool, versions 5+, ignorable
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[DescribeLogDirsResult], out: Writer, version: int) -> None:
         flexible = version >= 2
         buffer = out.buffer
-        buffer += _H.pack(self.error_code)
-        write_string(buffer, self.log_dir, flexible, "log_dir")
-        write_structs(out, self.topics, flexible, version)
-        if version >= 5:
-            buffer += _QQT.pack(self.total_bytes, self.usable_bytes, self.is_cordoned)
-        elif version >= 4:
-            buffer += _QQ.pack(self.total_bytes, self.usable_bytes)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags, flexible)
-        elif flexible:
-            buffer.append(0)
+        for self in structs:
+            buffer += _H.pack(self.error_code)
+            write_string(buffer, self.log_dir, flexible, "log_dir")
+            write_structs(out, self.topics, flexible, DescribeLogDirsTopic._write_each, version)
+            if version >= 5:
+                buffer += _QQT.pack(self.total_bytes, self.usable_bytes, self.is_cordoned)
+            elif version >= 4:
+                buffer += _QQ.pack(self.total_bytes, self.usable_bytes)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags, flexible)
+            elif flexible:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[DescribeLogDirsResult], int]:
@@ -309,7 +318,7 @@ class DescribeLogDirsResponse(Message):
             buffer += _IH.pack(self.throttle_time_ms, self.error_code)
         else:
             buffer += _I.pack(self.throttle_time_ms)
-        write_structs(out, self.results, flexible, version)
+        write_structs(out, self.results, flexible, DescribeLogDirsResult._write_each, version)
         if self.unknown_tags:
             write_tags(buffer, (), self.unknown_tags, flexible)
         elif flexible:

@@ -8,6 +8,7 @@ DescribeProducersResponse: version 0, flexible 0+.
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -48,14 +49,16 @@ class TopicRequest:
     partition_indexes: tuple[int, ...] = ()  # []int32, versions 0+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[TopicRequest], out: Writer, version: int) -> None:
         buffer = out.buffer
-        write_string(buffer, self.name, True, "name")
-        write_numbers(buffer, self.partition_indexes, True, "i")
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            write_string(buffer, self.name, True, "name")
+            write_numbers(buffer, self.partition_indexes, True, "i")
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[TopicRequest], int]:
@@ -85,7 +88,7 @@ class DescribeProducersRequest(Message):
 
     def _write(self, out: Writer, version: int) -> None:
         buffer = out.buffer
-        write_structs(out, self.topics, True, version)
+        write_structs(out, self.topics, True, TopicRequest._write_each, version)
         if self.unknown_tags:
             write_tags(buffer, (), self.unknown_tags)
         else:
@@ -119,20 +122,22 @@ class ProducerState:
     current_txn_start_offset: int = -1  # int64, versions 0+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[ProducerState], out: Writer, version: int) -> None:
         buffer = out.buffer
-        buffer += _QIIQIQ.pack(
-            self.producer_id,
-            self.producer_epoch,
-            self.last_sequence,
-            self.last_timestamp,
-            self.coordinator_epoch,
-            self.current_txn_start_offset,
-        )
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            buffer += _QIIQIQ.pack(
+                self.producer_id,
+                self.producer_epoch,
+                self.last_sequence,
+                self.last_timestamp,
+                self.coordinator_epoch,
+                self.current_txn_start_offset,
+            )
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[ProducerState], int]:
@@ -188,15 +193,17 @@ class PartitionResponse:
     active_producers: list[ProducerState] = field(default_factory=list)  # []ProducerState, versions 0+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[PartitionResponse], out: Writer, version: int) -> None:
         buffer = out.buffer
-        buffer += _IH.pack(self.partition_index, self.error_code)
-        write_nullable_string(buffer, self.error_message, True, "error_message")
-        write_structs(out, self.active_producers, True, version)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            buffer += _IH.pack(self.partition_index, self.error_code)
+            write_nullable_string(buffer, self.error_message, True, "error_message")
+            write_structs(out, self.active_producers, True, ProducerState._write_each, version)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[PartitionResponse], int]:
@@ -224,14 +231,16 @@ class TopicResponse:
     partitions: list[PartitionResponse] = field(default_factory=list)  # []PartitionResponse, versions 0+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[TopicResponse], out: Writer, version: int) -> None:
         buffer = out.buffer
-        write_string(buffer, self.name, True, "name")
-        write_structs(out, self.partitions, True, version)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            write_string(buffer, self.name, True, "name")
+            write_structs(out, self.partitions, True, PartitionResponse._write_each, version)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[TopicResponse], int]:
@@ -265,7 +274,7 @@ class DescribeProducersResponse(Message):
     def _write(self, out: Writer, version: int) -> None:
         buffer = out.buffer
         buffer += _I.pack(self.throttle_time_ms)
-        write_structs(out, self.topics, True, version)
+        write_structs(out, self.topics, True, TopicResponse._write_each, version)
         if self.unknown_tags:
             write_tags(buffer, (), self.unknown_tags)
         else:

@@ -7,6 +7,7 @@ DescribeQuorumResponse: versions 0-2, flexible 0+.
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 from uuid import UUID
@@ -54,13 +55,15 @@ class DescribeQuorumRequestPartitionData:
     partition_index: int = 0  # int32, versions 0+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[DescribeQuorumRequestPartitionData], out: Writer, version: int) -> None:
         buffer = out.buffer
-        buffer += _I.pack(self.partition_index)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            buffer += _I.pack(self.partition_index)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(
@@ -107,14 +110,16 @@ class DescribeQuorumRequestTopicData:
     partitions: list[DescribeQuorumRequestPartitionData] = field(default_factory=list)  # []PartitionData, versions 0+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[DescribeQuorumRequestTopicData], out: Writer, version: int) -> None:
         buffer = out.buffer
-        write_string(buffer, self.topic_name, True, "topic_name")
-        write_structs(out, self.partitions, True, version)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            write_string(buffer, self.topic_name, True, "topic_name")
+            write_structs(out, self.partitions, True, DescribeQuorumRequestPartitionData._write_each, version)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(
@@ -157,7 +162,7 @@ class DescribeQuorumRequest(Message):
 
     def _write(self, out: Writer, version: int) -> None:
         buffer = out.buffer
-        write_structs(out, self.topics, True, version)
+        write_structs(out, self.topics, True, DescribeQuorumRequestTopicData._write_each, version)
         if self.unknown_tags:
             write_tags(buffer, (), self.unknown_tags)
         else:
@@ -191,21 +196,23 @@ class ReplicaState:
     last_caught_up_timestamp: int = -1  # int64, versions 1+, ignorable
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[ReplicaState], out: Writer, version: int) -> None:
         buffer = out.buffer
-        if version < 2 and self.replica_directory_id != NULL_UUID:
-            raise absent("replica_directory_id")
-        buffer += _I.pack(self.replica_id)
-        if version >= 2:
-            write_uuid(buffer, self.replica_directory_id)
-        if version >= 1:
-            buffer += _QQQ.pack(self.log_end_offset, self.last_fetch_timestamp, self.last_caught_up_timestamp)
-        else:
-            buffer += _Q.pack(self.log_end_offset)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            if version < 2 and self.replica_directory_id != NULL_UUID:
+                raise absent("replica_directory_id")
+            buffer += _I.pack(self.replica_id)
+            if version >= 2:
+                write_uuid(buffer, self.replica_directory_id)
+            if version >= 1:
+                buffer += _QQQ.pack(self.log_end_offset, self.last_fetch_timestamp, self.last_caught_up_timestamp)
+            else:
+                buffer += _Q.pack(self.log_end_offset)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[ReplicaState], int]:
@@ -283,18 +290,20 @@ class DescribeQuorumResponsePartitionData:
     observers: list[ReplicaState] = field(default_factory=list)  # []ReplicaState, versions 0+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[DescribeQuorumResponsePartitionData], out: Writer, version: int) -> None:
         buffer = out.buffer
-        buffer += _IH.pack(self.partition_index, self.error_code)
-        if version >= 2:
-            write_nullable_string(buffer, self.error_message, True, "error_message")
-        buffer += _IIQ.pack(self.leader_id, self.leader_epoch, self.high_watermark)
-        write_structs(out, self.current_voters, True, version)
-        write_structs(out, self.observers, True, version)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            buffer += _IH.pack(self.partition_index, self.error_code)
+            if version >= 2:
+                write_nullable_string(buffer, self.error_message, True, "error_message")
+            buffer += _IIQ.pack(self.leader_id, self.leader_epoch, self.high_watermark)
+            write_structs(out, self.current_voters, True, ReplicaState._write_each, version)
+            write_structs(out, self.observers, True, ReplicaState._write_each, version)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(
@@ -345,14 +354,16 @@ class DescribeQuorumResponseTopicData:
     partitions: list[DescribeQuorumResponsePartitionData] = field(default_factory=list)  # []PartitionData, versions 0+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[DescribeQuorumResponseTopicData], out: Writer, version: int) -> None:
         buffer = out.buffer
-        write_string(buffer, self.topic_name, True, "topic_name")
-        write_structs(out, self.partitions, True, version)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            write_string(buffer, self.topic_name, True, "topic_name")
+            write_structs(out, self.partitions, True, DescribeQuorumResponsePartitionData._write_each, version)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(
@@ -393,15 +404,17 @@ class Listener:
     port: int = 0  # uint16, versions 2+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[Listener], out: Writer, version: int) -> None:
         buffer = out.buffer
-        write_string(buffer, self.name, True, "name")
-        write_string(buffer, self.host, True, "host")
-        buffer += _UH.pack(self.port)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            write_string(buffer, self.name, True, "name")
+            write_string(buffer, self.host, True, "host")
+            buffer += _UH.pack(self.port)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[Listener], int]:
@@ -429,14 +442,16 @@ class Node:
     listeners: list[Listener] = field(default_factory=list)  # []Listener, versions 2+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[Node], out: Writer, version: int) -> None:
         buffer = out.buffer
-        buffer += _I.pack(self.node_id)
-        write_structs(out, self.listeners, True, version)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            buffer += _I.pack(self.node_id)
+            write_structs(out, self.listeners, True, Listener._write_each, version)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[Node], int]:
@@ -479,9 +494,9 @@ class DescribeQuorumResponse(Message):
         buffer += _H.pack(self.error_code)
         if version >= 2:
             write_nullable_string(buffer, self.error_message, True, "error_message")
-        write_structs(out, self.topics, True, version)
+        write_structs(out, self.topics, True, DescribeQuorumResponseTopicData._write_each, version)
         if version >= 2:
-            write_structs(out, self.nodes, True, version)
+            write_structs(out, self.nodes, True, Node._write_each, version)
         if self.unknown_tags:
             write_tags(buffer, (), self.unknown_tags)
         else:

@@ -8,6 +8,7 @@ DescribeShareGroupOffsetsResponse: versions 0-1, flexible 0+.
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 from uuid import UUID
@@ -51,14 +52,16 @@ class DescribeShareGroupOffsetsRequestTopic:
     partitions: tuple[int, ...] = ()  # []int32, versions 0+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[DescribeShareGroupOffsetsRequestTopic], out: Writer, version: int) -> None:
         buffer = out.buffer
-        write_string(buffer, self.topic_name, True, "topic_name")
-        write_numbers(buffer, self.partitions, True, "i")
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            write_string(buffer, self.topic_name, True, "topic_name")
+            write_numbers(buffer, self.partitions, True, "i")
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(
@@ -90,14 +93,16 @@ class DescribeShareGroupOffsetsRequestGroup:
     topics: list[DescribeShareGroupOffsetsRequestTopic] | None = field(default_factory=list)
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[DescribeShareGroupOffsetsRequestGroup], out: Writer, version: int) -> None:
         buffer = out.buffer
-        write_string(buffer, self.group_id, True, "group_id")
-        write_structs(out, self.topics, True, version)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            write_string(buffer, self.group_id, True, "group_id")
+            write_structs(out, self.topics, True, DescribeShareGroupOffsetsRequestTopic._write_each, version)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(
@@ -141,7 +146,7 @@ class DescribeShareGroupOffsetsRequest(Message):
 
     def _write(self, out: Writer, version: int) -> None:
         buffer = out.buffer
-        write_structs(out, self.groups, True, version)
+        write_structs(out, self.groups, True, DescribeShareGroupOffsetsRequestGroup._write_each, version)
         if self.unknown_tags:
             write_tags(buffer, (), self.unknown_tags)
         else:
@@ -184,17 +189,25 @@ class DescribeShareGroupOffsetsResponsePartition:
     error_message: str | None = None  # string, versions 0+, nullable
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[DescribeShareGroupOffsetsResponsePartition], out: Writer, version: int) -> None:
         buffer = out.buffer
-        if version >= 1:
-            buffer += _IQIQH.pack(self.partition_index, self.start_offset, self.leader_epoch, self.lag, self.error_code)
-        else:
-            buffer += _IQIH.pack(self.partition_index, self.start_offset, self.leader_epoch, self.error_code)
-        write_nullable_string(buffer, self.error_message, True, "error_message")
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            if version >= 1:
+                buffer += _IQIQH.pack(
+                    self.partition_index,
+                    self.start_offset,
+                    self.leader_epoch,
+                    self.lag,
+                    self.error_code,
+                )
+            else:
+                buffer += _IQIH.pack(self.partition_index, self.start_offset, self.leader_epoch, self.error_code)
+            write_nullable_string(buffer, self.error_message, True, "error_message")
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(
@@ -245,15 +258,17 @@ class DescribeShareGroupOffsetsResponseTopic:
     partitions: list[DescribeShareGroupOffsetsResponsePartition] = field(default_factory=list)
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[DescribeShareGroupOffsetsResponseTopic], out: Writer, version: int) -> None:
         buffer = out.buffer
-        write_string(buffer, self.topic_name, True, "topic_name")
-        write_uuid(buffer, self.topic_id)
-        write_structs(out, self.partitions, True, version)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            write_string(buffer, self.topic_name, True, "topic_name")
+            write_uuid(buffer, self.topic_id)
+            write_structs(out, self.partitions, True, DescribeShareGroupOffsetsResponsePartition._write_each, version)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(
@@ -299,16 +314,18 @@ class DescribeShareGroupOffsetsResponseGroup:
     error_message: str | None = None  # string, versions 0+, nullable
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[DescribeShareGroupOffsetsResponseGroup], out: Writer, version: int) -> None:
         buffer = out.buffer
-        write_string(buffer, self.group_id, True, "group_id")
-        write_structs(out, self.topics, True, version)
-        buffer += _H.pack(self.error_code)
-        write_nullable_string(buffer, self.error_message, True, "error_message")
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            write_string(buffer, self.group_id, True, "group_id")
+            write_structs(out, self.topics, True, DescribeShareGroupOffsetsResponseTopic._write_each, version)
+            buffer += _H.pack(self.error_code)
+            write_nullable_string(buffer, self.error_message, True, "error_message")
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(
@@ -359,7 +376,7 @@ class DescribeShareGroupOffsetsResponse(Message):
     def _write(self, out: Writer, version: int) -> None:
         buffer = out.buffer
         buffer += _I.pack(self.throttle_time_ms)
-        write_structs(out, self.groups, True, version)
+        write_structs(out, self.groups, True, DescribeShareGroupOffsetsResponseGroup._write_each, version)
         if self.unknown_tags:
             write_tags(buffer, (), self.unknown_tags)
         else:

@@ -8,6 +8,7 @@ DescribeTopicPartitionsResponse: version 0, flexible 0+.
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 from uuid import UUID
@@ -53,13 +54,15 @@ class TopicRequest:
     name: str = ""  # string, versions 0+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[TopicRequest], out: Writer, version: int) -> None:
         buffer = out.buffer
-        write_string(buffer, self.name, True, "name")
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            write_string(buffer, self.name, True, "name")
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[TopicRequest], int]:
@@ -123,7 +126,7 @@ class DescribeTopicPartitionsRequest(Message):
 
     def _write(self, out: Writer, version: int) -> None:
         buffer = out.buffer
-        write_structs(out, self.topics, True, version)
+        write_structs(out, self.topics, True, TopicRequest._write_each, version)
         buffer += _I.pack(self.response_partition_limit)
         write_nullable_struct(out, self.cursor, version)
         if self.unknown_tags:
@@ -169,27 +172,29 @@ class DescribeTopicPartitionsResponsePartition:
     offline_replicas: tuple[int, ...] = ()  # []int32, versions 0+, ignorable
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[DescribeTopicPartitionsResponsePartition], out: Writer, version: int) -> None:
         buffer = out.buffer
         lengths: tuple[int, ...]
-        lengths = len(self.replica_nodes), len(self.isr_nodes)
-        buffer += _SHAPES_HIII_I_I_COMPACT[lengths](
-            self.error_code,
-            self.partition_index,
-            self.leader_id,
-            self.leader_epoch,
-            lengths[0] + 1,
-            *self.replica_nodes,
-            lengths[1] + 1,
-            *self.isr_nodes,
-        )
-        write_numbers(buffer, self.eligible_leader_replicas, True, "i")
-        write_numbers(buffer, self.last_known_elr, True, "i")
-        write_numbers(buffer, self.offline_replicas, True, "i")
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            lengths = len(self.replica_nodes), len(self.isr_nodes)
+            buffer += _SHAPES_HIII_I_I_COMPACT[lengths](
+                self.error_code,
+                self.partition_index,
+                self.leader_id,
+                self.leader_epoch,
+                lengths[0] + 1,
+                *self.replica_nodes,
+                lengths[1] + 1,
+                *self.isr_nodes,
+            )
+            write_numbers(buffer, self.eligible_leader_replicas, True, "i")
+            write_numbers(buffer, self.last_known_elr, True, "i")
+            write_numbers(buffer, self.offline_replicas, True, "i")
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(
@@ -235,18 +240,20 @@ class DescribeTopicPartitionsResponseTopic:
     topic_authorized_operations: int = -2147483648  # int32, versions 0+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[DescribeTopicPartitionsResponseTopic], out: Writer, version: int) -> None:
         buffer = out.buffer
-        buffer += _H.pack(self.error_code)
-        write_nullable_string(buffer, self.name, True, "name")
-        write_uuid(buffer, self.topic_id)
-        buffer += _T.pack(self.is_internal)
-        write_structs(out, self.partitions, True, version)
-        buffer += _I.pack(self.topic_authorized_operations)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            buffer += _H.pack(self.error_code)
+            write_nullable_string(buffer, self.name, True, "name")
+            write_uuid(buffer, self.topic_id)
+            buffer += _T.pack(self.is_internal)
+            write_structs(out, self.partitions, True, DescribeTopicPartitionsResponsePartition._write_each, version)
+            buffer += _I.pack(self.topic_authorized_operations)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(
@@ -334,7 +341,7 @@ class DescribeTopicPartitionsResponse(Message):
     def _write(self, out: Writer, version: int) -> None:
         buffer = out.buffer
         buffer += _I.pack(self.throttle_time_ms)
-        write_structs(out, self.topics, True, version)
+        write_structs(out, self.topics, True, DescribeTopicPartitionsResponseTopic._write_each, version)
         write_nullable_struct(out, self.next_cursor, version)
         if self.unknown_tags:
             write_tags(buffer, (), self.unknown_tags)

@@ -8,6 +8,7 @@ DescribeTransactionsResponse: version 0, flexible 0+.
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -84,14 +85,16 @@ class TopicData:
     partitions: tuple[int, ...] = ()  # []int32, versions 0+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[TopicData], out: Writer, version: int) -> None:
         buffer = out.buffer
-        write_string(buffer, self.topic, True, "topic")
-        write_numbers(buffer, self.partitions, True, "i")
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            write_string(buffer, self.topic, True, "topic")
+            write_numbers(buffer, self.partitions, True, "i")
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[TopicData], int]:
@@ -130,22 +133,24 @@ class TransactionState:
     topics: list[TopicData] = field(default_factory=list)  # []TopicData, versions 0+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[TransactionState], out: Writer, version: int) -> None:
         buffer = out.buffer
-        buffer += _H.pack(self.error_code)
-        write_string(buffer, self.transactional_id, True, "transactional_id")
-        write_string(buffer, self.transaction_state, True, "transaction_state")
-        buffer += _IQQH.pack(
-            self.transaction_timeout_ms,
-            self.transaction_start_time_ms,
-            self.producer_id,
-            self.producer_epoch,
-        )
-        write_structs(out, self.topics, True, version)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            buffer += _H.pack(self.error_code)
+            write_string(buffer, self.transactional_id, True, "transactional_id")
+            write_string(buffer, self.transaction_state, True, "transaction_state")
+            buffer += _IQQH.pack(
+                self.transaction_timeout_ms,
+                self.transaction_start_time_ms,
+                self.producer_id,
+                self.producer_epoch,
+            )
+            write_structs(out, self.topics, True, TopicData._write_each, version)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[TransactionState], int]:
@@ -189,7 +194,7 @@ class DescribeTransactionsResponse(Message):
     def _write(self, out: Writer, version: int) -> None:
         buffer = out.buffer
         buffer += _I.pack(self.throttle_time_ms)
-        write_structs(out, self.transaction_states, True, version)
+        write_structs(out, self.transaction_states, True, TransactionState._write_each, version)
         if self.unknown_tags:
             write_tags(buffer, (), self.unknown_tags)
         else:

@@ -7,6 +7,7 @@ ElectLeadersResponse: versions 0-2, flexible 2+.
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -46,15 +47,17 @@ class TopicPartitions:
     partitions: tuple[int, ...] = ()  # []int32, versions 0+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[TopicPartitions], out: Writer, version: int) -> None:
         flexible = version >= 2
         buffer = out.buffer
-        write_string(buffer, self.topic, flexible, "topic")
-        write_numbers(buffer, self.partitions, flexible, "i")
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags, flexible)
-        elif flexible:
-            buffer.append(0)
+        for self in structs:
+            write_string(buffer, self.topic, flexible, "topic")
+            write_numbers(buffer, self.partitions, flexible, "i")
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags, flexible)
+            elif flexible:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[TopicPartitions], int]:
@@ -100,7 +103,7 @@ class ElectLeadersRequest(Message):
             raise absent("election_type")
         if version >= 1:
             buffer += _B.pack(self.election_type)
-        write_structs(out, self.topic_partitions, flexible, version)
+        write_structs(out, self.topic_partitions, flexible, TopicPartitions._write_each, version)
         buffer += _I.pack(self.timeout_ms)
         if self.unknown_tags:
             write_tags(buffer, (), self.unknown_tags, flexible)
@@ -150,15 +153,17 @@ class PartitionResult:
     error_message: str | None = ""  # string, versions 0+, nullable
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[PartitionResult], out: Writer, version: int) -> None:
         flexible = version >= 2
         buffer = out.buffer
-        buffer += _IH.pack(self.partition_id, self.error_code)
-        write_nullable_string(buffer, self.error_message, flexible, "error_message")
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags, flexible)
-        elif flexible:
-            buffer.append(0)
+        for self in structs:
+            buffer += _IH.pack(self.partition_id, self.error_code)
+            write_nullable_string(buffer, self.error_message, flexible, "error_message")
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags, flexible)
+            elif flexible:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[PartitionResult], int]:
@@ -189,15 +194,17 @@ class ReplicaElectionResult:
     partition_result: list[PartitionResult] = field(default_factory=list)  # []PartitionResult, versions 0+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[ReplicaElectionResult], out: Writer, version: int) -> None:
         flexible = version >= 2
         buffer = out.buffer
-        write_string(buffer, self.topic, flexible, "topic")
-        write_structs(out, self.partition_result, flexible, version)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags, flexible)
-        elif flexible:
-            buffer.append(0)
+        for self in structs:
+            write_string(buffer, self.topic, flexible, "topic")
+            write_structs(out, self.partition_result, flexible, PartitionResult._write_each, version)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags, flexible)
+            elif flexible:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[ReplicaElectionResult], int]:
@@ -253,7 +260,7 @@ class ElectLeadersResponse(Message):
             buffer += _IH.pack(self.throttle_time_ms, self.error_code)
         else:
             buffer += _I.pack(self.throttle_time_ms)
-        write_structs(out, self.replica_election_results, flexible, version)
+        write_structs(out, self.replica_election_results, flexible, ReplicaElectionResult._write_each, version)
         if self.unknown_tags:
             write_tags(buffer, (), self.unknown_tags, flexible)
         elif flexible:

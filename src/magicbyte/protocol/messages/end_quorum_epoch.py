@@ -7,6 +7,7 @@ EndQuorumEpochResponse: versions 0-1, flexible 1+.
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 from uuid import UUID
@@ -60,14 +61,16 @@ class ReplicaInfo:
     candidate_directory_id: UUID = NULL_UUID  # uuid, versions 1+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[ReplicaInfo], out: Writer, version: int) -> None:
         buffer = out.buffer
-        buffer += _I.pack(self.candidate_id)
-        write_uuid(buffer, self.candidate_directory_id)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            buffer += _I.pack(self.candidate_id)
+            write_uuid(buffer, self.candidate_directory_id)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[ReplicaInfo], int]:
@@ -100,27 +103,29 @@ class EndQuorumEpochRequestPartitionData:
     preferred_candidates: list[ReplicaInfo] = field(default_factory=list)  # []ReplicaInfo, versions 1+, ignorable
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[EndQuorumEpochRequestPartitionData], out: Writer, version: int) -> None:
         flexible = version >= 1
         buffer = out.buffer
         lengths: tuple[int, ...]
-        if version >= 1:
-            buffer += _III.pack(self.partition_index, self.leader_id, self.leader_epoch)
-        else:
-            lengths = (len(self.preferred_successors),)
-            buffer += _SHAPES_III_I_CLASSIC[lengths](
-                self.partition_index,
-                self.leader_id,
-                self.leader_epoch,
-                lengths[0],
-                *self.preferred_successors,
-            )
-        if version >= 1:
-            write_structs(out, self.preferred_candidates, flexible, version)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags, flexible)
-        elif flexible:
-            buffer.append(0)
+        for self in structs:
+            if version >= 1:
+                buffer += _III.pack(self.partition_index, self.leader_id, self.leader_epoch)
+            else:
+                lengths = (len(self.preferred_successors),)
+                buffer += _SHAPES_III_I_CLASSIC[lengths](
+                    self.partition_index,
+                    self.leader_id,
+                    self.leader_epoch,
+                    lengths[0],
+                    *self.preferred_successors,
+                )
+            if version >= 1:
+                write_structs(out, self.preferred_candidates, flexible, ReplicaInfo._write_each, version)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags, flexible)
+            elif flexible:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(
@@ -187,15 +192,17 @@ class EndQuorumEpochRequestTopicData:
     partitions: list[EndQuorumEpochRequestPartitionData] = field(default_factory=list)  # []PartitionData, versions 0+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[EndQuorumEpochRequestTopicData], out: Writer, version: int) -> None:
         flexible = version >= 1
         buffer = out.buffer
-        write_string(buffer, self.topic_name, flexible, "topic_name")
-        write_structs(out, self.partitions, flexible, version)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags, flexible)
-        elif flexible:
-            buffer.append(0)
+        for self in structs:
+            write_string(buffer, self.topic_name, flexible, "topic_name")
+            write_structs(out, self.partitions, flexible, EndQuorumEpochRequestPartitionData._write_each, version)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags, flexible)
+            elif flexible:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(
@@ -249,15 +256,17 @@ class LeaderEndpoint:
     port: int = 0  # uint16, versions 1+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[LeaderEndpoint], out: Writer, version: int) -> None:
         buffer = out.buffer
-        write_string(buffer, self.name, True, "name")
-        write_string(buffer, self.host, True, "host")
-        buffer += _UH.pack(self.port)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            write_string(buffer, self.name, True, "name")
+            write_string(buffer, self.host, True, "host")
+            buffer += _UH.pack(self.port)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[LeaderEndpoint], int]:
@@ -295,9 +304,9 @@ class EndQuorumEpochRequest(Message):
         flexible = version >= 1
         buffer = out.buffer
         write_nullable_string(buffer, self.cluster_id, flexible, "cluster_id")
-        write_structs(out, self.topics, flexible, version)
+        write_structs(out, self.topics, flexible, EndQuorumEpochRequestTopicData._write_each, version)
         if version >= 1:
-            write_structs(out, self.leader_endpoints, flexible, version)
+            write_structs(out, self.leader_endpoints, flexible, LeaderEndpoint._write_each, version)
         if self.unknown_tags:
             write_tags(buffer, (), self.unknown_tags, flexible)
         elif flexible:
@@ -350,14 +359,16 @@ class EndQuorumEpochResponsePartitionData:
     leader_epoch: int = 0  # int32, versions 0+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[EndQuorumEpochResponsePartitionData], out: Writer, version: int) -> None:
         flexible = version >= 1
         buffer = out.buffer
-        buffer += _IHII.pack(self.partition_index, self.error_code, self.leader_id, self.leader_epoch)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags, flexible)
-        elif flexible:
-            buffer.append(0)
+        for self in structs:
+            buffer += _IHII.pack(self.partition_index, self.error_code, self.leader_id, self.leader_epoch)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags, flexible)
+            elif flexible:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(
@@ -415,15 +426,17 @@ class EndQuorumEpochResponseTopicData:
     partitions: list[EndQuorumEpochResponsePartitionData] = field(default_factory=list)  # []PartitionData, versions 0+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[EndQuorumEpochResponseTopicData], out: Writer, version: int) -> None:
         flexible = version >= 1
         buffer = out.buffer
-        write_string(buffer, self.topic_name, flexible, "topic_name")
-        write_structs(out, self.partitions, flexible, version)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags, flexible)
-        elif flexible:
-            buffer.append(0)
+        for self in structs:
+            write_string(buffer, self.topic_name, flexible, "topic_name")
+            write_structs(out, self.partitions, flexible, EndQuorumEpochResponsePartitionData._write_each, version)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags, flexible)
+            elif flexible:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(
@@ -468,15 +481,17 @@ class NodeEndpoint:
     port: int = 0  # uint16, versions 1+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[NodeEndpoint], out: Writer, version: int) -> None:
         buffer = out.buffer
-        buffer += _I.pack(self.node_id)
-        write_string(buffer, self.host, True, "host")
-        buffer += _UH.pack(self.port)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            buffer += _I.pack(self.node_id)
+            write_string(buffer, self.host, True, "host")
+            buffer += _UH.pack(self.port)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[NodeEndpoint], int]:
@@ -517,7 +532,7 @@ class EndQuorumEpochResponse(Message):
         if version < 1 and len(self.node_endpoints) > 0:
             raise absent("node_endpoints")
         buffer += _H.pack(self.error_code)
-        write_structs(out, self.topics, flexible, version)
+        write_structs(out, self.topics, flexible, EndQuorumEpochResponseTopicData._write_each, version)
         if version >= 1:
             tags = self._tags(version)
             if tags or self.unknown_tags:
@@ -565,6 +580,6 @@ class EndQuorumEpochResponse(Message):
         found: list[tuple[int, bytes]] = []
         if version >= 1 and len(self.node_endpoints) > 0:
             part = Writer()
-            write_structs(part, self.node_endpoints, flexible, version)
+            write_structs(part, self.node_endpoints, flexible, NodeEndpoint._write_each, version)
             found.append((0, bytes(part)))
         return found

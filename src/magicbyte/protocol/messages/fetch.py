@@ -7,6 +7,7 @@ FetchResponse: versions 0-18, flexible 12+.
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 from uuid import UUID
@@ -131,44 +132,46 @@ class FetchPartition:
     high_watermark: int = 9223372036854775807  # int64, versions 18+, ignorable, tag 1
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[FetchPartition], out: Writer, version: int) -> None:
         buffer = out.buffer
-        if version < 12 and self.last_fetched_epoch != -1:
-            raise absent("last_fetched_epoch")
-        if version >= 12:
-            buffer += _IIQIQI.pack(
-                self.partition,
-                self.current_leader_epoch,
-                self.fetch_offset,
-                self.last_fetched_epoch,
-                self.log_start_offset,
-                self.partition_max_bytes,
-            )
-        elif version >= 9:
-            buffer += _IIQQI.pack(
-                self.partition,
-                self.current_leader_epoch,
-                self.fetch_offset,
-                self.log_start_offset,
-                self.partition_max_bytes,
-            )
-        elif version >= 5:
-            buffer += _IQQI.pack(self.partition, self.fetch_offset, self.log_start_offset, self.partition_max_bytes)
-        else:
-            buffer += _IQI.pack(self.partition, self.fetch_offset, self.partition_max_bytes)
-        if version >= 17:
-            tags = self._tags(version)
-            if tags or self.unknown_tags:
-                write_tags(buffer, tags, self.unknown_tags)
+        for self in structs:
+            if version < 12 and self.last_fetched_epoch != -1:
+                raise absent("last_fetched_epoch")
+            if version >= 12:
+                buffer += _IIQIQI.pack(
+                    self.partition,
+                    self.current_leader_epoch,
+                    self.fetch_offset,
+                    self.last_fetched_epoch,
+                    self.log_start_offset,
+                    self.partition_max_bytes,
+                )
+            elif version >= 9:
+                buffer += _IIQQI.pack(
+                    self.partition,
+                    self.current_leader_epoch,
+                    self.fetch_offset,
+                    self.log_start_offset,
+                    self.partition_max_bytes,
+                )
+            elif version >= 5:
+                buffer += _IQQI.pack(self.partition, self.fetch_offset, self.log_start_offset, self.partition_max_bytes)
             else:
-                buffer.append(0)
-        elif version >= 12:
-            if self.unknown_tags:
-                write_tags(buffer, (), self.unknown_tags)
-            else:
-                buffer.append(0)
-        elif self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags, flexible=False)
+                buffer += _IQI.pack(self.partition, self.fetch_offset, self.partition_max_bytes)
+            if version >= 17:
+                tags = self._tags(version)
+                if tags or self.unknown_tags:
+                    write_tags(buffer, tags, self.unknown_tags)
+                else:
+                    buffer.append(0)
+            elif version >= 12:
+                if self.unknown_tags:
+                    write_tags(buffer, (), self.unknown_tags)
+                else:
+                    buffer.append(0)
+            elif self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags, flexible=False)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[FetchPartition], int]:
@@ -329,18 +332,20 @@ class FetchTopic:
     partitions: list[FetchPartition] = field(default_factory=list)  # []FetchPartition, versions 0+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[FetchTopic], out: Writer, version: int) -> None:
         flexible = version >= 12
         buffer = out.buffer
-        if version <= 12:
-            write_string(buffer, self.topic, flexible, "topic")
-        if version >= 13:
-            write_uuid(buffer, self.topic_id)
-        write_structs(out, self.partitions, flexible, version)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags, flexible)
-        elif flexible:
-            buffer.append(0)
+        for self in structs:
+            if version <= 12:
+                write_string(buffer, self.topic, flexible, "topic")
+            if version >= 13:
+                write_uuid(buffer, self.topic_id)
+            write_structs(out, self.partitions, flexible, FetchPartition._write_each, version)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags, flexible)
+            elif flexible:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[FetchTopic], int]:
@@ -377,18 +382,20 @@ class ForgottenTopic:
     partitions: tuple[int, ...] = ()  # []int32, versions 7+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[ForgottenTopic], out: Writer, version: int) -> None:
         flexible = version >= 12
         buffer = out.buffer
-        if version <= 12:
-            write_string(buffer, self.topic, flexible, "topic")
-        if version >= 13:
-            write_uuid(buffer, self.topic_id)
-        write_numbers(buffer, self.partitions, flexible, "i")
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags, flexible)
-        elif flexible:
-            buffer.append(0)
+        for self in structs:
+            if version <= 12:
+                write_string(buffer, self.topic, flexible, "topic")
+            if version >= 13:
+                write_uuid(buffer, self.topic_id)
+            write_numbers(buffer, self.partitions, flexible, "i")
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags, flexible)
+            elif flexible:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[ForgottenTopic], int]:
@@ -479,9 +486,9 @@ class FetchRequest(Message):
             buffer += _III.pack(self.max_wait_ms, self.min_bytes, self.max_bytes)
         else:
             buffer += _II.pack(self.max_wait_ms, self.min_bytes)
-        write_structs(out, self.topics, flexible, version)
+        write_structs(out, self.topics, flexible, FetchTopic._write_each, version)
         if version >= 7:
-            write_structs(out, self.forgotten_topics_data, flexible, version)
+            write_structs(out, self.forgotten_topics_data, flexible, ForgottenTopic._write_each, version)
         if version >= 11:
             write_string(buffer, self.rack_id, flexible, "rack_id")
         if version >= 12:
@@ -698,14 +705,16 @@ class AbortedTransaction:
     first_offset: int = 0  # int64, versions 4+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[AbortedTransaction], out: Writer, version: int) -> None:
         flexible = version >= 12
         buffer = out.buffer
-        buffer += _QQ.pack(self.producer_id, self.first_offset)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags, flexible)
-        elif flexible:
-            buffer.append(0)
+        for self in structs:
+            buffer += _QQ.pack(self.producer_id, self.first_offset)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags, flexible)
+            elif flexible:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[AbortedTransaction], int]:
@@ -779,42 +788,49 @@ class PartitionData:
     records: Records | None = None  # records, versions 0+, nullable
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[PartitionData], out: Writer, version: int) -> None:
         flexible = version >= 12
         buffer = out.buffer
-        if version < 12 and self.diverging_epoch._is_set():
-            raise absent("diverging_epoch")
-        if version < 12 and self.current_leader._is_set():
-            raise absent("current_leader")
-        if version < 12 and self.snapshot_id._is_set():
-            raise absent("snapshot_id")
-        if version < 11 and self.preferred_read_replica != -1:
-            raise absent("preferred_read_replica")
-        if version >= 5:
-            buffer += _IHQQQ.pack(
-                self.partition_index,
-                self.error_code,
-                self.high_watermark,
-                self.last_stable_offset,
-                self.log_start_offset,
-            )
-        elif version >= 4:
-            buffer += _IHQQ.pack(self.partition_index, self.error_code, self.high_watermark, self.last_stable_offset)
-        else:
-            buffer += _IHQ.pack(self.partition_index, self.error_code, self.high_watermark)
-        if version >= 4:
-            write_structs(out, self.aborted_transactions, flexible, version)
-        if version >= 11:
-            buffer += _I.pack(self.preferred_read_replica)
-        write_nullable_records(out, self.records, flexible)
-        if version >= 12:
-            tags = self._tags(version)
-            if tags or self.unknown_tags:
-                write_tags(buffer, tags, self.unknown_tags)
+        for self in structs:
+            if version < 12 and self.diverging_epoch._is_set():
+                raise absent("diverging_epoch")
+            if version < 12 and self.current_leader._is_set():
+                raise absent("current_leader")
+            if version < 12 and self.snapshot_id._is_set():
+                raise absent("snapshot_id")
+            if version < 11 and self.preferred_read_replica != -1:
+                raise absent("preferred_read_replica")
+            if version >= 5:
+                buffer += _IHQQQ.pack(
+                    self.partition_index,
+                    self.error_code,
+                    self.high_watermark,
+                    self.last_stable_offset,
+                    self.log_start_offset,
+                )
+            elif version >= 4:
+                buffer += _IHQQ.pack(
+                    self.partition_index,
+                    self.error_code,
+                    self.high_watermark,
+                    self.last_stable_offset,
+                )
             else:
-                buffer.append(0)
-        elif self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags, flexible=False)
+                buffer += _IHQ.pack(self.partition_index, self.error_code, self.high_watermark)
+            if version >= 4:
+                write_structs(out, self.aborted_transactions, flexible, AbortedTransaction._write_each, version)
+            if version >= 11:
+                buffer += _I.pack(self.preferred_read_replica)
+            write_nullable_records(out, self.records, flexible)
+            if version >= 12:
+                tags = self._tags(version)
+                if tags or self.unknown_tags:
+                    write_tags(buffer, tags, self.unknown_tags)
+                else:
+                    buffer.append(0)
+            elif self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags, flexible=False)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[PartitionData], int]:
@@ -917,18 +933,20 @@ class FetchableTopicResponse:
     partitions: list[PartitionData] = field(default_factory=list)  # []PartitionData, versions 0+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[FetchableTopicResponse], out: Writer, version: int) -> None:
         flexible = version >= 12
         buffer = out.buffer
-        if version <= 12:
-            write_string(buffer, self.topic, flexible, "topic")
-        if version >= 13:
-            write_uuid(buffer, self.topic_id)
-        write_structs(out, self.partitions, flexible, version)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags, flexible)
-        elif flexible:
-            buffer.append(0)
+        for self in structs:
+            if version <= 12:
+                write_string(buffer, self.topic, flexible, "topic")
+            if version >= 13:
+                write_uuid(buffer, self.topic_id)
+            write_structs(out, self.partitions, flexible, PartitionData._write_each, version)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags, flexible)
+            elif flexible:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[FetchableTopicResponse], int]:
@@ -968,16 +986,18 @@ class NodeEndpoint:
     rack: str | None = None  # string, versions 16+, nullable
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[NodeEndpoint], out: Writer, version: int) -> None:
         buffer = out.buffer
-        buffer += _I.pack(self.node_id)
-        write_string(buffer, self.host, True, "host")
-        buffer += _I.pack(self.port)
-        write_nullable_string(buffer, self.rack, True, "rack")
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            buffer += _I.pack(self.node_id)
+            write_string(buffer, self.host, True, "host")
+            buffer += _I.pack(self.port)
+            write_nullable_string(buffer, self.rack, True, "rack")
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[NodeEndpoint], int]:
@@ -1032,7 +1052,7 @@ class FetchResponse(Message):
             buffer += _IHI.pack(self.throttle_time_ms, self.error_code, self.session_id)
         elif version >= 1:
             buffer += _I.pack(self.throttle_time_ms)
-        write_structs(out, self.responses, flexible, version)
+        write_structs(out, self.responses, flexible, FetchableTopicResponse._write_each, version)
         if version >= 16:
             tags = self._tags(version)
             if tags or self.unknown_tags:
@@ -1097,6 +1117,6 @@ class FetchResponse(Message):
         found: list[tuple[int, bytes]] = []
         if version >= 16 and len(self.node_endpoints) > 0:
             part = Writer()
-            write_structs(part, self.node_endpoints, flexible, version)
+            write_structs(part, self.node_endpoints, flexible, NodeEndpoint._write_each, version)
             found.append((0, bytes(part)))
         return found

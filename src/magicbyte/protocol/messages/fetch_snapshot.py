@@ -7,6 +7,7 @@ FetchSnapshotResponse: versions 0-1, flexible 0+.
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 from uuid import UUID
@@ -96,22 +97,24 @@ class FetchSnapshotRequestPartitionSnapshot:
     replica_directory_id: UUID = NULL_UUID  # uuid, versions 1+, ignorable, tag 0
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[FetchSnapshotRequestPartitionSnapshot], out: Writer, version: int) -> None:
         buffer = out.buffer
-        buffer += _II.pack(self.partition, self.current_leader_epoch)
-        self.snapshot_id._write(out, version)
-        buffer += _Q.pack(self.position)
-        if version >= 1:
-            tags = self._tags(version)
-            if tags or self.unknown_tags:
-                write_tags(buffer, tags, self.unknown_tags)
+        for self in structs:
+            buffer += _II.pack(self.partition, self.current_leader_epoch)
+            self.snapshot_id._write(out, version)
+            buffer += _Q.pack(self.position)
+            if version >= 1:
+                tags = self._tags(version)
+                if tags or self.unknown_tags:
+                    write_tags(buffer, tags, self.unknown_tags)
+                else:
+                    buffer.append(0)
             else:
-                buffer.append(0)
-        else:
-            if self.unknown_tags:
-                write_tags(buffer, (), self.unknown_tags)
-            else:
-                buffer.append(0)
+                if self.unknown_tags:
+                    write_tags(buffer, (), self.unknown_tags)
+                else:
+                    buffer.append(0)
 
     @staticmethod
     def _read_each(
@@ -165,14 +168,16 @@ class FetchSnapshotRequestTopicSnapshot:
     partitions: list[FetchSnapshotRequestPartitionSnapshot] = field(default_factory=list)
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[FetchSnapshotRequestTopicSnapshot], out: Writer, version: int) -> None:
         buffer = out.buffer
-        write_string(buffer, self.name, True, "name")
-        write_structs(out, self.partitions, True, version)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            write_string(buffer, self.name, True, "name")
+            write_structs(out, self.partitions, True, FetchSnapshotRequestPartitionSnapshot._write_each, version)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(
@@ -222,7 +227,7 @@ class FetchSnapshotRequest(Message):
     def _write(self, out: Writer, version: int) -> None:
         buffer = out.buffer
         buffer += _II.pack(self.replica_id, self.max_bytes)
-        write_structs(out, self.topics, True, version)
+        write_structs(out, self.topics, True, FetchSnapshotRequestTopicSnapshot._write_each, version)
         tags = self._tags(version)
         if tags or self.unknown_tags:
             write_tags(buffer, tags, self.unknown_tags)
@@ -352,17 +357,19 @@ class FetchSnapshotResponsePartitionSnapshot:
     unaligned_records: Records | None = None  # records, versions 0+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[FetchSnapshotResponsePartitionSnapshot], out: Writer, version: int) -> None:
         buffer = out.buffer
-        buffer += _IH.pack(self.index, self.error_code)
-        self.snapshot_id._write(out, version)
-        buffer += _QQ.pack(self.size_, self.position)
-        write_records(out, self.unaligned_records, True, "unaligned_records")
-        tags = self._tags(version)
-        if tags or self.unknown_tags:
-            write_tags(buffer, tags, self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            buffer += _IH.pack(self.index, self.error_code)
+            self.snapshot_id._write(out, version)
+            buffer += _QQ.pack(self.size_, self.position)
+            write_records(out, self.unaligned_records, True, "unaligned_records")
+            tags = self._tags(version)
+            if tags or self.unknown_tags:
+                write_tags(buffer, tags, self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(
@@ -414,14 +421,16 @@ class FetchSnapshotResponseTopicSnapshot:
     partitions: list[FetchSnapshotResponsePartitionSnapshot] = field(default_factory=list)
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[FetchSnapshotResponseTopicSnapshot], out: Writer, version: int) -> None:
         buffer = out.buffer
-        write_string(buffer, self.name, True, "name")
-        write_structs(out, self.partitions, True, version)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            write_string(buffer, self.name, True, "name")
+            write_structs(out, self.partitions, True, FetchSnapshotResponsePartitionSnapshot._write_each, version)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(
@@ -462,15 +471,17 @@ class NodeEndpoint:
     port: int = 0  # uint16, versions 1+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[NodeEndpoint], out: Writer, version: int) -> None:
         buffer = out.buffer
-        buffer += _I.pack(self.node_id)
-        write_string(buffer, self.host, True, "host")
-        buffer += _UH.pack(self.port)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            buffer += _I.pack(self.node_id)
+            write_string(buffer, self.host, True, "host")
+            buffer += _UH.pack(self.port)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[NodeEndpoint], int]:
@@ -513,7 +524,7 @@ class FetchSnapshotResponse(Message):
         if version < 1 and len(self.node_endpoints) > 0:
             raise absent("node_endpoints")
         buffer += _IH.pack(self.throttle_time_ms, self.error_code)
-        write_structs(out, self.topics, True, version)
+        write_structs(out, self.topics, True, FetchSnapshotResponseTopicSnapshot._write_each, version)
         if version >= 1:
             tags = self._tags(version)
             if tags or self.unknown_tags:
@@ -562,6 +573,6 @@ class FetchSnapshotResponse(Message):
         found: list[tuple[int, bytes]] = []
         if version >= 1 and len(self.node_endpoints) > 0:
             part = Writer()
-            write_structs(part, self.node_endpoints, True, version)
+            write_structs(part, self.node_endpoints, True, NodeEndpoint._write_each, version)
             found.append((0, bytes(part)))
         return found

@@ -8,6 +8,7 @@ FindCoordinatorResponse: versions 0-6, flexible 3+.
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -128,17 +129,19 @@ class Coordinator:
     error_message: str | None = ""  # string, versions 4+, nullable, ignorable
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[Coordinator], out: Writer, version: int) -> None:
         buffer = out.buffer
-        write_string(buffer, self.key, True, "key")
-        buffer += _I.pack(self.node_id)
-        write_string(buffer, self.host, True, "host")
-        buffer += _IH.pack(self.port, self.error_code)
-        write_nullable_string(buffer, self.error_message, True, "error_message")
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            write_string(buffer, self.key, True, "key")
+            buffer += _I.pack(self.node_id)
+            write_string(buffer, self.host, True, "host")
+            buffer += _IH.pack(self.port, self.error_code)
+            write_nullable_string(buffer, self.error_message, True, "error_message")
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[Coordinator], int]:
@@ -212,7 +215,7 @@ class FindCoordinatorResponse(Message):
             write_string(buffer, self.host, flexible, "host")
             buffer += _I.pack(self.port)
         if version >= 4:
-            write_structs(out, self.coordinators, flexible, version)
+            write_structs(out, self.coordinators, flexible, Coordinator._write_each, version)
         if self.unknown_tags:
             write_tags(buffer, (), self.unknown_tags, flexible)
         elif flexible:

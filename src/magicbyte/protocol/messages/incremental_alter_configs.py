@@ -8,6 +8,7 @@ IncrementalAlterConfigsResponse: versions 0-1, flexible 1+.
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -46,16 +47,18 @@ class AlterableConfig:
     value: str | None = ""  # string, versions 0+, nullable
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[AlterableConfig], out: Writer, version: int) -> None:
         flexible = version >= 1
         buffer = out.buffer
-        write_string(buffer, self.name, flexible, "name")
-        buffer += _B.pack(self.config_operation)
-        write_nullable_string(buffer, self.value, flexible, "value")
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags, flexible)
-        elif flexible:
-            buffer.append(0)
+        for self in structs:
+            write_string(buffer, self.name, flexible, "name")
+            buffer += _B.pack(self.config_operation)
+            write_nullable_string(buffer, self.value, flexible, "value")
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags, flexible)
+            elif flexible:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[AlterableConfig], int]:
@@ -91,16 +94,18 @@ class AlterConfigsResource:
     configs: list[AlterableConfig] = field(default_factory=list)  # []AlterableConfig, versions 0+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[AlterConfigsResource], out: Writer, version: int) -> None:
         flexible = version >= 1
         buffer = out.buffer
-        buffer += _B.pack(self.resource_type)
-        write_string(buffer, self.resource_name, flexible, "resource_name")
-        write_structs(out, self.configs, flexible, version)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags, flexible)
-        elif flexible:
-            buffer.append(0)
+        for self in structs:
+            buffer += _B.pack(self.resource_type)
+            write_string(buffer, self.resource_name, flexible, "resource_name")
+            write_structs(out, self.configs, flexible, AlterableConfig._write_each, version)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags, flexible)
+            elif flexible:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[AlterConfigsResource], int]:
@@ -139,7 +144,7 @@ class IncrementalAlterConfigsRequest(Message):
     def _write(self, out: Writer, version: int) -> None:
         flexible = version >= 1
         buffer = out.buffer
-        write_structs(out, self.resources, flexible, version)
+        write_structs(out, self.resources, flexible, AlterConfigsResource._write_each, version)
         buffer += _T.pack(self.validate_only)
         if self.unknown_tags:
             write_tags(buffer, (), self.unknown_tags, flexible)
@@ -178,17 +183,19 @@ class AlterConfigsResourceResponse:
     resource_name: str = ""  # string, versions 0+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[AlterConfigsResourceResponse], out: Writer, version: int) -> None:
         flexible = version >= 1
         buffer = out.buffer
-        buffer += _H.pack(self.error_code)
-        write_nullable_string(buffer, self.error_message, flexible, "error_message")
-        buffer += _B.pack(self.resource_type)
-        write_string(buffer, self.resource_name, flexible, "resource_name")
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags, flexible)
-        elif flexible:
-            buffer.append(0)
+        for self in structs:
+            buffer += _H.pack(self.error_code)
+            write_nullable_string(buffer, self.error_message, flexible, "error_message")
+            buffer += _B.pack(self.resource_type)
+            write_string(buffer, self.resource_name, flexible, "resource_name")
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags, flexible)
+            elif flexible:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(
@@ -237,7 +244,7 @@ class IncrementalAlterConfigsResponse(Message):
         flexible = version >= 1
         buffer = out.buffer
         buffer += _I.pack(self.throttle_time_ms)
-        write_structs(out, self.responses, flexible, version)
+        write_structs(out, self.responses, flexible, AlterConfigsResourceResponse._write_each, version)
         if self.unknown_tags:
             write_tags(buffer, (), self.unknown_tags, flexible)
         elif flexible:

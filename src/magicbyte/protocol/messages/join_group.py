@@ -7,6 +7,7 @@ JoinGroupResponse: versions 0-9, flexible 6+.
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -49,15 +50,17 @@ class JoinGroupRequestProtocol:
     metadata: bytes = b""  # bytes, versions 0+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[JoinGroupRequestProtocol], out: Writer, version: int) -> None:
         flexible = version >= 6
         buffer = out.buffer
-        write_string(buffer, self.name, flexible, "name")
-        write_bytes(buffer, self.metadata, flexible, "metadata")
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags, flexible)
-        elif flexible:
-            buffer.append(0)
+        for self in structs:
+            write_string(buffer, self.name, flexible, "name")
+            write_bytes(buffer, self.metadata, flexible, "metadata")
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags, flexible)
+            elif flexible:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[JoinGroupRequestProtocol], int]:
@@ -121,7 +124,7 @@ class JoinGroupRequest(Message):
         if version >= 5:
             write_nullable_string(buffer, self.group_instance_id, flexible, "group_instance_id")
         write_string(buffer, self.protocol_type, flexible, "protocol_type")
-        write_structs(out, self.protocols, flexible, version)
+        write_structs(out, self.protocols, flexible, JoinGroupRequestProtocol._write_each, version)
         if version >= 8:
             write_nullable_string(buffer, self.reason, flexible, "reason")
         if self.unknown_tags:
@@ -182,17 +185,19 @@ class JoinGroupResponseMember:
     metadata: bytes = b""  # bytes, versions 0+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[JoinGroupResponseMember], out: Writer, version: int) -> None:
         flexible = version >= 6
         buffer = out.buffer
-        write_string(buffer, self.member_id, flexible, "member_id")
-        if version >= 5:
-            write_nullable_string(buffer, self.group_instance_id, flexible, "group_instance_id")
-        write_bytes(buffer, self.metadata, flexible, "metadata")
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags, flexible)
-        elif flexible:
-            buffer.append(0)
+        for self in structs:
+            write_string(buffer, self.member_id, flexible, "member_id")
+            if version >= 5:
+                write_nullable_string(buffer, self.group_instance_id, flexible, "group_instance_id")
+            write_bytes(buffer, self.metadata, flexible, "metadata")
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags, flexible)
+            elif flexible:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[JoinGroupResponseMember], int]:
@@ -266,7 +271,7 @@ class JoinGroupResponse(Message):
         if version >= 9:
             buffer += _T.pack(self.skip_assignment)
         write_string(buffer, self.member_id, flexible, "member_id")
-        write_structs(out, self.members, flexible, version)
+        write_structs(out, self.members, flexible, JoinGroupResponseMember._write_each, version)
         if self.unknown_tags:
             write_tags(buffer, (), self.unknown_tags, flexible)
         elif flexible:

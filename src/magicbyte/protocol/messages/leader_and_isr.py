@@ -7,6 +7,7 @@ LeaderAndIsrResponse: versions 0-7, flexible 4+.
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 from uuid import UUID
@@ -90,100 +91,102 @@ class LeaderAndIsrPartitionState:
     leader_recovery_state: int = 0  # int8, versions 6+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[LeaderAndIsrPartitionState], out: Writer, version: int) -> None:
         flexible = version >= 4
         buffer = out.buffer
         lengths: tuple[int, ...]
-        if version < 6 and self.leader_recovery_state != 0:
-            raise absent("leader_recovery_state")
-        if version <= 1:
-            write_string(buffer, self.topic_name, flexible, "topic_name")
-        if version >= 6:
-            lengths = len(self.isr), len(self.replicas), len(self.adding_replicas), len(self.removing_replicas)
-            buffer += _SHAPES_IIII_II_I_I_ITB_COMPACT[lengths](
-                self.partition_index,
-                self.controller_epoch,
-                self.leader,
-                self.leader_epoch,
-                lengths[0] + 1,
-                *self.isr,
-                self.partition_epoch,
-                lengths[1] + 1,
-                *self.replicas,
-                lengths[2] + 1,
-                *self.adding_replicas,
-                lengths[3] + 1,
-                *self.removing_replicas,
-                self.is_new,
-                self.leader_recovery_state,
-            )
-        elif version >= 4:
-            lengths = len(self.isr), len(self.replicas), len(self.adding_replicas), len(self.removing_replicas)
-            buffer += _SHAPES_IIII_II_I_I_IT_COMPACT[lengths](
-                self.partition_index,
-                self.controller_epoch,
-                self.leader,
-                self.leader_epoch,
-                lengths[0] + 1,
-                *self.isr,
-                self.partition_epoch,
-                lengths[1] + 1,
-                *self.replicas,
-                lengths[2] + 1,
-                *self.adding_replicas,
-                lengths[3] + 1,
-                *self.removing_replicas,
-                self.is_new,
-            )
-        elif version >= 3:
-            lengths = len(self.isr), len(self.replicas), len(self.adding_replicas), len(self.removing_replicas)
-            buffer += _SHAPES_IIII_II_I_I_IT_CLASSIC[lengths](
-                self.partition_index,
-                self.controller_epoch,
-                self.leader,
-                self.leader_epoch,
-                lengths[0],
-                *self.isr,
-                self.partition_epoch,
-                lengths[1],
-                *self.replicas,
-                lengths[2],
-                *self.adding_replicas,
-                lengths[3],
-                *self.removing_replicas,
-                self.is_new,
-            )
-        elif version >= 1:
-            lengths = len(self.isr), len(self.replicas)
-            buffer += _SHAPES_IIII_II_IT_CLASSIC[lengths](
-                self.partition_index,
-                self.controller_epoch,
-                self.leader,
-                self.leader_epoch,
-                lengths[0],
-                *self.isr,
-                self.partition_epoch,
-                lengths[1],
-                *self.replicas,
-                self.is_new,
-            )
-        else:
-            lengths = len(self.isr), len(self.replicas)
-            buffer += _SHAPES_IIII_II_I_CLASSIC[lengths](
-                self.partition_index,
-                self.controller_epoch,
-                self.leader,
-                self.leader_epoch,
-                lengths[0],
-                *self.isr,
-                self.partition_epoch,
-                lengths[1],
-                *self.replicas,
-            )
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags, flexible)
-        elif flexible:
-            buffer.append(0)
+        for self in structs:
+            if version < 6 and self.leader_recovery_state != 0:
+                raise absent("leader_recovery_state")
+            if version <= 1:
+                write_string(buffer, self.topic_name, flexible, "topic_name")
+            if version >= 6:
+                lengths = len(self.isr), len(self.replicas), len(self.adding_replicas), len(self.removing_replicas)
+                buffer += _SHAPES_IIII_II_I_I_ITB_COMPACT[lengths](
+                    self.partition_index,
+                    self.controller_epoch,
+                    self.leader,
+                    self.leader_epoch,
+                    lengths[0] + 1,
+                    *self.isr,
+                    self.partition_epoch,
+                    lengths[1] + 1,
+                    *self.replicas,
+                    lengths[2] + 1,
+                    *self.adding_replicas,
+                    lengths[3] + 1,
+                    *self.removing_replicas,
+                    self.is_new,
+                    self.leader_recovery_state,
+                )
+            elif version >= 4:
+                lengths = len(self.isr), len(self.replicas), len(self.adding_replicas), len(self.removing_replicas)
+                buffer += _SHAPES_IIII_II_I_I_IT_COMPACT[lengths](
+                    self.partition_index,
+                    self.controller_epoch,
+                    self.leader,
+                    self.leader_epoch,
+                    lengths[0] + 1,
+                    *self.isr,
+                    self.partition_epoch,
+                    lengths[1] + 1,
+                    *self.replicas,
+                    lengths[2] + 1,
+                    *self.adding_replicas,
+                    lengths[3] + 1,
+                    *self.removing_replicas,
+                    self.is_new,
+                )
+            elif version >= 3:
+                lengths = len(self.isr), len(self.replicas), len(self.adding_replicas), len(self.removing_replicas)
+                buffer += _SHAPES_IIII_II_I_I_IT_CLASSIC[lengths](
+                    self.partition_index,
+                    self.controller_epoch,
+                    self.leader,
+                    self.leader_epoch,
+                    lengths[0],
+                    *self.isr,
+                    self.partition_epoch,
+                    lengths[1],
+                    *self.replicas,
+                    lengths[2],
+                    *self.adding_replicas,
+                    lengths[3],
+                    *self.removing_replicas,
+                    self.is_new,
+                )
+            elif version >= 1:
+                lengths = len(self.isr), len(self.replicas)
+                buffer += _SHAPES_IIII_II_IT_CLASSIC[lengths](
+                    self.partition_index,
+                    self.controller_epoch,
+                    self.leader,
+                    self.leader_epoch,
+                    lengths[0],
+                    *self.isr,
+                    self.partition_epoch,
+                    lengths[1],
+                    *self.replicas,
+                    self.is_new,
+                )
+            else:
+                lengths = len(self.isr), len(self.replicas)
+                buffer += _SHAPES_IIII_II_I_CLASSIC[lengths](
+                    self.partition_index,
+                    self.controller_epoch,
+                    self.leader,
+                    self.leader_epoch,
+                    lengths[0],
+                    *self.isr,
+                    self.partition_epoch,
+                    lengths[1],
+                    *self.replicas,
+                )
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags, flexible)
+            elif flexible:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[LeaderAndIsrPartitionState], int]:
@@ -377,17 +380,19 @@ class LeaderAndIsrTopicState:
     partition_states: list[LeaderAndIsrPartitionState] = field(default_factory=list)
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[LeaderAndIsrTopicState], out: Writer, version: int) -> None:
         flexible = version >= 4
         buffer = out.buffer
-        write_string(buffer, self.topic_name, flexible, "topic_name")
-        if version >= 5:
-            write_uuid(buffer, self.topic_id)
-        write_structs(out, self.partition_states, flexible, version)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags, flexible)
-        elif flexible:
-            buffer.append(0)
+        for self in structs:
+            write_string(buffer, self.topic_name, flexible, "topic_name")
+            if version >= 5:
+                write_uuid(buffer, self.topic_id)
+            write_structs(out, self.partition_states, flexible, LeaderAndIsrPartitionState._write_each, version)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags, flexible)
+            elif flexible:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[LeaderAndIsrTopicState], int]:
@@ -431,16 +436,18 @@ class LeaderAndIsrLiveLeader:
     port: int = 0  # int32, versions 0+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[LeaderAndIsrLiveLeader], out: Writer, version: int) -> None:
         flexible = version >= 4
         buffer = out.buffer
-        buffer += _I.pack(self.broker_id)
-        write_string(buffer, self.host_name, flexible, "host_name")
-        buffer += _I.pack(self.port)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags, flexible)
-        elif flexible:
-            buffer.append(0)
+        for self in structs:
+            buffer += _I.pack(self.broker_id)
+            write_string(buffer, self.host_name, flexible, "host_name")
+            buffer += _I.pack(self.port)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags, flexible)
+            elif flexible:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[LeaderAndIsrLiveLeader], int]:
@@ -519,10 +526,16 @@ class LeaderAndIsrRequest(Message):
         else:
             buffer += _II.pack(self.controller_id, self.controller_epoch)
         if version <= 1:
-            write_structs(out, self.ungrouped_partition_states, flexible, version)
+            write_structs(
+                out,
+                self.ungrouped_partition_states,
+                flexible,
+                LeaderAndIsrPartitionState._write_each,
+                version,
+            )
         if version >= 2:
-            write_structs(out, self.topic_states, flexible, version)
-        write_structs(out, self.live_leaders, flexible, version)
+            write_structs(out, self.topic_states, flexible, LeaderAndIsrTopicState._write_each, version)
+        write_structs(out, self.live_leaders, flexible, LeaderAndIsrLiveLeader._write_each, version)
         if self.unknown_tags:
             write_tags(buffer, (), self.unknown_tags, flexible)
         elif flexible:
@@ -609,16 +622,18 @@ class LeaderAndIsrPartitionError:
     error_code: int = 0  # int16, versions 0+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[LeaderAndIsrPartitionError], out: Writer, version: int) -> None:
         flexible = version >= 4
         buffer = out.buffer
-        if version <= 4:
-            write_string(buffer, self.topic_name, flexible, "topic_name")
-        buffer += _IH.pack(self.partition_index, self.error_code)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags, flexible)
-        elif flexible:
-            buffer.append(0)
+        for self in structs:
+            if version <= 4:
+                write_string(buffer, self.topic_name, flexible, "topic_name")
+            buffer += _IH.pack(self.partition_index, self.error_code)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags, flexible)
+            elif flexible:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[LeaderAndIsrPartitionError], int]:
@@ -666,14 +681,16 @@ class LeaderAndIsrTopicError:
     partition_errors: list[LeaderAndIsrPartitionError] = field(default_factory=list)
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[LeaderAndIsrTopicError], out: Writer, version: int) -> None:
         buffer = out.buffer
-        write_uuid(buffer, self.topic_id)
-        write_structs(out, self.partition_errors, True, version)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            write_uuid(buffer, self.topic_id)
+            write_structs(out, self.partition_errors, True, LeaderAndIsrPartitionError._write_each, version)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[LeaderAndIsrTopicError], int]:
@@ -724,9 +741,9 @@ class LeaderAndIsrResponse(Message):
             raise absent("topics")
         buffer += _H.pack(self.error_code)
         if version <= 4:
-            write_structs(out, self.partition_errors, flexible, version)
+            write_structs(out, self.partition_errors, flexible, LeaderAndIsrPartitionError._write_each, version)
         if version >= 5:
-            write_structs(out, self.topics, flexible, version)
+            write_structs(out, self.topics, flexible, LeaderAndIsrTopicError._write_each, version)
         if self.unknown_tags:
             write_tags(buffer, (), self.unknown_tags, flexible)
         elif flexible:

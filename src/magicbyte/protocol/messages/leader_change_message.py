@@ -6,6 +6,7 @@ LeaderChangeMessage: versions 0-1, flexible 0+.
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 from uuid import UUID
@@ -44,17 +45,19 @@ class Voter:
     voter_directory_id: UUID = NULL_UUID  # uuid, versions 1+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[Voter], out: Writer, version: int) -> None:
         buffer = out.buffer
-        if version < 1 and self.voter_directory_id != NULL_UUID:
-            raise absent("voter_directory_id")
-        buffer += _I.pack(self.voter_id)
-        if version >= 1:
-            write_uuid(buffer, self.voter_directory_id)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            if version < 1 and self.voter_directory_id != NULL_UUID:
+                raise absent("voter_directory_id")
+            buffer += _I.pack(self.voter_id)
+            if version >= 1:
+                write_uuid(buffer, self.voter_directory_id)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[Voter], int]:
@@ -107,8 +110,8 @@ class LeaderChangeMessage(Message):
     def _write(self, out: Writer, version: int) -> None:
         buffer = out.buffer
         buffer += _HI.pack(self.version, self.leader_id)
-        write_structs(out, self.voters, True, version)
-        write_structs(out, self.granting_voters, True, version)
+        write_structs(out, self.voters, True, Voter._write_each, version)
+        write_structs(out, self.granting_voters, True, Voter._write_each, version)
         if self.unknown_tags:
             write_tags(buffer, (), self.unknown_tags)
         else:

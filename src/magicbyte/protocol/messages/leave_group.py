@@ -7,6 +7,7 @@ LeaveGroupResponse: versions 0-5, flexible 4+.
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -45,17 +46,19 @@ class MemberIdentity:
     reason: str | None = None  # string, versions 5+, nullable, ignorable
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[MemberIdentity], out: Writer, version: int) -> None:
         flexible = version >= 4
         buffer = out.buffer
-        write_string(buffer, self.member_id, flexible, "member_id")
-        write_nullable_string(buffer, self.group_instance_id, flexible, "group_instance_id")
-        if version >= 5:
-            write_nullable_string(buffer, self.reason, flexible, "reason")
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags, flexible)
-        elif flexible:
-            buffer.append(0)
+        for self in structs:
+            write_string(buffer, self.member_id, flexible, "member_id")
+            write_nullable_string(buffer, self.group_instance_id, flexible, "group_instance_id")
+            if version >= 5:
+                write_nullable_string(buffer, self.reason, flexible, "reason")
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags, flexible)
+            elif flexible:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[MemberIdentity], int]:
@@ -107,7 +110,7 @@ class LeaveGroupRequest(Message):
         if version <= 2:
             write_string(buffer, self.member_id, flexible, "member_id")
         if version >= 3:
-            write_structs(out, self.members, flexible, version)
+            write_structs(out, self.members, flexible, MemberIdentity._write_each, version)
         if self.unknown_tags:
             write_tags(buffer, (), self.unknown_tags, flexible)
         elif flexible:
@@ -146,16 +149,18 @@ class MemberResponse:
     error_code: int = 0  # int16, versions 3+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[MemberResponse], out: Writer, version: int) -> None:
         flexible = version >= 4
         buffer = out.buffer
-        write_string(buffer, self.member_id, flexible, "member_id")
-        write_nullable_string(buffer, self.group_instance_id, flexible, "group_instance_id")
-        buffer += _H.pack(self.error_code)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags, flexible)
-        elif flexible:
-            buffer.append(0)
+        for self in structs:
+            write_string(buffer, self.member_id, flexible, "member_id")
+            write_nullable_string(buffer, self.group_instance_id, flexible, "group_instance_id")
+            buffer += _H.pack(self.error_code)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags, flexible)
+            elif flexible:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[MemberResponse], int]:
@@ -204,7 +209,7 @@ class LeaveGroupResponse(Message):
         else:
             buffer += _H.pack(self.error_code)
         if version >= 3:
-            write_structs(out, self.members, flexible, version)
+            write_structs(out, self.members, flexible, MemberResponse._write_each, version)
         if self.unknown_tags:
             write_tags(buffer, (), self.unknown_tags, flexible)
         elif flexible:

@@ -8,6 +8,7 @@ ListConfigResourcesResponse: versions 0-1, flexible 0+.
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -82,15 +83,17 @@ class ConfigResource:
     resource_type: int = 16  # int8, versions 1+, ignorable
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[ConfigResource], out: Writer, version: int) -> None:
         buffer = out.buffer
-        write_string(buffer, self.resource_name, True, "resource_name")
-        if version >= 1:
-            buffer += _B.pack(self.resource_type)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            write_string(buffer, self.resource_name, True, "resource_name")
+            if version >= 1:
+                buffer += _B.pack(self.resource_type)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[ConfigResource], int]:
@@ -130,7 +133,7 @@ class ListConfigResourcesResponse(Message):
     def _write(self, out: Writer, version: int) -> None:
         buffer = out.buffer
         buffer += _IH.pack(self.throttle_time_ms, self.error_code)
-        write_structs(out, self.config_resources, True, version)
+        write_structs(out, self.config_resources, True, ConfigResource._write_each, version)
         if self.unknown_tags:
             write_tags(buffer, (), self.unknown_tags)
         else:

@@ -7,6 +7,7 @@ ListGroupsResponse: versions 0-5, flexible 3+.
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -115,19 +116,21 @@ class ListedGroup:
     group_type: str = ""  # string, versions 5+, ignorable
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[ListedGroup], out: Writer, version: int) -> None:
         flexible = version >= 3
         buffer = out.buffer
-        write_string(buffer, self.group_id, flexible, "group_id")
-        write_string(buffer, self.protocol_type, flexible, "protocol_type")
-        if version >= 4:
-            write_string(buffer, self.group_state, flexible, "group_state")
-        if version >= 5:
-            write_string(buffer, self.group_type, flexible, "group_type")
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags, flexible)
-        elif flexible:
-            buffer.append(0)
+        for self in structs:
+            write_string(buffer, self.group_id, flexible, "group_id")
+            write_string(buffer, self.protocol_type, flexible, "protocol_type")
+            if version >= 4:
+                write_string(buffer, self.group_state, flexible, "group_state")
+            if version >= 5:
+                write_string(buffer, self.group_type, flexible, "group_type")
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags, flexible)
+            elif flexible:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[ListedGroup], int]:
@@ -179,7 +182,7 @@ class ListGroupsResponse(Message):
             buffer += _IH.pack(self.throttle_time_ms, self.error_code)
         else:
             buffer += _H.pack(self.error_code)
-        write_structs(out, self.groups, flexible, version)
+        write_structs(out, self.groups, flexible, ListedGroup._write_each, version)
         if self.unknown_tags:
             write_tags(buffer, (), self.unknown_tags, flexible)
         elif flexible:

@@ -7,6 +7,7 @@ ListOffsetsResponse: versions 0-11, flexible 6+.
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -66,21 +67,23 @@ class ListOffsetsPartition:
     max_num_offsets: int = 1  # int32, versions 0
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[ListOffsetsPartition], out: Writer, version: int) -> None:
         flexible = version >= 6
         buffer = out.buffer
-        if version > 0 and self.max_num_offsets != 1:
-            raise absent("max_num_offsets")
-        if version >= 4:
-            buffer += _IIQ.pack(self.partition_index, self.current_leader_epoch, self.timestamp)
-        elif version >= 1:
-            buffer += _IQ.pack(self.partition_index, self.timestamp)
-        else:
-            buffer += _IQI.pack(self.partition_index, self.timestamp, self.max_num_offsets)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags, flexible)
-        elif flexible:
-            buffer.append(0)
+        for self in structs:
+            if version > 0 and self.max_num_offsets != 1:
+                raise absent("max_num_offsets")
+            if version >= 4:
+                buffer += _IIQ.pack(self.partition_index, self.current_leader_epoch, self.timestamp)
+            elif version >= 1:
+                buffer += _IQ.pack(self.partition_index, self.timestamp)
+            else:
+                buffer += _IQI.pack(self.partition_index, self.timestamp, self.max_num_offsets)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags, flexible)
+            elif flexible:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[ListOffsetsPartition], int]:
@@ -158,15 +161,17 @@ class ListOffsetsTopic:
     partitions: list[ListOffsetsPartition] = field(default_factory=list)  # []ListOffsetsPartition, versions 0+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[ListOffsetsTopic], out: Writer, version: int) -> None:
         flexible = version >= 6
         buffer = out.buffer
-        write_string(buffer, self.name, flexible, "name")
-        write_structs(out, self.partitions, flexible, version)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags, flexible)
-        elif flexible:
-            buffer.append(0)
+        for self in structs:
+            write_string(buffer, self.name, flexible, "name")
+            write_structs(out, self.partitions, flexible, ListOffsetsPartition._write_each, version)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags, flexible)
+            elif flexible:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[ListOffsetsTopic], int]:
@@ -213,7 +218,7 @@ class ListOffsetsRequest(Message):
             buffer += _IB.pack(self.replica_id, self.isolation_level)
         else:
             buffer += _I.pack(self.replica_id)
-        write_structs(out, self.topics, flexible, version)
+        write_structs(out, self.topics, flexible, ListOffsetsTopic._write_each, version)
         if version >= 10:
             buffer += _I.pack(self.timeout_ms)
         if self.unknown_tags:
@@ -266,34 +271,42 @@ class ListOffsetsPartitionResponse:
     leader_epoch: int = -1  # int32, versions 4+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[ListOffsetsPartitionResponse], out: Writer, version: int) -> None:
         flexible = version >= 6
         buffer = out.buffer
         lengths: tuple[int, ...]
-        if version > 0 and len(self.old_style_offsets) > 0:
-            raise absent("old_style_offsets")
-        if version < 1 and self.timestamp != -1:
-            raise absent("timestamp")
-        if version < 1 and self.offset != -1:
-            raise absent("offset")
-        if version < 4 and self.leader_epoch != -1:
-            raise absent("leader_epoch")
-        if version >= 4:
-            buffer += _IHQQI.pack(self.partition_index, self.error_code, self.timestamp, self.offset, self.leader_epoch)
-        elif version >= 1:
-            buffer += _IHQQ.pack(self.partition_index, self.error_code, self.timestamp, self.offset)
-        else:
-            lengths = (len(self.old_style_offsets),)
-            buffer += _SHAPES_IH_Q_CLASSIC[lengths](
-                self.partition_index,
-                self.error_code,
-                lengths[0],
-                *self.old_style_offsets,
-            )
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags, flexible)
-        elif flexible:
-            buffer.append(0)
+        for self in structs:
+            if version > 0 and len(self.old_style_offsets) > 0:
+                raise absent("old_style_offsets")
+            if version < 1 and self.timestamp != -1:
+                raise absent("timestamp")
+            if version < 1 and self.offset != -1:
+                raise absent("offset")
+            if version < 4 and self.leader_epoch != -1:
+                raise absent("leader_epoch")
+            if version >= 4:
+                buffer += _IHQQI.pack(
+                    self.partition_index,
+                    self.error_code,
+                    self.timestamp,
+                    self.offset,
+                    self.leader_epoch,
+                )
+            elif version >= 1:
+                buffer += _IHQQ.pack(self.partition_index, self.error_code, self.timestamp, self.offset)
+            else:
+                lengths = (len(self.old_style_offsets),)
+                buffer += _SHAPES_IH_Q_CLASSIC[lengths](
+                    self.partition_index,
+                    self.error_code,
+                    lengths[0],
+                    *self.old_style_offsets,
+                )
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags, flexible)
+            elif flexible:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(
@@ -394,15 +407,17 @@ class ListOffsetsTopicResponse:
     partitions: list[ListOffsetsPartitionResponse] = field(default_factory=list)
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[ListOffsetsTopicResponse], out: Writer, version: int) -> None:
         flexible = version >= 6
         buffer = out.buffer
-        write_string(buffer, self.name, flexible, "name")
-        write_structs(out, self.partitions, flexible, version)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags, flexible)
-        elif flexible:
-            buffer.append(0)
+        for self in structs:
+            write_string(buffer, self.name, flexible, "name")
+            write_structs(out, self.partitions, flexible, ListOffsetsPartitionResponse._write_each, version)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags, flexible)
+            elif flexible:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[ListOffsetsTopicResponse], int]:
@@ -442,7 +457,7 @@ class ListOffsetsResponse(Message):
         buffer = out.buffer
         if version >= 2:
             buffer += _I.pack(self.throttle_time_ms)
-        write_structs(out, self.topics, flexible, version)
+        write_structs(out, self.topics, flexible, ListOffsetsTopicResponse._write_each, version)
         if self.unknown_tags:
             write_tags(buffer, (), self.unknown_tags, flexible)
         elif flexible:

@@ -8,6 +8,7 @@ ListPartitionReassignmentsResponse: version 0, flexible 0+.
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -50,14 +51,16 @@ class ListPartitionReassignmentsTopics:
     partition_indexes: tuple[int, ...] = ()  # []int32, versions 0+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[ListPartitionReassignmentsTopics], out: Writer, version: int) -> None:
         buffer = out.buffer
-        write_string(buffer, self.name, True, "name")
-        write_numbers(buffer, self.partition_indexes, True, "i")
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            write_string(buffer, self.name, True, "name")
+            write_numbers(buffer, self.partition_indexes, True, "i")
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(
@@ -96,7 +99,7 @@ class ListPartitionReassignmentsRequest(Message):
     def _write(self, out: Writer, version: int) -> None:
         buffer = out.buffer
         buffer += _I.pack(self.timeout_ms)
-        write_structs(out, self.topics, True, version)
+        write_structs(out, self.topics, True, ListPartitionReassignmentsTopics._write_each, version)
         if self.unknown_tags:
             write_tags(buffer, (), self.unknown_tags)
         else:
@@ -136,23 +139,25 @@ class OngoingPartitionReassignment:
     removing_replicas: tuple[int, ...] = ()  # []int32, versions 0+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[OngoingPartitionReassignment], out: Writer, version: int) -> None:
         buffer = out.buffer
         lengths: tuple[int, ...]
-        lengths = len(self.replicas), len(self.adding_replicas), len(self.removing_replicas)
-        buffer += _SHAPES_I_I_I_I_COMPACT[lengths](
-            self.partition_index,
-            lengths[0] + 1,
-            *self.replicas,
-            lengths[1] + 1,
-            *self.adding_replicas,
-            lengths[2] + 1,
-            *self.removing_replicas,
-        )
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            lengths = len(self.replicas), len(self.adding_replicas), len(self.removing_replicas)
+            buffer += _SHAPES_I_I_I_I_COMPACT[lengths](
+                self.partition_index,
+                lengths[0] + 1,
+                *self.replicas,
+                lengths[1] + 1,
+                *self.adding_replicas,
+                lengths[2] + 1,
+                *self.removing_replicas,
+            )
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(
@@ -203,14 +208,16 @@ class OngoingTopicReassignment:
     partitions: list[OngoingPartitionReassignment] = field(default_factory=list)
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[OngoingTopicReassignment], out: Writer, version: int) -> None:
         buffer = out.buffer
-        write_string(buffer, self.name, True, "name")
-        write_structs(out, self.partitions, True, version)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            write_string(buffer, self.name, True, "name")
+            write_structs(out, self.partitions, True, OngoingPartitionReassignment._write_each, version)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[OngoingTopicReassignment], int]:
@@ -250,7 +257,7 @@ class ListPartitionReassignmentsResponse(Message):
         buffer = out.buffer
         buffer += _IH.pack(self.throttle_time_ms, self.error_code)
         write_nullable_string(buffer, self.error_message, True, "error_message")
-        write_structs(out, self.topics, True, version)
+        write_structs(out, self.topics, True, OngoingTopicReassignment._write_each, version)
         if self.unknown_tags:
             write_tags(buffer, (), self.unknown_tags)
         else:

@@ -8,6 +8,7 @@ ListTransactionsResponse: versions 0-2, flexible 0+.
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -110,15 +111,17 @@ class TransactionState:
     transaction_state: str = ""  # string, versions 0+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[TransactionState], out: Writer, version: int) -> None:
         buffer = out.buffer
-        write_string(buffer, self.transactional_id, True, "transactional_id")
-        buffer += _Q.pack(self.producer_id)
-        write_string(buffer, self.transaction_state, True, "transaction_state")
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            write_string(buffer, self.transactional_id, True, "transactional_id")
+            buffer += _Q.pack(self.producer_id)
+            write_string(buffer, self.transaction_state, True, "transaction_state")
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[TransactionState], int]:
@@ -159,7 +162,7 @@ class ListTransactionsResponse(Message):
         buffer = out.buffer
         buffer += _IH.pack(self.throttle_time_ms, self.error_code)
         write_array(buffer, self.unknown_state_filters, True, write_string, True, "unknown_state_filters")
-        write_structs(out, self.transaction_states, True, version)
+        write_structs(out, self.transaction_states, True, TransactionState._write_each, version)
         if self.unknown_tags:
             write_tags(buffer, (), self.unknown_tags)
         else:

@@ -7,6 +7,7 @@ MetadataResponse: versions 0-13, flexible 9+.
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 from uuid import UUID
@@ -67,19 +68,21 @@ class MetadataRequestTopic:
     name: str | None = ""  # string, versions 0+, nullable 10+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[MetadataRequestTopic], out: Writer, version: int) -> None:
         flexible = version >= 9
         buffer = out.buffer
-        if version >= 10:
-            write_uuid(buffer, self.topic_id)
-        if version >= 10:
-            write_nullable_string(buffer, self.name, flexible, "name")
-        else:
-            write_string(buffer, present(self.name, "name"), flexible, "name")
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags, flexible)
-        elif flexible:
-            buffer.append(0)
+        for self in structs:
+            if version >= 10:
+                write_uuid(buffer, self.topic_id)
+            if version >= 10:
+                write_nullable_string(buffer, self.name, flexible, "name")
+            else:
+                write_string(buffer, present(self.name, "name"), flexible, "name")
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags, flexible)
+            elif flexible:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[MetadataRequestTopic], int]:
@@ -136,9 +139,9 @@ class MetadataRequest(Message):
         if version < 8 and self.include_topic_authorized_operations:
             raise absent("include_topic_authorized_operations")
         if version >= 1:
-            write_structs(out, self.topics, flexible, version)
+            write_structs(out, self.topics, flexible, MetadataRequestTopic._write_each, version)
         else:
-            write_structs(out, present(self.topics, "topics"), flexible, version)
+            write_structs(out, present(self.topics, "topics"), flexible, MetadataRequestTopic._write_each, version)
         if version >= 11:
             buffer += _TT.pack(self.allow_auto_topic_creation, self.include_topic_authorized_operations)
         elif version >= 8:
@@ -213,18 +216,20 @@ class MetadataResponseBroker:
     rack: str | None = None  # string, versions 1+, nullable, ignorable
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[MetadataResponseBroker], out: Writer, version: int) -> None:
         flexible = version >= 9
         buffer = out.buffer
-        buffer += _I.pack(self.node_id)
-        write_string(buffer, self.host, flexible, "host")
-        buffer += _I.pack(self.port)
-        if version >= 1:
-            write_nullable_string(buffer, self.rack, flexible, "rack")
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags, flexible)
-        elif flexible:
-            buffer.append(0)
+        for self in structs:
+            buffer += _I.pack(self.node_id)
+            write_string(buffer, self.host, flexible, "host")
+            buffer += _I.pack(self.port)
+            if version >= 1:
+                write_nullable_string(buffer, self.rack, flexible, "rack")
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags, flexible)
+            elif flexible:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[MetadataResponseBroker], int]:
@@ -272,66 +277,68 @@ class MetadataResponsePartition:
     offline_replicas: tuple[int, ...] = ()  # []int32, versions 5+, ignorable
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[MetadataResponsePartition], out: Writer, version: int) -> None:
         flexible = version >= 9
         buffer = out.buffer
         lengths: tuple[int, ...]
-        if version >= 9:
-            lengths = len(self.replica_nodes), len(self.isr_nodes), len(self.offline_replicas)
-            buffer += _SHAPES_HIII_I_I_I_COMPACT[lengths](
-                self.error_code,
-                self.partition_index,
-                self.leader_id,
-                self.leader_epoch,
-                lengths[0] + 1,
-                *self.replica_nodes,
-                lengths[1] + 1,
-                *self.isr_nodes,
-                lengths[2] + 1,
-                *self.offline_replicas,
-            )
-        elif version >= 7:
-            lengths = len(self.replica_nodes), len(self.isr_nodes), len(self.offline_replicas)
-            buffer += _SHAPES_HIII_I_I_I_CLASSIC[lengths](
-                self.error_code,
-                self.partition_index,
-                self.leader_id,
-                self.leader_epoch,
-                lengths[0],
-                *self.replica_nodes,
-                lengths[1],
-                *self.isr_nodes,
-                lengths[2],
-                *self.offline_replicas,
-            )
-        elif version >= 5:
-            lengths = len(self.replica_nodes), len(self.isr_nodes), len(self.offline_replicas)
-            buffer += _SHAPES_HII_I_I_I_CLASSIC[lengths](
-                self.error_code,
-                self.partition_index,
-                self.leader_id,
-                lengths[0],
-                *self.replica_nodes,
-                lengths[1],
-                *self.isr_nodes,
-                lengths[2],
-                *self.offline_replicas,
-            )
-        else:
-            lengths = len(self.replica_nodes), len(self.isr_nodes)
-            buffer += _SHAPES_HII_I_I_CLASSIC[lengths](
-                self.error_code,
-                self.partition_index,
-                self.leader_id,
-                lengths[0],
-                *self.replica_nodes,
-                lengths[1],
-                *self.isr_nodes,
-            )
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags, flexible)
-        elif flexible:
-            buffer.append(0)
+        for self in structs:
+            if version >= 9:
+                lengths = len(self.replica_nodes), len(self.isr_nodes), len(self.offline_replicas)
+                buffer += _SHAPES_HIII_I_I_I_COMPACT[lengths](
+                    self.error_code,
+                    self.partition_index,
+                    self.leader_id,
+                    self.leader_epoch,
+                    lengths[0] + 1,
+                    *self.replica_nodes,
+                    lengths[1] + 1,
+                    *self.isr_nodes,
+                    lengths[2] + 1,
+                    *self.offline_replicas,
+                )
+            elif version >= 7:
+                lengths = len(self.replica_nodes), len(self.isr_nodes), len(self.offline_replicas)
+                buffer += _SHAPES_HIII_I_I_I_CLASSIC[lengths](
+                    self.error_code,
+                    self.partition_index,
+                    self.leader_id,
+                    self.leader_epoch,
+                    lengths[0],
+                    *self.replica_nodes,
+                    lengths[1],
+                    *self.isr_nodes,
+                    lengths[2],
+                    *self.offline_replicas,
+                )
+            elif version >= 5:
+                lengths = len(self.replica_nodes), len(self.isr_nodes), len(self.offline_replicas)
+                buffer += _SHAPES_HII_I_I_I_CLASSIC[lengths](
+                    self.error_code,
+                    self.partition_index,
+                    self.leader_id,
+                    lengths[0],
+                    *self.replica_nodes,
+                    lengths[1],
+                    *self.isr_nodes,
+                    lengths[2],
+                    *self.offline_replicas,
+                )
+            else:
+                lengths = len(self.replica_nodes), len(self.isr_nodes)
+                buffer += _SHAPES_HII_I_I_CLASSIC[lengths](
+                    self.error_code,
+                    self.partition_index,
+                    self.leader_id,
+                    lengths[0],
+                    *self.replica_nodes,
+                    lengths[1],
+                    *self.isr_nodes,
+                )
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags, flexible)
+            elif flexible:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[MetadataResponsePartition], int]:
@@ -441,27 +448,29 @@ class MetadataResponseTopic:
     topic_authorized_operations: int = -2147483648  # int32, versions 8+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[MetadataResponseTopic], out: Writer, version: int) -> None:
         flexible = version >= 9
         buffer = out.buffer
-        if version < 8 and self.topic_authorized_operations != -2147483648:
-            raise absent("topic_authorized_operations")
-        buffer += _H.pack(self.error_code)
-        if version >= 12:
-            write_nullable_string(buffer, self.name, flexible, "name")
-        else:
-            write_string(buffer, present(self.name, "name"), flexible, "name")
-        if version >= 10:
-            write_uuid(buffer, self.topic_id)
-        if version >= 1:
-            buffer += _T.pack(self.is_internal)
-        write_structs(out, self.partitions, flexible, version)
-        if version >= 8:
-            buffer += _I.pack(self.topic_authorized_operations)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags, flexible)
-        elif flexible:
-            buffer.append(0)
+        for self in structs:
+            if version < 8 and self.topic_authorized_operations != -2147483648:
+                raise absent("topic_authorized_operations")
+            buffer += _H.pack(self.error_code)
+            if version >= 12:
+                write_nullable_string(buffer, self.name, flexible, "name")
+            else:
+                write_string(buffer, present(self.name, "name"), flexible, "name")
+            if version >= 10:
+                write_uuid(buffer, self.topic_id)
+            if version >= 1:
+                buffer += _T.pack(self.is_internal)
+            write_structs(out, self.partitions, flexible, MetadataResponsePartition._write_each, version)
+            if version >= 8:
+                buffer += _I.pack(self.topic_authorized_operations)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags, flexible)
+            elif flexible:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[MetadataResponseTopic], int]:
@@ -536,12 +545,12 @@ class MetadataResponse(Message):
             raise absent("cluster_authorized_operations")
         if version >= 3:
             buffer += _I.pack(self.throttle_time_ms)
-        write_structs(out, self.brokers, flexible, version)
+        write_structs(out, self.brokers, flexible, MetadataResponseBroker._write_each, version)
         if version >= 2:
             write_nullable_string(buffer, self.cluster_id, flexible, "cluster_id")
         if version >= 1:
             buffer += _I.pack(self.controller_id)
-        write_structs(out, self.topics, flexible, version)
+        write_structs(out, self.topics, flexible, MetadataResponseTopic._write_each, version)
         if version >= 13:
             buffer += _H.pack(self.error_code)
         elif 8 <= version <= 10:

@@ -7,6 +7,7 @@ OffsetCommitResponse: versions 0-10, flexible 8+.
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 from uuid import UUID
@@ -62,24 +63,26 @@ class OffsetCommitRequestPartition:
     committed_metadata: str | None = ""  # string, versions 0+, nullable
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[OffsetCommitRequestPartition], out: Writer, version: int) -> None:
         flexible = version >= 8
         buffer = out.buffer
-        if version != 1 and self.commit_timestamp != -1:
-            raise absent("commit_timestamp")
-        if version >= 6:
-            buffer += _IQI.pack(self.partition_index, self.committed_offset, self.committed_leader_epoch)
-        elif version >= 2:
-            buffer += _IQ.pack(self.partition_index, self.committed_offset)
-        elif version >= 1:
-            buffer += _IQQ.pack(self.partition_index, self.committed_offset, self.commit_timestamp)
-        else:
-            buffer += _IQ.pack(self.partition_index, self.committed_offset)
-        write_nullable_string(buffer, self.committed_metadata, flexible, "committed_metadata")
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags, flexible)
-        elif flexible:
-            buffer.append(0)
+        for self in structs:
+            if version != 1 and self.commit_timestamp != -1:
+                raise absent("commit_timestamp")
+            if version >= 6:
+                buffer += _IQI.pack(self.partition_index, self.committed_offset, self.committed_leader_epoch)
+            elif version >= 2:
+                buffer += _IQ.pack(self.partition_index, self.committed_offset)
+            elif version >= 1:
+                buffer += _IQQ.pack(self.partition_index, self.committed_offset, self.commit_timestamp)
+            else:
+                buffer += _IQ.pack(self.partition_index, self.committed_offset)
+            write_nullable_string(buffer, self.committed_metadata, flexible, "committed_metadata")
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags, flexible)
+            elif flexible:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(
@@ -134,18 +137,20 @@ class OffsetCommitRequestTopic:
     partitions: list[OffsetCommitRequestPartition] = field(default_factory=list)
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[OffsetCommitRequestTopic], out: Writer, version: int) -> None:
         flexible = version >= 8
         buffer = out.buffer
-        if version <= 9:
-            write_string(buffer, self.name, flexible, "name")
-        if version >= 10:
-            write_uuid(buffer, self.topic_id)
-        write_structs(out, self.partitions, flexible, version)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags, flexible)
-        elif flexible:
-            buffer.append(0)
+        for self in structs:
+            if version <= 9:
+                write_string(buffer, self.name, flexible, "name")
+            if version >= 10:
+                write_uuid(buffer, self.topic_id)
+            write_structs(out, self.partitions, flexible, OffsetCommitRequestPartition._write_each, version)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags, flexible)
+            elif flexible:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[OffsetCommitRequestTopic], int]:
@@ -217,7 +222,7 @@ class OffsetCommitRequest(Message):
             write_nullable_string(buffer, self.group_instance_id, flexible, "group_instance_id")
         if 2 <= version <= 4:
             buffer += _Q.pack(self.retention_time_ms)
-        write_structs(out, self.topics, flexible, version)
+        write_structs(out, self.topics, flexible, OffsetCommitRequestTopic._write_each, version)
         if self.unknown_tags:
             write_tags(buffer, (), self.unknown_tags, flexible)
         elif flexible:
@@ -267,14 +272,16 @@ class OffsetCommitResponsePartition:
     error_code: int = 0  # int16, versions 0+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[OffsetCommitResponsePartition], out: Writer, version: int) -> None:
         flexible = version >= 8
         buffer = out.buffer
-        buffer += _IH.pack(self.partition_index, self.error_code)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags, flexible)
-        elif flexible:
-            buffer.append(0)
+        for self in structs:
+            buffer += _IH.pack(self.partition_index, self.error_code)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags, flexible)
+            elif flexible:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(
@@ -335,18 +342,20 @@ class OffsetCommitResponseTopic:
     partitions: list[OffsetCommitResponsePartition] = field(default_factory=list)
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[OffsetCommitResponseTopic], out: Writer, version: int) -> None:
         flexible = version >= 8
         buffer = out.buffer
-        if version <= 9:
-            write_string(buffer, self.name, flexible, "name")
-        if version >= 10:
-            write_uuid(buffer, self.topic_id)
-        write_structs(out, self.partitions, flexible, version)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags, flexible)
-        elif flexible:
-            buffer.append(0)
+        for self in structs:
+            if version <= 9:
+                write_string(buffer, self.name, flexible, "name")
+            if version >= 10:
+                write_uuid(buffer, self.topic_id)
+            write_structs(out, self.partitions, flexible, OffsetCommitResponsePartition._write_each, version)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags, flexible)
+            elif flexible:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[OffsetCommitResponseTopic], int]:
@@ -391,7 +400,7 @@ class OffsetCommitResponse(Message):
         buffer = out.buffer
         if version >= 3:
             buffer += _I.pack(self.throttle_time_ms)
-        write_structs(out, self.topics, flexible, version)
+        write_structs(out, self.topics, flexible, OffsetCommitResponseTopic._write_each, version)
         if self.unknown_tags:
             write_tags(buffer, (), self.unknown_tags, flexible)
         elif flexible:

@@ -7,6 +7,7 @@ OffsetDeleteResponse: version 0.
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -38,9 +39,11 @@ class OffsetDeleteRequestPartition:
 
     partition_index: int = 0  # int32, versions 0+
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[OffsetDeleteRequestPartition], out: Writer, version: int) -> None:
         buffer = out.buffer
-        buffer += _I.pack(self.partition_index)
+        for self in structs:
+            buffer += _I.pack(self.partition_index)
 
     @staticmethod
     def _read_each(
@@ -85,10 +88,12 @@ class OffsetDeleteRequestTopic:
     # []OffsetDeleteRequestPartition, versions 0+
     partitions: list[OffsetDeleteRequestPartition] = field(default_factory=list)
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[OffsetDeleteRequestTopic], out: Writer, version: int) -> None:
         buffer = out.buffer
-        write_string(buffer, self.name, False, "name")
-        write_structs(out, self.partitions, False, version)
+        for self in structs:
+            write_string(buffer, self.name, False, "name")
+            write_structs(out, self.partitions, False, OffsetDeleteRequestPartition._write_each, version)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[OffsetDeleteRequestTopic], int]:
@@ -119,7 +124,7 @@ class OffsetDeleteRequest(Message):
     def _write(self, out: Writer, version: int) -> None:
         buffer = out.buffer
         write_string(buffer, self.group_id, False, "group_id")
-        write_structs(out, self.topics, False, version)
+        write_structs(out, self.topics, False, OffsetDeleteRequestTopic._write_each, version)
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[OffsetDeleteRequest, int]:
@@ -140,9 +145,11 @@ class OffsetDeleteResponsePartition:
     partition_index: int = 0  # int32, versions 0+
     error_code: int = 0  # int16, versions 0+
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[OffsetDeleteResponsePartition], out: Writer, version: int) -> None:
         buffer = out.buffer
-        buffer += _IH.pack(self.partition_index, self.error_code)
+        for self in structs:
+            buffer += _IH.pack(self.partition_index, self.error_code)
 
     @staticmethod
     def _read_each(
@@ -187,10 +194,12 @@ class OffsetDeleteResponseTopic:
     # []OffsetDeleteResponsePartition, versions 0+
     partitions: list[OffsetDeleteResponsePartition] = field(default_factory=list)
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[OffsetDeleteResponseTopic], out: Writer, version: int) -> None:
         buffer = out.buffer
-        write_string(buffer, self.name, False, "name")
-        write_structs(out, self.partitions, False, version)
+        for self in structs:
+            write_string(buffer, self.name, False, "name")
+            write_structs(out, self.partitions, False, OffsetDeleteResponsePartition._write_each, version)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[OffsetDeleteResponseTopic], int]:
@@ -225,7 +234,7 @@ class OffsetDeleteResponse(Message):
     def _write(self, out: Writer, version: int) -> None:
         buffer = out.buffer
         buffer += _HI.pack(self.error_code, self.throttle_time_ms)
-        write_structs(out, self.topics, False, version)
+        write_structs(out, self.topics, False, OffsetDeleteResponseTopic._write_each, version)
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[OffsetDeleteResponse, int]:

@@ -7,6 +7,7 @@ OffsetFetchResponse: versions 0-10, flexible 6+.
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 from uuid import UUID
@@ -53,15 +54,17 @@ class OffsetFetchRequestTopic:
     partition_indexes: tuple[int, ...] = ()  # []int32, versions 0-7
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[OffsetFetchRequestTopic], out: Writer, version: int) -> None:
         flexible = version >= 6
         buffer = out.buffer
-        write_string(buffer, self.name, flexible, "name")
-        write_numbers(buffer, self.partition_indexes, flexible, "i")
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags, flexible)
-        elif flexible:
-            buffer.append(0)
+        for self in structs:
+            write_string(buffer, self.name, flexible, "name")
+            write_numbers(buffer, self.partition_indexes, flexible, "i")
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags, flexible)
+            elif flexible:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[OffsetFetchRequestTopic], int]:
@@ -93,17 +96,19 @@ class OffsetFetchRequestTopics:
     partition_indexes: tuple[int, ...] = ()  # []int32, versions 8+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[OffsetFetchRequestTopics], out: Writer, version: int) -> None:
         buffer = out.buffer
-        if version <= 9:
-            write_string(buffer, self.name, True, "name")
-        if version >= 10:
-            write_uuid(buffer, self.topic_id)
-        write_numbers(buffer, self.partition_indexes, True, "i")
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            if version <= 9:
+                write_string(buffer, self.name, True, "name")
+            if version >= 10:
+                write_uuid(buffer, self.topic_id)
+            write_numbers(buffer, self.partition_indexes, True, "i")
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[OffsetFetchRequestTopics], int]:
@@ -139,17 +144,19 @@ class OffsetFetchRequestGroup:
     topics: list[OffsetFetchRequestTopics] | None = field(default_factory=list)
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[OffsetFetchRequestGroup], out: Writer, version: int) -> None:
         buffer = out.buffer
-        write_string(buffer, self.group_id, True, "group_id")
-        if version >= 9:
-            write_nullable_string(buffer, self.member_id, True, "member_id")
-            buffer += _I.pack(self.member_epoch)
-        write_structs(out, self.topics, True, version)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            write_string(buffer, self.group_id, True, "group_id")
+            if version >= 9:
+                write_nullable_string(buffer, self.member_id, True, "member_id")
+                buffer += _I.pack(self.member_epoch)
+            write_structs(out, self.topics, True, OffsetFetchRequestTopics._write_each, version)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[OffsetFetchRequestGroup], int]:
@@ -215,11 +222,11 @@ class OffsetFetchRequest(Message):
         if version <= 7:
             write_string(buffer, self.group_id, flexible, "group_id")
         if 2 <= version <= 7:
-            write_structs(out, self.topics, flexible, version)
+            write_structs(out, self.topics, flexible, OffsetFetchRequestTopic._write_each, version)
         elif version <= 1:
-            write_structs(out, present(self.topics, "topics"), flexible, version)
+            write_structs(out, present(self.topics, "topics"), flexible, OffsetFetchRequestTopic._write_each, version)
         if version >= 8:
-            write_structs(out, self.groups, flexible, version)
+            write_structs(out, self.groups, flexible, OffsetFetchRequestGroup._write_each, version)
         if version >= 7:
             buffer += _T.pack(self.require_stable)
         if self.unknown_tags:
@@ -283,19 +290,21 @@ class OffsetFetchResponsePartition:
     error_code: int = 0  # int16, versions 0-7
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[OffsetFetchResponsePartition], out: Writer, version: int) -> None:
         flexible = version >= 6
         buffer = out.buffer
-        if version >= 5:
-            buffer += _IQI.pack(self.partition_index, self.committed_offset, self.committed_leader_epoch)
-        else:
-            buffer += _IQ.pack(self.partition_index, self.committed_offset)
-        write_nullable_string(buffer, self.metadata, flexible, "metadata")
-        buffer += _H.pack(self.error_code)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags, flexible)
-        elif flexible:
-            buffer.append(0)
+        for self in structs:
+            if version >= 5:
+                buffer += _IQI.pack(self.partition_index, self.committed_offset, self.committed_leader_epoch)
+            else:
+                buffer += _IQ.pack(self.partition_index, self.committed_offset)
+            write_nullable_string(buffer, self.metadata, flexible, "metadata")
+            buffer += _H.pack(self.error_code)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags, flexible)
+            elif flexible:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(
@@ -339,15 +348,17 @@ class OffsetFetchResponseTopic:
     partitions: list[OffsetFetchResponsePartition] = field(default_factory=list)
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[OffsetFetchResponseTopic], out: Writer, version: int) -> None:
         flexible = version >= 6
         buffer = out.buffer
-        write_string(buffer, self.name, flexible, "name")
-        write_structs(out, self.partitions, flexible, version)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags, flexible)
-        elif flexible:
-            buffer.append(0)
+        for self in structs:
+            write_string(buffer, self.name, flexible, "name")
+            write_structs(out, self.partitions, flexible, OffsetFetchResponsePartition._write_each, version)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags, flexible)
+            elif flexible:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[OffsetFetchResponseTopic], int]:
@@ -391,15 +402,17 @@ class OffsetFetchResponsePartitions:
     error_code: int = 0  # int16, versions 8+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[OffsetFetchResponsePartitions], out: Writer, version: int) -> None:
         buffer = out.buffer
-        buffer += _IQI.pack(self.partition_index, self.committed_offset, self.committed_leader_epoch)
-        write_nullable_string(buffer, self.metadata, True, "metadata")
-        buffer += _H.pack(self.error_code)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            buffer += _IQI.pack(self.partition_index, self.committed_offset, self.committed_leader_epoch)
+            write_nullable_string(buffer, self.metadata, True, "metadata")
+            buffer += _H.pack(self.error_code)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(
@@ -436,17 +449,19 @@ class OffsetFetchResponseTopics:
     partitions: list[OffsetFetchResponsePartitions] = field(default_factory=list)
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[OffsetFetchResponseTopics], out: Writer, version: int) -> None:
         buffer = out.buffer
-        if version <= 9:
-            write_string(buffer, self.name, True, "name")
-        if version >= 10:
-            write_uuid(buffer, self.topic_id)
-        write_structs(out, self.partitions, True, version)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            if version <= 9:
+                write_string(buffer, self.name, True, "name")
+            if version >= 10:
+                write_uuid(buffer, self.topic_id)
+            write_structs(out, self.partitions, True, OffsetFetchResponsePartitions._write_each, version)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[OffsetFetchResponseTopics], int]:
@@ -487,15 +502,17 @@ class OffsetFetchResponseGroup:
     error_code: int = 0  # int16, versions 8+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[OffsetFetchResponseGroup], out: Writer, version: int) -> None:
         buffer = out.buffer
-        write_string(buffer, self.group_id, True, "group_id")
-        write_structs(out, self.topics, True, version)
-        buffer += _H.pack(self.error_code)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            write_string(buffer, self.group_id, True, "group_id")
+            write_structs(out, self.topics, True, OffsetFetchResponseTopics._write_each, version)
+            buffer += _H.pack(self.error_code)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[OffsetFetchResponseGroup], int]:
@@ -542,11 +559,11 @@ class OffsetFetchResponse(Message):
         if version >= 3:
             buffer += _I.pack(self.throttle_time_ms)
         if version <= 7:
-            write_structs(out, self.topics, flexible, version)
+            write_structs(out, self.topics, flexible, OffsetFetchResponseTopic._write_each, version)
         if 2 <= version <= 7:
             buffer += _H.pack(self.error_code)
         if version >= 8:
-            write_structs(out, self.groups, flexible, version)
+            write_structs(out, self.groups, flexible, OffsetFetchResponseGroup._write_each, version)
         if self.unknown_tags:
             write_tags(buffer, (), self.unknown_tags, flexible)
         elif flexible:

@@ -8,6 +8,7 @@ OffsetForLeaderEpochResponse: versions 0-4, flexible 4+.
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -54,17 +55,19 @@ class OffsetForLeaderPartition:
     leader_epoch: int = 0  # int32, versions 0+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[OffsetForLeaderPartition], out: Writer, version: int) -> None:
         flexible = version >= 4
         buffer = out.buffer
-        if version >= 2:
-            buffer += _III.pack(self.partition, self.current_leader_epoch, self.leader_epoch)
-        else:
-            buffer += _II.pack(self.partition, self.leader_epoch)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags, flexible)
-        elif flexible:
-            buffer.append(0)
+        for self in structs:
+            if version >= 2:
+                buffer += _III.pack(self.partition, self.current_leader_epoch, self.leader_epoch)
+            else:
+                buffer += _II.pack(self.partition, self.leader_epoch)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags, flexible)
+            elif flexible:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[OffsetForLeaderPartition], int]:
@@ -125,15 +128,17 @@ class OffsetForLeaderTopic:
     partitions: list[OffsetForLeaderPartition] = field(default_factory=list)  # []OffsetForLeaderPartition, versions 0+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[OffsetForLeaderTopic], out: Writer, version: int) -> None:
         flexible = version >= 4
         buffer = out.buffer
-        write_string(buffer, self.topic, flexible, "topic")
-        write_structs(out, self.partitions, flexible, version)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags, flexible)
-        elif flexible:
-            buffer.append(0)
+        for self in structs:
+            write_string(buffer, self.topic, flexible, "topic")
+            write_structs(out, self.partitions, flexible, OffsetForLeaderPartition._write_each, version)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags, flexible)
+            elif flexible:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[OffsetForLeaderTopic], int]:
@@ -173,7 +178,7 @@ class OffsetForLeaderEpochRequest(Message):
         buffer = out.buffer
         if version >= 3:
             buffer += _I.pack(self.replica_id)
-        write_structs(out, self.topics, flexible, version)
+        write_structs(out, self.topics, flexible, OffsetForLeaderTopic._write_each, version)
         if self.unknown_tags:
             write_tags(buffer, (), self.unknown_tags, flexible)
         elif flexible:
@@ -213,17 +218,19 @@ class EpochEndOffset:
     end_offset: int = -1  # int64, versions 0+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[EpochEndOffset], out: Writer, version: int) -> None:
         flexible = version >= 4
         buffer = out.buffer
-        if version >= 1:
-            buffer += _HIIQ.pack(self.error_code, self.partition, self.leader_epoch, self.end_offset)
-        else:
-            buffer += _HIQ.pack(self.error_code, self.partition, self.end_offset)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags, flexible)
-        elif flexible:
-            buffer.append(0)
+        for self in structs:
+            if version >= 1:
+                buffer += _HIIQ.pack(self.error_code, self.partition, self.leader_epoch, self.end_offset)
+            else:
+                buffer += _HIQ.pack(self.error_code, self.partition, self.end_offset)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags, flexible)
+            elif flexible:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[EpochEndOffset], int]:
@@ -284,15 +291,17 @@ class OffsetForLeaderTopicResult:
     partitions: list[EpochEndOffset] = field(default_factory=list)  # []EpochEndOffset, versions 0+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[OffsetForLeaderTopicResult], out: Writer, version: int) -> None:
         flexible = version >= 4
         buffer = out.buffer
-        write_string(buffer, self.topic, flexible, "topic")
-        write_structs(out, self.partitions, flexible, version)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags, flexible)
-        elif flexible:
-            buffer.append(0)
+        for self in structs:
+            write_string(buffer, self.topic, flexible, "topic")
+            write_structs(out, self.partitions, flexible, EpochEndOffset._write_each, version)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags, flexible)
+            elif flexible:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[OffsetForLeaderTopicResult], int]:
@@ -332,7 +341,7 @@ class OffsetForLeaderEpochResponse(Message):
         buffer = out.buffer
         if version >= 2:
             buffer += _I.pack(self.throttle_time_ms)
-        write_structs(out, self.topics, flexible, version)
+        write_structs(out, self.topics, flexible, OffsetForLeaderTopicResult._write_each, version)
         if self.unknown_tags:
             write_tags(buffer, (), self.unknown_tags, flexible)
         elif flexible:

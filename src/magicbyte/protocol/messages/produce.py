@@ -7,6 +7,7 @@ ProduceResponse: versions 0-13, flexible 9+.
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 from uuid import UUID
@@ -62,15 +63,17 @@ class PartitionProduceData:
     records: Records | None = None  # records, versions 0+, nullable
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[PartitionProduceData], out: Writer, version: int) -> None:
         flexible = version >= 9
         buffer = out.buffer
-        buffer += _I.pack(self.index)
-        write_nullable_records(out, self.records, flexible)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags, flexible)
-        elif flexible:
-            buffer.append(0)
+        for self in structs:
+            buffer += _I.pack(self.index)
+            write_nullable_records(out, self.records, flexible)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags, flexible)
+            elif flexible:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[PartitionProduceData], int]:
@@ -103,18 +106,20 @@ class TopicProduceData:
     partition_data: list[PartitionProduceData] = field(default_factory=list)  # []PartitionProduceData, versions 0+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[TopicProduceData], out: Writer, version: int) -> None:
         flexible = version >= 9
         buffer = out.buffer
-        if version <= 12:
-            write_string(buffer, self.name, flexible, "name")
-        if version >= 13:
-            write_uuid(buffer, self.topic_id)
-        write_structs(out, self.partition_data, flexible, version)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags, flexible)
-        elif flexible:
-            buffer.append(0)
+        for self in structs:
+            if version <= 12:
+                write_string(buffer, self.name, flexible, "name")
+            if version >= 13:
+                write_uuid(buffer, self.topic_id)
+            write_structs(out, self.partition_data, flexible, PartitionProduceData._write_each, version)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags, flexible)
+            elif flexible:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[TopicProduceData], int]:
@@ -173,7 +178,7 @@ class ProduceRequest(Message):
         if version >= 3:
             write_nullable_string(buffer, self.transactional_id, flexible, "transactional_id")
         buffer += _HI.pack(self.acks, self.timeout_ms)
-        write_structs(out, self.topic_data, flexible, version)
+        write_structs(out, self.topic_data, flexible, TopicProduceData._write_each, version)
         if self.unknown_tags:
             write_tags(buffer, (), self.unknown_tags, flexible)
         elif flexible:
@@ -209,15 +214,17 @@ class BatchIndexAndErrorMessage:
     batch_index_error_message: str | None = None  # string, versions 8+, nullable
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[BatchIndexAndErrorMessage], out: Writer, version: int) -> None:
         flexible = version >= 9
         buffer = out.buffer
-        buffer += _I.pack(self.batch_index)
-        write_nullable_string(buffer, self.batch_index_error_message, flexible, "batch_index_error_message")
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags, flexible)
-        elif flexible:
-            buffer.append(0)
+        for self in structs:
+            buffer += _I.pack(self.batch_index)
+            write_nullable_string(buffer, self.batch_index_error_message, flexible, "batch_index_error_message")
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags, flexible)
+            elif flexible:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[BatchIndexAndErrorMessage], int]:
@@ -298,39 +305,41 @@ class PartitionProduceResponse:
     current_leader: LeaderIdAndEpoch = field(default_factory=LeaderIdAndEpoch)  # LeaderIdAndEpoch, versions 10+, tag 0
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[PartitionProduceResponse], out: Writer, version: int) -> None:
         flexible = version >= 9
         buffer = out.buffer
-        if version < 10 and self.current_leader._is_set():
-            raise absent("current_leader")
-        if version >= 5:
-            buffer += _IHQQQ.pack(
-                self.index,
-                self.error_code,
-                self.base_offset,
-                self.log_append_time_ms,
-                self.log_start_offset,
-            )
-        elif version >= 2:
-            buffer += _IHQQ.pack(self.index, self.error_code, self.base_offset, self.log_append_time_ms)
-        else:
-            buffer += _IHQ.pack(self.index, self.error_code, self.base_offset)
-        if version >= 8:
-            write_structs(out, self.record_errors, flexible, version)
-            write_nullable_string(buffer, self.error_message, flexible, "error_message")
-        if version >= 10:
-            tags = self._tags(version)
-            if tags or self.unknown_tags:
-                write_tags(buffer, tags, self.unknown_tags)
+        for self in structs:
+            if version < 10 and self.current_leader._is_set():
+                raise absent("current_leader")
+            if version >= 5:
+                buffer += _IHQQQ.pack(
+                    self.index,
+                    self.error_code,
+                    self.base_offset,
+                    self.log_append_time_ms,
+                    self.log_start_offset,
+                )
+            elif version >= 2:
+                buffer += _IHQQ.pack(self.index, self.error_code, self.base_offset, self.log_append_time_ms)
             else:
-                buffer.append(0)
-        elif version >= 9:
-            if self.unknown_tags:
-                write_tags(buffer, (), self.unknown_tags)
-            else:
-                buffer.append(0)
-        elif self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags, flexible=False)
+                buffer += _IHQ.pack(self.index, self.error_code, self.base_offset)
+            if version >= 8:
+                write_structs(out, self.record_errors, flexible, BatchIndexAndErrorMessage._write_each, version)
+                write_nullable_string(buffer, self.error_message, flexible, "error_message")
+            if version >= 10:
+                tags = self._tags(version)
+                if tags or self.unknown_tags:
+                    write_tags(buffer, tags, self.unknown_tags)
+                else:
+                    buffer.append(0)
+            elif version >= 9:
+                if self.unknown_tags:
+                    write_tags(buffer, (), self.unknown_tags)
+                else:
+                    buffer.append(0)
+            elif self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags, flexible=False)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[PartitionProduceResponse], int]:
@@ -449,18 +458,20 @@ class TopicProduceResponse:
     partition_responses: list[PartitionProduceResponse] = field(default_factory=list)
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[TopicProduceResponse], out: Writer, version: int) -> None:
         flexible = version >= 9
         buffer = out.buffer
-        if version <= 12:
-            write_string(buffer, self.name, flexible, "name")
-        if version >= 13:
-            write_uuid(buffer, self.topic_id)
-        write_structs(out, self.partition_responses, flexible, version)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags, flexible)
-        elif flexible:
-            buffer.append(0)
+        for self in structs:
+            if version <= 12:
+                write_string(buffer, self.name, flexible, "name")
+            if version >= 13:
+                write_uuid(buffer, self.topic_id)
+            write_structs(out, self.partition_responses, flexible, PartitionProduceResponse._write_each, version)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags, flexible)
+            elif flexible:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[TopicProduceResponse], int]:
@@ -519,16 +530,18 @@ class NodeEndpoint:
     rack: str | None = None  # string, versions 10+, nullable
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[NodeEndpoint], out: Writer, version: int) -> None:
         buffer = out.buffer
-        buffer += _I.pack(self.node_id)
-        write_string(buffer, self.host, True, "host")
-        buffer += _I.pack(self.port)
-        write_nullable_string(buffer, self.rack, True, "rack")
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            buffer += _I.pack(self.node_id)
+            write_string(buffer, self.host, True, "host")
+            buffer += _I.pack(self.port)
+            write_nullable_string(buffer, self.rack, True, "rack")
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[NodeEndpoint], int]:
@@ -572,7 +585,7 @@ class ProduceResponse(Message):
         buffer = out.buffer
         if version < 10 and len(self.node_endpoints) > 0:
             raise absent("node_endpoints")
-        write_structs(out, self.responses, flexible, version)
+        write_structs(out, self.responses, flexible, TopicProduceResponse._write_each, version)
         if version >= 1:
             buffer += _I.pack(self.throttle_time_ms)
         if version >= 10:
@@ -624,6 +637,6 @@ class ProduceResponse(Message):
         found: list[tuple[int, bytes]] = []
         if version >= 10 and len(self.node_endpoints) > 0:
             part = Writer()
-            write_structs(part, self.node_endpoints, flexible, version)
+            write_structs(part, self.node_endpoints, flexible, NodeEndpoint._write_each, version)
             found.append((0, bytes(part)))
         return found

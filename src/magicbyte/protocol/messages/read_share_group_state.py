@@ -8,6 +8,7 @@ ReadShareGroupStateResponse: version 0, flexible 0+.
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 from uuid import UUID
@@ -52,13 +53,15 @@ class PartitionData:
     leader_epoch: int = 0  # int32, versions 0+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[PartitionData], out: Writer, version: int) -> None:
         buffer = out.buffer
-        buffer += _II.pack(self.partition, self.leader_epoch)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            buffer += _II.pack(self.partition, self.leader_epoch)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[PartitionData], int]:
@@ -95,14 +98,16 @@ class ReadStateData:
     partitions: list[PartitionData] = field(default_factory=list)  # []PartitionData, versions 0+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[ReadStateData], out: Writer, version: int) -> None:
         buffer = out.buffer
-        write_uuid(buffer, self.topic_id)
-        write_structs(out, self.partitions, True, version)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            write_uuid(buffer, self.topic_id)
+            write_structs(out, self.partitions, True, PartitionData._write_each, version)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[ReadStateData], int]:
@@ -135,7 +140,7 @@ class ReadShareGroupStateRequest(Message):
     def _write(self, out: Writer, version: int) -> None:
         buffer = out.buffer
         write_string(buffer, self.group_id, True, "group_id")
-        write_structs(out, self.topics, True, version)
+        write_structs(out, self.topics, True, ReadStateData._write_each, version)
         if self.unknown_tags:
             write_tags(buffer, (), self.unknown_tags)
         else:
@@ -166,13 +171,15 @@ class StateBatch:
     delivery_count: int = 0  # int16, versions 0+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[StateBatch], out: Writer, version: int) -> None:
         buffer = out.buffer
-        buffer += _QQBH.pack(self.first_offset, self.last_offset, self.delivery_state, self.delivery_count)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            buffer += _QQBH.pack(self.first_offset, self.last_offset, self.delivery_state, self.delivery_count)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[StateBatch], int]:
@@ -218,16 +225,18 @@ class PartitionResult:
     state_batches: list[StateBatch] = field(default_factory=list)  # []StateBatch, versions 0+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[PartitionResult], out: Writer, version: int) -> None:
         buffer = out.buffer
-        buffer += _IH.pack(self.partition, self.error_code)
-        write_nullable_string(buffer, self.error_message, True, "error_message")
-        buffer += _IQ.pack(self.state_epoch, self.start_offset)
-        write_structs(out, self.state_batches, True, version)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            buffer += _IH.pack(self.partition, self.error_code)
+            write_nullable_string(buffer, self.error_message, True, "error_message")
+            buffer += _IQ.pack(self.state_epoch, self.start_offset)
+            write_structs(out, self.state_batches, True, StateBatch._write_each, version)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[PartitionResult], int]:
@@ -257,14 +266,16 @@ class ReadStateResult:
     partitions: list[PartitionResult] = field(default_factory=list)  # []PartitionResult, versions 0+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[ReadStateResult], out: Writer, version: int) -> None:
         buffer = out.buffer
-        write_uuid(buffer, self.topic_id)
-        write_structs(out, self.partitions, True, version)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            write_uuid(buffer, self.topic_id)
+            write_structs(out, self.partitions, True, PartitionResult._write_each, version)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[ReadStateResult], int]:
@@ -294,7 +305,7 @@ class ReadShareGroupStateResponse(Message):
 
     def _write(self, out: Writer, version: int) -> None:
         buffer = out.buffer
-        write_structs(out, self.results, True, version)
+        write_structs(out, self.results, True, ReadStateResult._write_each, version)
         if self.unknown_tags:
             write_tags(buffer, (), self.unknown_tags)
         else:

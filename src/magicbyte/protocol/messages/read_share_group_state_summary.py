@@ -8,6 +8,7 @@ ReadShareGroupStateSummaryResponse: versions 0-1, flexible 0+.
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 from uuid import UUID
@@ -51,13 +52,15 @@ class PartitionData:
     leader_epoch: int = 0  # int32, versions 0+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[PartitionData], out: Writer, version: int) -> None:
         buffer = out.buffer
-        buffer += _II.pack(self.partition, self.leader_epoch)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            buffer += _II.pack(self.partition, self.leader_epoch)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[PartitionData], int]:
@@ -94,14 +97,16 @@ class ReadStateSummaryData:
     partitions: list[PartitionData] = field(default_factory=list)  # []PartitionData, versions 0+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[ReadStateSummaryData], out: Writer, version: int) -> None:
         buffer = out.buffer
-        write_uuid(buffer, self.topic_id)
-        write_structs(out, self.partitions, True, version)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            write_uuid(buffer, self.topic_id)
+            write_structs(out, self.partitions, True, PartitionData._write_each, version)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[ReadStateSummaryData], int]:
@@ -134,7 +139,7 @@ class ReadShareGroupStateSummaryRequest(Message):
     def _write(self, out: Writer, version: int) -> None:
         buffer = out.buffer
         write_string(buffer, self.group_id, True, "group_id")
-        write_structs(out, self.topics, True, version)
+        write_structs(out, self.topics, True, ReadStateSummaryData._write_each, version)
         if self.unknown_tags:
             write_tags(buffer, (), self.unknown_tags)
         else:
@@ -172,18 +177,25 @@ class PartitionResult:
     delivery_complete_count: int = -1  # int32, versions 1+, ignorable
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[PartitionResult], out: Writer, version: int) -> None:
         buffer = out.buffer
-        buffer += _IH.pack(self.partition, self.error_code)
-        write_nullable_string(buffer, self.error_message, True, "error_message")
-        if version >= 1:
-            buffer += _IIQI.pack(self.state_epoch, self.leader_epoch, self.start_offset, self.delivery_complete_count)
-        else:
-            buffer += _IIQ.pack(self.state_epoch, self.leader_epoch, self.start_offset)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            buffer += _IH.pack(self.partition, self.error_code)
+            write_nullable_string(buffer, self.error_message, True, "error_message")
+            if version >= 1:
+                buffer += _IIQI.pack(
+                    self.state_epoch,
+                    self.leader_epoch,
+                    self.start_offset,
+                    self.delivery_complete_count,
+                )
+            else:
+                buffer += _IIQ.pack(self.state_epoch, self.leader_epoch, self.start_offset)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[PartitionResult], int]:
@@ -222,14 +234,16 @@ class ReadStateSummaryResult:
     partitions: list[PartitionResult] = field(default_factory=list)  # []PartitionResult, versions 0+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[ReadStateSummaryResult], out: Writer, version: int) -> None:
         buffer = out.buffer
-        write_uuid(buffer, self.topic_id)
-        write_structs(out, self.partitions, True, version)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            write_uuid(buffer, self.topic_id)
+            write_structs(out, self.partitions, True, PartitionResult._write_each, version)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[ReadStateSummaryResult], int]:
@@ -259,7 +273,7 @@ class ReadShareGroupStateSummaryResponse(Message):
 
     def _write(self, out: Writer, version: int) -> None:
         buffer = out.buffer
-        write_structs(out, self.results, True, version)
+        write_structs(out, self.results, True, ReadStateSummaryResult._write_each, version)
         if self.unknown_tags:
             write_tags(buffer, (), self.unknown_tags)
         else:

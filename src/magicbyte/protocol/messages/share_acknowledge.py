@@ -8,6 +8,7 @@ ShareAcknowledgeResponse: versions 0-2, flexible 0+.
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 from uuid import UUID
@@ -59,20 +60,22 @@ class AcknowledgementBatch:
     acknowledge_types: tuple[int, ...] = ()  # []int8, versions 0+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[AcknowledgementBatch], out: Writer, version: int) -> None:
         buffer = out.buffer
         lengths: tuple[int, ...]
-        lengths = (len(self.acknowledge_types),)
-        buffer += _SHAPES_QQ_B_COMPACT[lengths](
-            self.first_offset,
-            self.last_offset,
-            lengths[0] + 1,
-            *self.acknowledge_types,
-        )
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            lengths = (len(self.acknowledge_types),)
+            buffer += _SHAPES_QQ_B_COMPACT[lengths](
+                self.first_offset,
+                self.last_offset,
+                lengths[0] + 1,
+                *self.acknowledge_types,
+            )
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[AcknowledgementBatch], int]:
@@ -111,14 +114,16 @@ class AcknowledgePartition:
     acknowledgement_batches: list[AcknowledgementBatch] = field(default_factory=list)
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[AcknowledgePartition], out: Writer, version: int) -> None:
         buffer = out.buffer
-        buffer += _I.pack(self.partition_index)
-        write_structs(out, self.acknowledgement_batches, True, version)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            buffer += _I.pack(self.partition_index)
+            write_structs(out, self.acknowledgement_batches, True, AcknowledgementBatch._write_each, version)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[AcknowledgePartition], int]:
@@ -153,14 +158,16 @@ class AcknowledgeTopic:
     partitions: list[AcknowledgePartition] = field(default_factory=list)  # []AcknowledgePartition, versions 0+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[AcknowledgeTopic], out: Writer, version: int) -> None:
         buffer = out.buffer
-        write_uuid(buffer, self.topic_id)
-        write_structs(out, self.partitions, True, version)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            write_uuid(buffer, self.topic_id)
+            write_structs(out, self.partitions, True, AcknowledgePartition._write_each, version)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[AcknowledgeTopic], int]:
@@ -214,7 +221,7 @@ class ShareAcknowledgeRequest(Message):
             buffer += _IT.pack(self.share_session_epoch, self.is_renew_ack)
         else:
             buffer += _I.pack(self.share_session_epoch)
-        write_structs(out, self.topics, True, version)
+        write_structs(out, self.topics, True, AcknowledgeTopic._write_each, version)
         if self.unknown_tags:
             write_tags(buffer, (), self.unknown_tags)
         else:
@@ -286,15 +293,17 @@ class PartitionData:
     current_leader: LeaderIdAndEpoch = field(default_factory=LeaderIdAndEpoch)  # LeaderIdAndEpoch, versions 0+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[PartitionData], out: Writer, version: int) -> None:
         buffer = out.buffer
-        buffer += _IH.pack(self.partition_index, self.error_code)
-        write_nullable_string(buffer, self.error_message, True, "error_message")
-        self.current_leader._write(out, version)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            buffer += _IH.pack(self.partition_index, self.error_code)
+            write_nullable_string(buffer, self.error_message, True, "error_message")
+            self.current_leader._write(out, version)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[PartitionData], int]:
@@ -322,14 +331,16 @@ class ShareAcknowledgeTopicResponse:
     partitions: list[PartitionData] = field(default_factory=list)  # []PartitionData, versions 0+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[ShareAcknowledgeTopicResponse], out: Writer, version: int) -> None:
         buffer = out.buffer
-        write_uuid(buffer, self.topic_id)
-        write_structs(out, self.partitions, True, version)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            write_uuid(buffer, self.topic_id)
+            write_structs(out, self.partitions, True, PartitionData._write_each, version)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(
@@ -365,16 +376,18 @@ class NodeEndpoint:
     rack: str | None = None  # string, versions 0+, nullable
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[NodeEndpoint], out: Writer, version: int) -> None:
         buffer = out.buffer
-        buffer += _I.pack(self.node_id)
-        write_string(buffer, self.host, True, "host")
-        buffer += _I.pack(self.port)
-        write_nullable_string(buffer, self.rack, True, "rack")
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            buffer += _I.pack(self.node_id)
+            write_string(buffer, self.host, True, "host")
+            buffer += _I.pack(self.port)
+            write_nullable_string(buffer, self.rack, True, "rack")
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[NodeEndpoint], int]:
@@ -426,8 +439,8 @@ class ShareAcknowledgeResponse(Message):
         write_nullable_string(buffer, self.error_message, True, "error_message")
         if version >= 2:
             buffer += _I.pack(self.acquisition_lock_timeout_ms)
-        write_structs(out, self.responses, True, version)
-        write_structs(out, self.node_endpoints, True, version)
+        write_structs(out, self.responses, True, ShareAcknowledgeTopicResponse._write_each, version)
+        write_structs(out, self.node_endpoints, True, NodeEndpoint._write_each, version)
         if self.unknown_tags:
             write_tags(buffer, (), self.unknown_tags)
         else:

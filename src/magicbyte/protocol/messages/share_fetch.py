@@ -7,6 +7,7 @@ ShareFetchResponse: versions 0-2, flexible 0+.
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 from uuid import UUID
@@ -69,20 +70,22 @@ class AcknowledgementBatch:
     acknowledge_types: tuple[int, ...] = ()  # []int8, versions 0+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[AcknowledgementBatch], out: Writer, version: int) -> None:
         buffer = out.buffer
         lengths: tuple[int, ...]
-        lengths = (len(self.acknowledge_types),)
-        buffer += _SHAPES_QQ_B_COMPACT[lengths](
-            self.first_offset,
-            self.last_offset,
-            lengths[0] + 1,
-            *self.acknowledge_types,
-        )
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            lengths = (len(self.acknowledge_types),)
+            buffer += _SHAPES_QQ_B_COMPACT[lengths](
+                self.first_offset,
+                self.last_offset,
+                lengths[0] + 1,
+                *self.acknowledge_types,
+            )
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[AcknowledgementBatch], int]:
@@ -123,19 +126,21 @@ class FetchPartition:
     acknowledgement_batches: list[AcknowledgementBatch] = field(default_factory=list)
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[FetchPartition], out: Writer, version: int) -> None:
         buffer = out.buffer
-        if version > 0 and self.partition_max_bytes != 0:
-            raise absent("partition_max_bytes")
-        if version >= 1:
-            buffer += _I.pack(self.partition_index)
-        else:
-            buffer += _II.pack(self.partition_index, self.partition_max_bytes)
-        write_structs(out, self.acknowledgement_batches, True, version)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            if version > 0 and self.partition_max_bytes != 0:
+                raise absent("partition_max_bytes")
+            if version >= 1:
+                buffer += _I.pack(self.partition_index)
+            else:
+                buffer += _II.pack(self.partition_index, self.partition_max_bytes)
+            write_structs(out, self.acknowledgement_batches, True, AcknowledgementBatch._write_each, version)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[FetchPartition], int]:
@@ -175,14 +180,16 @@ class FetchTopic:
     partitions: list[FetchPartition] = field(default_factory=list)  # []FetchPartition, versions 0+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[FetchTopic], out: Writer, version: int) -> None:
         buffer = out.buffer
-        write_uuid(buffer, self.topic_id)
-        write_structs(out, self.partitions, True, version)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            write_uuid(buffer, self.topic_id)
+            write_structs(out, self.partitions, True, FetchPartition._write_each, version)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[FetchTopic], int]:
@@ -208,14 +215,16 @@ class ForgottenTopic:
     partitions: tuple[int, ...] = ()  # []int32, versions 0+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[ForgottenTopic], out: Writer, version: int) -> None:
         buffer = out.buffer
-        write_uuid(buffer, self.topic_id)
-        write_numbers(buffer, self.partitions, True, "i")
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            write_uuid(buffer, self.topic_id)
+            write_numbers(buffer, self.partitions, True, "i")
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[ForgottenTopic], int]:
@@ -299,8 +308,8 @@ class ShareFetchRequest(Message):
             )
         else:
             buffer += _IIII.pack(self.share_session_epoch, self.max_wait_ms, self.min_bytes, self.max_bytes)
-        write_structs(out, self.topics, True, version)
-        write_structs(out, self.forgotten_topics_data, True, version)
+        write_structs(out, self.topics, True, FetchTopic._write_each, version)
+        write_structs(out, self.forgotten_topics_data, True, ForgottenTopic._write_each, version)
         if self.unknown_tags:
             write_tags(buffer, (), self.unknown_tags)
         else:
@@ -402,13 +411,15 @@ class AcquiredRecords:
     delivery_count: int = 0  # int16, versions 0+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[AcquiredRecords], out: Writer, version: int) -> None:
         buffer = out.buffer
-        buffer += _QQH.pack(self.first_offset, self.last_offset, self.delivery_count)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            buffer += _QQH.pack(self.first_offset, self.last_offset, self.delivery_count)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[AcquiredRecords], int]:
@@ -459,22 +470,24 @@ class PartitionData:
     acquired_records: list[AcquiredRecords] = field(default_factory=list)  # []AcquiredRecords, versions 0+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[PartitionData], out: Writer, version: int) -> None:
         buffer = out.buffer
-        buffer += _IH.pack(self.partition_index, self.error_code)
-        write_nullable_string(buffer, self.error_message, True, "error_message")
-        buffer += _H.pack(self.acknowledge_error_code)
-        write_nullable_string(buffer, self.acknowledge_error_message, True, "acknowledge_error_message")
-        self.current_leader._write(out, version)
-        if version >= 1:
-            write_records(out, self.records, True, "records")
-        else:
-            write_nullable_records(out, self.records, True)
-        write_structs(out, self.acquired_records, True, version)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            buffer += _IH.pack(self.partition_index, self.error_code)
+            write_nullable_string(buffer, self.error_message, True, "error_message")
+            buffer += _H.pack(self.acknowledge_error_code)
+            write_nullable_string(buffer, self.acknowledge_error_message, True, "acknowledge_error_message")
+            self.current_leader._write(out, version)
+            if version >= 1:
+                write_records(out, self.records, True, "records")
+            else:
+                write_nullable_records(out, self.records, True)
+            write_structs(out, self.acquired_records, True, AcquiredRecords._write_each, version)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[PartitionData], int]:
@@ -510,14 +523,16 @@ class ShareFetchableTopicResponse:
     partitions: list[PartitionData] = field(default_factory=list)  # []PartitionData, versions 0+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[ShareFetchableTopicResponse], out: Writer, version: int) -> None:
         buffer = out.buffer
-        write_uuid(buffer, self.topic_id)
-        write_structs(out, self.partitions, True, version)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            write_uuid(buffer, self.topic_id)
+            write_structs(out, self.partitions, True, PartitionData._write_each, version)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(
@@ -553,16 +568,18 @@ class NodeEndpoint:
     rack: str | None = None  # string, versions 0+, nullable
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[NodeEndpoint], out: Writer, version: int) -> None:
         buffer = out.buffer
-        buffer += _I.pack(self.node_id)
-        write_string(buffer, self.host, True, "host")
-        buffer += _I.pack(self.port)
-        write_nullable_string(buffer, self.rack, True, "rack")
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            buffer += _I.pack(self.node_id)
+            write_string(buffer, self.host, True, "host")
+            buffer += _I.pack(self.port)
+            write_nullable_string(buffer, self.rack, True, "rack")
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[NodeEndpoint], int]:
@@ -616,8 +633,8 @@ class ShareFetchResponse(Message):
         write_nullable_string(buffer, self.error_message, True, "error_message")
         if version >= 1:
             buffer += _I.pack(self.acquisition_lock_timeout_ms)
-        write_structs(out, self.responses, True, version)
-        write_structs(out, self.node_endpoints, True, version)
+        write_structs(out, self.responses, True, ShareFetchableTopicResponse._write_each, version)
+        write_structs(out, self.node_endpoints, True, NodeEndpoint._write_each, version)
         if self.unknown_tags:
             write_tags(buffer, (), self.unknown_tags)
         else:

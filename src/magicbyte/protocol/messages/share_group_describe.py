@@ -8,6 +8,7 @@ ShareGroupDescribeResponse: versions 0-1, flexible 0+.
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 from uuid import UUID
@@ -89,15 +90,17 @@ class TopicPartitions:
     partitions: tuple[int, ...] = ()  # []int32, versions 0+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[TopicPartitions], out: Writer, version: int) -> None:
         buffer = out.buffer
-        write_uuid(buffer, self.topic_id)
-        write_string(buffer, self.topic_name, True, "topic_name")
-        write_numbers(buffer, self.partitions, True, "i")
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            write_uuid(buffer, self.topic_id)
+            write_string(buffer, self.topic_name, True, "topic_name")
+            write_numbers(buffer, self.partitions, True, "i")
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[TopicPartitions], int]:
@@ -124,7 +127,7 @@ class Assignment:
 
     def _write(self, out: Writer, version: int) -> None:
         buffer = out.buffer
-        write_structs(out, self.topic_partitions, True, version)
+        write_structs(out, self.topic_partitions, True, TopicPartitions._write_each, version)
         if self.unknown_tags:
             write_tags(buffer, (), self.unknown_tags)
         else:
@@ -171,19 +174,21 @@ class Member:
     assignment: Assignment = field(default_factory=Assignment)  # Assignment, versions 0+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[Member], out: Writer, version: int) -> None:
         buffer = out.buffer
-        write_string(buffer, self.member_id, True, "member_id")
-        write_nullable_string(buffer, self.rack_id, True, "rack_id")
-        buffer += _I.pack(self.member_epoch)
-        write_string(buffer, self.client_id, True, "client_id")
-        write_string(buffer, self.client_host, True, "client_host")
-        write_array(buffer, self.subscribed_topic_names, True, write_string, True, "subscribed_topic_names")
-        self.assignment._write(out, version)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            write_string(buffer, self.member_id, True, "member_id")
+            write_nullable_string(buffer, self.rack_id, True, "rack_id")
+            buffer += _I.pack(self.member_epoch)
+            write_string(buffer, self.client_id, True, "client_id")
+            write_string(buffer, self.client_host, True, "client_host")
+            write_array(buffer, self.subscribed_topic_names, True, write_string, True, "subscribed_topic_names")
+            self.assignment._write(out, version)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[Member], int]:
@@ -241,20 +246,22 @@ class DescribedGroup:
     authorized_operations: int = -2147483648  # int32, versions 0+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[DescribedGroup], out: Writer, version: int) -> None:
         buffer = out.buffer
-        buffer += _H.pack(self.error_code)
-        write_nullable_string(buffer, self.error_message, True, "error_message")
-        write_string(buffer, self.group_id, True, "group_id")
-        write_string(buffer, self.group_state, True, "group_state")
-        buffer += _II.pack(self.group_epoch, self.assignment_epoch)
-        write_string(buffer, self.assignor_name, True, "assignor_name")
-        write_structs(out, self.members, True, version)
-        buffer += _I.pack(self.authorized_operations)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            buffer += _H.pack(self.error_code)
+            write_nullable_string(buffer, self.error_message, True, "error_message")
+            write_string(buffer, self.group_id, True, "group_id")
+            write_string(buffer, self.group_state, True, "group_state")
+            buffer += _II.pack(self.group_epoch, self.assignment_epoch)
+            write_string(buffer, self.assignor_name, True, "assignor_name")
+            write_structs(out, self.members, True, Member._write_each, version)
+            buffer += _I.pack(self.authorized_operations)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[DescribedGroup], int]:
@@ -297,7 +304,7 @@ class ShareGroupDescribeResponse(Message):
     def _write(self, out: Writer, version: int) -> None:
         buffer = out.buffer
         buffer += _I.pack(self.throttle_time_ms)
-        write_structs(out, self.groups, True, version)
+        write_structs(out, self.groups, True, DescribedGroup._write_each, version)
         if self.unknown_tags:
             write_tags(buffer, (), self.unknown_tags)
         else:

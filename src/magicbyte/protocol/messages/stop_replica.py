@@ -7,6 +7,7 @@ StopReplicaResponse: versions 0-4, flexible 2+.
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -49,10 +50,12 @@ class StopReplicaPartitionV0:
     topic_name: str = ""  # string, versions 0
     partition_index: int = 0  # int32, versions 0
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[StopReplicaPartitionV0], out: Writer, version: int) -> None:
         buffer = out.buffer
-        write_string(buffer, self.topic_name, False, "topic_name")
-        buffer += _I.pack(self.partition_index)
+        for self in structs:
+            write_string(buffer, self.topic_name, False, "topic_name")
+            buffer += _I.pack(self.partition_index)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[StopReplicaPartitionV0], int]:
@@ -78,15 +81,17 @@ class StopReplicaTopicV1:
     partition_indexes: tuple[int, ...] = ()  # []int32, versions 1-2
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[StopReplicaTopicV1], out: Writer, version: int) -> None:
         flexible = version >= 2
         buffer = out.buffer
-        write_string(buffer, self.name, flexible, "name")
-        write_numbers(buffer, self.partition_indexes, flexible, "i")
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags, flexible)
-        elif flexible:
-            buffer.append(0)
+        for self in structs:
+            write_string(buffer, self.name, flexible, "name")
+            write_numbers(buffer, self.partition_indexes, flexible, "i")
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags, flexible)
+            elif flexible:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[StopReplicaTopicV1], int]:
@@ -119,13 +124,15 @@ class StopReplicaPartitionState:
     delete_partition: bool = False  # bool, versions 3+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[StopReplicaPartitionState], out: Writer, version: int) -> None:
         buffer = out.buffer
-        buffer += _IIT.pack(self.partition_index, self.leader_epoch, self.delete_partition)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            buffer += _IIT.pack(self.partition_index, self.leader_epoch, self.delete_partition)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[StopReplicaPartitionState], int]:
@@ -163,14 +170,16 @@ class StopReplicaTopicState:
     partition_states: list[StopReplicaPartitionState] = field(default_factory=list)
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[StopReplicaTopicState], out: Writer, version: int) -> None:
         buffer = out.buffer
-        write_string(buffer, self.topic_name, True, "topic_name")
-        write_structs(out, self.partition_states, True, version)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            write_string(buffer, self.topic_name, True, "topic_name")
+            write_structs(out, self.partition_states, True, StopReplicaPartitionState._write_each, version)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[StopReplicaTopicState], int]:
@@ -245,11 +254,11 @@ class StopReplicaRequest(Message):
         else:
             buffer += _IIT.pack(self.controller_id, self.controller_epoch, self.delete_partitions)
         if version <= 0:
-            write_structs(out, self.ungrouped_partitions, flexible, version)
+            write_structs(out, self.ungrouped_partitions, flexible, StopReplicaPartitionV0._write_each, version)
         if 1 <= version <= 2:
-            write_structs(out, self.topics, flexible, version)
+            write_structs(out, self.topics, flexible, StopReplicaTopicV1._write_each, version)
         if version >= 3:
-            write_structs(out, self.topic_states, flexible, version)
+            write_structs(out, self.topic_states, flexible, StopReplicaTopicState._write_each, version)
         if self.unknown_tags:
             write_tags(buffer, (), self.unknown_tags, flexible)
         elif flexible:
@@ -338,15 +347,17 @@ class StopReplicaPartitionError:
     error_code: int = 0  # int16, versions 0+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[StopReplicaPartitionError], out: Writer, version: int) -> None:
         flexible = version >= 2
         buffer = out.buffer
-        write_string(buffer, self.topic_name, flexible, "topic_name")
-        buffer += _IH.pack(self.partition_index, self.error_code)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags, flexible)
-        elif flexible:
-            buffer.append(0)
+        for self in structs:
+            write_string(buffer, self.topic_name, flexible, "topic_name")
+            buffer += _IH.pack(self.partition_index, self.error_code)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags, flexible)
+            elif flexible:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[StopReplicaPartitionError], int]:
@@ -387,7 +398,7 @@ class StopReplicaResponse(Message):
         flexible = version >= 2
         buffer = out.buffer
         buffer += _H.pack(self.error_code)
-        write_structs(out, self.partition_errors, flexible, version)
+        write_structs(out, self.partition_errors, flexible, StopReplicaPartitionError._write_each, version)
         if self.unknown_tags:
             write_tags(buffer, (), self.unknown_tags, flexible)
         elif flexible:

@@ -8,6 +8,7 @@ StreamsGroupDescribeResponse: version 0, flexible 0+.
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -89,14 +90,16 @@ class KeyValue:
     value: str = ""  # string, versions 0+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[KeyValue], out: Writer, version: int) -> None:
         buffer = out.buffer
-        write_string(buffer, self.key, True, "key")
-        write_string(buffer, self.value, True, "value")
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            write_string(buffer, self.key, True, "key")
+            write_string(buffer, self.value, True, "value")
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[KeyValue], int]:
@@ -126,15 +129,17 @@ class TopicInfo:
     topic_configs: list[KeyValue] = field(default_factory=list)  # []KeyValue, versions 0+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[TopicInfo], out: Writer, version: int) -> None:
         buffer = out.buffer
-        write_string(buffer, self.name, True, "name")
-        buffer += _IH.pack(self.partitions, self.replication_factor)
-        write_structs(out, self.topic_configs, True, version)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            write_string(buffer, self.name, True, "name")
+            buffer += _IH.pack(self.partitions, self.replication_factor)
+            write_structs(out, self.topic_configs, True, KeyValue._write_each, version)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[TopicInfo], int]:
@@ -169,17 +174,19 @@ class Subtopology:
     repartition_source_topics: list[TopicInfo] = field(default_factory=list)  # []TopicInfo, versions 0+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[Subtopology], out: Writer, version: int) -> None:
         buffer = out.buffer
-        write_string(buffer, self.subtopology_id, True, "subtopology_id")
-        write_array(buffer, self.source_topics, True, write_string, True, "source_topics")
-        write_array(buffer, self.repartition_sink_topics, True, write_string, True, "repartition_sink_topics")
-        write_structs(out, self.state_changelog_topics, True, version)
-        write_structs(out, self.repartition_source_topics, True, version)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            write_string(buffer, self.subtopology_id, True, "subtopology_id")
+            write_array(buffer, self.source_topics, True, write_string, True, "source_topics")
+            write_array(buffer, self.repartition_sink_topics, True, write_string, True, "repartition_sink_topics")
+            write_structs(out, self.state_changelog_topics, True, TopicInfo._write_each, version)
+            write_structs(out, self.repartition_source_topics, True, TopicInfo._write_each, version)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[Subtopology], int]:
@@ -237,7 +244,7 @@ class Topology:
     def _write(self, out: Writer, version: int) -> None:
         buffer = out.buffer
         buffer += _I.pack(self.epoch)
-        write_structs(out, self.subtopologies, True, version)
+        write_structs(out, self.subtopologies, True, Subtopology._write_each, version)
         if self.unknown_tags:
             write_tags(buffer, (), self.unknown_tags)
         else:
@@ -306,14 +313,16 @@ class TaskOffset:
     offset: int = 0  # int64, versions 0+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[TaskOffset], out: Writer, version: int) -> None:
         buffer = out.buffer
-        write_string(buffer, self.subtopology_id, True, "subtopology_id")
-        buffer += _IQ.pack(self.partition, self.offset)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            write_string(buffer, self.subtopology_id, True, "subtopology_id")
+            buffer += _IQ.pack(self.partition, self.offset)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[TaskOffset], int]:
@@ -340,14 +349,16 @@ class TaskIds:
     partitions: tuple[int, ...] = ()  # []int32, versions 0+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[TaskIds], out: Writer, version: int) -> None:
         buffer = out.buffer
-        write_string(buffer, self.subtopology_id, True, "subtopology_id")
-        write_numbers(buffer, self.partitions, True, "i")
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            write_string(buffer, self.subtopology_id, True, "subtopology_id")
+            write_numbers(buffer, self.partitions, True, "i")
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[TaskIds], int]:
@@ -377,9 +388,9 @@ class Assignment:
 
     def _write(self, out: Writer, version: int) -> None:
         buffer = out.buffer
-        write_structs(out, self.active_tasks, True, version)
-        write_structs(out, self.standby_tasks, True, version)
-        write_structs(out, self.warmup_tasks, True, version)
+        write_structs(out, self.active_tasks, True, TaskIds._write_each, version)
+        write_structs(out, self.standby_tasks, True, TaskIds._write_each, version)
+        write_structs(out, self.warmup_tasks, True, TaskIds._write_each, version)
         if self.unknown_tags:
             write_tags(buffer, (), self.unknown_tags)
         else:
@@ -441,27 +452,29 @@ class Member:
     is_classic: bool = False  # bool, versions 0+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[Member], out: Writer, version: int) -> None:
         buffer = out.buffer
-        write_string(buffer, self.member_id, True, "member_id")
-        buffer += _I.pack(self.member_epoch)
-        write_nullable_string(buffer, self.instance_id, True, "instance_id")
-        write_nullable_string(buffer, self.rack_id, True, "rack_id")
-        write_string(buffer, self.client_id, True, "client_id")
-        write_string(buffer, self.client_host, True, "client_host")
-        buffer += _I.pack(self.topology_epoch)
-        write_string(buffer, self.process_id, True, "process_id")
-        write_nullable_struct(out, self.user_endpoint, version)
-        write_structs(out, self.client_tags, True, version)
-        write_structs(out, self.task_offsets, True, version)
-        write_structs(out, self.task_end_offsets, True, version)
-        self.assignment._write(out, version)
-        self.target_assignment._write(out, version)
-        buffer += _T.pack(self.is_classic)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            write_string(buffer, self.member_id, True, "member_id")
+            buffer += _I.pack(self.member_epoch)
+            write_nullable_string(buffer, self.instance_id, True, "instance_id")
+            write_nullable_string(buffer, self.rack_id, True, "rack_id")
+            write_string(buffer, self.client_id, True, "client_id")
+            write_string(buffer, self.client_host, True, "client_host")
+            buffer += _I.pack(self.topology_epoch)
+            write_string(buffer, self.process_id, True, "process_id")
+            write_nullable_struct(out, self.user_endpoint, version)
+            write_structs(out, self.client_tags, True, KeyValue._write_each, version)
+            write_structs(out, self.task_offsets, True, TaskOffset._write_each, version)
+            write_structs(out, self.task_end_offsets, True, TaskOffset._write_each, version)
+            self.assignment._write(out, version)
+            self.target_assignment._write(out, version)
+            buffer += _T.pack(self.is_classic)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[Member], int]:
@@ -528,20 +541,22 @@ class DescribedGroup:
     authorized_operations: int = -2147483648  # int32, versions 0+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[DescribedGroup], out: Writer, version: int) -> None:
         buffer = out.buffer
-        buffer += _H.pack(self.error_code)
-        write_nullable_string(buffer, self.error_message, True, "error_message")
-        write_string(buffer, self.group_id, True, "group_id")
-        write_string(buffer, self.group_state, True, "group_state")
-        buffer += _II.pack(self.group_epoch, self.assignment_epoch)
-        write_nullable_struct(out, self.topology, version)
-        write_structs(out, self.members, True, version)
-        buffer += _I.pack(self.authorized_operations)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            buffer += _H.pack(self.error_code)
+            write_nullable_string(buffer, self.error_message, True, "error_message")
+            write_string(buffer, self.group_id, True, "group_id")
+            write_string(buffer, self.group_state, True, "group_state")
+            buffer += _II.pack(self.group_epoch, self.assignment_epoch)
+            write_nullable_struct(out, self.topology, version)
+            write_structs(out, self.members, True, Member._write_each, version)
+            buffer += _I.pack(self.authorized_operations)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[DescribedGroup], int]:
@@ -584,7 +599,7 @@ class StreamsGroupDescribeResponse(Message):
     def _write(self, out: Writer, version: int) -> None:
         buffer = out.buffer
         buffer += _I.pack(self.throttle_time_ms)
-        write_structs(out, self.groups, True, version)
+        write_structs(out, self.groups, True, DescribedGroup._write_each, version)
         if self.unknown_tags:
             write_tags(buffer, (), self.unknown_tags)
         else:

@@ -8,6 +8,7 @@ StreamsGroupHeartbeatResponse: version 0, flexible 0+.
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -57,14 +58,16 @@ class KeyValue:
     value: str = ""  # string, versions 0+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[KeyValue], out: Writer, version: int) -> None:
         buffer = out.buffer
-        write_string(buffer, self.key, True, "key")
-        write_string(buffer, self.value, True, "value")
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            write_string(buffer, self.key, True, "key")
+            write_string(buffer, self.value, True, "value")
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[KeyValue], int]:
@@ -94,15 +97,17 @@ class TopicInfo:
     topic_configs: list[KeyValue] = field(default_factory=list)  # []KeyValue, versions 0+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[TopicInfo], out: Writer, version: int) -> None:
         buffer = out.buffer
-        write_string(buffer, self.name, True, "name")
-        buffer += _IH.pack(self.partitions, self.replication_factor)
-        write_structs(out, self.topic_configs, True, version)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            write_string(buffer, self.name, True, "name")
+            buffer += _IH.pack(self.partitions, self.replication_factor)
+            write_structs(out, self.topic_configs, True, KeyValue._write_each, version)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[TopicInfo], int]:
@@ -132,22 +137,24 @@ class CopartitionGroup:
     repartition_source_topics: tuple[int, ...] = ()  # []int16, versions 0+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[CopartitionGroup], out: Writer, version: int) -> None:
         buffer = out.buffer
         lengths: tuple[int, ...]
-        lengths = len(self.source_topics), len(self.source_topic_regex), len(self.repartition_source_topics)
-        buffer += _SHAPES__H_H_H_COMPACT[lengths](
-            lengths[0] + 1,
-            *self.source_topics,
-            lengths[1] + 1,
-            *self.source_topic_regex,
-            lengths[2] + 1,
-            *self.repartition_source_topics,
-        )
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            lengths = len(self.source_topics), len(self.source_topic_regex), len(self.repartition_source_topics)
+            buffer += _SHAPES__H_H_H_COMPACT[lengths](
+                lengths[0] + 1,
+                *self.source_topics,
+                lengths[1] + 1,
+                *self.source_topic_regex,
+                lengths[2] + 1,
+                *self.repartition_source_topics,
+            )
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[CopartitionGroup], int]:
@@ -184,19 +191,21 @@ class Subtopology:
     copartition_groups: list[CopartitionGroup] = field(default_factory=list)  # []CopartitionGroup, versions 0+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[Subtopology], out: Writer, version: int) -> None:
         buffer = out.buffer
-        write_string(buffer, self.subtopology_id, True, "subtopology_id")
-        write_array(buffer, self.source_topics, True, write_string, True, "source_topics")
-        write_array(buffer, self.source_topic_regex, True, write_string, True, "source_topic_regex")
-        write_structs(out, self.state_changelog_topics, True, version)
-        write_array(buffer, self.repartition_sink_topics, True, write_string, True, "repartition_sink_topics")
-        write_structs(out, self.repartition_source_topics, True, version)
-        write_structs(out, self.copartition_groups, True, version)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            write_string(buffer, self.subtopology_id, True, "subtopology_id")
+            write_array(buffer, self.source_topics, True, write_string, True, "source_topics")
+            write_array(buffer, self.source_topic_regex, True, write_string, True, "source_topic_regex")
+            write_structs(out, self.state_changelog_topics, True, TopicInfo._write_each, version)
+            write_array(buffer, self.repartition_sink_topics, True, write_string, True, "repartition_sink_topics")
+            write_structs(out, self.repartition_source_topics, True, TopicInfo._write_each, version)
+            write_structs(out, self.copartition_groups, True, CopartitionGroup._write_each, version)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[Subtopology], int]:
@@ -272,7 +281,7 @@ class Topology:
     def _write(self, out: Writer, version: int) -> None:
         buffer = out.buffer
         buffer += _I.pack(self.epoch)
-        write_structs(out, self.subtopologies, True, version)
+        write_structs(out, self.subtopologies, True, Subtopology._write_each, version)
         if self.unknown_tags:
             write_tags(buffer, (), self.unknown_tags)
         else:
@@ -300,14 +309,16 @@ class StreamsGroupHeartbeatRequestTaskIds:
     partitions: tuple[int, ...] = ()  # []int32, versions 0+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[StreamsGroupHeartbeatRequestTaskIds], out: Writer, version: int) -> None:
         buffer = out.buffer
-        write_string(buffer, self.subtopology_id, True, "subtopology_id")
-        write_numbers(buffer, self.partitions, True, "i")
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            write_string(buffer, self.subtopology_id, True, "subtopology_id")
+            write_numbers(buffer, self.partitions, True, "i")
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(
@@ -371,14 +382,16 @@ class TaskOffset:
     offset: int = 0  # int64, versions 0+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[TaskOffset], out: Writer, version: int) -> None:
         buffer = out.buffer
-        write_string(buffer, self.subtopology_id, True, "subtopology_id")
-        buffer += _IQ.pack(self.partition, self.offset)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            write_string(buffer, self.subtopology_id, True, "subtopology_id")
+            buffer += _IQ.pack(self.partition, self.offset)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[TaskOffset], int]:
@@ -452,14 +465,14 @@ class StreamsGroupHeartbeatRequest(Message):
         write_nullable_string(buffer, self.rack_id, True, "rack_id")
         buffer += _I.pack(self.rebalance_timeout_ms)
         write_nullable_struct(out, self.topology, version)
-        write_structs(out, self.active_tasks, True, version)
-        write_structs(out, self.standby_tasks, True, version)
-        write_structs(out, self.warmup_tasks, True, version)
+        write_structs(out, self.active_tasks, True, StreamsGroupHeartbeatRequestTaskIds._write_each, version)
+        write_structs(out, self.standby_tasks, True, StreamsGroupHeartbeatRequestTaskIds._write_each, version)
+        write_structs(out, self.warmup_tasks, True, StreamsGroupHeartbeatRequestTaskIds._write_each, version)
         write_nullable_string(buffer, self.process_id, True, "process_id")
         write_nullable_struct(out, self.user_endpoint, version)
-        write_structs(out, self.client_tags, True, version)
-        write_structs(out, self.task_offsets, True, version)
-        write_structs(out, self.task_end_offsets, True, version)
+        write_structs(out, self.client_tags, True, KeyValue._write_each, version)
+        write_structs(out, self.task_offsets, True, TaskOffset._write_each, version)
+        write_structs(out, self.task_end_offsets, True, TaskOffset._write_each, version)
         buffer += _T.pack(self.shutdown_application)
         if self.unknown_tags:
             write_tags(buffer, (), self.unknown_tags)
@@ -551,14 +564,16 @@ class Status:
     status_detail: str = ""  # string, versions 0+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[Status], out: Writer, version: int) -> None:
         buffer = out.buffer
-        buffer += _B.pack(self.status_code)
-        write_string(buffer, self.status_detail, True, "status_detail")
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            buffer += _B.pack(self.status_code)
+            write_string(buffer, self.status_detail, True, "status_detail")
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[Status], int]:
@@ -585,14 +600,16 @@ class StreamsGroupHeartbeatResponseTaskIds:
     partitions: tuple[int, ...] = ()  # []int32, versions 0+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[StreamsGroupHeartbeatResponseTaskIds], out: Writer, version: int) -> None:
         buffer = out.buffer
-        write_string(buffer, self.subtopology_id, True, "subtopology_id")
-        write_numbers(buffer, self.partitions, True, "i")
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            write_string(buffer, self.subtopology_id, True, "subtopology_id")
+            write_numbers(buffer, self.partitions, True, "i")
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(
@@ -657,14 +674,16 @@ class TopicPartition:
     partitions: tuple[int, ...] = ()  # []int32, versions 0+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[TopicPartition], out: Writer, version: int) -> None:
         buffer = out.buffer
-        write_string(buffer, self.topic, True, "topic")
-        write_numbers(buffer, self.partitions, True, "i")
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            write_string(buffer, self.topic, True, "topic")
+            write_numbers(buffer, self.partitions, True, "i")
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[TopicPartition], int]:
@@ -693,15 +712,17 @@ class EndpointToPartitions:
     standby_partitions: list[TopicPartition] = field(default_factory=list)  # []TopicPartition, versions 0+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[EndpointToPartitions], out: Writer, version: int) -> None:
         buffer = out.buffer
-        self.user_endpoint._write(out, version)
-        write_structs(out, self.active_partitions, True, version)
-        write_structs(out, self.standby_partitions, True, version)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            self.user_endpoint._write(out, version)
+            write_structs(out, self.active_partitions, True, TopicPartition._write_each, version)
+            write_structs(out, self.standby_partitions, True, TopicPartition._write_each, version)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[EndpointToPartitions], int]:
@@ -787,12 +808,12 @@ class StreamsGroupHeartbeatResponse(Message):
             self.acceptable_recovery_lag,
             self.task_offset_interval_ms,
         )
-        write_structs(out, self.status, True, version)
-        write_structs(out, self.active_tasks, True, version)
-        write_structs(out, self.standby_tasks, True, version)
-        write_structs(out, self.warmup_tasks, True, version)
+        write_structs(out, self.status, True, Status._write_each, version)
+        write_structs(out, self.active_tasks, True, StreamsGroupHeartbeatResponseTaskIds._write_each, version)
+        write_structs(out, self.standby_tasks, True, StreamsGroupHeartbeatResponseTaskIds._write_each, version)
+        write_structs(out, self.warmup_tasks, True, StreamsGroupHeartbeatResponseTaskIds._write_each, version)
         buffer += _I.pack(self.endpoint_information_epoch)
-        write_structs(out, self.partitions_by_user_endpoint, True, version)
+        write_structs(out, self.partitions_by_user_endpoint, True, EndpointToPartitions._write_each, version)
         if self.unknown_tags:
             write_tags(buffer, (), self.unknown_tags)
         else:

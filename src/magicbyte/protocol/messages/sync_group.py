@@ -7,6 +7,7 @@ SyncGroupResponse: versions 0-5, flexible 4+.
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -45,15 +46,17 @@ class SyncGroupRequestAssignment:
     assignment: bytes = b""  # bytes, versions 0+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[SyncGroupRequestAssignment], out: Writer, version: int) -> None:
         flexible = version >= 4
         buffer = out.buffer
-        write_string(buffer, self.member_id, flexible, "member_id")
-        write_bytes(buffer, self.assignment, flexible, "assignment")
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags, flexible)
-        elif flexible:
-            buffer.append(0)
+        for self in structs:
+            write_string(buffer, self.member_id, flexible, "member_id")
+            write_bytes(buffer, self.assignment, flexible, "assignment")
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags, flexible)
+            elif flexible:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[SyncGroupRequestAssignment], int]:
@@ -113,7 +116,7 @@ class SyncGroupRequest(Message):
         if version >= 5:
             write_nullable_string(buffer, self.protocol_type, flexible, "protocol_type")
             write_nullable_string(buffer, self.protocol_name, flexible, "protocol_name")
-        write_structs(out, self.assignments, flexible, version)
+        write_structs(out, self.assignments, flexible, SyncGroupRequestAssignment._write_each, version)
         if self.unknown_tags:
             write_tags(buffer, (), self.unknown_tags, flexible)
         elif flexible:

@@ -8,6 +8,7 @@ TxnOffsetCommitResponse: versions 0-5, flexible 3+.
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -56,18 +57,20 @@ class TxnOffsetCommitRequestPartition:
     committed_metadata: str | None = ""  # string, versions 0+, nullable
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[TxnOffsetCommitRequestPartition], out: Writer, version: int) -> None:
         flexible = version >= 3
         buffer = out.buffer
-        if version >= 2:
-            buffer += _IQI.pack(self.partition_index, self.committed_offset, self.committed_leader_epoch)
-        else:
-            buffer += _IQ.pack(self.partition_index, self.committed_offset)
-        write_nullable_string(buffer, self.committed_metadata, flexible, "committed_metadata")
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags, flexible)
-        elif flexible:
-            buffer.append(0)
+        for self in structs:
+            if version >= 2:
+                buffer += _IQI.pack(self.partition_index, self.committed_offset, self.committed_leader_epoch)
+            else:
+                buffer += _IQ.pack(self.partition_index, self.committed_offset)
+            write_nullable_string(buffer, self.committed_metadata, flexible, "committed_metadata")
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags, flexible)
+            elif flexible:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(
@@ -109,15 +112,17 @@ class TxnOffsetCommitRequestTopic:
     partitions: list[TxnOffsetCommitRequestPartition] = field(default_factory=list)
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[TxnOffsetCommitRequestTopic], out: Writer, version: int) -> None:
         flexible = version >= 3
         buffer = out.buffer
-        write_string(buffer, self.name, flexible, "name")
-        write_structs(out, self.partitions, flexible, version)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags, flexible)
-        elif flexible:
-            buffer.append(0)
+        for self in structs:
+            write_string(buffer, self.name, flexible, "name")
+            write_structs(out, self.partitions, flexible, TxnOffsetCommitRequestPartition._write_each, version)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags, flexible)
+            elif flexible:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(
@@ -197,7 +202,7 @@ class TxnOffsetCommitRequest(Message):
         if version >= 3:
             write_string(buffer, self.member_id, flexible, "member_id")
             write_nullable_string(buffer, self.group_instance_id, flexible, "group_instance_id")
-        write_structs(out, self.topics, flexible, version)
+        write_structs(out, self.topics, flexible, TxnOffsetCommitRequestTopic._write_each, version)
         if self.unknown_tags:
             write_tags(buffer, (), self.unknown_tags, flexible)
         elif flexible:
@@ -240,14 +245,16 @@ class TxnOffsetCommitResponsePartition:
     error_code: int = 0  # int16, versions 0+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[TxnOffsetCommitResponsePartition], out: Writer, version: int) -> None:
         flexible = version >= 3
         buffer = out.buffer
-        buffer += _IH.pack(self.partition_index, self.error_code)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags, flexible)
-        elif flexible:
-            buffer.append(0)
+        for self in structs:
+            buffer += _IH.pack(self.partition_index, self.error_code)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags, flexible)
+            elif flexible:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(
@@ -306,15 +313,17 @@ class TxnOffsetCommitResponseTopic:
     partitions: list[TxnOffsetCommitResponsePartition] = field(default_factory=list)
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[TxnOffsetCommitResponseTopic], out: Writer, version: int) -> None:
         flexible = version >= 3
         buffer = out.buffer
-        write_string(buffer, self.name, flexible, "name")
-        write_structs(out, self.partitions, flexible, version)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags, flexible)
-        elif flexible:
-            buffer.append(0)
+        for self in structs:
+            write_string(buffer, self.name, flexible, "name")
+            write_structs(out, self.partitions, flexible, TxnOffsetCommitResponsePartition._write_each, version)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags, flexible)
+            elif flexible:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(
@@ -367,7 +376,7 @@ class TxnOffsetCommitResponse(Message):
         flexible = version >= 3
         buffer = out.buffer
         buffer += _I.pack(self.throttle_time_ms)
-        write_structs(out, self.topics, flexible, version)
+        write_structs(out, self.topics, flexible, TxnOffsetCommitResponseTopic._write_each, version)
         if self.unknown_tags:
             write_tags(buffer, (), self.unknown_tags, flexible)
         elif flexible:

@@ -7,6 +7,7 @@ UpdateFeaturesResponse: versions 0-2, flexible 0+.
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -50,21 +51,23 @@ class FeatureUpdateKey:
     upgrade_type: int = 1  # int8, versions 1+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[FeatureUpdateKey], out: Writer, version: int) -> None:
         buffer = out.buffer
-        if version > 0 and self.allow_downgrade:
-            raise absent("allow_downgrade")
-        if version < 1 and self.upgrade_type != 1:
-            raise absent("upgrade_type")
-        write_string(buffer, self.feature, True, "feature")
-        if version >= 1:
-            buffer += _HB.pack(self.max_version_level, self.upgrade_type)
-        else:
-            buffer += _HT.pack(self.max_version_level, self.allow_downgrade)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            if version > 0 and self.allow_downgrade:
+                raise absent("allow_downgrade")
+            if version < 1 and self.upgrade_type != 1:
+                raise absent("upgrade_type")
+            write_string(buffer, self.feature, True, "feature")
+            if version >= 1:
+                buffer += _HB.pack(self.max_version_level, self.upgrade_type)
+            else:
+                buffer += _HT.pack(self.max_version_level, self.allow_downgrade)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[FeatureUpdateKey], int]:
@@ -108,7 +111,7 @@ class UpdateFeaturesRequest(Message):
         if version < 1 and self.validate_only:
             raise absent("validate_only")
         buffer += _I.pack(self.timeout_ms)
-        write_structs(out, self.feature_updates, True, version)
+        write_structs(out, self.feature_updates, True, FeatureUpdateKey._write_each, version)
         if version >= 1:
             buffer += _T.pack(self.validate_only)
         if self.unknown_tags:
@@ -155,15 +158,17 @@ class UpdatableFeatureResult:
     error_message: str | None = ""  # string, versions 0+, nullable
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[UpdatableFeatureResult], out: Writer, version: int) -> None:
         buffer = out.buffer
-        write_string(buffer, self.feature, True, "feature")
-        buffer += _H.pack(self.error_code)
-        write_nullable_string(buffer, self.error_message, True, "error_message")
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            write_string(buffer, self.feature, True, "feature")
+            buffer += _H.pack(self.error_code)
+            write_nullable_string(buffer, self.error_message, True, "error_message")
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[UpdatableFeatureResult], int]:
@@ -208,7 +213,7 @@ class UpdateFeaturesResponse(Message):
         buffer += _IH.pack(self.throttle_time_ms, self.error_code)
         write_nullable_string(buffer, self.error_message, True, "error_message")
         if version <= 1:
-            write_structs(out, self.results, True, version)
+            write_structs(out, self.results, True, UpdatableFeatureResult._write_each, version)
         if self.unknown_tags:
             write_tags(buffer, (), self.unknown_tags)
         else:

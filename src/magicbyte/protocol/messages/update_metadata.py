@@ -7,6 +7,7 @@ UpdateMetadataResponse: versions 0-8, flexible 6+.
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 from uuid import UUID
@@ -76,59 +77,61 @@ class UpdateMetadataPartitionState:
     offline_replicas: tuple[int, ...] = ()  # []int32, versions 4+, ignorable
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[UpdateMetadataPartitionState], out: Writer, version: int) -> None:
         flexible = version >= 6
         buffer = out.buffer
         lengths: tuple[int, ...]
-        if version <= 4:
-            write_string(buffer, self.topic_name, flexible, "topic_name")
-        if version >= 6:
-            lengths = len(self.isr), len(self.replicas), len(self.offline_replicas)
-            buffer += _SHAPES_IIII_II_I_I_COMPACT[lengths](
-                self.partition_index,
-                self.controller_epoch,
-                self.leader,
-                self.leader_epoch,
-                lengths[0] + 1,
-                *self.isr,
-                self.zk_version,
-                lengths[1] + 1,
-                *self.replicas,
-                lengths[2] + 1,
-                *self.offline_replicas,
-            )
-        elif version >= 4:
-            lengths = len(self.isr), len(self.replicas), len(self.offline_replicas)
-            buffer += _SHAPES_IIII_II_I_I_CLASSIC[lengths](
-                self.partition_index,
-                self.controller_epoch,
-                self.leader,
-                self.leader_epoch,
-                lengths[0],
-                *self.isr,
-                self.zk_version,
-                lengths[1],
-                *self.replicas,
-                lengths[2],
-                *self.offline_replicas,
-            )
-        else:
-            lengths = len(self.isr), len(self.replicas)
-            buffer += _SHAPES_IIII_II_I_CLASSIC[lengths](
-                self.partition_index,
-                self.controller_epoch,
-                self.leader,
-                self.leader_epoch,
-                lengths[0],
-                *self.isr,
-                self.zk_version,
-                lengths[1],
-                *self.replicas,
-            )
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags, flexible)
-        elif flexible:
-            buffer.append(0)
+        for self in structs:
+            if version <= 4:
+                write_string(buffer, self.topic_name, flexible, "topic_name")
+            if version >= 6:
+                lengths = len(self.isr), len(self.replicas), len(self.offline_replicas)
+                buffer += _SHAPES_IIII_II_I_I_COMPACT[lengths](
+                    self.partition_index,
+                    self.controller_epoch,
+                    self.leader,
+                    self.leader_epoch,
+                    lengths[0] + 1,
+                    *self.isr,
+                    self.zk_version,
+                    lengths[1] + 1,
+                    *self.replicas,
+                    lengths[2] + 1,
+                    *self.offline_replicas,
+                )
+            elif version >= 4:
+                lengths = len(self.isr), len(self.replicas), len(self.offline_replicas)
+                buffer += _SHAPES_IIII_II_I_I_CLASSIC[lengths](
+                    self.partition_index,
+                    self.controller_epoch,
+                    self.leader,
+                    self.leader_epoch,
+                    lengths[0],
+                    *self.isr,
+                    self.zk_version,
+                    lengths[1],
+                    *self.replicas,
+                    lengths[2],
+                    *self.offline_replicas,
+                )
+            else:
+                lengths = len(self.isr), len(self.replicas)
+                buffer += _SHAPES_IIII_II_I_CLASSIC[lengths](
+                    self.partition_index,
+                    self.controller_epoch,
+                    self.leader,
+                    self.leader_epoch,
+                    lengths[0],
+                    *self.isr,
+                    self.zk_version,
+                    lengths[1],
+                    *self.replicas,
+                )
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags, flexible)
+            elif flexible:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(
@@ -230,17 +233,19 @@ class UpdateMetadataTopicState:
     partition_states: list[UpdateMetadataPartitionState] = field(default_factory=list)
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[UpdateMetadataTopicState], out: Writer, version: int) -> None:
         flexible = version >= 6
         buffer = out.buffer
-        write_string(buffer, self.topic_name, flexible, "topic_name")
-        if version >= 7:
-            write_uuid(buffer, self.topic_id)
-        write_structs(out, self.partition_states, flexible, version)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags, flexible)
-        elif flexible:
-            buffer.append(0)
+        for self in structs:
+            write_string(buffer, self.topic_name, flexible, "topic_name")
+            if version >= 7:
+                write_uuid(buffer, self.topic_id)
+            write_structs(out, self.partition_states, flexible, UpdateMetadataPartitionState._write_each, version)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags, flexible)
+            elif flexible:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[UpdateMetadataTopicState], int]:
@@ -286,18 +291,20 @@ class UpdateMetadataEndpoint:
     security_protocol: int = 0  # int16, versions 1+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[UpdateMetadataEndpoint], out: Writer, version: int) -> None:
         flexible = version >= 6
         buffer = out.buffer
-        buffer += _I.pack(self.port)
-        write_string(buffer, self.host, flexible, "host")
-        if version >= 3:
-            write_string(buffer, self.listener, flexible, "listener")
-        buffer += _H.pack(self.security_protocol)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags, flexible)
-        elif flexible:
-            buffer.append(0)
+        for self in structs:
+            buffer += _I.pack(self.port)
+            write_string(buffer, self.host, flexible, "host")
+            if version >= 3:
+                write_string(buffer, self.listener, flexible, "listener")
+            buffer += _H.pack(self.security_protocol)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags, flexible)
+            elif flexible:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[UpdateMetadataEndpoint], int]:
@@ -341,21 +348,23 @@ class UpdateMetadataBroker:
     rack: str | None = ""  # string, versions 2+, nullable 0+, ignorable
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[UpdateMetadataBroker], out: Writer, version: int) -> None:
         flexible = version >= 6
         buffer = out.buffer
-        buffer += _I.pack(self.id)
-        if version <= 0:
-            write_string(buffer, self.v0_host, flexible, "v0_host")
-            buffer += _I.pack(self.v0_port)
-        if version >= 1:
-            write_structs(out, self.endpoints, flexible, version)
-        if version >= 2:
-            write_nullable_string(buffer, self.rack, flexible, "rack")
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags, flexible)
-        elif flexible:
-            buffer.append(0)
+        for self in structs:
+            buffer += _I.pack(self.id)
+            if version <= 0:
+                write_string(buffer, self.v0_host, flexible, "v0_host")
+                buffer += _I.pack(self.v0_port)
+            if version >= 1:
+                write_structs(out, self.endpoints, flexible, UpdateMetadataEndpoint._write_each, version)
+            if version >= 2:
+                write_nullable_string(buffer, self.rack, flexible, "rack")
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags, flexible)
+            elif flexible:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[UpdateMetadataBroker], int]:
@@ -446,10 +455,16 @@ class UpdateMetadataRequest(Message):
         else:
             buffer += _I.pack(self.controller_epoch)
         if version <= 4:
-            write_structs(out, self.ungrouped_partition_states, flexible, version)
+            write_structs(
+                out,
+                self.ungrouped_partition_states,
+                flexible,
+                UpdateMetadataPartitionState._write_each,
+                version,
+            )
         if version >= 5:
-            write_structs(out, self.topic_states, flexible, version)
-        write_structs(out, self.live_brokers, flexible, version)
+            write_structs(out, self.topic_states, flexible, UpdateMetadataTopicState._write_each, version)
+        write_structs(out, self.live_brokers, flexible, UpdateMetadataBroker._write_each, version)
         if version >= 8:
             tags = self._tags(version)
             if tags or self.unknown_tags:

@@ -8,6 +8,7 @@ UpdateRaftVoterResponse: version 0, flexible 0+.
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 from uuid import UUID
@@ -54,15 +55,17 @@ class Listener:
     port: int = 0  # uint16, versions 0+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[Listener], out: Writer, version: int) -> None:
         buffer = out.buffer
-        write_string(buffer, self.name, True, "name")
-        write_string(buffer, self.host, True, "host")
-        buffer += _UH.pack(self.port)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            write_string(buffer, self.name, True, "name")
+            write_string(buffer, self.host, True, "host")
+            buffer += _UH.pack(self.port)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[Listener], int]:
@@ -140,7 +143,7 @@ class UpdateRaftVoterRequest(Message):
         write_nullable_string(buffer, self.cluster_id, True, "cluster_id")
         buffer += _II.pack(self.current_leader_epoch, self.voter_id)
         write_uuid(buffer, self.voter_directory_id)
-        write_structs(out, self.listeners, True, version)
+        write_structs(out, self.listeners, True, Listener._write_each, version)
         self.kraft_version_feature._write(out, version)
         if self.unknown_tags:
             write_tags(buffer, (), self.unknown_tags)

@@ -7,6 +7,7 @@ VoteResponse: versions 0-2, flexible 0+.
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 from uuid import UUID
@@ -71,22 +72,24 @@ class VoteRequestPartitionData:
     pre_vote: bool = False  # bool, versions 2+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[VoteRequestPartitionData], out: Writer, version: int) -> None:
         buffer = out.buffer
-        if version < 2 and self.pre_vote:
-            raise absent("pre_vote")
-        buffer += _III.pack(self.partition_index, self.candidate_epoch, self.candidate_id)
-        if version >= 1:
-            write_uuid(buffer, self.candidate_directory_id)
-            write_uuid(buffer, self.voter_directory_id)
-        if version >= 2:
-            buffer += _IQT.pack(self.last_offset_epoch, self.last_offset, self.pre_vote)
-        else:
-            buffer += _IQ.pack(self.last_offset_epoch, self.last_offset)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            if version < 2 and self.pre_vote:
+                raise absent("pre_vote")
+            buffer += _III.pack(self.partition_index, self.candidate_epoch, self.candidate_id)
+            if version >= 1:
+                write_uuid(buffer, self.candidate_directory_id)
+                write_uuid(buffer, self.voter_directory_id)
+            if version >= 2:
+                buffer += _IQT.pack(self.last_offset_epoch, self.last_offset, self.pre_vote)
+            else:
+                buffer += _IQ.pack(self.last_offset_epoch, self.last_offset)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[VoteRequestPartitionData], int]:
@@ -146,14 +149,16 @@ class VoteRequestTopicData:
     partitions: list[VoteRequestPartitionData] = field(default_factory=list)  # []PartitionData, versions 0+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[VoteRequestTopicData], out: Writer, version: int) -> None:
         buffer = out.buffer
-        write_string(buffer, self.topic_name, True, "topic_name")
-        write_structs(out, self.partitions, True, version)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            write_string(buffer, self.topic_name, True, "topic_name")
+            write_structs(out, self.partitions, True, VoteRequestPartitionData._write_each, version)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[VoteRequestTopicData], int]:
@@ -201,7 +206,7 @@ class VoteRequest(Message):
         write_nullable_string(buffer, self.cluster_id, True, "cluster_id")
         if version >= 1:
             buffer += _I.pack(self.voter_id)
-        write_structs(out, self.topics, True, version)
+        write_structs(out, self.topics, True, VoteRequestTopicData._write_each, version)
         if self.unknown_tags:
             write_tags(buffer, (), self.unknown_tags)
         else:
@@ -239,19 +244,21 @@ class VoteResponsePartitionData:
     vote_granted: bool = False  # bool, versions 0+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[VoteResponsePartitionData], out: Writer, version: int) -> None:
         buffer = out.buffer
-        buffer += _IHIIT.pack(
-            self.partition_index,
-            self.error_code,
-            self.leader_id,
-            self.leader_epoch,
-            self.vote_granted,
-        )
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            buffer += _IHIIT.pack(
+                self.partition_index,
+                self.error_code,
+                self.leader_id,
+                self.leader_epoch,
+                self.vote_granted,
+            )
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[VoteResponsePartitionData], int]:
@@ -294,14 +301,16 @@ class VoteResponseTopicData:
     partitions: list[VoteResponsePartitionData] = field(default_factory=list)  # []PartitionData, versions 0+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[VoteResponseTopicData], out: Writer, version: int) -> None:
         buffer = out.buffer
-        write_string(buffer, self.topic_name, True, "topic_name")
-        write_structs(out, self.partitions, True, version)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            write_string(buffer, self.topic_name, True, "topic_name")
+            write_structs(out, self.partitions, True, VoteResponsePartitionData._write_each, version)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[VoteResponseTopicData], int]:
@@ -329,15 +338,17 @@ class NodeEndpoint:
     port: int = 0  # uint16, versions 1+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[NodeEndpoint], out: Writer, version: int) -> None:
         buffer = out.buffer
-        buffer += _I.pack(self.node_id)
-        write_string(buffer, self.host, True, "host")
-        buffer += _UH.pack(self.port)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            buffer += _I.pack(self.node_id)
+            write_string(buffer, self.host, True, "host")
+            buffer += _UH.pack(self.port)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[NodeEndpoint], int]:
@@ -377,7 +388,7 @@ class VoteResponse(Message):
         if version < 1 and len(self.node_endpoints) > 0:
             raise absent("node_endpoints")
         buffer += _H.pack(self.error_code)
-        write_structs(out, self.topics, True, version)
+        write_structs(out, self.topics, True, VoteResponseTopicData._write_each, version)
         if version >= 1:
             tags = self._tags(version)
             if tags or self.unknown_tags:
@@ -418,6 +429,6 @@ class VoteResponse(Message):
         found: list[tuple[int, bytes]] = []
         if version >= 1 and len(self.node_endpoints) > 0:
             part = Writer()
-            write_structs(part, self.node_endpoints, True, version)
+            write_structs(part, self.node_endpoints, True, NodeEndpoint._write_each, version)
             found.append((0, bytes(part)))
         return found

@@ -6,6 +6,7 @@ VotersRecord: version 0, flexible 0+.
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 from uuid import UUID
@@ -46,15 +47,17 @@ class Endpoint:
     port: int = 0  # uint16, versions 0+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[Endpoint], out: Writer, version: int) -> None:
         buffer = out.buffer
-        write_string(buffer, self.name, True, "name")
-        write_string(buffer, self.host, True, "host")
-        buffer += _UH.pack(self.port)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            write_string(buffer, self.name, True, "name")
+            write_string(buffer, self.host, True, "host")
+            buffer += _UH.pack(self.port)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[Endpoint], int]:
@@ -119,16 +122,18 @@ class Voter:
     kraft_version_feature: KRaftVersionFeature = field(default_factory=KRaftVersionFeature)
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[Voter], out: Writer, version: int) -> None:
         buffer = out.buffer
-        buffer += _I.pack(self.voter_id)
-        write_uuid(buffer, self.voter_directory_id)
-        write_structs(out, self.endpoints, True, version)
-        self.kraft_version_feature._write(out, version)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            buffer += _I.pack(self.voter_id)
+            write_uuid(buffer, self.voter_directory_id)
+            write_structs(out, self.endpoints, True, Endpoint._write_each, version)
+            self.kraft_version_feature._write(out, version)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[Voter], int]:
@@ -163,7 +168,7 @@ class VotersRecord(Message):
     def _write(self, out: Writer, version: int) -> None:
         buffer = out.buffer
         buffer += _H.pack(self.version)
-        write_structs(out, self.voters, True, version)
+        write_structs(out, self.voters, True, Voter._write_each, version)
         if self.unknown_tags:
             write_tags(buffer, (), self.unknown_tags)
         else:

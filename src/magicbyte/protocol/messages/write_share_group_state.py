@@ -8,6 +8,7 @@ WriteShareGroupStateResponse: versions 0-1, flexible 0+.
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 from uuid import UUID
@@ -55,13 +56,15 @@ class StateBatch:
     delivery_count: int = 0  # int16, versions 0+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[StateBatch], out: Writer, version: int) -> None:
         buffer = out.buffer
-        buffer += _QQBH.pack(self.first_offset, self.last_offset, self.delivery_state, self.delivery_count)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            buffer += _QQBH.pack(self.first_offset, self.last_offset, self.delivery_state, self.delivery_count)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[StateBatch], int]:
@@ -106,23 +109,25 @@ class PartitionData:
     state_batches: list[StateBatch] = field(default_factory=list)  # []StateBatch, versions 0+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[PartitionData], out: Writer, version: int) -> None:
         buffer = out.buffer
-        if version >= 1:
-            buffer += _IIIQI.pack(
-                self.partition,
-                self.state_epoch,
-                self.leader_epoch,
-                self.start_offset,
-                self.delivery_complete_count,
-            )
-        else:
-            buffer += _IIIQ.pack(self.partition, self.state_epoch, self.leader_epoch, self.start_offset)
-        write_structs(out, self.state_batches, True, version)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            if version >= 1:
+                buffer += _IIIQI.pack(
+                    self.partition,
+                    self.state_epoch,
+                    self.leader_epoch,
+                    self.start_offset,
+                    self.delivery_complete_count,
+                )
+            else:
+                buffer += _IIIQ.pack(self.partition, self.state_epoch, self.leader_epoch, self.start_offset)
+            write_structs(out, self.state_batches, True, StateBatch._write_each, version)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[PartitionData], int]:
@@ -160,14 +165,16 @@ class WriteStateData:
     partitions: list[PartitionData] = field(default_factory=list)  # []PartitionData, versions 0+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[WriteStateData], out: Writer, version: int) -> None:
         buffer = out.buffer
-        write_uuid(buffer, self.topic_id)
-        write_structs(out, self.partitions, True, version)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            write_uuid(buffer, self.topic_id)
+            write_structs(out, self.partitions, True, PartitionData._write_each, version)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[WriteStateData], int]:
@@ -200,7 +207,7 @@ class WriteShareGroupStateRequest(Message):
     def _write(self, out: Writer, version: int) -> None:
         buffer = out.buffer
         write_string(buffer, self.group_id, True, "group_id")
-        write_structs(out, self.topics, True, version)
+        write_structs(out, self.topics, True, WriteStateData._write_each, version)
         if self.unknown_tags:
             write_tags(buffer, (), self.unknown_tags)
         else:
@@ -230,14 +237,16 @@ class PartitionResult:
     error_message: str | None = None  # string, versions 0+, nullable
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[PartitionResult], out: Writer, version: int) -> None:
         buffer = out.buffer
-        buffer += _IH.pack(self.partition, self.error_code)
-        write_nullable_string(buffer, self.error_message, True, "error_message")
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            buffer += _IH.pack(self.partition, self.error_code)
+            write_nullable_string(buffer, self.error_message, True, "error_message")
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[PartitionResult], int]:
@@ -264,14 +273,16 @@ class WriteStateResult:
     partitions: list[PartitionResult] = field(default_factory=list)  # []PartitionResult, versions 0+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[WriteStateResult], out: Writer, version: int) -> None:
         buffer = out.buffer
-        write_uuid(buffer, self.topic_id)
-        write_structs(out, self.partitions, True, version)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            write_uuid(buffer, self.topic_id)
+            write_structs(out, self.partitions, True, PartitionResult._write_each, version)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[WriteStateResult], int]:
@@ -301,7 +312,7 @@ class WriteShareGroupStateResponse(Message):
 
     def _write(self, out: Writer, version: int) -> None:
         buffer = out.buffer
-        write_structs(out, self.results, True, version)
+        write_structs(out, self.results, True, WriteStateResult._write_each, version)
         if self.unknown_tags:
             write_tags(buffer, (), self.unknown_tags)
         else:

@@ -8,6 +8,7 @@ WriteTxnMarkersResponse: versions 0-2, flexible 1+.
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -49,15 +50,17 @@ class WritableTxnMarkerTopic:
     partition_indexes: tuple[int, ...] = ()  # []int32, versions 0+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[WritableTxnMarkerTopic], out: Writer, version: int) -> None:
         flexible = version >= 1
         buffer = out.buffer
-        write_string(buffer, self.name, flexible, "name")
-        write_numbers(buffer, self.partition_indexes, flexible, "i")
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags, flexible)
-        elif flexible:
-            buffer.append(0)
+        for self in structs:
+            write_string(buffer, self.name, flexible, "name")
+            write_numbers(buffer, self.partition_indexes, flexible, "i")
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags, flexible)
+            elif flexible:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[WritableTxnMarkerTopic], int]:
@@ -97,19 +100,21 @@ class WritableTxnMarker:
     transaction_version: int = 0  # int8, versions 2+, ignorable
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[WritableTxnMarker], out: Writer, version: int) -> None:
         flexible = version >= 1
         buffer = out.buffer
-        buffer += _QHT.pack(self.producer_id, self.producer_epoch, self.transaction_result)
-        write_structs(out, self.topics, flexible, version)
-        if version >= 2:
-            buffer += _IB.pack(self.coordinator_epoch, self.transaction_version)
-        else:
-            buffer += _I.pack(self.coordinator_epoch)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags, flexible)
-        elif flexible:
-            buffer.append(0)
+        for self in structs:
+            buffer += _QHT.pack(self.producer_id, self.producer_epoch, self.transaction_result)
+            write_structs(out, self.topics, flexible, WritableTxnMarkerTopic._write_each, version)
+            if version >= 2:
+                buffer += _IB.pack(self.coordinator_epoch, self.transaction_version)
+            else:
+                buffer += _I.pack(self.coordinator_epoch)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags, flexible)
+            elif flexible:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[WritableTxnMarker], int]:
@@ -153,7 +158,7 @@ class WriteTxnMarkersRequest(Message):
     def _write(self, out: Writer, version: int) -> None:
         flexible = version >= 1
         buffer = out.buffer
-        write_structs(out, self.markers, flexible, version)
+        write_structs(out, self.markers, flexible, WritableTxnMarker._write_each, version)
         if self.unknown_tags:
             write_tags(buffer, (), self.unknown_tags, flexible)
         elif flexible:
@@ -183,14 +188,16 @@ class WritableTxnMarkerPartitionResult:
     error_code: int = 0  # int16, versions 0+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[WritableTxnMarkerPartitionResult], out: Writer, version: int) -> None:
         flexible = version >= 1
         buffer = out.buffer
-        buffer += _IH.pack(self.partition_index, self.error_code)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags, flexible)
-        elif flexible:
-            buffer.append(0)
+        for self in structs:
+            buffer += _IH.pack(self.partition_index, self.error_code)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags, flexible)
+            elif flexible:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(
@@ -249,15 +256,17 @@ class WritableTxnMarkerTopicResult:
     partitions: list[WritableTxnMarkerPartitionResult] = field(default_factory=list)
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[WritableTxnMarkerTopicResult], out: Writer, version: int) -> None:
         flexible = version >= 1
         buffer = out.buffer
-        write_string(buffer, self.name, flexible, "name")
-        write_structs(out, self.partitions, flexible, version)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags, flexible)
-        elif flexible:
-            buffer.append(0)
+        for self in structs:
+            write_string(buffer, self.name, flexible, "name")
+            write_structs(out, self.partitions, flexible, WritableTxnMarkerPartitionResult._write_each, version)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags, flexible)
+            elif flexible:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(
@@ -301,15 +310,17 @@ class WritableTxnMarkerResult:
     topics: list[WritableTxnMarkerTopicResult] = field(default_factory=list)
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[WritableTxnMarkerResult], out: Writer, version: int) -> None:
         flexible = version >= 1
         buffer = out.buffer
-        buffer += _Q.pack(self.producer_id)
-        write_structs(out, self.topics, flexible, version)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags, flexible)
-        elif flexible:
-            buffer.append(0)
+        for self in structs:
+            buffer += _Q.pack(self.producer_id)
+            write_structs(out, self.topics, flexible, WritableTxnMarkerTopicResult._write_each, version)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags, flexible)
+            elif flexible:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[WritableTxnMarkerResult], int]:
@@ -353,7 +364,7 @@ class WriteTxnMarkersResponse(Message):
     def _write(self, out: Writer, version: int) -> None:
         flexible = version >= 1
         buffer = out.buffer
-        write_structs(out, self.markers, flexible, version)
+        write_structs(out, self.markers, flexible, WritableTxnMarkerResult._write_each, version)
         if self.unknown_tags:
             write_tags(buffer, (), self.unknown_tags, flexible)
         elif flexible:

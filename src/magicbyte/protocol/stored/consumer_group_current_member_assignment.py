@@ -8,6 +8,7 @@ ConsumerGroupCurrentMemberAssignmentValue: version 0, flexible 0+.
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 from uuid import UUID
@@ -78,15 +79,17 @@ class TopicPartitions:
     assignment_epochs: tuple[int, ...] | None = ()  # []int32, versions 0+, nullable, tag 0
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[TopicPartitions], out: Writer, version: int) -> None:
         buffer = out.buffer
-        write_uuid(buffer, self.topic_id)
-        write_numbers(buffer, self.partitions, True, "i")
-        tags = self._tags(version)
-        if tags or self.unknown_tags:
-            write_tags(buffer, tags, self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            write_uuid(buffer, self.topic_id)
+            write_numbers(buffer, self.partitions, True, "i")
+            tags = self._tags(version)
+            if tags or self.unknown_tags:
+                write_tags(buffer, tags, self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[TopicPartitions], int]:
@@ -147,8 +150,8 @@ class ConsumerGroupCurrentMemberAssignmentValue(Message):
     def _write(self, out: Writer, version: int) -> None:
         buffer = out.buffer
         buffer += _IIB.pack(self.member_epoch, self.previous_member_epoch, self.state)
-        write_structs(out, self.assigned_partitions, True, version)
-        write_structs(out, self.partitions_pending_revocation, True, version)
+        write_structs(out, self.assigned_partitions, True, TopicPartitions._write_each, version)
+        write_structs(out, self.partitions_pending_revocation, True, TopicPartitions._write_each, version)
         if self.unknown_tags:
             write_tags(buffer, (), self.unknown_tags)
         else:

@@ -8,6 +8,7 @@ ConsumerGroupMemberMetadataValue: version 0, flexible 0+.
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -77,14 +78,16 @@ class ClassicProtocol:
     metadata: bytes = b""  # bytes, versions 0+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[ClassicProtocol], out: Writer, version: int) -> None:
         buffer = out.buffer
-        write_string(buffer, self.name, True, "name")
-        write_bytes(buffer, self.metadata, True, "metadata")
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            write_string(buffer, self.name, True, "name")
+            write_bytes(buffer, self.metadata, True, "metadata")
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[ClassicProtocol], int]:
@@ -113,7 +116,7 @@ class ClassicMemberMetadata:
     def _write(self, out: Writer, version: int) -> None:
         buffer = out.buffer
         buffer += _I.pack(self.session_timeout_ms)
-        write_structs(out, self.supported_protocols, True, version)
+        write_structs(out, self.supported_protocols, True, ClassicProtocol._write_each, version)
         if self.unknown_tags:
             write_tags(buffer, (), self.unknown_tags)
         else:

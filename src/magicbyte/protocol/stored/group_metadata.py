@@ -7,6 +7,7 @@ GroupMetadataValue: versions 0-4, flexible 4+.
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -81,24 +82,26 @@ class MemberMetadata:
     assignment: bytes = b""  # bytes, versions 0+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[MemberMetadata], out: Writer, version: int) -> None:
         flexible = version >= 4
         buffer = out.buffer
-        write_string(buffer, self.member_id, flexible, "member_id")
-        if version >= 3:
-            write_nullable_string(buffer, self.group_instance_id, flexible, "group_instance_id")
-        write_string(buffer, self.client_id, flexible, "client_id")
-        write_string(buffer, self.client_host, flexible, "client_host")
-        if version >= 1:
-            buffer += _II.pack(self.rebalance_timeout, self.session_timeout)
-        else:
-            buffer += _I.pack(self.session_timeout)
-        write_bytes(buffer, self.subscription, flexible, "subscription")
-        write_bytes(buffer, self.assignment, flexible, "assignment")
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags, flexible)
-        elif flexible:
-            buffer.append(0)
+        for self in structs:
+            write_string(buffer, self.member_id, flexible, "member_id")
+            if version >= 3:
+                write_nullable_string(buffer, self.group_instance_id, flexible, "group_instance_id")
+            write_string(buffer, self.client_id, flexible, "client_id")
+            write_string(buffer, self.client_host, flexible, "client_host")
+            if version >= 1:
+                buffer += _II.pack(self.rebalance_timeout, self.session_timeout)
+            else:
+                buffer += _I.pack(self.session_timeout)
+            write_bytes(buffer, self.subscription, flexible, "subscription")
+            write_bytes(buffer, self.assignment, flexible, "assignment")
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags, flexible)
+            elif flexible:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[MemberMetadata], int]:
@@ -164,7 +167,7 @@ class GroupMetadataValue(Message):
         write_nullable_string(buffer, self.leader, flexible, "leader")
         if version >= 2:
             buffer += _Q.pack(self.current_state_timestamp)
-        write_structs(out, self.members, flexible, version)
+        write_structs(out, self.members, flexible, MemberMetadata._write_each, version)
         if self.unknown_tags:
             write_tags(buffer, (), self.unknown_tags, flexible)
         elif flexible:

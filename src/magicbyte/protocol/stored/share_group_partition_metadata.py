@@ -8,6 +8,7 @@ ShareGroupPartitionMetadataValue: version 0, flexible 0+.
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 from uuid import UUID
@@ -69,14 +70,16 @@ class PartitionMetadata:
     racks: list[str] = field(default_factory=list)  # []string, versions 0+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[PartitionMetadata], out: Writer, version: int) -> None:
         buffer = out.buffer
-        buffer += _I.pack(self.partition)
-        write_array(buffer, self.racks, True, write_string, True, "racks")
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            buffer += _I.pack(self.partition)
+            write_array(buffer, self.racks, True, write_string, True, "racks")
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[PartitionMetadata], int]:
@@ -107,16 +110,18 @@ class TopicMetadata:
     partition_metadata: list[PartitionMetadata] = field(default_factory=list)  # []PartitionMetadata, versions 0+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[TopicMetadata], out: Writer, version: int) -> None:
         buffer = out.buffer
-        write_uuid(buffer, self.topic_id)
-        write_string(buffer, self.topic_name, True, "topic_name")
-        buffer += _I.pack(self.num_partitions)
-        write_structs(out, self.partition_metadata, True, version)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            write_uuid(buffer, self.topic_id)
+            write_string(buffer, self.topic_name, True, "topic_name")
+            buffer += _I.pack(self.num_partitions)
+            write_structs(out, self.partition_metadata, True, PartitionMetadata._write_each, version)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[TopicMetadata], int]:
@@ -156,7 +161,7 @@ class ShareGroupPartitionMetadataValue(Message):
 
     def _write(self, out: Writer, version: int) -> None:
         buffer = out.buffer
-        write_structs(out, self.topics, True, version)
+        write_structs(out, self.topics, True, TopicMetadata._write_each, version)
         if self.unknown_tags:
             write_tags(buffer, (), self.unknown_tags)
         else:

@@ -7,6 +7,7 @@ ShareGroupStatePartitionMetadataValue: version 0, flexible 0+.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 from uuid import UUID
@@ -68,15 +69,17 @@ class TopicPartitionsInfo:
     partitions: tuple[int, ...] = ()  # []int32, versions 0+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[TopicPartitionsInfo], out: Writer, version: int) -> None:
         buffer = out.buffer
-        write_uuid(buffer, self.topic_id)
-        write_string(buffer, self.topic_name, True, "topic_name")
-        write_numbers(buffer, self.partitions, True, "i")
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            write_uuid(buffer, self.topic_id)
+            write_string(buffer, self.topic_name, True, "topic_name")
+            write_numbers(buffer, self.partitions, True, "i")
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[TopicPartitionsInfo], int]:
@@ -103,14 +106,16 @@ class TopicInfo:
     topic_name: str = ""  # string, versions 0+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[TopicInfo], out: Writer, version: int) -> None:
         buffer = out.buffer
-        write_uuid(buffer, self.topic_id)
-        write_string(buffer, self.topic_name, True, "topic_name")
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            write_uuid(buffer, self.topic_id)
+            write_string(buffer, self.topic_name, True, "topic_name")
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[TopicInfo], int]:
@@ -144,9 +149,9 @@ class ShareGroupStatePartitionMetadataValue(Message):
 
     def _write(self, out: Writer, version: int) -> None:
         buffer = out.buffer
-        write_structs(out, self.initializing_topics, True, version)
-        write_structs(out, self.initialized_topics, True, version)
-        write_structs(out, self.deleting_topics, True, version)
+        write_structs(out, self.initializing_topics, True, TopicPartitionsInfo._write_each, version)
+        write_structs(out, self.initialized_topics, True, TopicPartitionsInfo._write_each, version)
+        write_structs(out, self.deleting_topics, True, TopicInfo._write_each, version)
         if self.unknown_tags:
             write_tags(buffer, (), self.unknown_tags)
         else:

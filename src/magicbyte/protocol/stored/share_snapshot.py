@@ -7,6 +7,7 @@ ShareSnapshotValue: version 0, flexible 0+.
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 from uuid import UUID
@@ -86,13 +87,15 @@ class StateBatch:
     delivery_count: int = 0  # int16, versions 0+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[StateBatch], out: Writer, version: int) -> None:
         buffer = out.buffer
-        buffer += _QQBH.pack(self.first_offset, self.last_offset, self.delivery_state, self.delivery_count)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            buffer += _QQBH.pack(self.first_offset, self.last_offset, self.delivery_state, self.delivery_count)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[StateBatch], int]:
@@ -148,7 +151,7 @@ class ShareSnapshotValue(Message):
         buffer = out.buffer
         buffer += _IIIQ.pack(self.snapshot_epoch, self.state_epoch, self.leader_epoch, self.start_offset)
         buffer += _QQ.pack(self.create_timestamp, self.write_timestamp)
-        write_structs(out, self.state_batches, True, version)
+        write_structs(out, self.state_batches, True, StateBatch._write_each, version)
         tags = self._tags(version)
         if tags or self.unknown_tags:
             write_tags(buffer, tags, self.unknown_tags)

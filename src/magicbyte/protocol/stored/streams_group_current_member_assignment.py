@@ -8,6 +8,7 @@ StreamsGroupCurrentMemberAssignmentValue: version 0, flexible 0+.
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -74,15 +75,17 @@ class TaskIds:
     assignment_epochs: tuple[int, ...] | None = ()  # []int32, versions 0+, nullable, tag 0
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[TaskIds], out: Writer, version: int) -> None:
         buffer = out.buffer
-        write_string(buffer, self.subtopology_id, True, "subtopology_id")
-        write_numbers(buffer, self.partitions, True, "i")
-        tags = self._tags(version)
-        if tags or self.unknown_tags:
-            write_tags(buffer, tags, self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            write_string(buffer, self.subtopology_id, True, "subtopology_id")
+            write_numbers(buffer, self.partitions, True, "i")
+            tags = self._tags(version)
+            if tags or self.unknown_tags:
+                write_tags(buffer, tags, self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[TaskIds], int]:
@@ -149,12 +152,12 @@ class StreamsGroupCurrentMemberAssignmentValue(Message):
     def _write(self, out: Writer, version: int) -> None:
         buffer = out.buffer
         buffer += _IIB.pack(self.member_epoch, self.previous_member_epoch, self.state)
-        write_structs(out, self.active_tasks, True, version)
-        write_structs(out, self.standby_tasks, True, version)
-        write_structs(out, self.warmup_tasks, True, version)
-        write_structs(out, self.active_tasks_pending_revocation, True, version)
-        write_structs(out, self.standby_tasks_pending_revocation, True, version)
-        write_structs(out, self.warmup_tasks_pending_revocation, True, version)
+        write_structs(out, self.active_tasks, True, TaskIds._write_each, version)
+        write_structs(out, self.standby_tasks, True, TaskIds._write_each, version)
+        write_structs(out, self.warmup_tasks, True, TaskIds._write_each, version)
+        write_structs(out, self.active_tasks_pending_revocation, True, TaskIds._write_each, version)
+        write_structs(out, self.standby_tasks_pending_revocation, True, TaskIds._write_each, version)
+        write_structs(out, self.warmup_tasks_pending_revocation, True, TaskIds._write_each, version)
         if self.unknown_tags:
             write_tags(buffer, (), self.unknown_tags)
         else:

@@ -8,6 +8,7 @@ StreamsGroupMemberMetadataValue: version 0, flexible 0+.
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -102,14 +103,16 @@ class KeyValue:
     value: str = ""  # string, versions 0+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[KeyValue], out: Writer, version: int) -> None:
         buffer = out.buffer
-        write_string(buffer, self.key, True, "key")
-        write_string(buffer, self.value, True, "value")
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            write_string(buffer, self.key, True, "key")
+            write_string(buffer, self.value, True, "value")
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[KeyValue], int]:
@@ -161,7 +164,7 @@ class StreamsGroupMemberMetadataValue(Message):
         buffer += _II.pack(self.rebalance_timeout_ms, self.topology_epoch)
         write_string(buffer, self.process_id, True, "process_id")
         write_nullable_struct(out, self.user_endpoint, version)
-        write_structs(out, self.client_tags, True, version)
+        write_structs(out, self.client_tags, True, KeyValue._write_each, version)
         if self.unknown_tags:
             write_tags(buffer, (), self.unknown_tags)
         else:

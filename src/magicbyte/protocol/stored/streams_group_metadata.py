@@ -8,6 +8,7 @@ StreamsGroupMetadataValue: version 0, flexible 0+.
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -66,14 +67,16 @@ class LastAssignmentConfig:
     value: str = ""  # string, versions 0+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[LastAssignmentConfig], out: Writer, version: int) -> None:
         buffer = out.buffer
-        write_string(buffer, self.key, True, "key")
-        write_string(buffer, self.value, True, "value")
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            write_string(buffer, self.key, True, "key")
+            write_string(buffer, self.value, True, "value")
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[LastAssignmentConfig], int]:
@@ -157,6 +160,6 @@ class StreamsGroupMetadataValue(Message):
             found.append((0, bytes(part)))
         if self.last_assignment_configs is None or len(self.last_assignment_configs) > 0:
             part = Writer()
-            write_structs(part, self.last_assignment_configs, True, version)
+            write_structs(part, self.last_assignment_configs, True, LastAssignmentConfig._write_each, version)
             found.append((1, bytes(part)))
         return found

@@ -7,6 +7,7 @@ StreamsGroupTargetAssignmentMemberValue: version 0, flexible 0+.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -66,14 +67,16 @@ class TaskIds:
     partitions: tuple[int, ...] = ()  # []int32, versions 0+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[TaskIds], out: Writer, version: int) -> None:
         buffer = out.buffer
-        write_string(buffer, self.subtopology_id, True, "subtopology_id")
-        write_numbers(buffer, self.partitions, True, "i")
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            write_string(buffer, self.subtopology_id, True, "subtopology_id")
+            write_numbers(buffer, self.partitions, True, "i")
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[TaskIds], int]:
@@ -106,9 +109,9 @@ class StreamsGroupTargetAssignmentMemberValue(Message):
 
     def _write(self, out: Writer, version: int) -> None:
         buffer = out.buffer
-        write_structs(out, self.active_tasks, True, version)
-        write_structs(out, self.standby_tasks, True, version)
-        write_structs(out, self.warmup_tasks, True, version)
+        write_structs(out, self.active_tasks, True, TaskIds._write_each, version)
+        write_structs(out, self.standby_tasks, True, TaskIds._write_each, version)
+        write_structs(out, self.warmup_tasks, True, TaskIds._write_each, version)
         if self.unknown_tags:
             write_tags(buffer, (), self.unknown_tags)
         else:

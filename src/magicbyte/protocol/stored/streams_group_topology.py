@@ -8,6 +8,7 @@ StreamsGroupTopologyValue: version 0, flexible 0+.
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -68,14 +69,16 @@ class TopicConfig:
     value: str = ""  # string, versions 0+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[TopicConfig], out: Writer, version: int) -> None:
         buffer = out.buffer
-        write_string(buffer, self.key, True, "key")
-        write_string(buffer, self.value, True, "value")
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            write_string(buffer, self.key, True, "key")
+            write_string(buffer, self.value, True, "value")
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[TopicConfig], int]:
@@ -105,15 +108,17 @@ class TopicInfo:
     topic_configs: list[TopicConfig] = field(default_factory=list)  # []TopicConfig, versions 0+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[TopicInfo], out: Writer, version: int) -> None:
         buffer = out.buffer
-        write_string(buffer, self.name, True, "name")
-        buffer += _IH.pack(self.partitions, self.replication_factor)
-        write_structs(out, self.topic_configs, True, version)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            write_string(buffer, self.name, True, "name")
+            buffer += _IH.pack(self.partitions, self.replication_factor)
+            write_structs(out, self.topic_configs, True, TopicConfig._write_each, version)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[TopicInfo], int]:
@@ -143,22 +148,24 @@ class CopartitionGroup:
     repartition_source_topics: tuple[int, ...] = ()  # []int16, versions 0+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[CopartitionGroup], out: Writer, version: int) -> None:
         buffer = out.buffer
         lengths: tuple[int, ...]
-        lengths = len(self.source_topics), len(self.source_topic_regex), len(self.repartition_source_topics)
-        buffer += _SHAPES__H_H_H_COMPACT[lengths](
-            lengths[0] + 1,
-            *self.source_topics,
-            lengths[1] + 1,
-            *self.source_topic_regex,
-            lengths[2] + 1,
-            *self.repartition_source_topics,
-        )
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            lengths = len(self.source_topics), len(self.source_topic_regex), len(self.repartition_source_topics)
+            buffer += _SHAPES__H_H_H_COMPACT[lengths](
+                lengths[0] + 1,
+                *self.source_topics,
+                lengths[1] + 1,
+                *self.source_topic_regex,
+                lengths[2] + 1,
+                *self.repartition_source_topics,
+            )
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[CopartitionGroup], int]:
@@ -195,19 +202,21 @@ class Subtopology:
     copartition_groups: list[CopartitionGroup] = field(default_factory=list)  # []CopartitionGroup, versions 0+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[Subtopology], out: Writer, version: int) -> None:
         buffer = out.buffer
-        write_string(buffer, self.subtopology_id, True, "subtopology_id")
-        write_array(buffer, self.source_topics, True, write_string, True, "source_topics")
-        write_array(buffer, self.source_topic_regex, True, write_string, True, "source_topic_regex")
-        write_structs(out, self.state_changelog_topics, True, version)
-        write_array(buffer, self.repartition_sink_topics, True, write_string, True, "repartition_sink_topics")
-        write_structs(out, self.repartition_source_topics, True, version)
-        write_structs(out, self.copartition_groups, True, version)
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags)
-        else:
-            buffer.append(0)
+        for self in structs:
+            write_string(buffer, self.subtopology_id, True, "subtopology_id")
+            write_array(buffer, self.source_topics, True, write_string, True, "source_topics")
+            write_array(buffer, self.source_topic_regex, True, write_string, True, "source_topic_regex")
+            write_structs(out, self.state_changelog_topics, True, TopicInfo._write_each, version)
+            write_array(buffer, self.repartition_sink_topics, True, write_string, True, "repartition_sink_topics")
+            write_structs(out, self.repartition_source_topics, True, TopicInfo._write_each, version)
+            write_structs(out, self.copartition_groups, True, CopartitionGroup._write_each, version)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[Subtopology], int]:
@@ -287,7 +296,7 @@ class StreamsGroupTopologyValue(Message):
     def _write(self, out: Writer, version: int) -> None:
         buffer = out.buffer
         buffer += _I.pack(self.epoch)
-        write_structs(out, self.subtopologies, True, version)
+        write_structs(out, self.subtopologies, True, Subtopology._write_each, version)
         if self.unknown_tags:
             write_tags(buffer, (), self.unknown_tags)
         else:

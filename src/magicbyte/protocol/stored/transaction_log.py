@@ -7,6 +7,7 @@ TransactionLogValue: versions 0-1, flexible 1+.
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -70,15 +71,17 @@ class PartitionsSchema:
     partition_ids: tuple[int, ...] = ()  # []int32, versions 0+
     unknown_tags: Tags = ()
 
-    def _write(self, out: Writer, version: int) -> None:
+    @staticmethod
+    def _write_each(structs: Sequence[PartitionsSchema], out: Writer, version: int) -> None:
         flexible = version >= 1
         buffer = out.buffer
-        write_string(buffer, self.topic, flexible, "topic")
-        write_numbers(buffer, self.partition_ids, flexible, "i")
-        if self.unknown_tags:
-            write_tags(buffer, (), self.unknown_tags, flexible)
-        elif flexible:
-            buffer.append(0)
+        for self in structs:
+            write_string(buffer, self.topic, flexible, "topic")
+            write_numbers(buffer, self.partition_ids, flexible, "i")
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags, flexible)
+            elif flexible:
+                buffer.append(0)
 
     @staticmethod
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[PartitionsSchema], int]:
@@ -149,7 +152,7 @@ class TransactionLogValue(Message):
         buffer += _Q.pack(self.producer_id)
         buffer += _H.pack(self.producer_epoch)
         buffer += _IB.pack(self.transaction_timeout_ms, self.transaction_status)
-        write_structs(out, self.transaction_partitions, flexible, version)
+        write_structs(out, self.transaction_partitions, flexible, PartitionsSchema._write_each, version)
         buffer += _QQ.pack(self.transaction_last_update_timestamp_ms, self.transaction_start_timestamp_ms)
         if version >= 1:
             tags = self._tags(version)
