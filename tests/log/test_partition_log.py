@@ -11,6 +11,8 @@ import pytest
 from log.appended import batch_of, batch_of_two
 from magicbyte.codecs import Codec
 from magicbyte.errors import LogDirectoryError, LogDirectoryOfflineError, OffsetOutOfRangeError
+from magicbyte.log.append import prepare
+from magicbyte.log.append_rules import AppendRules
 from magicbyte.log.checkpoints import LeaderEpoch
 from magicbyte.log.config import LogConfig
 from magicbyte.log.files import LocalFiles
@@ -18,7 +20,7 @@ from magicbyte.log.group_commit import GroupCommit
 from magicbyte.log.index_writer import IndexRules
 from magicbyte.log.partition_log import PartitionLog
 from magicbyte.log.producer_snapshot import ProducerSnapshot
-from magicbyte.log.record_set import record_set
+from magicbyte.log.record_set import prepared_set, record_set
 from magicbyte.log.retention import Reason
 from magicbyte.ports import WritableFileSystem
 from magicbyte.records.control import ControlType, build_marker
@@ -635,3 +637,20 @@ def test_a_set_of_several_batches_gets_entries_as_the_version_has_it(folder: Pat
             log.append(record_set(moved, log.config.rules), 0)
         counts[version] = next(iter(log.active._indexes.values())).count
     assert counts == {"3.9.0": 1, "3.9.1": 9}
+
+
+@pytest.mark.parametrize("settings", [{}, {"compression.type": "gzip"}, {"message.format.version": "0.10.2"}])
+def test_what_a_leader_prepared_is_stored_as_it_is(folder: Path, settings: dict[str, str]) -> None:
+    log = open_log(folder, **SMALL)
+    rules = AppendRules.of(settings)
+    stored = []
+    for _ in range(30):
+        produced = memoryview(batch_of(0, NOW, 3))
+        prepared = prepare(produced, rules, next_offset=log.log_end_offset, now_ms=NOW, leader_epoch=7)
+        made = prepared_set(prepared, log.config.rules)
+        assert made.parts == record_set(bytes(prepared), log.config.rules).parts
+        log.append(made, NOW)
+        stored.append(bytes(prepared))
+    assert log.log_end_offset == 90
+    assert b"".join(segment.log.read_at(0, segment.size) for segment in log.segments) == b"".join(stored)
+    assert [each.epoch for each in log.epochs.entries] == ([] if "message.format.version" in settings else [7])

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 LOCK = ".lock"
 QUARANTINE = "quarantine"
+CLUSTER_METADATA = "__cluster_metadata"
+"""A folder of this name is the quorum's own: nobody else opens it."""
 _LONGEST_NAME = 255
 
 
@@ -108,6 +110,8 @@ class LogDirectory:
             if name is None:
                 continue
             state, key = name
+            if key.topic == CLUSTER_METADATA:
+                continue
             if state is FolderState.DELETE:
                 self._deleted.append((now_ms, entry.path))
             elif state is FolderState.CURRENT:

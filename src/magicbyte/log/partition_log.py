@@ -34,7 +34,7 @@ from magicbyte.log.producer_state import LeaderEpochs
 from magicbyte.log.resync import first_offset
 from magicbyte.log.retention import Due, Reason, due_segments, head_cut
 from magicbyte.log.segment import CLEANED, DELETED, SWAP, FileSlice, Head, Segment, exists
-from magicbyte.records.layout import NO_PRODUCER_ID, PARTITION_LEADER_EPOCH, Dialect
+from magicbyte.records.layout import NO_PRODUCER_ID, Dialect
 
 if TYPE_CHECKING:
     from magicbyte.log.config import LogConfig
@@ -242,8 +242,7 @@ class PartitionLog:
     def _assign_epochs(self, records: RecordSet) -> None:
         changed = bool(records.has_older) and self.epochs.end_with_older()
         for batch in records.batches:
-            epoch = PARTITION_LEADER_EPOCH.read(batch.buffer)
-            changed = self.epochs.assign(epoch, batch.base_offset) or changed
+            changed = self.epochs.assign(batch.partition_leader_epoch, batch.base_offset) or changed
         if changed:
             self._put_epochs()
 

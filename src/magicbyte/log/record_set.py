@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from magicbyte.errors import CorruptRecordError, TruncatedLogError
 from magicbyte.log.index_writer import IndexRules, first_offset, last_offsets, max_timestamps, offset_of_time
 from magicbyte.records.batch import RecordBatch
-from magicbyte.records.layout import MAGIC, NO_TIMESTAMP, Dialect
+from magicbyte.records.layout import LOG_OVERHEAD, MAGIC, NO_TIMESTAMP, RECORD_BATCH_OVERHEAD, SIZE, Dialect
 from magicbyte.records.scan import BatchTable, scan
 from magicbyte.wire.checksum import Buffer
+
+if TYPE_CHECKING:
+    from magicbyte.log.append import PreparedAppend
 
 
 class Part(NamedTuple):
@@ -68,6 +71,25 @@ def record_set(data: Buffer, rules: IndexRules, dialect: Dialect = Dialect.KAFKA
         expected = f"{table.need} bytes of an entry"
         raise TruncatedLogError("end of the data", expected=expected, found=len(view) - table.end, position=table.end)
     return _of_table(table, rules)
+
+
+def prepared_set(prepared: PreparedAppend, rules: IndexRules, dialect: Dialect = Dialect.KAFKA) -> RecordSet:
+    """Return the set of what `prepare` gives, of which there is something: what a leader appends.
+
+    One batch of magic 2 is taken as it is described there; of anything else the headers are read.
+    """
+    head = prepared.buffers[0]
+    one_batch = len(head) >= RECORD_BATCH_OVERHEAD and head[MAGIC.start] == 2 and dialect is Dialect.KAFKA
+    if not one_batch or LOG_OVERHEAD + SIZE.read(head) != prepared.size:
+        return record_set(bytes(prepared), rules, dialect)
+    batch = RecordBatch(head)
+    if batch.is_control:
+        batch = RecordBatch(memoryview(bytes(prepared)))
+    found = _of_batch(batch)
+    if prepared.max_timestamp_offset < 0 or not rules.names_record_of_time:
+        return replace(found, pieces=prepared.buffers)
+    part = found.parts[0]._replace(time_offset=prepared.max_timestamp_offset)
+    return replace(found, pieces=prepared.buffers, parts=(part,))
 
 
 def _of_batch(batch: RecordBatch) -> RecordSet:

@@ -33,7 +33,7 @@ _HEAD = struct.Struct(">qiib")  # offset, size, CRC or leader epoch, magic
 _LAST_DELTA = struct.Struct(">i")
 _HEAD_BYTES = MAX_TIMESTAMP.start + 8  # of an entry: as far as its offsets and timestamp go
 _WALK_BYTES = 8192
-_TIMES_ONLY = DecodeOptions(keys=False, values=False, headers=False, control=True)
+_TIMES_ONLY = DecodeOptions(keys=False, values=False, headers=False, verify=False, control=True)
 COMPANIONS = (OFFSET_INDEX, TIME_INDEX, ENRICHED_INDEX, TRANSACTION_INDEX)
 
 
@@ -402,7 +402,9 @@ class Segment:
 
     def find_timestamp(self, timestamp: int, first_offset: int) -> tuple[int, int] | None:
         """Return timestamp and offset of the first record of `timestamp` or later, at `first_offset` or behind it."""
-        begin = max(self.position_before_timestamp(timestamp), self.position_before(first_offset))
+        begin = self.position_before_timestamp(timestamp)
+        if first_offset > self.base_offset:
+            begin = max(begin, self.position_before(first_offset))
         for head in self.heads(begin):
             if head.timestamp < timestamp or (head.last_offset is not None and head.last_offset < first_offset):
                 continue
