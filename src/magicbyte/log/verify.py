@@ -51,6 +51,7 @@ if TYPE_CHECKING:
 
     Int64s = np.ndarray[Any, np.dtype[np.int64]]
 
+_WAITING = 4  # chunks that wait for a thread, so that none waits for a chunk: as many as there are buffers for
 _FRAME = 19  # bytes that an LZ4 frame's header has at most
 _NO_OFFSET = -1
 _NONE = -(1 << 62)
@@ -239,7 +240,7 @@ class _Partition:
         if self.depth is Depth.DEEP:
             chunk = Chunk(state.path, sound.position, table)
             pending.append(self.pool.submit(_records, chunk, self.limit))
-            if len(pending) > 2 * self.threads:  # some wait, so that no thread does
+            if len(pending) > max(self.threads, _WAITING):
                 state.findings += pending.popleft().result()
 
     def _headers(self, state: _Segment, position: int, table: BatchTable) -> None:
