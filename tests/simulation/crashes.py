@@ -373,9 +373,12 @@ class World:
         self.phase("open")
         self.directory = open_directory(self.disk, self.random.randrange(1 << 30))
         for each, log in self.directory.logs.items():
-            self.ledgers[each].durable = min(self.ledgers[each].durable, log.log_end_offset)
-            whole = self.ledgers[each].end <= log.log_end_offset <= ends[each]  # less where it ended with a hole
+            ledger = self.ledgers[each]
+            ledger.durable = min(ledger.durable, log.log_end_offset)
+            whole = ledger.end <= log.log_end_offset <= ends[each]  # less where it ended with a hole
             expect(whole, f"{each} ends at {log.log_end_offset} after a restart, {ends[each]} before")
+            ledger.batches = [batch for batch in ledger.batches if batch.base < log.log_end_offset]
+            ledger.superseded = {base for base in ledger.superseded if base < log.log_end_offset}
 
 
 STEPS = {

@@ -77,14 +77,14 @@ def load(
     is walked, and cut behind what is sound. `quarantine`: the directory for copies of what is cut off. What was changed
     is durable when this returns, but for the files of a segment that is new.
     """
-    finish_swaps(files, folder, config)
+    swapped = finish_swaps(files, folder, config)
     logs = {base for base, kind, _ in _names(files, folder) if kind == LOG}
     for base, kind, _ in _names(files, folder):
         if kind in INDEXES and base not in logs:
             files.delete(f"{folder}/{base:020}{kind}")
     loaded = Loaded([], 0, config.rules.producer_states(), _epochs(files, folder, config))
     loaded.epochs_found = list(loaded.epochs.entries)
-    _Opening(files, folder, config, loaded, sorted(logs), clean, quarantine).run(recovery_point)
+    _Opening(files, folder, config, loaded, sorted(logs), swapped, clean, quarantine).run(recovery_point)
     if loaded.segments and loaded.end_offset < log_start_offset:
         for segment in loaded.segments:
             segment.release()
@@ -110,8 +110,11 @@ def _names(files: WritableFileSystem, folder: str) -> list[tuple[int, str, str]]
     return [(int(each["base"]), each["kind"], each["suffix"]) for each in found if each is not None]
 
 
-def finish_swaps(files: WritableFileSystem, folder: str, config: LogConfig) -> None:
-    """Delete what was to be deleted or was not whole, and give the segments of a whole swap their names."""
+def finish_swaps(files: WritableFileSystem, folder: str, config: LogConfig) -> set[int]:
+    """Delete what was to be deleted or was not whole, and give the segments of a whole swap their names.
+
+    Returns their bases: their indexes are to be made again, for one that had its name already may have been lost here.
+    """
     names = _names(files, folder)
     unfinished = min((base for base, _, suffix in names if suffix == CLEANED), default=None)
     swaps = []
@@ -124,7 +127,7 @@ def finish_swaps(files: WritableFileSystem, folder: str, config: LogConfig) -> N
         if entry.name.endswith(".tmp"):
             files.delete(entry.path)
     if not swaps:
-        return
+        return set()
     bases = sorted(base for base, kind in swaps if kind == LOG)
     replaced: set[int] = set()
     if bases:
@@ -141,6 +144,7 @@ def finish_swaps(files: WritableFileSystem, folder: str, config: LogConfig) -> N
     for base, kind in swaps:
         files.rename(f"{folder}/{base:020}{kind}{SWAP}", f"{folder}/{base:020}{kind}")
     files.sync_directory(folder)
+    return {base for base, _ in swaps}
 
 
 def _end_of(files: WritableFileSystem, folder: str, base: int, config: LogConfig, suffix: str) -> int:
@@ -169,13 +173,17 @@ def _epochs(files: WritableFileSystem, folder: str, config: LogConfig) -> Leader
 
 @dataclass(slots=True)
 class _Opening:
-    """Opens the segments in `bases`, ascending, recovers those that have to be, and ends the log where one is cut."""
+    """Opens the segments in `bases`, ascending, recovers those that have to be, and ends the log where one is cut.
+
+    `swapped` are not opened on the word of their indexes.
+    """
 
     files: WritableFileSystem
     folder: str
     config: LogConfig
     loaded: Loaded
     bases: list[int]
+    swapped: set[int]
     clean: bool
     quarantine: str | None
 
@@ -186,7 +194,7 @@ class _Opening:
         for base in self.bases:
             segment = Segment.of_log(self.files, self.folder, base, self.config)
             loaded.segments.append(segment)
-            if (self.clean or base < unsure) and self._opened(segment):
+            if (self.clean or base < unsure) and base not in self.swapped and self._opened(segment):
                 producers = None
                 continue
             if producers is None:
