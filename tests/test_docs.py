@@ -47,7 +47,9 @@ def test_the_python_of_the_readme_works_as_printed(
     assert capsys.readouterr().out.startswith("34 1480000030000 b'key-003'")
 
 
-@pytest.mark.parametrize("page", ["convert.md", "diff.md", "rebuild-index.md", "verify.md", "salvage.md", "retain.md"])
+@pytest.mark.parametrize(
+    "page", ["convert.md", "diff.md", "rebuild-index.md", "verify.md", "salvage.md", "retain.md", "compact.md"]
+)
 def test_the_commands_and_the_python_of_a_page_work_as_printed(
     page: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -30,6 +30,7 @@ COMMANDS = {
     "diff": "Say whether two logs hold the same records.",
     "rebuild-index": "Make index files from logs, and compare.",
     "schema": "Compile message schemas; sizes, differences, advice.",
+    "compact": "Keep the latest record of each key of a stopped broker's logs.",
     "retain": "Take old records away from a stopped broker's logs.",
     "warm": "Compile the fast paths now, not at their first use.",
 }

@@ -19,18 +19,8 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 
-_UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 7 * 86_400_000}
-_DURATION = re.compile(r"([0-9]{1,15})(ms|s|m|h|d|w)")
 _BYTES = re.compile(r"([0-9]{1,15})\s*(|k|m|g|t)(?:i?b)?", re.IGNORECASE)
 _SHIFTS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
-
-
-def _duration(_context: click.Context, _parameter: click.Parameter, value: str | None) -> int | None:
-    """Return the ms of 7d, 12h or 500ms, say: a callback."""
-    found = None if value is None else _DURATION.fullmatch(value)
-    if value is not None and found is None:
-        raise click.BadParameter(f"{value!r}: expected a time such as 7d, 12h, 30m, 45s or 500ms")
-    return None if found is None else int(found[1]) * _UNITS_MS[found[2]]
 
 
 def _bytes(_context: click.Context, _parameter: click.Parameter, value: str | None) -> int | None:
@@ -43,7 +33,7 @@ def _bytes(_context: click.Context, _parameter: click.Parameter, value: str | No
 
 @click.command()
 @options.paths_argument
-@click.option("--older-than", "retention_ms", callback=_duration, metavar="TIME",
+@click.option("--older-than", "retention_ms", callback=options.duration, metavar="TIME",
               help="Take away what is older: 7d, 12h, 30m, 45s.")  # fmt: skip
 @click.option("--bytes", "retention_bytes", callback=_bytes, metavar="SIZE",
               help="Take old segments away as long as at least so much stays.")  # fmt: skip

@@ -69,6 +69,7 @@ class CompactionConfig:
         return replace(cls(), **given)  # type: ignore[arg-type]
 
 
+DEFAULT_CONFIG = CompactionConfig()
 _SETTINGS = {
     "log.cleaner.dedupe.buffer.size": ("dedupe_buffer_bytes", int),
     "log.cleaner.io.buffer.load.factor": ("load_factor", float),

@@ -80,7 +80,7 @@ def retain_logs(
         above.setdefault(each.path.rstrip("/").rpartition("/")[0] or "/", []).append(each)
     for folder, inside in above.items():
         files = LocalFiles()
-        with _in_use(files, folder, dry_run=dry_run):
+        with held(files, folder, dry_run=dry_run):
             moved: dict[TopicPartition, int] = {}
             for partition in inside:
                 retained = _retain(files, partition, limits, dry_run=dry_run)
@@ -93,7 +93,7 @@ def retain_logs(
 
 
 @contextlib.contextmanager
-def _in_use(files: WritableFileSystem, folder: str, *, dry_run: bool) -> Iterator[None]:
+def held(files: WritableFileSystem, folder: str, *, dry_run: bool) -> Iterator[None]:
     """Hold the log directory at `folder`, if it is one; its mark is away meanwhile."""
     marker = f"{folder}/{checkpoints.CLEAN_SHUTDOWN}"
     is_log_directory = any(exists(files, f"{folder}/{name}") for name in checkpoints.OFFSET_CHECKPOINTS)
@@ -132,7 +132,7 @@ def _retain(files: LocalFiles, partition: PartitionDirectory, limits: Limits, *,
     )
     start = log_start_offset(partition)
     with PartitionLog.view(files, partition.path, config, log_start_offset=start) as log:
-        high_watermark = _high_watermark(files, partition, log)
+        high_watermark = known_high_watermark(files, partition, log)
         log.high_watermark = min(max(high_watermark, log.log_start_offset), log.log_end_offset)
         if limits.before_offset is not None:
             start = max(log.log_start_offset, min(limits.before_offset, log.high_watermark))
@@ -152,7 +152,7 @@ def _retain(files: LocalFiles, partition: PartitionDirectory, limits: Limits, *,
     return Retained(partition.name, partition.path, size, tuple(removed), begin, end, known)
 
 
-def _high_watermark(files: LocalFiles, partition: PartitionDirectory, log: PartitionLog) -> int:
+def known_high_watermark(files: LocalFiles, partition: PartitionDirectory, log: PartitionLog) -> int:
     """Return the high watermark that the broker wrote down; a log beside no such file is replicated to its end."""
     path = f"{partition.path.rstrip('/').rpartition('/')[0]}/{checkpoints.HIGH_WATERMARK}"
     if partition.topic is None or partition.partition is None or not exists(files, path):

@@ -1,0 +1,189 @@
+"""`magicbyte compact`: what a stopped broker's cleaner would do, at once."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from magicbyte.cli import options
+from magicbyte.cli.output import complain
+from magicbyte.cli.progress import progress
+from magicbyte.cli.render import many, size_text
+from magicbyte.errors import LogDirectoryError
+
+if TYPE_CHECKING:
+    from magicbyte.log.checkpoints import TopicPartition
+    from magicbyte.log.compact import Compacted
+    from magicbyte.log.compaction_sets import Dropped
+    from magicbyte.log.directory import PartitionDirectory
+
+Json = dict[str, Any]
+
+
+@click.command()
+@options.paths_argument
+@click.option("--topic", "topics", multiple=True, help="Compact this topic. Can be given several times.")
+@click.option("--dry-run", is_flag=True, help="Say what would go, and change nothing.")
+@click.option("--from-start", is_flag=True, help="Do not rely on what was compacted before.")
+@click.option("--merge-sets/--no-merge-sets", default=None,
+              help="Make one set of neighbours that are alike.  [default: in the enriched dialect]")  # fmt: skip
+@click.option("--delete-retention", callback=options.duration, default="1d", show_default=True, metavar="TIME",
+              help="How long tombstones and markers stay: delete.retention.ms.")  # fmt: skip
+@click.option("--min-lag", callback=options.duration, default="0s", show_default=True, metavar="TIME",
+              help="Leave younger records alone: min.compaction.lag.ms.")  # fmt: skip
+@click.option("--segment-bytes", callback=options.size, default="1GiB", metavar="SIZE",
+              help="The size up to which segments are put together.  [default: 1 GiB]")  # fmt: skip
+@click.option("--max-message-bytes", callback=options.size, default="1048588", show_default=True, metavar="SIZE",
+              help="The size up to which sets are merged.")  # fmt: skip
+@click.option("--dedupe-buffer", callback=options.size, default="128MiB", show_default=True, metavar="SIZE",
+              help="Memory for keys, 27 bytes each; if it does not suffice there are several rounds.")  # fmt: skip
+@click.option("--kafka", "version", metavar="VERSION",
+              help="Work as the cleaner of this Kafka does.  [default: as the index files that are there]")  # fmt: skip
+@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@options.as_option
+def compact(
+    paths: tuple[str, ...],
+    topics: tuple[str, ...],
+    dry_run: bool,
+    from_start: bool,
+    merge_sets: bool | None,
+    delete_retention: int,
+    min_lag: int,
+    segment_bytes: int,
+    max_message_bytes: int,
+    dedupe_buffer: int,
+    version: str | None,
+    form: str,
+    as_: TopicPartition | None,
+) -> None:
+    """Keep only the latest record of each key in the logs of a stopped broker.
+
+    Of a log directory those partitions are compacted that its cleaner has compacted before, or that --topic names; a
+    partition folder always. Offsets do not change, the last segment stays as it is. The log directory is locked
+    meanwhile.
+
+    Exit status: 0 done, 1 a log is damaged and was left alone, 2 wrong use, or the broker runs or was killed.
+    """
+    from magicbyte.log.compact import CompactOptions, compact_logs
+    from magicbyte.log.compaction import CompactionConfig
+    from magicbyte.log.directory import discover
+    from magicbyte.log.index_writer import IndexRules
+    from magicbyte.log.partitions import choose, in_use
+
+    chosen = _meant(choose(in_use(discover(paths, as_)), topics), paths, topics)
+    config = CompactionConfig(
+        dedupe_buffer_bytes=dedupe_buffer,
+        delete_retention_ms=delete_retention,
+        min_lag_ms=min_lag,
+        max_message_bytes=max_message_bytes,
+        merge_sets=merge_sets,
+    )
+    how = CompactOptions(
+        now_ms=time.time_ns() // 1_000_000,
+        secret=os.urandom(16),
+        config=config,
+        segment_bytes=segment_bytes,
+        from_start=from_start,
+        rules=None if version is None else IndexRules.of(version),
+    )
+    done: list[Compacted] = []
+    with progress(3 * sum(each.size for each in chosen), shares_terminal=form == "text") as advance:
+        for each in compact_logs(chosen, how, dry_run=dry_run, progress=advance):
+            done.append(each)
+            if form == "text":
+                click.echo("\n".join(_lines(each, dry_run=dry_run)))
+            if each.error is not None:
+                complain(each.error)
+    saved = sum(each.size - each.size_after for each in done)
+    if form == "json":
+        found = {"dryRun": dry_run, "partitions": [_json(each) for each in done], "savedBytes": saved}
+        click.echo(json.dumps(found, indent=2))
+    else:
+        click.echo(f"{many(len(done), 'partition')}: {size_text(saved)} {'would go' if dry_run else 'gone'}")
+    if any(each.error is not None for each in done):
+        click.get_current_context().exit(1)
+
+
+def _meant(
+    partitions: list[PartitionDirectory], paths: tuple[str, ...], topics: tuple[str, ...]
+) -> list[PartitionDirectory]:
+    """Return the partitions that are to be compacted: not those that may hold what must not go."""
+    from magicbyte.log.compact import compacted_before
+
+    if topics:
+        return partitions
+    named = {Path(path).resolve() for path in paths}
+    known = {each.path for each in compacted_before(partitions)}
+    chosen = [each for each in partitions if each.path in known or Path(each.path).resolve() in named]
+    if not chosen:
+        raise LogDirectoryError(
+            f"{paths[0]}: no partition that was compacted before: expected --topic, or the folder of a partition"
+        )
+    return chosen
+
+
+_REASONS = {
+    "superseded": "superseded",
+    "tombstones": "tombstones due",
+    "without_key": "without a key",
+    "aborted": "aborted",
+    "markers": "transaction markers",
+}
+
+
+def _lines(done: Compacted, *, dry_run: bool) -> list[str]:
+    if done.error is not None:
+        return [f"{done.name}: damaged, left as it was"]
+    if not done.rounds:
+        return [f"{done.name}: nothing to compact below offset {done.first_uncleanable}"]
+    verb = "would go" if dry_run else "gone"
+    lines = [
+        f"{done.name}: {size_text(done.size - done.size_after)} of {size_text(done.size)} {verb}; "
+        f"clean up to offset {done.rounds[-1].end_offset}"
+    ]
+    for each in done.rounds:
+        went = ", ".join(f"{count} {why}" for name, why in _REASONS.items() if (count := getattr(each.dropped, name)))
+        before = sum(map(len, each.groups))
+        lines.append(
+            f"  offsets {each.first_dirty} to {each.end_offset - 1}: {many(each.records, 'record')} read, "
+            f"{many(each.keys, 'key')}; {verb}: {went or 'nothing'}"
+        )
+        lines.append(f"  {many(before, 'segment')} to {len(each.groups)}; sets {_sets(each.dropped)}")
+    return lines
+
+
+def _sets(dropped: Dropped) -> str:
+    return (
+        f"copied: {dropped.sets_copied}, written anew: {dropped.sets_rewritten}, emptied: {dropped.sets_emptied}, "
+        f"dropped: {dropped.sets_dropped}, merged into others: {dropped.sets_merged}"
+    )
+
+
+def _json(done: Compacted) -> Json:
+    return {
+        "partition": done.name,
+        "path": done.path,
+        "bytes": done.size,
+        "bytesAfter": done.size_after,
+        "logEndOffset": done.log_end_offset,
+        "firstUncleanable": done.first_uncleanable,
+        "error": None if done.error is None else str(done.error),
+        "rounds": [
+            {
+                "firstDirty": each.first_dirty,
+                "endOffset": each.end_offset,
+                "records": each.records,
+                "keys": each.keys,
+                "bytesRead": each.bytes_read,
+                "segments": each.groups,
+                "dropped": asdict(each.dropped),
+            }
+            for each in done.rounds
+        ],
+    }

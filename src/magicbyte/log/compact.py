@@ -1,0 +1,197 @@
+"""Compaction of a stopped broker's logs: what its own cleaner would do, at once and to the end.
+
+Lock, mark of a clean shutdown and crashes: as retain.py has it. `docs/compact.md` says what is promised.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from magicbyte.errors import CorruptRecordError, LogDirectoryError
+from magicbyte.log import checkpoints
+from magicbyte.log.checkpoints import TopicPartition
+from magicbyte.log.compaction import DEFAULT_CONFIG, Compaction, CompactionConfig, CompactionReport, select
+from magicbyte.log.config import LogConfig
+from magicbyte.log.directory import PartitionDirectory, parse_file
+from magicbyte.log.files import LocalFiles, put_file
+from magicbyte.log.index_writer import LATEST_RULES, IndexRules
+from magicbyte.log.loading import producers_at
+from magicbyte.log.partition_log import PartitionLog
+from magicbyte.log.partitions import log_start_offset
+from magicbyte.log.rebuild import recognise
+from magicbyte.log.retain import held, known_high_watermark
+from magicbyte.log.segment import exists
+
+if TYPE_CHECKING:
+    from magicbyte.ports import WritableFileSystem
+
+
+@dataclass(frozen=True, slots=True)
+class CompactOptions:
+    """How to compact. `now_ms` is the time for tombstones; `secret`: 16 random bytes.
+
+    `from_start`: what the broker's cleaner did before is not relied on. `rules`: of the Kafka version that the files
+    are for, None for the one whose those are that are there. `segment_bytes`: of segments that are merged.
+    """
+
+    now_ms: int
+    secret: bytes
+    config: CompactionConfig = DEFAULT_CONFIG
+    segment_bytes: int = 1 << 30
+    from_start: bool = False
+    rules: IndexRules | None = None
+
+
+@dataclass(slots=True)
+class Compacted:
+    """What became, or would become, of one log. `size` and `size_after` in bytes; `error`: why it was left as it was.
+
+    `rounds`: one, or as many as the memory for keys asked for.
+    """
+
+    name: str
+    path: str
+    size: int
+    size_after: int
+    log_end_offset: int
+    first_uncleanable: int
+    rounds: list[CompactionReport] = field(default_factory=list)
+    error: CorruptRecordError | None = None
+
+
+def compacted_before(partitions: Iterable[PartitionDirectory]) -> list[PartitionDirectory]:
+    """Return the partitions that their broker's cleaner has compacted before, by its checkpoint."""
+    return [each for each in partitions if _key(each) in _cleaner_offsets(each)]
+
+
+def _key(partition: PartitionDirectory) -> TopicPartition | None:
+    if partition.topic is None or partition.partition is None:
+        return None
+    return TopicPartition(partition.topic, partition.partition)
+
+
+def _above(partition: PartitionDirectory) -> str:
+    return partition.path.rstrip("/").rpartition("/")[0] or "/"
+
+
+def _cleaner_offsets(partition: PartitionDirectory) -> dict[TopicPartition, int]:
+    path = f"{_above(partition)}/{checkpoints.CLEANER}"
+    try:
+        return parse_file(partition.files, path, checkpoints.parse_offset_checkpoint)
+    except FileNotFoundError:
+        return {}
+
+
+def compact_logs(
+    partitions: Collection[PartitionDirectory],
+    options: CompactOptions,
+    *,
+    dry_run: bool = False,
+    progress: Callable[[int], None] = lambda _: None,
+) -> Iterator[Compacted]:
+    """Compact log after log, and yield what became of each. `dry_run`: nothing is changed.
+
+    `progress` is called with bytes that were read and written. A damaged log is left as it is, and `error` says why.
+    Raises LogDirectoryError for a log directory that is in use, or was not closed.
+    """
+    above: dict[str, list[PartitionDirectory]] = {}
+    for each in partitions:
+        if not isinstance(each.files, LocalFiles):
+            raise LogDirectoryError(f"{each.path}: expected a folder of this machine")
+        above.setdefault(_above(each), []).append(each)
+    for folder, inside in above.items():
+        files = LocalFiles()
+        with held(files, folder, dry_run=dry_run):
+            for partition in inside:
+                done = Compacted(partition.name, partition.path, partition.size, partition.size, 0, 0)
+                try:
+                    with _opened(files, partition, options, dry_run=dry_run) as log:
+                        _compact(log, partition, options, done, progress, dry_run=dry_run)
+                except CorruptRecordError as error:
+                    done.error = error
+                if done.rounds and not dry_run:
+                    _put_cleaner_offset(files, partition, done.rounds[-1].end_offset)
+                yield done
+
+
+@contextlib.contextmanager
+def _opened(
+    files: WritableFileSystem, partition: PartitionDirectory, options: CompactOptions, *, dry_run: bool
+) -> Iterator[PartitionLog]:
+    """Give the log; what happens to it is durable at the end."""
+    config = LogConfig(
+        segment_bytes=options.segment_bytes,
+        file_delete_delay_ms=0,
+        delete=False,
+        compact=True,
+        dialect=partition.dialect,
+        rules=options.rules or recognise(partition) or LATEST_RULES,
+    )
+    start = log_start_offset(partition)
+    if dry_run:
+        with PartitionLog.view(files, partition.path, config, log_start_offset=start) as log:
+            log.producers = producers_at(
+                files, partition.path, config, log.segments, log.log_end_offset, replays=True
+            )  # fmt: skip
+            log.high_watermark = _high_watermark(files, partition, log)
+            yield log
+        return
+    log = PartitionLog.open(
+        files, partition.path, config, now_ms=options.now_ms, clean=True, log_start_offset=start
+    )  # fmt: skip
+    log.high_watermark = _high_watermark(files, partition, log)
+    try:
+        yield log
+    except CorruptRecordError:
+        log.close()
+        raise
+    log.remove_deleted(options.now_ms)
+    log.close()
+
+
+def _high_watermark(files: LocalFiles | WritableFileSystem, partition: PartitionDirectory, log: PartitionLog) -> int:
+    assert isinstance(files, LocalFiles)
+    known = known_high_watermark(files, partition, log)
+    return min(max(known, log.log_start_offset), log.log_end_offset)
+
+
+def _compact(
+    log: PartitionLog,
+    partition: PartitionDirectory,
+    options: CompactOptions,
+    done: Compacted,
+    progress: Callable[[int], None],
+    *,
+    dry_run: bool,
+) -> None:
+    """Compact in as many rounds as it takes; a dry run shows the first."""
+    key = None if options.from_start else _key(partition)
+    checkpoint = None if key is None else _cleaner_offsets(partition).get(key)
+    done.log_end_offset = log.log_end_offset
+    while True:
+        selection = select(log, checkpoint, options.config, options.now_ms)
+        done.first_uncleanable = selection.first_uncleanable
+        if not selection.cleanable_bytes:
+            return
+        compaction = Compaction(
+            log, selection, options.config, now_ms=options.now_ms, secret=options.secret, writes=not dry_run
+        )
+        for size in compaction.run():
+            progress(size)
+        report = compaction.report
+        done.rounds.append(report)
+        done.size_after += report.bytes_after - report.bytes_before
+        checkpoint = report.end_offset
+        if dry_run or report.end_offset >= selection.first_uncleanable:
+            return
+
+
+def _put_cleaner_offset(files: WritableFileSystem, partition: PartitionDirectory, offset: int) -> None:
+    """Write down how far the log is clean, where the log directory has such a file."""
+    path, key = f"{_above(partition)}/{checkpoints.CLEANER}", _key(partition)
+    if key is not None and exists(files, path):
+        offsets = parse_file(files, path, checkpoints.parse_offset_checkpoint)
+        put_file(files, path, checkpoints.format_offset_checkpoint({**offsets, key: offset}))

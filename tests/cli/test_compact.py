@@ -1,0 +1,125 @@
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from cli.command import run
+from golden_data import checkpoints, log_case
+from magicbyte.log.checkpoints import CLEAN_SHUTDOWN, CLEANER, HIGH_WATERMARK, parse_offset_checkpoint
+from magicbyte.log.files import LocalLock
+
+GZIP, TRANSACTIONS, OTHER = "compact-gzip", "txn-compact-none", "basic-none"
+
+
+@pytest.fixture
+def logs(tmp_path: Path) -> Path:
+    """A log directory of 3.9.1 as it was closed, whose cleaner knows one of two compacted topics."""
+    path = tmp_path / "logs"
+    path.mkdir()
+    for name in (f"{GZIP}.before", f"{TRANSACTIONS}.before", OTHER):
+        case = log_case(f"3.9.1/{name}")
+        shutil.copytree(case.partition_dir(), path / f"{case.topic}-{case.partition}")
+    stage = next(each for each in checkpoints() if each.id == "3.9.1/clean-shutdown")
+    for name, content in stage.files.items():
+        (path / name).write_bytes(content)
+    (path / HIGH_WATERMARK).unlink()
+    (path / CLEANER).write_text(f"0\n1\n{GZIP} 0 0\n")
+    return path
+
+
+def snapshot(path: Path) -> dict[str, bytes]:
+    return {
+        str(each.relative_to(path)): each.read_bytes()
+        for each in path.rglob("*")
+        if each.is_file() and each.name != ".lock"
+    }
+
+
+def test_the_topics_that_a_cleaner_knows_are_compacted_and_no_others(logs: Path) -> None:
+    before = snapshot(logs)
+    done = run("compact", logs)
+    assert done.exit_code == 0
+    assert "181 superseded, 9 without a key" in done.stdout
+    assert done.stdout.endswith("1 partition: 21.0 KiB gone\n")
+    after = snapshot(logs)
+    changed = {name.partition("/")[0] for name in before.keys() | after.keys() if before.get(name) != after.get(name)}
+    assert changed == {f"{GZIP}-0", CLEANER}
+    assert parse_offset_checkpoint(after[CLEANER]) == {(GZIP, 0): 276}
+    assert run("verify", logs, "--deep").exit_code == 0
+    assert "nothing to compact below offset 276" in run("compact", logs).stdout
+
+
+def test_what_is_left_is_what_the_real_cleaner_left(logs: Path) -> None:
+    run("compact", logs, "--topic", TRANSACTIONS)
+    printed = run("cat", logs / f"{TRANSACTIONS}-0", "--format", "jsonl").stdout.splitlines()
+    expected = [each["offset"] for each in log_case(f"3.9.1/{TRANSACTIONS}.after").records()]
+    assert [json.loads(line)["offset"] for line in printed] == expected
+
+
+def test_a_dry_run_says_the_same_and_changes_nothing(logs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("time.time_ns", lambda: 1_800_000_000_000_000_000)  # it is in the batches with tombstones
+    before = snapshot(logs)
+    arguments = ("compact", logs, "--topic", GZIP, "--topic", TRANSACTIONS, "--format", "json")
+    said = json.loads(run(*arguments, "--dry-run").stdout)
+    assert snapshot(logs) == before
+    assert json.loads(run(*arguments).stdout) == {**said, "dryRun": False}
+    assert said["savedBytes"] > 30_000
+    assert {each["partition"] for each in said["partitions"]} == {f"{GZIP}-0", f"{TRANSACTIONS}-0"}
+
+
+def test_memory_that_does_not_suffice_means_more_rounds_and_the_same_result(logs: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(logs, copy)
+    done = json.loads(run("compact", logs, "--dedupe-buffer", "700", "--format", "json").stdout)
+    assert len(done["partitions"][0]["rounds"]) > 2
+    run("compact", copy)
+
+    def rows(path: Path) -> list[str]:
+        return run("cat", path / f"{GZIP}-0", "--format", "jsonl").stdout.splitlines()
+
+    assert rows(logs) == rows(copy) != []
+
+
+def test_merged_sets_hold_the_same_records(tmp_path: Path) -> None:
+    folder = tmp_path / "orders-0"
+    shutil.copytree(log_case("0.10.2.2/compact-snappy.before").partition_dir(), folder)
+    run("compact", folder)
+    before = run("cat", folder, "--format", "jsonl").stdout
+    sets = len(run("cat", folder, "--batches").stdout.splitlines())
+    done = json.loads(run("compact", folder, "--merge-sets", "--format", "json").stdout)
+    merged = done["partitions"][0]["rounds"][0]["dropped"]["sets_merged"]
+    assert run("cat", folder, "--format", "jsonl").stdout == before
+    assert len(run("cat", folder, "--batches").stdout.splitlines()) == sets - merged
+    assert merged > 5
+    assert run("verify", folder, "--deep").exit_code == 0
+
+
+def test_nothing_is_compacted_unasked(logs: Path) -> None:
+    (logs / CLEANER).write_bytes(b"")
+    done = run("compact", logs)
+    assert done.exit_code == 2
+    assert "no partition that was compacted before: expected --topic" in done.stderr
+
+
+def test_a_directory_in_use_or_of_a_killed_broker_is_refused(logs: Path) -> None:
+    lock = LocalLock(str(logs / ".lock"))
+    assert "a broker is using this log directory" in run("compact", logs).stderr
+    lock.release()
+    (logs / CLEAN_SHUTDOWN).unlink()
+    done = run("compact", logs)
+    assert (done.exit_code, "was not shut down cleanly" in done.stderr) == (2, True)
+
+
+def test_a_damaged_log_is_left_alone_and_the_others_are_compacted(logs: Path) -> None:
+    path = logs / f"{GZIP}-0" / "00000000000000000000.log"
+    damaged = bytearray(path.read_bytes())
+    damaged[200] ^= 1
+    path.write_bytes(damaged)
+    done = run("compact", logs, "--topic", GZIP, "--topic", TRANSACTIONS)
+    assert done.exit_code == 1
+    assert f"{GZIP}-0: damaged, left as it was" in done.stdout
+    assert "crc" in done.stderr
+    assert path.read_bytes() == damaged
+    assert f"{TRANSACTIONS}-0: 17.7 KiB of 31.4 KiB gone" in done.stdout
+    assert (logs / CLEAN_SHUTDOWN).exists()
