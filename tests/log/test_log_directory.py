@@ -1,0 +1,280 @@
+"""A log directory: whose it is, who may have it, what it says of its logs, and what a failing disk does to it."""
+
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+import sys
+import uuid
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from log.appended import batch_of
+from magicbyte.errors import ErrorCode, LogDirectoryError, LogDirectoryOfflineError, UnknownTopicError
+from magicbyte.log import checkpoints
+from magicbyte.log.checkpoints import TopicPartition
+from magicbyte.log.config import FOREVER, LogConfig
+from magicbyte.log.directory import discover
+from magicbyte.log.files import LocalFiles, is_locked
+from magicbyte.log.index_writer import IndexRules
+from magicbyte.log.log_directory import Identity, LogDirectory, Settings
+from magicbyte.log.partition_log import PartitionLog
+from magicbyte.log.record_set import record_set
+from magicbyte.ports import WritableFileSystem
+from magicbyte.records.layout import Dialect
+from magicbyte.testing.disk import SimulatedDisk
+
+NOW = 1_700_000_000_000
+FILES = LocalFiles()
+A, B = TopicPartition("a", 0), TopicPartition("b", 3)
+TOKEN = "0123456789abcdef" * 2
+CONFIG = LogConfig.of({"segment.bytes": "500", "segment.index.bytes": "240", "file.delete.delay.ms": "1000"})
+
+
+def open_logs(files: WritableFileSystem, path: str | Path, identity: Identity | None = None) -> LogDirectory:
+    settings = Settings(config_of=lambda _key: CONFIG, token=lambda: TOKEN, identity=identity)
+    return LogDirectory.open(files, str(path), settings, now_ms=NOW)
+
+
+def fill(log: PartitionLog, count: int) -> None:
+    for _ in range(count):
+        log.append(record_set(batch_of(log.log_end_offset, NOW), log.config.rules), NOW)
+
+
+def offsets(path: Path, name: str) -> dict[TopicPartition, int]:
+    return checkpoints.parse_offset_checkpoint((path / name).read_bytes())
+
+
+def test_a_closed_directory_has_kafkas_files_and_is_opened_as_it_was(tmp_path: Path) -> None:
+    directory = open_logs(FILES, tmp_path / "logs", Identity(7, "cluster"))
+    for key, count in ((A, 30), (B, 5)):
+        log = directory.create(key, now_ms=NOW, topic_id=uuid.UUID(int=key.partition))
+        fill(log, count)
+        log.high_watermark = count - 1
+    directory[A].delete_records(3)
+    directory.close()
+    path = tmp_path / "logs"
+    assert {each.name for each in path.iterdir()} == {
+        *("a-0", "b-3", ".lock", "meta.properties", ".kafka_cleanshutdown"),
+        *("recovery-point-offset-checkpoint", "replication-offset-checkpoint", "log-start-offset-checkpoint"),
+    }
+    assert offsets(path, checkpoints.RECOVERY_POINT) == {A: 30, B: 5}
+    assert offsets(path, checkpoints.HIGH_WATERMARK) == {A: 29, B: 4}
+    assert offsets(path, checkpoints.LOG_START) == {A: 3}
+    assert checkpoints.parse_meta_properties((path / "meta.properties").read_bytes()).node_id == 7
+    assert (path / ".kafka_cleanshutdown").read_bytes() == b'{"version":0,"brokerEpoch":-1}'
+    found = {each.name: each for each in discover([str(path)])}
+    metadata = found["b-3"].metadata()
+    assert metadata is not None
+    assert metadata.topic_id == uuid.UUID(int=3)
+    directory = open_logs(FILES, path, Identity(7, "cluster"))
+    assert directory.was_clean
+    assert not (path / ".kafka_cleanshutdown").exists()
+    log = directory[A]
+    assert (log.log_start_offset, log.high_watermark, log.log_end_offset, log.recovery_point) == (3, 29, 30, 30)
+    assert log.loaded.recovered == []
+    directory.release()
+
+
+def test_a_directory_that_was_not_closed_is_recovered_from_the_recovery_point_on(tmp_path: Path) -> None:
+    directory = open_logs(FILES, tmp_path)
+    log = directory.create(A, now_ms=NOW)
+    fill(log, 30)
+    directory.checkpoint_recovery_points()
+    directory.release()
+    directory = open_logs(FILES, tmp_path)
+    assert not directory.was_clean
+    assert directory[A].loaded.recovered == [log.active.base_offset]
+    assert directory[A].log_end_offset == 30
+    directory.release()
+
+
+@pytest.mark.parametrize(
+    ("identity", "complaint"), [(Identity(8, "cluster"), "broker 8, found 7"), (Identity(7, "x"), "cluster x")]
+)
+def test_the_directory_of_another_broker_is_refused(tmp_path: Path, identity: Identity, complaint: str) -> None:
+    open_logs(FILES, tmp_path, Identity(7, "cluster")).close()
+    with pytest.raises(LogDirectoryError, match=complaint):
+        open_logs(FILES, tmp_path, identity)
+    open_logs(FILES, tmp_path, Identity(7, "cluster")).close()
+
+
+def test_a_second_one_is_refused_in_this_process_and_in_another(tmp_path: Path) -> None:
+    directory = open_logs(FILES, tmp_path)
+    with pytest.raises(LogDirectoryError, match="another process is using"):
+        open_logs(FILES, tmp_path)
+    program = (
+        "import sys\nfrom magicbyte.log.files import LocalFiles, is_locked\nfrom pathlib import Path\n"
+        "assert is_locked(Path(sys.argv[1]))\n"
+        "try: LocalFiles().lock(sys.argv[1])\nexcept BlockingIOError: sys.exit(3)\n"
+    )
+    if os.name != "nt":
+        done = subprocess.run([sys.executable, "-c", program, str(tmp_path / ".lock")], timeout=60, check=False)
+        assert done.returncode == 3
+    assert is_locked(tmp_path / ".lock")
+    directory.close()
+    assert not is_locked(tmp_path / ".lock")
+
+
+def test_a_deleted_partition_goes_after_its_delay_and_can_be_made_again(tmp_path: Path) -> None:
+    directory = open_logs(FILES, tmp_path)
+    fill(directory.create(A, now_ms=NOW), 5)
+    directory[A].flush(NOW)
+    directory.checkpoint_recovery_points()
+    directory.checkpoint_cleaner(A, 3)
+    directory.delete(A, now_ms=NOW)
+    with pytest.raises(UnknownTopicError):
+        directory[A]
+    assert (tmp_path / f"a-0.{TOKEN}-delete").is_dir()
+    assert offsets(tmp_path, checkpoints.RECOVERY_POINT) == {}
+    assert offsets(tmp_path, checkpoints.CLEANER) == {}
+    assert directory.create(A, now_ms=NOW).log_end_offset == 0
+    assert directory.remove_deleted(NOW + 999) == 0
+    assert directory.remove_deleted(NOW + 1000) == 1
+    assert not list(tmp_path.glob("*-delete"))
+    directory.close()
+
+
+def test_a_folder_that_was_to_be_deleted_is_not_opened_and_long_names_are_cut(tmp_path: Path) -> None:
+    long = TopicPartition("t" * 249, 12)
+    directory = open_logs(FILES, tmp_path)
+    directory.create(long, now_ms=NOW)
+    directory.delete(long, now_ms=NOW)
+    (folder,) = tmp_path.glob("*-delete")
+    assert len(folder.name) == 255
+    assert folder.name.endswith(f"-12.{TOKEN}-delete")
+    directory.close()
+    directory = open_logs(FILES, tmp_path)
+    assert directory.logs == {}
+    assert directory.remove_deleted(NOW) == 1
+    directory.close()
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO])
+def test_a_failing_disk_takes_its_directory_offline_and_others_go_on(number: int) -> None:
+    disks = [SimulatedDisk(1), SimulatedDisk(2)]
+    first, second = (open_logs(disk, "/logs") for disk in disks)
+    for directory in (first, second):
+        for key in (A, B):
+            fill(directory.create(key, now_ms=NOW), 3)
+            directory[key].flush(NOW)
+    disks[0].failures[disks[0].operations + 1] = number
+    with pytest.raises(LogDirectoryOfflineError) as found:
+        fill(first[A], 1)
+    assert found.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    for change in (
+        lambda: fill(first[B], 1),
+        lambda: first[B].flush(NOW) if fill(first[B], 1) else None,
+        lambda: first[B].roll(NOW),
+        first.checkpoint_recovery_points,
+        lambda: first.create(TopicPartition("c", 0), now_ms=NOW),
+        first.close,
+    ):
+        with pytest.raises(LogDirectoryOfflineError):
+            change()
+    fill(second[A], 1)
+    second.close()
+    for seed in range(20):
+        again = open_logs(disks[0].after_a_cut(seed), "/logs")
+        assert not again.was_clean
+        assert again[A].log_end_offset >= 3
+        assert again[B].log_end_offset == 3
+
+
+def test_a_disk_that_fails_at_any_operation_loses_nothing_that_was_flushed() -> None:
+    def work(disk: SimulatedDisk) -> int:
+        """Return how far the log is known to be durable when the disk fails, or the work is done."""
+        durable = 0
+        try:
+            directory = open_logs(disk, "/logs")
+            log = directory.create(A, now_ms=NOW)
+            for _ in range(4):
+                fill(log, 3)
+                log.flush(NOW)
+                durable = log.recovery_point
+            directory.close()
+        except LogDirectoryOfflineError:
+            return durable
+        except OSError:  # of the directory itself, before there is anything in it
+            return 0
+        return durable
+
+    whole = SimulatedDisk()
+    assert work(whole) == 12
+    for at in range(1, whole.operations + 1, 3):
+        disk = SimulatedDisk(at)
+        disk.failures[at] = errno.EIO
+        durable = work(disk)
+        again = open_logs(disk.after_a_cut(at), "/logs")
+        assert A in again.logs or durable == 0
+        if A in again.logs:
+            assert again[A].log_end_offset >= durable
+
+
+def test_damaged_checkpoints_mean_nothing_is_known() -> None:
+    disk = SimulatedDisk()
+    directory = open_logs(disk, "/logs")
+    fill(directory.create(A, now_ms=NOW), 20)
+    directory.checkpoint_recovery_points()
+    directory.release()
+    disk.create(f"/logs/{checkpoints.RECOVERY_POINT}").write_at(0, b"0\n5\nwhat")
+    directory = open_logs(disk, "/logs")
+    assert directory[A].loaded.recovered[0] == 0
+    assert directory[A].log_end_offset == 20
+
+
+def test_the_quorums_own_log_is_nobody_elses(tmp_path: Path) -> None:
+    (tmp_path / "__cluster_metadata-0").mkdir()
+    directory = open_logs(FILES, tmp_path)
+    assert directory.logs == {}
+    directory.close()
+    assert not list((tmp_path / "__cluster_metadata-0").iterdir())
+
+
+# ---- settings
+
+
+def test_settings_have_kafkas_names_and_defaults() -> None:
+    config = LogConfig.of({})
+    assert (config.segment_bytes, config.segment_ms, config.retention_ms) == (1 << 30, 604_800_000, 604_800_000)
+    assert (config.flush_messages, config.flush_ms, config.delete, config.compact) == (FOREVER, FOREVER, True, False)
+    config = LogConfig.of(
+        {
+            "segment.bytes": "1000",
+            "cleanup.policy": "compact, delete",
+            "max.compaction.lag.ms": "5",
+            "preallocate": "True",
+            "log.flush.policy": "group-commit",
+            "log.head.truncation": "true",
+            "index.interval.bytes": "77",
+            "max.message.bytes": "1",
+        },
+        IndexRules.of("2.8"),
+    )
+    assert (config.segment_bytes, config.compact, config.delete, config.roll_ms) == (1000, True, True, 5)
+    assert (config.preallocate, config.group_commit, config.head_truncation) == (True, True, True)
+    assert (config.rules.version, config.rules.interval_bytes) == ("2.8", 77)
+
+
+@pytest.mark.parametrize(
+    ("settings", "complaint"),
+    [
+        ({"segment.bytes": "3000000000"}, "expected -1 to 2147483647"),
+        ({"segment.ms": "week"}, "segment.ms week: expected"),
+        ({"preallocate": "yes"}, "expected true or false"),
+        ({"cleanup.policy": "archive"}, "expected delete, compact or both"),
+        ({"message.dialect": "other"}, "expected kafka or enriched"),
+        ({"log.flush.policy": "never"}, "expected kafka or group-commit"),
+        ({"message.dialect": "enriched", "cleanup.policy": "compact,delete"}, "one of them"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused(settings: dict[str, str], complaint: str) -> None:
+    with pytest.raises(LogDirectoryError, match=complaint):
+        LogConfig.of(settings)
+
+
+def test_an_enriched_log_knows_no_producers() -> None:
+    assert not replace(CONFIG, dialect=Dialect.ENRICHED).rules.has_producers
