@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import random
 import struct
 from pathlib import Path
 
 import pytest
 
 import golden_data
+from fuzz import agreement
 from golden_data import Case
 from magicbyte.codecs import Codec, Lz4Header, compress
 from magicbyte.log import checkpoints
@@ -232,3 +234,30 @@ def test_the_findings_are_the_same_with_any_number_of_threads(log: Path):
     for at in range(3, 40, 7):
         overwrite(segment(log), sum(map(len, BATCHES[:at])) + 90, b"\xee\xee")
     assert findings(log, threads=1) == findings(log, threads=4)
+
+
+RNG = random.Random(12)
+BLOCKS = [damaged_logs.batch(RNG, 5, Codec.NONE, None, 5 * at) for at in range(12)]
+
+
+@pytest.mark.parametrize(
+    ("order", "moved"),
+    [
+        pytest.param([0, 1, 2, 8, 9, 3, 4, 5, 6, 7, 10, 11], slice(3, 5), id="a block from behind"),
+        pytest.param([0, 1, 4, 5, 6, 7, 8, 2, 3, 9, 10, 11], slice(7, 9), id="a block from in front"),
+        pytest.param([0, 1, 2, 3, 4, 2, 3, 5, 6, 7, 8, 9], slice(5, 7), id="a block twice"),
+        pytest.param([3, 4, 0, 1, 2, 5, 6, 7, 8, 9, 10, 11], slice(0, 2), id="a block at the start"),
+        pytest.param([0, 1, 2, 3, 9, 4, 5, 6, 7, 8, 10, 11], slice(4, 5), id="one batch"),
+    ],
+)
+@pytest.mark.parametrize("form", ["plain", "compiled"])
+def test_of_blocks_that_changed_places_the_smaller_one_is_named(
+    order: list[int], moved: slice, form: str, tmp_path: Path
+):
+    path = damaged_logs.write(tmp_path / "t-0", b"".join(BLOCKS[at] for at in order))
+    with agreement.kernels(form):
+        (found,) = verify(discover([str(path)]), depth=Depth.QUICK)
+    sizes = [len(BLOCKS[at]) for at in order]
+    assert (found.position, found.end) == (sum(sizes[: moved.start]), sum(sizes[: moved.stop]))
+    assert found.offsets == (5 * order[moved][0], 5 * order[moved][-1] + 4)
+    assert found.what == "offset"

@@ -6,6 +6,7 @@ wrong. Memory does not grow with the log.
 
 from __future__ import annotations
 
+import bisect
 import enum
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -24,8 +25,8 @@ from magicbyte.log.directory import OFFSET_INDEX, TIME_INDEX, log_directories
 from magicbyte.log.files import read_whole
 from magicbyte.log.index_writer import last_offsets, max_timestamps
 from magicbyte.log.producer_state import LeaderEpochs
-from magicbyte.log.reader import Chunk, decode_chunk
-from magicbyte.log.resync import Gap, Outlier, Place, Sound, limits_of, walk
+from magicbyte.log.reader import Chunk, decode_chunk, read_chunks
+from magicbyte.log.resync import Gap, Outlier, Place, Sound, first_offset, limits_of, walk
 from magicbyte.records.decode import DEFAULT_MAX_BATCH_BYTES, DecodeOptions
 from magicbyte.records.enriched import EnrichedMessage
 from magicbyte.records.entry import parse_entry
@@ -47,6 +48,7 @@ from magicbyte.wire import kernel
 if TYPE_CHECKING:
     from magicbyte.log.directory import LogDirectory, PartitionDirectory, Segment
     from magicbyte.log.indexes import OffsetIndex, TimeIndex
+    from magicbyte.ports import ReadableFile
     from magicbyte.records.columns import RecordColumns
 
     Int64s = np.ndarray[Any, np.dtype[np.int64]]
@@ -149,12 +151,24 @@ class _Damaged(NamedTuple):
     findings: list[Finding]
 
 
+class _Run(NamedTuple):
+    """Entries one behind the other in a file, with rising offsets. `row`: as in Sound."""
+
+    position: int
+    end: int
+    first: int
+    last: int
+    row: int
+
+
 @dataclass(slots=True)
 class _Segment:
     """What is known of one segment while it is walked."""
 
     path: str
     findings: list[Finding] = field(default_factory=list)
+    main: list[_Run] = field(default_factory=list)  # whose offsets rise
+    back: list[_Run] = field(default_factory=list)  # whose offsets are not above all before
     last: int = _NO_OFFSET  # of the last entry
     largest_timestamp: int = NO_TIMESTAMP
     epoch: int = -1
@@ -204,11 +218,15 @@ class _Partition:
                 elif isinstance(event, Outlier):
                     expected = f"> {event.last}, and below those behind it"
                     state.findings.append(_out_of_order(state.path, expected, event.position, event.end, event.offsets))
+                    last = state.main.pop()
+                    if last.position < event.position:
+                        state.main.append(last._replace(end=event.position, last=event.last))
                 else:
                     self.progress(len(event.view))
                     if event.place is Place.MAIN:
                         self._close_gaps(state, gaps, event.first - 1, is_last=is_last)
                     self._entries(state, event, indexes, pending)
+            state.findings += _disorder(file, state, self.dialect, self.limit)
         self._close_gaps(state, gaps, None, is_last=is_last)
         for task in pending:
             state.findings += task.result()
@@ -222,10 +240,14 @@ class _Partition:
         self, state: _Segment, sound: Sound, indexes: _Indexes | None, pending: deque[Future[list[Finding]]]
     ) -> None:
         """Check one piece of a row: where it stands, its headers, and, in a thread, its records."""
-        if sound.place is not Place.MAIN:
+        run = _Run(sound.position, sound.end, sound.first, sound.last, sound.row)
+        if sound.place is Place.MAIN:
+            state.main.append(run)
+        elif sound.place is Place.BACK:
+            state.back.append(run)
+        else:
             expected = "one of this segment" if sound.place is Place.OUTSIDE else f"> {state.last}"
-            offsets = (sound.first, sound.last)
-            state.findings.append(_out_of_order(state.path, expected, sound.position, sound.end, offsets))
+            state.findings.append(_out_of_order(state.path, expected, run.position, run.end, (run.first, run.last)))
         if self.depth is Depth.QUICK:
             state.last = max(state.last, sound.last) if sound.place is Place.MAIN else state.last
             return
@@ -590,6 +612,56 @@ def _lz4_findings(state: _Segment) -> Iterator[Finding]:
 
 def _out_of_order(path: str, expected: str, position: int, end: int, offsets: tuple[int, int]) -> Finding:
     return Finding(Severity.ERROR, path, "offset", expected, str(offsets[0]), ORDER, position, end, offsets)
+
+
+def _disorder(file: ReadableFile, state: _Segment, dialect: Dialect, limit: int) -> Iterator[Finding]:
+    """Yield a finding for each block that is out of order: of two that changed places the smaller one.
+
+    Entries whose offsets are there already are a block that was written twice.
+    """
+    rows: dict[int, _Run] = {}
+    for run in state.back:
+        known = rows.get(run.row)
+        rows[run.row] = run if known is None else known._replace(end=run.end, last=run.last)
+    behind: dict[int, list[_Run]] = {}
+    in_front: dict[int, tuple[_Run, int]] = {}
+    for run, block, before in _in_front_of(file, state.main, rows.values(), dialect, limit):
+        behind.setdefault(block.position, []).append(run)
+        in_front[block.position] = block, before
+    for position, runs in behind.items():
+        block, before = in_front[position]
+        are_missing = before < min(run.first for run in runs) and max(run.last for run in runs) < block.first
+        if are_missing and block.end - block.position < sum(run.end - run.position for run in runs):
+            expected = f"> {before}, and below those behind it"
+            yield _out_of_order(state.path, expected, block.position, block.end, (block.first, block.last))
+        else:
+            for run in runs:
+                yield _out_of_order(state.path, f"> {block.last}", run.position, run.end, (run.first, run.last))
+
+
+def _in_front_of(
+    file: ReadableFile, main: list[_Run], runs: Iterable[_Run], dialect: Dialect, limit: int
+) -> Iterator[tuple[_Run, _Run, int]]:
+    """Yield each run, the entries of `main` in front of it whose offsets are above its first, and the offset before.
+
+    By offsets, so that each part of `main` is read once at most.
+    """
+    read, positions, lasts = -1, np.empty(0, np.int64), np.empty(0, np.int64)
+    for run in sorted(runs, key=lambda each: each.first):
+        end = bisect.bisect_left(main, run.position, key=lambda each: each.position)
+        at = min(bisect.bisect_left(main, run.first, hi=end, key=lambda each: each.last), end - 1)
+        if at != read:
+            chunks = read_chunks(file, start=main[at].position, end=main[at].end, dialect=dialect, limit=limit)
+            tables = [
+                (chunk.position + np.asarray(chunk.table.position), last_offsets(chunk.table)) for chunk in chunks
+            ]
+            positions, lasts = (np.concatenate(column) for column in zip(*tables, strict=True))
+            read = at
+        row = min(int(np.searchsorted(lasts, run.first)), len(lasts) - 1)
+        before = int(lasts[row - 1]) if row else main[at - 1].last if at else _NO_OFFSET
+        position = int(positions[row])
+        first = first_offset(file, position, dialect)
+        yield run, main[end - 1]._replace(position=position, first=first), before
 
 
 def _of_error(
