@@ -1,0 +1,247 @@
+"""Changes to a cluster: topics, partitions, settings, and records that are deleted. Needs brokers from 0.10.1 on."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, TypeVar
+
+from magicbyte.client.client import Client, Cluster, Node
+from magicbyte.errors import BrokerError, ErrorCode
+from magicbyte.protocol import APIS
+from magicbyte.protocol.messages import alter_configs as whole
+from magicbyte.protocol.messages import incremental_alter_configs as incremental
+from magicbyte.protocol.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+)
+from magicbyte.protocol.messages.create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from magicbyte.protocol.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopic,
+)
+from magicbyte.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from magicbyte.protocol.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+)
+
+TIMEOUT_MS: Final = 30_000  # that the controller may take
+_BY_NAME: Final = range(6)  # versions of DeleteTopics; later ones may take ids
+_SET, _DELETE = 0, 1
+_OWN_SOURCES: Final = {1, 2}  # set for the topic; changed on this broker while it ran
+_INCREMENTAL: Final = 44
+
+T = TypeVar("T")
+
+
+class Resource(enum.IntEnum):
+    """What has settings."""
+
+    TOPIC = 2
+    BROKER = 4
+
+
+@dataclass(frozen=True, slots=True)
+class NewTopic:
+    """A topic to make. `assignments`: the brokers of each partition, in place of the two numbers, which are -1 then.
+
+    Where brokers are from 2.4 on, -1 alone stands for their own settings.
+    """
+
+    name: str
+    partitions: int = 1
+    replication_factor: int = 1
+    configs: Mapping[str, str] = field(default_factory=dict)
+    assignments: Sequence[Sequence[int]] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A setting as it is in force. `is_own`: set for this topic, or changed on this broker while it ran."""
+
+    name: str
+    value: str | None
+    is_own: bool
+    is_read_only: bool
+    is_sensitive: bool
+
+
+async def create_topic(client: Client, topic: NewTopic, *, validate_only: bool = False) -> None:
+    """Make a topic. Raises BrokerError: TOPIC_ALREADY_EXISTS, among others."""
+    made = CreatableTopic(
+        name=topic.name,
+        num_partitions=-1 if topic.assignments else topic.partitions,
+        replication_factor=-1 if topic.assignments else topic.replication_factor,
+        assignments=[
+            CreatableReplicaAssignment(partition_index=index, broker_ids=tuple(brokers))
+            for index, brokers in enumerate(topic.assignments)
+        ],
+        configs=[CreatableTopicConfig(name=name, value=value) for name, value in topic.configs.items()],
+    )
+    request = CreateTopicsRequest(topics=[made], timeout_ms=TIMEOUT_MS, validate_only=validate_only)
+
+    async def ask(node: Node) -> None:
+        response = await client.ask(node, request, CreateTopicsResponse, wait_ms=TIMEOUT_MS)
+        for each in response.topics:
+            _check(f"create topic {each.name}", each.error_code, node, each.error_message)
+
+    await client.at_controller(ask)
+    client.forget(topic.name)
+
+
+async def delete_topic(client: Client, name: str) -> None:
+    """Delete a topic. Raises BrokerError."""
+    request = DeleteTopicsRequest(topic_names=[name], timeout_ms=TIMEOUT_MS)
+
+    async def ask(node: Node) -> None:
+        response = await client.ask(node, request, DeleteTopicsResponse, versions=_BY_NAME, wait_ms=TIMEOUT_MS)
+        for each in response.responses:
+            _check(f"delete topic {each.name}", each.error_code, node, each.error_message)
+
+    await client.at_controller(ask)
+    client.forget(name)
+
+
+async def create_partitions(client: Client, topic: str, count: int) -> None:
+    """Let a topic have `count` partitions, more than it has. Raises BrokerError."""
+    request = CreatePartitionsRequest(
+        topics=[CreatePartitionsTopic(name=topic, count=count, assignments=None)], timeout_ms=TIMEOUT_MS
+    )
+
+    async def ask(node: Node) -> None:
+        response = await client.ask(node, request, CreatePartitionsResponse, wait_ms=TIMEOUT_MS)
+        for each in response.results:
+            _check(f"create partitions of {each.name}", each.error_code, node, each.error_message)
+
+    await client.at_controller(ask)
+    client.forget(topic)
+
+
+async def delete_records(client: Client, topic: str, partition: int, before: int) -> int:
+    """Delete the records below the offset `before`, -1 for all; return the new start. Raises BrokerError."""
+    request = DeleteRecordsRequest(
+        topics=[
+            DeleteRecordsTopic(
+                name=topic, partitions=[DeleteRecordsPartition(partition_index=partition, offset=before)]
+            )
+        ],
+        timeout_ms=TIMEOUT_MS,
+    )
+
+    async def ask(node: Node) -> int:
+        response = await client.ask(node, request, DeleteRecordsResponse, wait_ms=TIMEOUT_MS)
+        found = response.topics[0].partitions[0]
+        _check(f"delete records of {topic}-{partition}", found.error_code, node)
+        return found.low_watermark
+
+    return await client.at_leader(topic, partition, ask)
+
+
+async def describe_configs(client: Client, resource: Resource, name: str) -> dict[str, Setting]:
+    """Return the settings of a topic or broker (`name` is its id) by their names. Raises BrokerError."""
+    request = DescribeConfigsRequest(
+        resources=[DescribeConfigsResource(resource_type=resource, resource_name=name, configuration_keys=None)]
+    )
+
+    async def ask(node: Node) -> dict[str, Setting]:
+        found = (await client.ask(node, request, DescribeConfigsResponse)).results[0]
+        _check(f"settings of {resource.name.lower()} {name}", found.error_code, node, found.error_message)
+        return {
+            each.name: Setting(each.name, each.value, _is_own(each), each.read_only, each.is_sensitive)
+            for each in found.configs
+        }
+
+    return await _at_keeper(client, resource, name, ask)
+
+
+async def alter_configs(
+    client: Client, resource: Resource, name: str, changes: Mapping[str, str | None], *, validate_only: bool = False
+) -> None:
+    """Change some settings of a topic or broker, the others stay; None takes a setting back. Raises BrokerError.
+
+    Brokers before 2.3 take all settings at once only: those that are there are read and sent again with the changes,
+    and what somebody else changes at the same time may be lost.
+    """
+    what = f"change settings of {resource.name.lower()} {name}"
+
+    async def ask(node: Node) -> None:
+        connection = await client.connection(node)
+        if connection.versions.latest(APIS[_INCREMENTAL]) is not None:
+            request = _changes(resource, name, changes, validate_only=validate_only)
+            response = await client.ask(node, request, incremental.IncrementalAlterConfigsResponse)
+            for each in response.responses:
+                _check(what, each.error_code, node, each.error_message)
+            return
+        known = await describe_configs(client, resource, name)
+        settings = {each.name: each.value for each in known.values() if each.is_own} | dict(changes)
+        replacement = _replacement(resource, name, settings, validate_only=validate_only)
+        answer = await client.ask(node, replacement, whole.AlterConfigsResponse)
+        for other in answer.responses:
+            _check(what, other.error_code, node, other.error_message)
+
+    await _at_keeper(client, resource, name, ask)
+
+
+async def describe_cluster(client: Client) -> Cluster:
+    """Return what brokers, id and controller the cluster has now."""
+    await client.topics([])
+    return client.cluster
+
+
+def _changes(
+    resource: Resource, name: str, changes: Mapping[str, str | None], *, validate_only: bool
+) -> incremental.IncrementalAlterConfigsRequest:
+    configs = [
+        incremental.AlterableConfig(name=key, config_operation=_DELETE if value is None else _SET, value=value)
+        for key, value in changes.items()
+    ]
+    changed = incremental.AlterConfigsResource(resource_type=resource, resource_name=name, configs=configs)
+    return incremental.IncrementalAlterConfigsRequest(resources=[changed], validate_only=validate_only)
+
+
+def _replacement(
+    resource: Resource, name: str, settings: Mapping[str, str | None], *, validate_only: bool
+) -> whole.AlterConfigsRequest:
+    configs = [whole.AlterableConfig(name=key, value=value) for key, value in settings.items() if value is not None]
+    changed = whole.AlterConfigsResource(resource_type=resource, resource_name=name, configs=configs)
+    return whole.AlterConfigsRequest(resources=[changed], validate_only=validate_only)
+
+
+def _is_own(setting: DescribeConfigsResourceResult) -> bool:
+    if setting.config_source >= 0:
+        return setting.config_source in _OWN_SOURCES
+    return not setting.is_default and not setting.read_only  # version 0 knows no more
+
+
+async def _at_keeper(client: Client, resource: Resource, name: str, ask: Callable[[Node], Awaitable[T]]) -> T:
+    """Ask the broker itself about its settings, and the controller about those of topics."""
+    if resource is Resource.TOPIC:
+        return await client.at_controller(ask)
+
+    async def once() -> T:
+        if not client.cluster.brokers:
+            await client.topics([])
+        node = client.cluster.brokers.get(int(name))
+        if node is None:
+            raise BrokerError(f"broker {name}", ErrorCode.BROKER_NOT_AVAILABLE, broker="the cluster")
+        return await ask(node)
+
+    return await client.retried(once)
+
+
+def _check(what: str, code: int, node: Node, detail: str | None = None) -> None:
+    if code:
+        raise BrokerError(what, code, broker=str(node), detail=detail)

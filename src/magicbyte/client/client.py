@@ -1,0 +1,326 @@
+"""The client: which brokers there are, who leads which partition, and a connection to whom it needs."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Self, TypeVar
+
+from magicbyte.client.connection import Connection
+from magicbyte.errors import BrokerError, ErrorCode, NetworkError
+from magicbyte.protocol import APIS, Message
+from magicbyte.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from magicbyte.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+
+T = TypeVar("T")
+M = TypeVar("M", bound=Message)
+
+RETRIABLE: Final = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.REQUEST_TIMED_OUT, ErrorCode.REPLICA_NOT_AVAILABLE, ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR,
+        ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, ErrorCode.NOT_CONTROLLER,
+        ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.LISTENER_NOT_FOUND, ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.OFFSET_NOT_AVAILABLE, ErrorCode.UNSTABLE_OFFSET_COMMIT,
+        ErrorCode.THROTTLING_QUOTA_EXCEEDED,
+    }
+)  # fmt: skip
+"""Faults that may be gone at the next attempt. A damaged set (2), which Kafka's own client sends again, stays so."""
+
+LONGEST_BACKOFF_MS: Final = 1000
+_METADATA = range(13)  # version 13 adds nothing that is used here
+_COORDINATOR = range(4)  # from version 4 on many groups are asked for at once
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A broker. Those that clients are told of at the start have no id: -1."""
+
+    id: int
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.port}" if self.id < 0 else f"broker {self.id} ({host}:{self.port})"
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """A partition as the cluster sees it. `leader` is a broker's id, -1 while there is none; `error` Kafka's code."""
+
+    index: int
+    leader: int
+    leader_epoch: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    error: int
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """A topic and its partitions by number. `error` is Kafka's code, 0 if all is well."""
+
+    name: str
+    is_internal: bool
+    partitions: dict[int, Partition]
+    error: int
+
+
+@dataclass(slots=True)
+class _Known:
+    topic: Topic
+    at: float
+
+
+@dataclass(slots=True)
+class Cluster:
+    """What the brokers said last. `controller` is the id of the broker for changes, None before 0.10."""
+
+    brokers: dict[int, Node] = field(default_factory=dict)
+    cluster_id: str | None = None
+    controller: int | None = None
+
+
+class Client:
+    """A client of one cluster. Its calls may be made from any number of tasks of the loop it was made on.
+
+    `bootstrap`: one or more `host:port`, of which any may be down. `request_timeout_ms`: for a response, beyond the
+    time that the request itself gives the broker. `retry_ms`: how long a request is tried again while the fault may
+    pass; 0: never.
+    """
+
+    def __init__(
+        self,
+        bootstrap: str | Sequence[str],
+        *,
+        client_id: str = "magicbyte",
+        connect_timeout_ms: int = 10_000,
+        request_timeout_ms: int = 30_000,
+        retry_ms: int = 30_000,
+        backoff_ms: int = 50,
+        metadata_max_age_ms: int = 300_000,
+    ) -> None:
+        names = bootstrap.split(",") if isinstance(bootstrap, str) else bootstrap
+        self.bootstrap = [_node(name.strip()) for name in names]
+        self.cluster = Cluster()
+        self.request_timeout_ms = request_timeout_ms
+        self._client_id = client_id
+        self._connect_timeout_ms = connect_timeout_ms
+        self._retry_ms = retry_ms
+        self._backoff_ms = backoff_ms
+        self._metadata_max_age_ms = metadata_max_age_ms
+        self._connections: dict[Node, Connection] = {}
+        self._opening: dict[Node, asyncio.Lock] = {}
+        self._topics: dict[str, _Known] = {}
+        self._coordinators: dict[str, Node] = {}
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Close all connections."""
+        connections, self._connections = list(self._connections.values()), {}
+        await asyncio.gather(*(connection.aclose() for connection in connections))
+
+    # ---- requests
+
+    async def connection(self, node: Node) -> Connection:
+        """Return the connection to a broker, opened if need be. Raises NetworkError."""
+        async with self._opening.setdefault(node, asyncio.Lock()):
+            connection = self._connections.get(node)
+            if connection is not None and connection.is_closed:
+                await self._connections.pop(node).aclose()
+                connection = None
+            if connection is None:
+                connection = await Connection.open(
+                    node.host,
+                    node.port,
+                    client_id=self._client_id,
+                    name=str(node),
+                    timeout_ms=self._connect_timeout_ms,
+                )
+                self._connections[node] = connection
+            return connection
+
+    async def ask(
+        self, node: Node, request: Message, response: type[M], *, versions: range | None = None, wait_ms: int = 0
+    ) -> M:
+        """Send a request to a broker, once, and return its response. `wait_ms`: what the broker may take by itself."""
+        connection = await self.connection(node)
+        found = await connection.send(request, versions=versions, timeout_ms=self.request_timeout_ms + wait_ms)
+        assert isinstance(found, response)
+        return found
+
+    async def ask_any(self, request: Message, response: type[M], *, versions: range | None = None) -> M:
+        """Send a request to any broker that answers: those that are connected first, then the others in turn."""
+        nodes = [*self.cluster.brokers.values(), *self.bootstrap]
+        nodes.sort(key=lambda node: node not in self._connections)
+        failures = []
+        for node in dict.fromkeys(nodes):
+            try:
+                return await self.ask(node, request, response, versions=versions)
+            except NetworkError as error:
+                failures.append(str(error))
+        raise NetworkError("no broker answers: " + "; ".join(failures))
+
+    async def retried(self, attempt: Callable[[], Awaitable[T]]) -> T:
+        """Return what `attempt` returns; as long as it fails in a way that may pass, try again, less and less often."""
+        end, backoff = time.monotonic() + self._retry_ms / 1000, self._backoff_ms
+        while True:
+            try:
+                return await attempt()
+            except (BrokerError, NetworkError) as error:
+                if error.code not in RETRIABLE or time.monotonic() >= end:
+                    raise
+            await asyncio.sleep(backoff * random.uniform(0.8, 1.2) / 1000)
+            backoff = min(2 * backoff, LONGEST_BACKOFF_MS)
+
+    # ---- who is who
+
+    async def topics(self, names: Sequence[str] | None = None) -> dict[str, Topic]:
+        """Ask for topics, all if `names` is None, and return them by name, those with errors too.
+
+        Brokers before 0.11 make topics that they are asked for by name, if they are set up so.
+        """
+        latest = await self._metadata_version()
+        topics = None if names is None and latest >= 1 else [MetadataRequestTopic(name=name) for name in names or ()]
+        request = MetadataRequest(topics=topics, allow_auto_topic_creation=latest < 4)
+        response = await self.ask_any(request, MetadataResponse, versions=range(latest + 1))
+        self._learn(response)
+        return {each.name: self._topics[each.name].topic for each in response.topics if each.name is not None}
+
+    async def topic(self, name: str) -> Topic:
+        """Return a topic from what is known, if it is not too old. Raises BrokerError."""
+        known = self._topics.get(name)
+        if known is None or time.monotonic() - known.at > self._metadata_max_age_ms / 1000:
+            topic = (await self.topics([name]))[name]
+        else:
+            topic = known.topic
+        if topic.error:
+            self.forget(name)
+            raise BrokerError(f"topic {name}", topic.error, broker="the cluster")
+        return topic
+
+    async def leader(self, topic: str, partition: int) -> Node:
+        """Return the broker that leads a partition. Raises BrokerError."""
+        known = (await self.topic(topic)).partitions.get(partition)
+        node = None if known is None else self.cluster.brokers.get(known.leader)
+        if node is None:
+            self.forget(topic)
+            code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if known is None else ErrorCode.LEADER_NOT_AVAILABLE
+            raise BrokerError(f"leader of {topic}-{partition}", code, broker="the cluster")
+        return node
+
+    def forget(self, topic: str) -> None:
+        """Ask for a topic again when it is needed the next time: what is known is out of date."""
+        self._topics.pop(topic, None)
+
+    async def controller(self) -> Node:
+        """Return the broker that changes are sent to. Raises BrokerError where clusters have none: before 0.10."""
+        if self.cluster.controller is None or self.cluster.controller not in self.cluster.brokers:
+            await self.topics([])
+        node = self.cluster.brokers.get(-1 if self.cluster.controller is None else self.cluster.controller)
+        if node is None:
+            raise BrokerError("controller", ErrorCode.NOT_CONTROLLER, broker="the cluster")
+        return node
+
+    def forget_controller(self) -> None:
+        """Ask who the controller is when it is needed the next time."""
+        self.cluster.controller = None
+
+    async def coordinator(self, group: str) -> Node:
+        """Return the broker that keeps a group. Raises BrokerError."""
+        if group not in self._coordinators:
+            request = FindCoordinatorRequest(key=group)
+            found = await self.ask_any(request, FindCoordinatorResponse, versions=_COORDINATOR)
+            if found.error_code:
+                raise BrokerError(f"coordinator of {group}", found.error_code, broker="the cluster")
+            self._coordinators[group] = Node(found.node_id, found.host, found.port)
+        return self._coordinators[group]
+
+    def forget_coordinator(self, group: str) -> None:
+        """Look for the coordinator of a group again when it is needed the next time."""
+        self._coordinators.pop(group, None)
+
+    async def at_leader(self, topic: str, partition: int, attempt: Callable[[Node], Awaitable[T]]) -> T:
+        """Return what `attempt` does with the leader of a partition, `retried` with the new leader if it has moved."""
+
+        async def once() -> T:
+            node = await self.leader(topic, partition)
+            try:
+                return await attempt(node)
+            except (BrokerError, NetworkError):
+                self.forget(topic)
+                raise
+
+        return await self.retried(once)
+
+    async def at_controller(self, attempt: Callable[[Node], Awaitable[T]]) -> T:
+        """Return what `attempt` does with the controller, `retried` with the new one if it has moved."""
+
+        async def once() -> T:
+            node = await self.controller()
+            try:
+                return await attempt(node)
+            except (BrokerError, NetworkError):
+                self.forget_controller()
+                raise
+
+        return await self.retried(once)
+
+    async def at_coordinator(self, group: str, attempt: Callable[[Node], Awaitable[T]]) -> T:
+        """Return what `attempt` does with a group's coordinator, `retried` with the new one if it has moved."""
+
+        async def once() -> T:
+            node = await self.coordinator(group)
+            try:
+                return await attempt(node)
+            except (BrokerError, NetworkError):
+                self.forget_coordinator(group)
+                raise
+
+        return await self.retried(once)
+
+    async def _metadata_version(self) -> int:
+        failures = []
+        for node in [*self._connections, *self.cluster.brokers.values(), *self.bootstrap]:
+            try:
+                connection = await self.connection(node)
+            except NetworkError as error:
+                failures.append(str(error))
+            else:
+                return connection.versions.choose(APIS[3], _METADATA, connection.name)
+        raise NetworkError("no broker answers: " + "; ".join(failures))
+
+    def _learn(self, response: MetadataResponse) -> None:
+        brokers = {each.node_id: Node(each.node_id, each.host, each.port) for each in response.brokers}
+        if brokers:
+            self.cluster.brokers = brokers
+        self.cluster.cluster_id = response.cluster_id
+        self.cluster.controller = response.controller_id if response.controller_id >= 0 else None
+        for each in response.topics:
+            if each.name is not None:
+                partitions = {
+                    part.partition_index: Partition(
+                        part.partition_index, part.leader_id, part.leader_epoch, tuple(part.replica_nodes),
+                        tuple(part.isr_nodes), part.error_code,
+                    )
+                    for part in each.partitions
+                }  # fmt: skip
+                topic = Topic(each.name, each.is_internal, partitions, each.error_code)
+                self._topics[each.name] = _Known(topic, time.monotonic())
+
+
+def _node(name: str) -> Node:
+    host, _, port = name.rpartition(":")
+    if not host or not port.isdecimal():
+        raise ValueError(f"{name!r} is no HOST:PORT")
+    return Node(-1, host.removeprefix("[").removesuffix("]"), int(port))

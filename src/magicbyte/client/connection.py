@@ -1,0 +1,263 @@
+"""One connection to a broker: requests out, responses in, many under way at once, each in a version that both know."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Self
+
+from magicbyte.client.versions import RELEASE_0_8_2, RELEASE_0_9, BrokerVersions, versions_told
+from magicbyte.errors import BrokerError, ErrorCode, MagicbyteError, NetworkError, ProtocolError
+from magicbyte.net.stream import Buffer, Stream
+from magicbyte.protocol import APIS, Api, Frames, Message, read_response, write_request
+from magicbyte.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from magicbyte.protocol.messages.heartbeat import HeartbeatRequest
+from magicbyte.protocol.messages.response_header import ResponseHeader
+
+READ_BYTES: Final = 256 << 10
+LARGEST_RESPONSE: Final = 128 << 20  # bytes: more than fetches are asked for
+IN_FLIGHT: Final = 8  # requests on one connection whose responses have not come; more wait for their turn
+SILENCE_MS: Final = 500  # after which a broker may be one of 0.9, and is asked something that those know
+
+_NAME, _VERSION = "magicbyte", "0.1"
+
+
+@dataclass(slots=True)
+class _Waiting:
+    api: Api
+    version: int
+    correlation_id: int
+    answer: asyncio.Future[Message]
+
+
+class Connection:
+    """An open connection whose broker's versions are known. `name` is the broker's, for messages.
+
+    Any number of tasks may send. When the connection fails in any way, all of them get a NetworkError, and it is of no
+    use any more (`is_closed`). Memory: `IN_FLIGHT` requests, and one response of up to `LARGEST_RESPONSE` at a time.
+    """
+
+    def __init__(self, stream: Stream, *, name: str, client_id: str) -> None:
+        self.name = name
+        self.versions = BrokerVersions({})
+        self._client_id = client_id
+        self._stream = stream
+        self._frames = Frames(LARGEST_RESPONSE)
+        self._arrived = deque[memoryview]()
+        self._correlation_id = 0
+        self._slots = asyncio.Semaphore(IN_FLIGHT)
+        self._outgoing = deque[tuple[Sequence[Buffer], asyncio.Future[None] | None]]()
+        self._something_to_send = asyncio.Event()
+        self._waiting = deque[_Waiting]()
+        self._failure: NetworkError | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+
+    @classmethod
+    async def open(
+        cls, host: str, port: int, *, client_id: str, name: str | None = None, timeout_ms: int = 10_000
+    ) -> Self:
+        """Connect, and find out which versions the broker takes. Raises NetworkError.
+
+        A broker that closes the connection when it is asked for its versions is asked once more in the oldest form,
+        and if it does it again, it is taken for one of 0.8.2.
+        """
+        for version in (APIS[18].versions[-1], 0, None):
+            stream = await Stream.connect(host, port, timeout_ms=timeout_ms)
+            self = cls(stream, name=name or stream.peer, client_id=client_id)
+            try:
+                async with asyncio.timeout(timeout_ms / 1000):
+                    self.versions = RELEASE_0_8_2 if version is None else await self._negotiate(version)
+            except BaseException as error:
+                await stream.aclose()
+                if isinstance(error, NetworkError) and version is not None:
+                    continue
+                if isinstance(error, TimeoutError):
+                    raise NetworkError(f"{self.name}: no answer to ApiVersions within {timeout_ms} ms") from None
+                raise
+            self._tasks = [asyncio.create_task(work) for work in (self._send_all(), self._receive_all())]
+            return self
+        raise AssertionError("the last attempt asks nothing")
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the connection failed or was closed."""
+        return self._failure is not None
+
+    async def send(self, request: Message, *, versions: range | None = None, timeout_ms: int = 30_000) -> Message:
+        """Send a request in the latest version that the broker takes, within `versions`; return the response.
+
+        Raises UnsupportedVersionError, what writing the request and reading the response do, and NetworkError when the
+        connection fails or the response takes longer than `timeout_ms`: the connection is closed then.
+        """
+        api = self._api(request)
+        version = self.versions.choose(api, versions, self.name)
+        answer: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                await self._slots.acquire()
+                try:
+                    self._enqueue(request, api, version, answer)
+                except BaseException:
+                    self._slots.release()
+                    raise
+                return await answer
+        except TimeoutError:
+            failure = NetworkError(f"{self.name}: no response to {api.name} within {timeout_ms} ms")
+            self._fail(failure)
+            raise failure from None
+
+    async def send_unanswered(self, request: Message, *, versions: range | None = None) -> None:
+        """Send a request that the broker does not answer: Produce with acks=0. Returns when the system has it."""
+        api = self._api(request)
+        version = self.versions.choose(api, versions, self.name)
+        sent: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        async with self._slots:
+            self._enqueue(request, api, version, sent=sent)
+            await sent
+
+    async def aclose(self) -> None:
+        """Close the connection; whoever waits for a response gets a NetworkError."""
+        self._fail(NetworkError(f"{self.name}: the connection was closed"))
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._stream.aclose()
+
+    # ---- the two directions
+
+    @staticmethod
+    def _api(request: Message) -> Api:
+        assert request.API_KEY is not None, "a request has a key"
+        return APIS[request.API_KEY]
+
+    def _enqueue(
+        self,
+        request: Message,
+        api: Api,
+        version: int,
+        answer: asyncio.Future[Message] | None = None,
+        sent: asyncio.Future[None] | None = None,
+    ) -> None:
+        if self._failure is not None:
+            raise self._failure
+        buffers = self._frame(request, version)
+        if answer is not None:
+            self._waiting.append(_Waiting(api, version, self._correlation_id, answer))
+        self._outgoing.append((buffers, sent))
+        self._something_to_send.set()
+
+    def _frame(self, request: Message, version: int) -> Sequence[Buffer]:
+        self._correlation_id = (self._correlation_id + 1) & 0x7FFF_FFFF
+        return write_request(request, version, correlation_id=self._correlation_id, client_id=self._client_id).buffers()
+
+    async def _send_all(self) -> None:
+        # In a task of its own: a caller that is cancelled leaves no half request on the connection.
+        try:
+            while True:
+                await self._something_to_send.wait()
+                self._something_to_send.clear()
+                while self._outgoing:
+                    buffers, sent = self._outgoing.popleft()
+                    await self._stream.write(buffers)
+                    if sent is not None and not sent.done():
+                        sent.set_result(None)
+        except NetworkError as error:
+            self._fail(error)
+
+    async def _receive_all(self) -> None:
+        try:
+            while True:
+                frame = await self._next_frame()
+                self._slots.release()
+                self._take(frame)
+        except NetworkError as error:
+            self._fail(error)
+        except MagicbyteError as error:
+            self._fail(NetworkError(f"{self.name}: {error}"))
+
+    def _take(self, frame: memoryview) -> None:
+        if not self._waiting:
+            raise ProtocolError("a response", expected="a request before it", found=f"{len(frame)} bytes", position=0)
+        waiting = self._waiting.popleft()
+        found = int.from_bytes(frame[:4], "big")
+        if found != waiting.correlation_id:
+            if not waiting.answer.done():
+                waiting.answer.set_exception(NetworkError(f"{self.name}: responses are out of order"))
+            raise ProtocolError("correlation id", expected=waiting.correlation_id, found=found, position=0)
+        if waiting.answer.done():  # whoever asked went away
+            return
+        try:
+            _, response = read_response(frame, waiting.api, waiting.version)
+        except MagicbyteError as error:
+            waiting.answer.set_exception(error)
+        else:
+            waiting.answer.set_result(response)
+
+    async def _next_frame(self) -> memoryview:
+        while not self._arrived:
+            data = await self._stream.read(READ_BYTES)
+            if not data:
+                raise NetworkError(f"{self.name}: the broker closed the connection")
+            self._arrived.extend(self._frames.feed(data))
+        return self._arrived.popleft()
+
+    def _fail(self, failure: NetworkError) -> None:
+        if self._failure is not None:
+            return
+        self._failure = failure
+        for waiting in self._waiting:
+            if not waiting.answer.done():
+                waiting.answer.set_exception(failure)
+            self._slots.release()  # whoever waits for a turn finds out, one after the other
+        for _, sent in self._outgoing:
+            if sent is not None and not sent.done():
+                sent.set_exception(failure)
+        self._waiting.clear()
+        self._outgoing.clear()
+        for task in self._tasks:
+            if task is not asyncio.current_task():
+                task.cancel()
+
+    # ---- which versions the broker takes
+
+    async def _negotiate(self, version: int) -> BrokerVersions:
+        # Before the two tasks run: this is the one time when a request may stay without its response.
+        response = await self._ask_versions(version)
+        if response is not None and response.error_code == ErrorCode.UNSUPPORTED_VERSION:
+            theirs = [each.max_version for each in response.api_keys if each.api_key == 18]
+            response = await self._ask_versions(min(theirs[0], version) if theirs else 0)
+        if response is None:
+            return RELEASE_0_9
+        if response.error_code:
+            raise BrokerError("ApiVersions", response.error_code, broker=self.name)
+        return versions_told(response)
+
+    async def _ask_versions(self, version: int) -> ApiVersionsResponse | None:
+        """Return the response, which may be an error in version 0, or None if the broker does not know the request."""
+        request = ApiVersionsRequest()
+        if version >= 3:
+            request = ApiVersionsRequest(client_software_name=_NAME, client_software_version=_VERSION)
+        await self._stream.write(self._frame(request, version))
+        asked = self._correlation_id
+        reading = asyncio.ensure_future(self._next_frame())
+        try:
+            await asyncio.wait([reading], timeout=SILENCE_MS / 1000)
+            if not reading.done():  # the network is slow, or the broker ignores what it does not know
+                await self._stream.write(self._frame(HeartbeatRequest(group_id="magicbyte"), 0))
+            frame = await reading
+            header, _ = ResponseHeader.read_at(frame, 0, 0)
+            if header.correlation_id != asked:
+                return None
+            if self._correlation_id != asked:
+                await self._next_frame()  # the answer to what it was asked in vain
+        finally:
+            reading.cancel()
+            with contextlib.suppress(asyncio.CancelledError, NetworkError):
+                await reading
+        failed = len(frame) >= 6 and int.from_bytes(frame[4:6], "big") == ErrorCode.UNSUPPORTED_VERSION
+        _, response = read_response(frame, APIS[18], 0 if failed else version)
+        assert isinstance(response, ApiVersionsResponse)
+        return response

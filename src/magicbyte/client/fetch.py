@@ -1,0 +1,254 @@
+"""Fetch: shallow, closed sets as the broker stores them, and deep, their records as columns."""
+
+from __future__ import annotations
+
+import asyncio
+from bisect import bisect_left
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from magicbyte.client.client import Client, Node
+from magicbyte.errors import BatchTooLargeError, BrokerError, OffsetOutOfRangeError
+from magicbyte.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from magicbyte.records.columns import RecordColumns
+from magicbyte.records.decode import DEFAULT_OPTIONS, DecodeOptions, decode, decode_rows
+from magicbyte.records.entry import parse_entry
+from magicbyte.records.layout import LOG_OVERHEAD, Dialect
+from magicbyte.records.scan import BatchTable, scan
+from magicbyte.records.transactions import AbortedTransaction, CommittedFilter, batch_facts
+
+MAX_BYTES: Final = 4 << 20  # of one response
+LARGEST_SET: Final = 64 << 20  # bytes that one set may have before it is an error
+_VERSIONS = range(13)  # from version 13 on topics have ids in place of names
+
+
+@dataclass(frozen=True, slots=True)
+class FetchOptions:
+    """How to fetch. `max_bytes` of one response, more only for a single set that is larger, up to `largest_set`.
+
+    `max_wait_ms`: how long the broker waits for `min_bytes`. `committed`: nothing of aborted or open transactions.
+    `versions`: of Fetch requests; a lower limit than ours makes brokers convert to older formats. `dialect`: of the
+    sets that come, for brokers that serve enriched topics as they are.
+    """
+
+    max_bytes: int = MAX_BYTES
+    largest_set: int = LARGEST_SET
+    min_bytes: int = 1
+    max_wait_ms: int = 500
+    committed: bool = False
+    versions: range = _VERSIONS
+    dialect: Dialect = Dialect.KAFKA
+
+
+DEFAULT_FETCH: Final = FetchOptions()
+
+
+@dataclass(slots=True)
+class ClosedSets:
+    """Whole entries in the order of their offsets: messages, wrappers, batches, as bytes; none is opened.
+
+    The first may begin before the offset that was asked for. `next_offset` is where to go on, `high_watermark` and
+    `last_stable_offset` (-1 before 0.11) what the broker said of the partition, `log_start_offset` -1 before 1.0.
+    `table` is the shallow walk over `data`; `aborted` the transactions that a reader of committed records leaves out.
+    """
+
+    data: memoryview
+    next_offset: int
+    high_watermark: int
+    last_stable_offset: int
+    log_start_offset: int
+    table: BatchTable
+    aborted: list[AbortedTransaction] = field(default_factory=list)
+
+
+async def fetch_sets(
+    client: Client, topic: str, partition: int, offset: int, options: FetchOptions = DEFAULT_FETCH
+) -> ClosedSets:
+    """Fetch once: the sets from the one on that holds `offset`; none if nothing came within `max_wait_ms`.
+
+    Raises OffsetOutOfRangeError, BatchTooLargeError for a set beyond `largest_set`, CorruptRecordError for bytes that
+    are no sets, BrokerError and NetworkError.
+    """
+    max_bytes = options.max_bytes
+    while True:
+        asked = max_bytes
+
+        async def ask(node: Node, size: int = asked) -> FetchResponse:
+            return await _fetch(client, node, topic, partition, offset, size, options)
+
+        response = await client.at_leader(topic, partition, ask)
+        found = response.responses[0].partitions[0]
+        data = memoryview(b"") if found.records is None else _joined(found.records)
+        table = scan(data, dialect=options.dialect)
+        first, next_offset = _first_row(table, offset)
+        if table.damage is not None and first == len(table):
+            raise table.damage
+        if first < len(table) or not len(data) or table.end == len(data):
+            break
+        # Brokers before 0.10.1 cut a set that is larger than the limit.
+        max_bytes = max(2 * max_bytes, table.need if table.need > LOG_OVERHEAD + 5 else 0)
+        if asked >= options.largest_set:
+            raise BatchTooLargeError("size of a set", expected=f"<= {options.largest_set}", found=table.need)
+        max_bytes = min(max_bytes, options.largest_set)
+    if first:
+        data = data[table.position[first] if first < len(table) else len(data) :]
+        table = scan(data, dialect=options.dialect)
+    aborted = [AbortedTransaction(each.producer_id, each.first_offset) for each in found.aborted_transactions or []]
+    return ClosedSets(
+        data[: table.end],
+        next_offset,
+        found.high_watermark,
+        found.last_stable_offset,
+        found.log_start_offset,
+        table,
+        aborted,
+    )
+
+
+async def read_sets(
+    client: Client,
+    topic: str,
+    partition: int,
+    start: int,
+    end: int | None = None,
+    options: FetchOptions = DEFAULT_FETCH,
+) -> AsyncIterator[ClosedSets]:
+    """Yield the sets that hold the offsets from `start` to before `end`, closed; for ever if `end` is None.
+
+    The first and the last set may reach beyond. Ends at the high watermark (`committed`: the last stable offset) of the
+    moment if that is below `end`, and only then. Raises what `fetch_sets` does.
+    """
+    offset = start
+    while end is None or offset < end:
+        found = await fetch_sets(client, topic, partition, offset, options)
+        if end is not None:
+            found = _up_to(found, end, options.dialect)
+        if found.data:
+            yield found
+        elif end is not None and offset >= _readable_end(found, options):
+            return
+        elif found.next_offset == offset < _readable_end(found, options):
+            await asyncio.sleep(options.max_wait_ms / 1000)
+        offset = found.next_offset
+
+
+async def read_records(
+    client: Client,
+    topic: str,
+    partition: int,
+    start: int,
+    end: int | None = None,
+    options: FetchOptions = DEFAULT_FETCH,
+    decoding: DecodeOptions = DEFAULT_OPTIONS,
+) -> AsyncIterator[RecordColumns]:
+    """Yield the records with offsets from `start` to before `end` in columns; for ever if `end` is None.
+
+    The offsets inside wrappers are computed as the dialect has it: from the last message in Kafka's, from the first in
+    the enriched one. Raises what `fetch_sets` and `decode` do.
+    """
+    async for found in read_sets(client, topic, partition, start, end, options):
+        for columns in _records(found, options, decoding):
+            part = _within(columns, start, end)
+            if len(part):
+                yield part
+
+
+def _records(found: ClosedSets, options: FetchOptions, decoding: DecodeOptions) -> Iterator[RecordColumns]:
+    if not (options.committed and found.aborted):
+        yield from decode(found.data, decoding, dialect=options.dialect)
+        return
+    committed = CommittedFilter(found.aborted, found.last_stable_offset)
+    rows = []
+    for row in range(len(found.table)):
+        entry = parse_entry(found.data[found.table.position[row] :], options.dialect)
+        assert entry is not None, "the scan has seen all of it"
+        if committed.delivers(batch_facts(entry)):
+            rows.append(row)
+    yield from decode_rows(found.table, rows, decoding)
+
+
+async def _fetch(
+    client: Client, node: Node, topic: str, partition: int, offset: int, max_bytes: int, options: FetchOptions
+) -> FetchResponse:
+    request = FetchRequest(
+        replica_id=-1,
+        max_wait_ms=options.max_wait_ms,
+        min_bytes=options.min_bytes,
+        max_bytes=max_bytes,
+        isolation_level=int(options.committed),
+        topics=[
+            FetchTopic(
+                topic=topic,
+                partitions=[FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=max_bytes)],
+            )
+        ],
+    )
+    versions = options.versions if not options.committed else options.versions[4 - options.versions[0] :]
+    response = await client.ask(node, request, FetchResponse, versions=versions, wait_ms=options.max_wait_ms)
+    what = f"fetch of {topic}-{partition} at {offset}"
+    if response.error_code:
+        raise BrokerError(what, response.error_code, broker=str(node))
+    found = response.responses[0].partitions[0]
+    if found.error_code == OffsetOutOfRangeError.code:
+        raise OffsetOutOfRangeError(f"{node}: {what}: the partition does not hold this offset")
+    if found.error_code:
+        raise BrokerError(what, found.error_code, broker=str(node))
+    return response
+
+
+def _joined(records: object) -> memoryview:
+    assert isinstance(records, memoryview), "what was read is a view into the frame"
+    return records
+
+
+def _next_offset(table: BatchTable, row: int) -> int:
+    """Return the offset behind an entry, which of an enriched wrapper may be known only from what is in it."""
+    entry = table.buffer[table.position[row] : table.position[row] + table.size[row]]
+    view = parse_entry(entry, table.dialect)
+    assert view is not None, "the scan has seen all of it"
+    if view.next_offset is not None:
+        return view.next_offset
+    return max(int(columns.offset[-1]) for columns in decode(entry, dialect=table.dialect)) + 1
+
+
+def _first_row(table: BatchTable, offset: int) -> tuple[int, int]:
+    """Return the first row that reaches to `offset` or beyond, and the offset behind the last row."""
+    if not len(table):
+        return 0, offset
+    first = 0
+    while first < len(table) and _next_offset(table, first) <= offset:
+        first += 1
+    return first, max(offset, _next_offset(table, len(table) - 1))
+
+
+def _up_to(found: ClosedSets, end: int, dialect: Dialect) -> ClosedSets:
+    """Return the sets without those behind the one that reaches to `end`."""
+    if found.next_offset <= end or not len(found.table):
+        return found
+    row = 0
+    while _next_offset(found.table, row) < end:
+        row += 1
+    if _begins_at(found.table, row) >= end:
+        row -= 1
+    data = found.data[: found.table.position[row] + found.table.size[row]] if row >= 0 else found.data[:0]
+    found.data, found.table = data, scan(data, dialect=dialect)
+    return found
+
+
+def _begins_at(table: BatchTable, row: int) -> int:
+    """Return the first offset of an entry; of a wrapper that tells its last alone, one that is too small."""
+    view = parse_entry(table.buffer[table.position[row] :], table.dialect)
+    assert view is not None, "the scan has seen all of it"
+    return -1 if view.base_offset is None else view.base_offset
+
+
+def _readable_end(found: ClosedSets, options: FetchOptions) -> int:
+    known = options.committed and found.last_stable_offset >= 0
+    return found.last_stable_offset if known else found.high_watermark
+
+
+def _within(columns: RecordColumns, start: int, end: int | None) -> RecordColumns:
+    first = bisect_left(columns.offset, start)
+    last = len(columns) if end is None else bisect_left(columns.offset, end)
+    return columns.slice(first, last)

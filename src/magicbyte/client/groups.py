@@ -1,0 +1,106 @@
+"""Groups by offset: what a consumer group has committed, read and written without being a member of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple, TypeAlias
+
+from magicbyte.client.client import Client, Node
+from magicbyte.errors import BrokerError, ErrorCode
+from magicbyte.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
+from magicbyte.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic, OffsetFetchResponse
+
+TopicPartition: TypeAlias = tuple[str, int]
+
+_FETCH: Final = range(1, 8)  # version 0 is ZooKeeper's; from 8 on many groups are asked for at once
+_COMMIT: Final = range(1, 10)  # from version 10 on topics have ids in place of names
+_ZOOKEEPER: Final = range(1)
+
+
+class Committed(NamedTuple):
+    """A group's place in a partition: the offset of the next record to read. `leader_epoch` -1: not known."""
+
+    offset: int
+    metadata: str = ""
+    leader_epoch: int = -1
+
+
+async def committed_offsets(
+    client: Client, group: str, partitions: Iterable[TopicPartition], *, zookeeper: bool = False
+) -> dict[TopicPartition, Committed]:
+    """Return what a group has committed for `partitions`, without those for which it has nothing.
+
+    `zookeeper`: what old consumers committed to ZooKeeper, of which brokers before 4.0 tell. Raises BrokerError.
+    """
+    topics = [
+        OffsetFetchRequestTopic(name=topic, partition_indexes=tuple(indexes))
+        for topic, indexes in _by_topic(partitions).items()
+    ]
+
+    async def ask(node: Node) -> dict[TopicPartition, Committed]:
+        request = OffsetFetchRequest(group_id=group, topics=topics)
+        versions = _ZOOKEEPER if zookeeper else _FETCH
+        response = await client.ask(node, request, OffsetFetchResponse, versions=versions)
+        if response.error_code:
+            raise BrokerError(f"offsets of group {group}", response.error_code, broker=str(node))
+        found = {}
+        for topic in response.topics:
+            for each in topic.partitions:
+                unknown_to_zookeeper = zookeeper and each.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                if each.error_code and not unknown_to_zookeeper:
+                    what = f"offset of group {group} in {topic.name}-{each.partition_index}"
+                    raise BrokerError(what, each.error_code, broker=str(node))
+                if each.committed_offset >= 0:
+                    place = Committed(each.committed_offset, each.metadata or "", each.committed_leader_epoch)
+                    found[topic.name, each.partition_index] = place
+        return found
+
+    return await client.at_coordinator(group, ask)
+
+
+async def commit_offsets(
+    client: Client, group: str, offsets: Mapping[TopicPartition, Committed], *, zookeeper: bool = False
+) -> None:
+    """Commit a group's places as a consumer that assigns partitions to itself. The group must have no members.
+
+    All or, when BrokerError is raised, some of them. `zookeeper`: as old consumers do.
+    """
+    versions = _ZOOKEEPER if zookeeper else _COMMIT
+
+    async def ask(node: Node) -> None:
+        topics = [
+            OffsetCommitRequestTopic(
+                name=topic,
+                partitions=[
+                    OffsetCommitRequestPartition(
+                        partition_index=index,
+                        committed_offset=offsets[topic, index].offset,
+                        committed_leader_epoch=offsets[topic, index].leader_epoch,
+                        committed_metadata=offsets[topic, index].metadata,
+                    )
+                    for index in indexes
+                ],
+            )
+            for topic, indexes in _by_topic(offsets).items()
+        ]
+        request = OffsetCommitRequest(group_id=group, topics=topics)
+        response = await client.ask(node, request, OffsetCommitResponse, versions=versions)
+        for topic in response.topics:
+            for each in topic.partitions:
+                if each.error_code:
+                    what = f"commit of group {group} in {topic.name}-{each.partition_index}"
+                    raise BrokerError(what, each.error_code, broker=str(node))
+
+    await client.at_coordinator(group, ask)
+
+
+def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    found: dict[str, list[int]] = {}
+    for topic, index in partitions:
+        found.setdefault(topic, []).append(index)
+    return found

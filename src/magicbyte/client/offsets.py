@@ -1,0 +1,70 @@
+"""Where a partition begins and ends, and which offset a timestamp has (ListOffsets)."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from magicbyte.client.client import Client, Node
+from magicbyte.errors import BrokerError
+from magicbyte.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+
+LATEST: Final = -1
+EARLIEST: Final = -2
+MAX_TIMESTAMP: Final = -3  # brokers from 3.0 on
+
+_VERSIONS = range(10)  # later ones let the broker wait for remote storage
+
+
+class ListedOffset(NamedTuple):
+    """What a partition answers. `offset` is None where no record is late enough; `timestamp` that of the record, in ms.
+
+    `timestamp` is None for LATEST and EARLIEST, and of brokers before 0.10.1: they know only when segments were written
+    last, and the offset is the start of the last segment that was written before the time that was asked for.
+    """
+
+    offset: int | None
+    timestamp: int | None
+
+
+async def list_offset(
+    client: Client, topic: str, partition: int, timestamp: int, *, committed: bool = False
+) -> ListedOffset:
+    """Return the offset of the first record at or after `timestamp` (ms), or LATEST, EARLIEST, MAX_TIMESTAMP.
+
+    LATEST is the offset behind the last record that is replicated; with `committed` the last stable offset. Raises
+    BrokerError and NetworkError.
+    """
+
+    async def ask(node: Node) -> ListedOffset:
+        request = ListOffsetsRequest(
+            replica_id=-1,
+            isolation_level=int(committed),
+            topics=[ListOffsetsTopic(name=topic, partitions=[asked])],
+        )
+        versions = _VERSIONS[2:] if committed else _VERSIONS
+        response = await client.ask(node, request, ListOffsetsResponse, versions=versions)
+        found = response.topics[0].partitions[0]
+        if found.error_code:
+            raise BrokerError(f"offsets of {topic}-{partition}", found.error_code, broker=str(node))
+        if found.old_style_offsets:
+            return ListedOffset(found.old_style_offsets[0], None)
+        return ListedOffset(
+            found.offset if found.offset >= 0 else None, found.timestamp if found.timestamp >= 0 else None
+        )
+
+    asked = ListOffsetsPartition(partition_index=partition, timestamp=timestamp)
+    return await client.at_leader(topic, partition, ask)
+
+
+async def bounds(client: Client, topic: str, partition: int) -> tuple[int, int]:
+    """Return the first offset of a partition and the one behind its last replicated record."""
+    start = await list_offset(client, topic, partition, EARLIEST)
+    end = await list_offset(client, topic, partition, LATEST)
+    assert start.offset is not None, "every partition has a start"
+    assert end.offset is not None, "every partition has an end"
+    return start.offset, end.offset

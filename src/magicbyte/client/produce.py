@@ -1,0 +1,185 @@
+"""Produce: records in the format that the broker takes, and sets that are compressed already."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Final
+
+from magicbyte.client.client import Client, Node
+from magicbyte.client.compressed import as_produced
+from magicbyte.client.versions import BrokerVersions
+from magicbyte.codecs import Codec
+from magicbyte.errors import BrokerError
+from magicbyte.protocol import APIS
+from magicbyte.protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from magicbyte.records.columns import Record, RecordColumns
+from magicbyte.records.encode import Format, columns_of, encode
+from magicbyte.records.layout import NO_TIMESTAMP, Dialect, TimestampType
+from magicbyte.records.scan import scan
+
+BATCH_BYTES: Final = 512 << 10  # of records before they are compressed; brokers take sets of about 1 MB
+ACKS_ALL: Final = -1
+
+_MAGIC_2, _MAGIC_1, _MAGIC_0 = range(3, 13), range(2, 3), range(2)  # by version of the request; 13 wants topic ids
+_ZSTD = range(7, 13)
+_OLD = range(3)
+
+
+@dataclass(frozen=True, slots=True)
+class ProduceOptions:
+    """How to produce. `acks`: ACKS_ALL, 1 or 0 (no answer). `timeout_ms`: for the replicas.
+
+    `format` None: the latest that the broker takes. `batch_bytes`: of the records of one set, before compression.
+    """
+
+    codec: Codec = Codec.NONE
+    level: int | None = None
+    format: Format | None = None
+    acks: int = ACKS_ALL
+    timeout_ms: int = 10_000
+    batch_bytes: int = BATCH_BYTES
+
+
+DEFAULT_PRODUCE: Final = ProduceOptions()
+
+
+@dataclass(frozen=True, slots=True)
+class Produced:
+    """What the broker says of one request. `base_offset` is that of its first record, -1 with acks=0.
+
+    `log_append_time_ms` is -1 unless the topic has LogAppendTime; `log_start_offset` -1 before 1.0.
+    """
+
+    base_offset: int
+    log_append_time_ms: int
+    log_start_offset: int
+
+
+async def send(
+    client: Client,
+    topic: str,
+    partition: int,
+    records: RecordColumns | Iterable[Record],
+    options: ProduceOptions = DEFAULT_PRODUCE,
+) -> list[Produced]:
+    """Produce records to a partition, in their order, and return what the broker says, one for each request.
+
+    Offsets and timestamp types of the records do not count; those without a time get the present one. At least once:
+    after a failure that may pass a request is sent again. Raises BrokerError, NetworkError, and what `encode` does;
+    the requests before the one that failed are in the log then.
+    """
+    columns = _numbered(records if isinstance(records, RecordColumns) else columns_of(records))
+    if not len(columns):
+        return []
+    versions = await _broker_versions(client, topic, partition)
+    target = options.format or newest_format(versions)
+    made = encode(columns, target, options.codec, level=options.level, batch_bytes=options.batch_bytes)
+    wanted = _versions_for(target.magic, options.codec)
+    return [
+        await _produce(client, topic, partition, part, wanted, options)
+        for part in _requests(made, target, options.batch_bytes)
+    ]
+
+
+async def send_compressed(
+    client: Client,
+    topic: str,
+    partition: int,
+    data: bytes | bytearray | memoryview,
+    options: ProduceOptions = DEFAULT_PRODUCE,
+    *,
+    dialect: Dialect = Dialect.KAFKA,
+) -> Produced:
+    """Produce one compressed wrapper or batch as it is, in its own format; codec and format of `options` do not count.
+
+    Raises what `send` and `as_produced` do; UnsupportedVersionError of a broker that does not take the format.
+    """
+    magic, made = as_produced(data, dialect)
+    codec = Codec(scan(memoryview(made), dialect=dialect).codec[0])
+    return await _produce(client, topic, partition, memoryview(made), _versions_for(magic, codec), options)
+
+
+def newest_format(versions: BrokerVersions) -> Format:
+    """Return the newest format that a broker takes."""
+    produce = APIS[0]
+    for target, wanted in ((Format.V2, _MAGIC_2), (Format.V1, _MAGIC_1)):
+        if versions.latest(produce, wanted) is not None:
+            return target
+    return Format.V0
+
+
+def _versions_for(magic: int, codec: Codec) -> range:
+    if magic == 2:
+        return _ZSTD if codec is Codec.ZSTD else _MAGIC_2
+    return _MAGIC_1 if magic else _OLD
+
+
+async def _broker_versions(client: Client, topic: str, partition: int) -> BrokerVersions:
+    async def look(node: Node) -> BrokerVersions:
+        return (await client.connection(node)).versions
+
+    return await client.at_leader(topic, partition, look)
+
+
+def _numbered(columns: RecordColumns) -> RecordColumns:
+    """Return the records as a producer numbers them, with a time each."""
+    now, count = time.time_ns() // 1_000_000, len(columns)
+    if isinstance(columns.timestamp, list):
+        times = [now if each == NO_TIMESTAMP else each for each in columns.timestamp]
+        kinds = [int(TimestampType.CREATE_TIME)] * count
+        return replace(columns, offset=list(range(count)), timestamp=times, timestamp_type=kinds)
+    import numpy as np
+
+    stamps = np.asarray(columns.timestamp, np.int64)
+    return replace(
+        columns,
+        offset=np.arange(count, dtype=np.int64),
+        timestamp=np.where(stamps == NO_TIMESTAMP, now, stamps),
+        timestamp_type=np.full(count, TimestampType.CREATE_TIME, np.int8),
+    )
+
+
+def _requests(made: memoryview, target: Format, most: int) -> Iterator[memoryview]:
+    """Cut a set for requests: one batch or wrapper each, plain messages up to about `most` bytes."""
+    table = scan(made, dialect=target.dialect)
+    start = end = 0
+    for row in range(len(table)):
+        begins = int(table.position[row])
+        closed = target is Format.V2 or int(table.codec[row])
+        if begins > start and (closed or begins - start >= most):
+            yield made[start:begins]
+            start = begins
+        end = begins + int(table.size[row])
+    yield made[start:end]
+
+
+async def _produce(
+    client: Client, topic: str, partition: int, data: memoryview, versions: range, options: ProduceOptions
+) -> Produced:
+    request = ProduceRequest(
+        acks=options.acks,
+        timeout_ms=options.timeout_ms,
+        topic_data=[TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=partition, records=data)])],
+    )
+
+    async def ask(node: Node) -> Produced:
+        if not options.acks:
+            await (await client.connection(node)).send_unanswered(request, versions=versions)
+            return Produced(-1, -1, -1)
+        response = await client.ask(node, request, ProduceResponse, versions=versions, wait_ms=options.timeout_ms)
+        found = response.responses[0].partition_responses[0]
+        if found.error_code:
+            why = [] if found.error_message is None else [found.error_message]
+            why += [f"record {each.batch_index}: {each.batch_index_error_message}" for each in found.record_errors]
+            detail = "; ".join(why) or None
+            raise BrokerError(f"produce to {topic}-{partition}", found.error_code, broker=str(node), detail=detail)
+        return Produced(found.base_offset, found.log_append_time_ms, found.log_start_offset)
+
+    return await client.at_leader(topic, partition, ask)
