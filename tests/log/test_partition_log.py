@@ -10,7 +10,13 @@ import pytest
 
 from log.appended import batch_of, batch_of_two
 from magicbyte.codecs import Codec
-from magicbyte.errors import LogDirectoryError, LogDirectoryOfflineError, OffsetOutOfRangeError
+from magicbyte.errors import (
+    AppendRefusedError,
+    ErrorCode,
+    LogDirectoryError,
+    LogDirectoryOfflineError,
+    OffsetOutOfRangeError,
+)
 from magicbyte.log.append import prepare
 from magicbyte.log.append_rules import AppendRules
 from magicbyte.log.checkpoints import LeaderEpoch
@@ -393,6 +399,33 @@ def transactions(log: PartitionLog) -> None:
         data(2, sequence)
     abort(2)
     add(log)
+
+
+def test_30_any_of_a_producers_last_five_batches_sent_again_gets_its_offsets_and_is_not_written(folder: Path) -> None:
+    log = open_log(folder)
+    rules = AppendRules.of({})
+
+    def send(sequence: int) -> tuple[int, int]:
+        produced = batch_of(0, NOW, 2, producer_id=9, producer_epoch=1, base_sequence=sequence)
+        prepared = prepare(
+            memoryview(produced), rules, next_offset=log.log_end_offset, now_ms=NOW, leader_epoch=0, request_version=9
+        )
+        return log.append_prepared(prepared, NOW)
+
+    assert [send(2 * at) for at in range(7)] == [(2 * at, 2 * at + 1) for at in range(7)]
+    size = log.size
+    assert [send(2 * at) for at in range(2, 7)] == [(2 * at, 2 * at + 1) for at in range(2, 7)]
+    for wrong in (0, 20):
+        with pytest.raises(AppendRefusedError) as refused:
+            send(wrong)
+        assert refused.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert (log.size, log.log_end_offset) == (size, 14)
+    log.close()
+    log = open_log(folder)
+    assert send(12) == (12, 13)
+    assert send(14) == (14, 15)
+    log.truncate_to(12, NOW)
+    assert send(12) == (12, 13)
 
 
 def test_31_aborted_transactions_are_found_again_without_their_index(folder: Path) -> None:

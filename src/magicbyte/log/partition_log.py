@@ -18,6 +18,7 @@ from magicbyte.errors import (
     OffsetOutOfRangeError,
     UnsupportedForMessageFormatError,
 )
+from magicbyte.log.append import ProducerBatch
 from magicbyte.log.checkpoints import (
     LEADER_EPOCHS,
     MESSAGE_DIALECT,
@@ -30,17 +31,22 @@ from magicbyte.log.files import put_file
 from magicbyte.log.health import Health
 from magicbyte.log.index_writer import MAX_RELATIVE
 from magicbyte.log.loading import Loaded, drop_snapshots, load, producers_at, segment_bases, snapshot_offsets
+from magicbyte.log.producer_check import ProducerChecks
 from magicbyte.log.producer_state import LeaderEpochs
+from magicbyte.log.record_set import prepared_set
 from magicbyte.log.resync import first_offset
 from magicbyte.log.retention import Due, Reason, due_segments, head_cut
 from magicbyte.log.segment import CLEANED, DELETED, SWAP, FileSlice, Head, Segment, exists
-from magicbyte.records.layout import NO_PRODUCER_ID, Dialect
+from magicbyte.records.control import marker_of
+from magicbyte.records.layout import NO_PRODUCER_ID, NO_SEQUENCE, Dialect
 
 if TYPE_CHECKING:
+    from magicbyte.log.append import PreparedAppend
     from magicbyte.log.config import LogConfig
     from magicbyte.log.indexes import AbortedTransaction
     from magicbyte.log.record_set import RecordSet
     from magicbyte.ports import WritableFile, WritableFileSystem
+    from magicbyte.records.batch import RecordBatch
 
 LATEST_TIMESTAMP, EARLIEST_TIMESTAMP, MAX_TIMESTAMP_SEARCH = -1, -2, -3
 _NO_TIME = (1 << 63) - 1
@@ -97,6 +103,8 @@ class PartitionLog:
         self.high_watermark = self.log_start_offset
         self.recovery_point = self.log_end_offset
         self.producers, self.epochs = loaded.producers, loaded.epochs
+        self.checks = ProducerChecks()
+        self.checks.start_from(loaded.producers.snapshot())
         self.last_flush_ms = 0
         self._deleted: list[tuple[int, Segment]] = []  # when its files go
         self._lowered, self._jitter = lowered, jitter
@@ -233,11 +241,40 @@ class PartitionLog:
             if self.config.rules.has_producers:
                 for batch in records.batches:
                     if batch.producer_id != NO_PRODUCER_ID:
-                        aborted = self.producers.add(batch)
-                        if aborted is not None:
-                            self.active.append_aborted(aborted)
+                        self._take_producer(batch)
         if self.log_end_offset - self.recovery_point >= self.config.flush_messages:
             self.flush(now_ms)
+
+    def append_prepared(self, prepared: PreparedAppend, now_ms: int) -> tuple[int, int]:
+        """Write what `prepare` gave, of which there is something; return its first and last offset.
+
+        Of a batch that its producer sent before these are those that it has already, and nothing is written. Raises
+        AppendRefusedError for one that does not follow what is known of its producer.
+        """
+        records = prepared_set(prepared, self.config.rules, self.config.dialect)
+        if prepared.producer is not None:
+            marker = marker_of(records.batches[0]) if prepared.producer.is_control else None
+            if marker is not None and marker.coordinator_epoch is not None:
+                producer = prepared.producer
+                self.checks.check_marker(producer.producer_id, producer.producer_epoch, marker.coordinator_epoch)
+            elif not prepared.producer.is_control and (known := self.checks.check(prepared.producer)) is not None:
+                return known.first_offset, known.last_offset
+        self.append(records, now_ms)
+        return prepared.first_offset, prepared.last_offset
+
+    def _take_producer(self, batch: RecordBatch) -> None:
+        """Take in a batch of a producer that is in the log now."""
+        aborted = self.producers.add(batch)
+        if aborted is not None:
+            self.active.append_aborted(aborted)
+        producer, epoch = batch.producer_id, batch.producer_epoch
+        if not batch.is_control and batch.base_sequence > NO_SEQUENCE:
+            facts = ProducerBatch(
+                producer, epoch, batch.base_sequence, batch.last_sequence, batch.is_transactional, is_control=False
+            )
+            self.checks.appended(facts, batch.base_offset, batch.last_offset, batch.max_timestamp)
+        elif batch.is_control and (marker := marker_of(batch)) is not None and marker.coordinator_epoch is not None:
+            self.checks.ended(producer, epoch, marker.coordinator_epoch, batch.max_timestamp)
 
     def _assign_epochs(self, records: RecordSet) -> None:
         changed = bool(records.has_older) and self.epochs.end_with_older()
@@ -461,6 +498,8 @@ class PartitionLog:
             self.producers = producers_at(
                 self.files, self.folder, self.config, self.segments, offset, replays=True
             )  # fmt: skip
+            self.checks = ProducerChecks()
+            self.checks.start_from(self.producers.snapshot())
         self.active.activate(now_ms, self._draw())
         self.files.sync_directory(self.folder)
 
