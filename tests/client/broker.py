@@ -22,14 +22,15 @@ Answer = Callable[[Any, int], Message | bytes | None]  # of a request and its ve
 
 
 class ScriptedBroker:
-    """Answers requests by API key. Topic "topic" has partitions 0 and 1, and this broker leads them.
+    """Answers requests by API key. Its one topic has partitions 0 and 1, and this broker leads them.
 
     `manner`: "new" knows ApiVersions up to version 3 and answers later ones as KIP-511 has it, "0.10" up to 0 with an
     empty list; "0.9" ignores what it does not know, "0.8.2" closes the connection. `versions`: what it says it takes.
     """
 
-    def __init__(self, manner: str = "new", versions: dict[int, range] | None = None) -> None:
+    def __init__(self, manner: str = "new", versions: dict[int, range] | None = None, topic: str = "topic") -> None:
         self.manner = manner
+        self.topic = topic
         self.versions = {api.key: api.versions for api in APIS.values()} | (versions or {})
         self.answers: dict[int, Answer] = {METADATA: self.metadata}
         self.requests: list[tuple[Any, int]] = []  # but for ApiVersions
@@ -41,7 +42,7 @@ class ScriptedBroker:
         return [request for request, _ in self.requests if isinstance(request, kind)]
 
     def metadata(self, request: Any, _: int) -> MetadataResponse:
-        names = ["topic"] if request.topics is None else [each.name for each in request.topics]
+        names = [self.topic] if request.topics is None else [each.name for each in request.topics]
         error = self.metadata_error
         return MetadataResponse(
             brokers=[MetadataResponseBroker(node_id=7, host="127.0.0.1", port=self.port)],
@@ -49,13 +50,13 @@ class ScriptedBroker:
             topics=[
                 MetadataResponseTopic(
                     name=name,
-                    error_code=error if name == "topic" else 3,
+                    error_code=error if name == self.topic else 3,
                     partitions=[
                         MetadataResponsePartition(
                             partition_index=index, leader_id=7, replica_nodes=(7,), isr_nodes=(7,)
                         )
                         for index in (0, 1)
-                        if name == "topic" and not error
+                        if name == self.topic and not error
                     ],
                 )
                 for name in names

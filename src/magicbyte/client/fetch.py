@@ -21,6 +21,7 @@ from magicbyte.records.transactions import AbortedTransaction, CommittedFilter, 
 MAX_BYTES: Final = 4 << 20  # of one response
 LARGEST_SET: Final = 64 << 20  # bytes that one set may have before it is an error
 _VERSIONS = range(13)  # from version 13 on topics have ids in place of names
+_COMMITTED: Final = 4  # the first version that knows of transactions
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,8 +185,10 @@ async def _fetch(
             )
         ],
     )
-    versions = options.versions if not options.committed else options.versions[4 - options.versions[0] :]
-    response = await client.ask(node, request, FetchResponse, versions=versions, wait_ms=options.max_wait_ms)
+    oldest = max(_COMMITTED - options.versions[0], 0) if options.committed else 0
+    response = await client.ask(
+        node, request, FetchResponse, versions=options.versions[oldest:], wait_ms=options.max_wait_ms
+    )
     what = f"fetch of {topic}-{partition} at {offset}"
     if response.error_code:
         raise BrokerError(what, response.error_code, broker=str(node))
