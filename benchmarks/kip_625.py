@@ -218,6 +218,9 @@ def page(results: dict[str, object]) -> str:
         lines.append(f"| {case} | {' | '.join(cells)} |")
     lines += [
         "",
+        "Generated Python reads and writes the fixed integers of a partition in one step, and varints one after the other:",
+        "here, unlike in Java, fewer bytes are paid for with time.",
+        "",
         f"{FIXED} and {BEST} bytes are sizes of a message; {WORST} is out of reach of every message that takes {FIXED}",
         "bytes fixed: a varint adds at most a byte to an int32 or an int16, and around every int16 there are more",
         f"bytes that are no integers. So no message grows by more than a quarter, and {FIXED} bytes to 4019 at most",

@@ -12,6 +12,7 @@ from interop.kafka_messages import NEW, OLD, Json, ask, java_version
 from magicbyte.errors import ProtocolError, UnsupportedVersionError
 from protocol.generated import codecs
 from protocol.interpreter import Values, complete, read, write
+from protocol.kip_625 import EXAMPLES, FIXED, VERSION
 from protocol.schemas import all_schemas, versions
 from protocol.values import examples
 
@@ -94,3 +95,15 @@ def test_java_writes_and_refuses_in_another_version_what_we_do(kafka: str) -> No
         assert ("error" in answer) == (data is None), (asked, answer)
         assert data is None or base64.b64decode(answer["bytes"]) == data, (asked, answer)
     assert refused > 1000
+
+
+@pytest.mark.parametrize("kafka", [OLD, NEW])
+def test_java_writes_the_messages_of_kip_625_in_3216_bytes(kafka: str) -> None:
+    questions = [
+        {"op": "encode", "message": "MetadataResponse", "version": VERSION, "values": example.best()}
+        for example in EXAMPLES
+    ]
+    for example, answer in zip(EXAMPLES, ask(questions, kafka), strict=True):
+        data = base64.b64decode(answer["bytes"])
+        assert len(data) == FIXED
+        assert data == codecs()["MetadataResponse"].write(VERSION, example.best())
