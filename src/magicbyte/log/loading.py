@@ -77,14 +77,14 @@ def load(
     is walked, and cut behind what is sound. `quarantine`: the directory for copies of what is cut off. What was changed
     is durable when this returns, but for the files of a segment that is new.
     """
-    swapped = finish_swaps(files, folder, config)
+    finish_swaps(files, folder, config)
     logs = {base for base, kind, _ in _names(files, folder) if kind == LOG}
     for base, kind, _ in _names(files, folder):
         if kind in INDEXES and base not in logs:
             files.delete(f"{folder}/{base:020}{kind}")
     loaded = Loaded([], 0, config.rules.producer_states(), _epochs(files, folder, config))
     loaded.epochs_found = list(loaded.epochs.entries)
-    _Opening(files, folder, config, loaded, sorted(logs), swapped, clean, quarantine).run(recovery_point)
+    _Opening(files, folder, config, loaded, sorted(logs), clean, quarantine).run(recovery_point)
     if loaded.segments and loaded.end_offset < log_start_offset:
         for segment in loaded.segments:
             segment.release()
@@ -110,10 +110,10 @@ def _names(files: WritableFileSystem, folder: str) -> list[tuple[int, str, str]]
     return [(int(each["base"]), each["kind"], each["suffix"]) for each in found if each is not None]
 
 
-def finish_swaps(files: WritableFileSystem, folder: str, config: LogConfig) -> set[int]:
-    """Delete what was to be deleted or was not whole, and give the segments of a whole swap their names.
+def finish_swaps(files: WritableFileSystem, folder: str, config: LogConfig) -> None:
+    """Delete what was to be deleted or was not whole, and give the logs of a whole swap their names.
 
-    Returns their bases: their indexes are to be made again, for one that had its name already may have been lost here.
+    They get no indexes, so that these are made again: one that had its name already cannot be told from an old one's.
     """
     names = _names(files, folder)
     unfinished = min((base for base, _, suffix in names if suffix == CLEANED), default=None)
@@ -127,7 +127,8 @@ def finish_swaps(files: WritableFileSystem, folder: str, config: LogConfig) -> s
         if entry.name.endswith(".tmp"):
             files.delete(entry.path)
     if not swaps:
-        return set()
+        return
+    swapped = {base for base, _ in swaps}
     bases = sorted(base for base, kind in swaps if kind == LOG)
     replaced: set[int] = set()
     if bases:
@@ -138,13 +139,17 @@ def finish_swaps(files: WritableFileSystem, folder: str, config: LogConfig) -> s
         if before and _end_of(files, folder, before[-1], config, "") > bases[0]:
             replaced.add(before[-1])  # its head was cut off: what stays of it is the swap
     for base, kind, suffix in names:
-        if not suffix and base in replaced and kind != SNAPSHOT:
+        goes = kind != SNAPSHOT if base in replaced else base in swapped and kind in INDEXES
+        if goes and not suffix:
             files.delete(f"{folder}/{base:020}{kind}")
     files.sync_directory(folder)  # else an old segment could come back beside the new one
     for base, kind in swaps:
-        files.rename(f"{folder}/{base:020}{kind}{SWAP}", f"{folder}/{base:020}{kind}")
+        path = f"{folder}/{base:020}{kind}"
+        if kind == LOG:
+            files.rename(f"{path}{SWAP}", path)
+        else:
+            files.delete(f"{path}{SWAP}")
     files.sync_directory(folder)
-    return {base for base, _ in swaps}
 
 
 def _end_of(files: WritableFileSystem, folder: str, base: int, config: LogConfig, suffix: str) -> int:
@@ -173,17 +178,13 @@ def _epochs(files: WritableFileSystem, folder: str, config: LogConfig) -> Leader
 
 @dataclass(slots=True)
 class _Opening:
-    """Opens the segments in `bases`, ascending, recovers those that have to be, and ends the log where one is cut.
-
-    `swapped` are not opened on the word of their indexes.
-    """
+    """Opens the segments in `bases`, ascending, recovers those that have to be, and ends the log where one is cut."""
 
     files: WritableFileSystem
     folder: str
     config: LogConfig
     loaded: Loaded
     bases: list[int]
-    swapped: set[int]
     clean: bool
     quarantine: str | None
 
@@ -194,14 +195,15 @@ class _Opening:
         for base in self.bases:
             segment = Segment.of_log(self.files, self.folder, base, self.config)
             loaded.segments.append(segment)
-            if (self.clean or base < unsure) and base not in self.swapped and self._opened(segment):
+            if (self.clean or base < unsure) and self._opened(segment):
                 producers = None
                 continue
             if producers is None:
                 before = loaded.segments[:-1]
                 producers = producers_at(self.files, self.folder, self.config, before, base, replays=True)
             epochs = loaded.epochs if self.config.rules.has_producers else None
-            recovered = segment.recover(producers, epochs, functools.partial(self._cut, segment))
+            again = not self.clean and base >= unsure  # the next start would do the same
+            recovered = segment.recover(producers, epochs, functools.partial(self._cut, segment), durable=not again)
             loaded.recovered.append(base)
             loaded.end_offset = max(recovered.end_offset, base)
             if recovered.removed and not self.clean:

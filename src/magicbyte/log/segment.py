@@ -12,7 +12,7 @@ import numpy as np
 from magicbyte.errors import CorruptRecordError
 from magicbyte.log.config import LogConfig
 from magicbyte.log.directory import ENRICHED_INDEX, LOG, OFFSET_INDEX, SNAPSHOT, TIME_INDEX, TRANSACTION_INDEX
-from magicbyte.log.files import read_whole
+from magicbyte.log.files import put_file, read_whole
 from magicbyte.log.index_file import ENRICHED_ENTRY, OFFSET_ENTRY, TIME_ENTRY, IndexFile
 from magicbyte.log.index_writer import MAX_RELATIVE, SegmentIndexer, SegmentIndexes, last_offsets, max_timestamps
 from magicbyte.log.indexes import TransactionIndex
@@ -488,7 +488,7 @@ class Segment:
     def take_log(self, transactions: list[AbortedTransaction]) -> None:
         """Make the indexes of a log that was written to `log` alone, of sound entries; `transactions` it has."""
         states = self.config.rules.producer_states()
-        self.recover(states, None, _refuse_to_cut)
+        self.recover(states, None, _refuse_to_cut, durable=False)
         if self._transactions is not None:
             self._transactions.truncate(0)
         for each in transactions:
@@ -499,12 +499,15 @@ class Segment:
         producers: ProducerStates,
         epochs: LeaderEpochs | None,
         cut: Callable[[int, CorruptRecordError | None], None],
+        *,
+        durable: bool,
     ) -> Recovered:
-        """Walk the whole segment, make its indexes anew and cut it behind the last sound entry: not synced yet.
+        """Walk the whole segment, make its indexes anew and cut it behind the last sound entry.
 
         `producers` is the state in front of the segment and is moved on, `epochs` likewise. `cut` is called before
-        anything is cut off, with the bytes that stay and why. Raises CorruptRecordError for a marker that says nothing,
-        which no crash leaves.
+        anything is cut off, with the bytes that stay and why. `durable`: each index file is put there whole, the one
+        without which the segment is recovered again last; else nothing is synced, because the next start recovers it in
+        any case. Raises CorruptRecordError for a marker that says nothing, which no crash leaves.
         """
         rules, base = self.config.rules.recovering(), self.base_offset
         indexer = SegmentIndexer(base, rules, dialect=self.config.dialect, producers=producers)
@@ -524,35 +527,42 @@ class Segment:
         if removed:
             self.log.truncate(kept)
         self.size = kept
-        self._put_indexes(indexer.finish().files())
-        self._since_entry, self._first_timestamp, self._last_head = 0, None, None
-        self._load_largest()
+        self._put_indexes(indexer.finish().files(), durable=durable)
         return Recovered(kept, removed, end_offset, error)
 
     def take_indexes(self, made: SegmentIndexes, transactions: list[AbortedTransaction]) -> None:
         """Take over the indexes that were made while `log` was written; `transactions` it has."""
         self.size = self.log.size
-        self._put_indexes(made.files())
+        self._put_indexes(made.files(), durable=False)
         for each in transactions:
             self.append_aborted(each)
+
+    def _put_indexes(self, made: Mapping[str, bytes], *, durable: bool) -> None:
+        """Have these files, by suffix, in place of the indexes that there are; the one whose lack is noticed last."""
+        for kind in (TRANSACTION_INDEX, *reversed(self.index_kinds)):
+            self._put_index(kind, made.get(kind, b""), durable=durable)
         self._since_entry, self._first_timestamp, self._last_head = 0, None, None
         self._load_largest()
 
-    def _put_indexes(self, made: Mapping[str, bytes]) -> None:
-        """Have these files, by suffix, in place of the indexes that there are."""
-        for kind in (*self.index_kinds, TRANSACTION_INDEX):
-            content = made.get(kind, b"")
-            if kind in self._indexes:
-                self._indexes.pop(kind).file.close()
-            if content or kind in self.index_kinds:
-                file = self.files.create(self.path(kind))
-                file.write_at(0, content)
-                if kind == TRANSACTION_INDEX:
-                    self._transactions = file
-                else:
-                    self._indexes[kind] = IndexFile(file, self.index_kinds[kind], self.config.segment_index_bytes)
-            elif self._has(kind):
-                self.files.delete(self.path(kind))
+    def _put_index(self, kind: str, content: bytes, *, durable: bool) -> None:
+        """Put an index file in place of the one that is there; of aborted transactions only where there are any."""
+        path = self.path(kind)
+        if kind in self._indexes:
+            self._indexes.pop(kind).file.close()
+        if not content and kind == TRANSACTION_INDEX:
+            if self._has(kind):
+                self.files.delete(path)
+            return
+        if durable:
+            put_file(self.files, path, content)
+            file = self.files.edit(path)
+        else:
+            file = self.files.create(path)
+            file.write_at(0, content)
+        if kind == TRANSACTION_INDEX:
+            self._transactions = file
+        else:
+            self._indexes[kind] = IndexFile(file, self.index_kinds[kind], self.config.segment_index_bytes)
 
 
 DELETED, CLEANED, SWAP = ".deleted", ".cleaned", ".swap"
