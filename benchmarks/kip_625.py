@@ -218,7 +218,7 @@ def page(results: dict[str, object]) -> str:
         lines.append(f"| {case} | {' | '.join(cells)} |")
     lines += [
         "",
-        "Generated Python reads and writes the fixed integers of a partition in one step, and varints one after the other:",
+        "Generated Python reads and writes the fixed integers of a partition in one step, varints one after the other:",
         "here, unlike in Java, fewer bytes are paid for with time.",
         "",
         f"{FIXED} and {BEST} bytes are sizes of a message; {WORST} is out of reach of every message that takes {FIXED}",
