@@ -219,7 +219,7 @@ def page(results: dict[str, object]) -> str:
     lines += [
         "",
         "Generated Python reads and writes the fixed integers of a partition in one step, varints one after the other:",
-        "here, unlike in Java, fewer bytes are paid for with time.",
+        "here, more than in Java, fewer bytes are paid for with time.",
         "",
         f"{FIXED} and {BEST} bytes are sizes of a message; {WORST} is out of reach of every message that takes {FIXED}",
         "bytes fixed: a varint adds at most a byte to an int32 or an int16, and around every int16 there are more",
