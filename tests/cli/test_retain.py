@@ -10,7 +10,10 @@ from magicbyte.log.checkpoints import TopicPartition
 from magicbyte.log.config import LogConfig
 from magicbyte.log.files import LocalFiles
 from magicbyte.log.log_directory import LogDirectory, Settings
+from magicbyte.log.partition_log import PartitionLog
 from magicbyte.log.record_set import record_set
+from magicbyte.records.enriched import build_enriched_message
+from magicbyte.records.layout import Dialect
 
 FILES = LocalFiles()
 DAY_MS = 86_400_000
@@ -80,6 +83,28 @@ def test_head_truncation_goes_on_to_the_record(logs: Path) -> None:
     assert [each["head"] for each in done["partitions"][0]["removed"]] == [False, True]
     assert offsets(logs) == (14, 20)
     assert run("verify", logs).exit_code == 0
+
+
+def test_a_log_of_the_enriched_dialect_is_cut_without_being_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("time.time_ns", lambda: NOW_MS * 1_000_000)
+    folder = tmp_path / "tags-0"
+    config = LogConfig.of({"message.dialect": "enriched", "segment.bytes": "600", "index.interval.bytes": "100"})
+    log = PartitionLog.open(FILES, str(folder), config, now_ms=NOW_MS, clean=True)
+    for offset in range(30):
+        seconds = (NOW_MS - (29 - offset) * DAY_MS) // 1000
+        content = build_enriched_message(offset, b"k", b"value", seconds=seconds)
+        log.append(record_set(content, log.config.rules, Dialect.ENRICHED), NOW_MS - (29 - offset) * DAY_MS)
+    log.close()
+    said, done = (
+        json.loads(run("retain", folder, "--older-than", "5d", *also, "--format", "json").stdout)
+        for also in (["--dry-run"], [])
+    )
+    assert {**said, "dryRun": False} == done
+    assert done["partitions"][0]["logStartOffset"] == 24
+    assert done["partitions"][0]["removed"][-1]["head"]
+    assert run("verify", folder).exit_code == 0
 
 
 def test_what_is_not_replicated_stays_however_old_it_is(logs: Path) -> None:
