@@ -21,6 +21,7 @@ from magicbyte.errors import (
     ErrorCode,
     NetworkError,
     OffsetOutOfRangeError,
+    ProtocolError,
     UnsupportedVersionError,
 )
 from magicbyte.protocol.messages import alter_configs, incremental_alter_configs
@@ -249,10 +250,12 @@ def test_records_are_produced_in_the_newest_format_that_the_broker_takes(
 
 def test_a_format_and_a_codec_that_the_broker_does_not_take_are_errors_that_name_it() -> None:
     broker = ScriptedBroker(versions={PRODUCE: range(13), FETCH: range(4, 17)})
-    with pytest.raises(UnsupportedVersionError, match=r"Produce 2-2 at broker 7 \(127"):
+    with pytest.raises(
+        UnsupportedVersionError, match=r"Produce at broker 7 \(127.* has no version 2: known are 3 to 12"
+    ):
         run(broker, lambda client: send(client, "topic", 0, records(0, 1), ProduceOptions(format=Format.V1)))
     broker = ScriptedBroker(versions={PRODUCE: range(7), FETCH: range(11)})
-    with pytest.raises(UnsupportedVersionError, match="Produce 7-12"):
+    with pytest.raises(UnsupportedVersionError, match=r"Produce at broker 7 .* has no version 12: known are 0 to 6"):
         run(broker, lambda client: send(client, "topic", 0, records(0, 1), ProduceOptions(codec=Codec.ZSTD)))
 
 
@@ -446,6 +449,13 @@ def test_settings_are_changed_one_by_one_or_where_that_is_unknown_all_at_once() 
     run(broker, work)
     at_once = broker.asked(alter_configs.AlterConfigsRequest)[0].resources[0].configs
     assert [(each.name, each.value) for each in at_once] == [("retention.ms", "7")]
+
+
+def test_an_answer_about_something_else_is_an_error() -> None:
+    broker = ScriptedBroker()
+    broker.answers[LIST_OFFSETS] = lambda *_: ListOffsetsResponse()
+    with pytest.raises(ProtocolError, match="topics: expected one, found 0"):
+        run(broker, lambda client: bounds(client, "topic", 0))
 
 
 def test_a_number_that_is_no_code_of_kafka_is_kept() -> None:

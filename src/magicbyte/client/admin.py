@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
-from magicbyte.client.client import Client, Cluster, Node
+from magicbyte.client.client import Client, Cluster, Node, only
 from magicbyte.errors import BrokerError, ErrorCode
 from magicbyte.protocol import APIS
 from magicbyte.protocol.messages import alter_configs as whole
@@ -143,7 +143,7 @@ async def delete_records(client: Client, topic: str, partition: int, before: int
 
     async def ask(node: Node) -> int:
         response = await client.ask(node, request, DeleteRecordsResponse, wait_ms=TIMEOUT_MS)
-        found = response.topics[0].partitions[0]
+        found = only(only(response.topics, "topics").partitions, "partitions")
         _check(f"delete records of {topic}-{partition}", found.error_code, node)
         return found.low_watermark
 
@@ -157,7 +157,7 @@ async def describe_configs(client: Client, resource: Resource, name: str) -> dic
     )
 
     async def ask(node: Node) -> dict[str, Setting]:
-        found = (await client.ask(node, request, DescribeConfigsResponse)).results[0]
+        found = only((await client.ask(node, request, DescribeConfigsResponse)).results, "resources")
         _check(f"settings of {resource.name.lower()} {name}", found.error_code, node, found.error_message)
         return {
             each.name: Setting(each.name, each.value, _is_own(each), each.read_only, each.is_sensitive)

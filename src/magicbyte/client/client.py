@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final, Self, TypeVar
 
 from magicbyte.client.connection import Connection
-from magicbyte.errors import BrokerError, ErrorCode, NetworkError
+from magicbyte.errors import BrokerError, ErrorCode, NetworkError, ProtocolError
 from magicbyte.protocol import APIS, Message
 from magicbyte.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from magicbyte.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
@@ -201,7 +201,7 @@ class Client:
         """Return a topic from what is known, if it is not too old. Raises BrokerError."""
         known = self._topics.get(name)
         if known is None or time.monotonic() - known.at > self._metadata_max_age_ms / 1000:
-            topic = (await self.topics([name]))[name]
+            topic = only([each for each in (await self.topics([name])).values() if each.name == name], "topics")
         else:
             topic = known.topic
         if topic.error:
@@ -317,6 +317,13 @@ class Client:
                 }  # fmt: skip
                 topic = Topic(each.name, each.is_internal, partitions, each.error_code)
                 self._topics[each.name] = _Known(topic, time.monotonic())
+
+
+def only(items: Sequence[T], what: str) -> T:
+    """Return the one thing in an answer about one thing. Raises ProtocolError for an answer about more or none."""
+    if len(items) != 1:
+        raise ProtocolError(what, expected="one", found=len(items), position=None)
+    return items[0]
 
 
 def _node(name: str) -> Node:

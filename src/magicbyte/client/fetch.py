@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from magicbyte.client.client import Client, Node
+from magicbyte.client.client import Client, Node, only
 from magicbyte.errors import BatchTooLargeError, BrokerError, OffsetOutOfRangeError
-from magicbyte.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from magicbyte.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
 from magicbyte.records.columns import RecordColumns
 from magicbyte.records.decode import DEFAULT_OPTIONS, DecodeOptions, decode, decode_rows
 from magicbyte.records.entry import parse_entry
@@ -75,11 +75,10 @@ async def fetch_sets(
     while True:
         asked = max_bytes
 
-        async def ask(node: Node, size: int = asked) -> FetchResponse:
+        async def ask(node: Node, size: int = asked) -> PartitionData:
             return await _fetch(client, node, topic, partition, offset, size, options)
 
-        response = await client.at_leader(topic, partition, ask)
-        found = response.responses[0].partitions[0]
+        found = await client.at_leader(topic, partition, ask)
         data = memoryview(b"") if found.records is None else _joined(found.records)
         table = scan(data, dialect=options.dialect)
         first, next_offset = _first_row(table, offset)
@@ -171,7 +170,7 @@ def _records(found: ClosedSets, options: FetchOptions, decoding: DecodeOptions) 
 
 async def _fetch(
     client: Client, node: Node, topic: str, partition: int, offset: int, max_bytes: int, options: FetchOptions
-) -> FetchResponse:
+) -> PartitionData:
     request = FetchRequest(
         replica_id=-1,
         max_wait_ms=options.max_wait_ms,
@@ -192,12 +191,12 @@ async def _fetch(
     what = f"fetch of {topic}-{partition} at {offset}"
     if response.error_code:
         raise BrokerError(what, response.error_code, broker=str(node))
-    found = response.responses[0].partitions[0]
+    found = only(only(response.responses, "topics").partitions, "partitions")
     if found.error_code == OffsetOutOfRangeError.code:
         raise OffsetOutOfRangeError(f"{node}: {what}: the partition does not hold this offset")
     if found.error_code:
         raise BrokerError(what, found.error_code, broker=str(node))
-    return response
+    return found
 
 
 def _joined(records: object) -> memoryview:

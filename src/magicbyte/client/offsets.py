@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from magicbyte.client.client import Client, Node
+from magicbyte.client.client import Client, Node, only
 from magicbyte.errors import BrokerError
 from magicbyte.protocol.messages.list_offsets import (
     ListOffsetsPartition,
@@ -48,7 +48,7 @@ async def list_offset(
         )
         versions = _VERSIONS[2:] if committed else _VERSIONS
         response = await client.ask(node, request, ListOffsetsResponse, versions=versions)
-        found = response.topics[0].partitions[0]
+        found = only(only(response.topics, "topics").partitions, "partitions")
         if found.error_code:
             raise BrokerError(f"offsets of {topic}-{partition}", found.error_code, broker=str(node))
         if found.old_style_offsets:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
-from magicbyte.client.client import Client, Node
+from magicbyte.client.client import Client, Node, only
 from magicbyte.client.compressed import as_produced
 from magicbyte.client.versions import BrokerVersions
 from magicbyte.codecs import Codec
@@ -174,7 +174,7 @@ async def _produce(
             await (await client.connection(node)).send_unanswered(request, versions=versions)
             return Produced(-1, -1, -1)
         response = await client.ask(node, request, ProduceResponse, versions=versions, wait_ms=options.timeout_ms)
-        found = response.responses[0].partition_responses[0]
+        found = only(only(response.responses, "topics").partition_responses, "partitions")
         if found.error_code:
             why = [] if found.error_message is None else [found.error_message]
             why += [f"record {each.batch_index}: {each.batch_index_error_message}" for each in found.record_errors]

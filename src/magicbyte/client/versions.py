@@ -37,10 +37,9 @@ class BrokerVersions:
         """Return what `latest` does. Raises UnsupportedVersionError with the broker's name instead of None."""
         version = self.latest(api, wanted)
         if version is None:
-            asked = api.versions if wanted is None else wanted
-            raise UnsupportedVersionError(
-                f"{api.name} {asked[0]}-{asked[-1]} at {broker}", None, known=self.ranges.get(api.key, range(0))
-            )
+            asked = (api.versions if wanted is None else wanted) or range(1)
+            known = self.ranges.get(api.key, range(0))
+            raise UnsupportedVersionError(f"{api.name} at {broker}", asked[-1], known=known)
         return version
 
 
