@@ -8,7 +8,7 @@ merging, KIP-31 and the Enriched Message Metadata proposal.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -17,7 +17,7 @@ import numpy as np
 from magicbyte.codecs import Codec
 from magicbyte.records.batch import RecordBatch, batch_attributes, build_batch
 from magicbyte.records.decode import DecodeOptions, decode_entries
-from magicbyte.records.encode import DEFAULT_HEADER, BatchHeader, Format, OldFrames, Writer
+from magicbyte.records.encode import DEFAULT_HEADER, BatchHeader, Format, Writer
 from magicbyte.records.layout import (
     BASE_TIMESTAMP,
     CODEC_MASK,
@@ -36,7 +36,6 @@ from magicbyte.records.layout import (
     Dialect,
     TimestampType,
 )
-from magicbyte.records.repack import decode_lz4
 from magicbyte.records.scan import BatchTable, scan
 from magicbyte.wire.checksum import Buffer
 
@@ -150,9 +149,10 @@ class SetFilter:
         self._judge_producers(sets)
         self._judge_by_marks(sets)
         looked = np.flatnonzero(sets.verdict == _LOOK)
-        for rows in _stretches(sets, looked):
-            for chosen, counts, columns, old in _decoded(sets, rows, self._options(sets, rows)):
-                self._look(sets, np.asarray(chosen), np.asarray(counts, np.int64), columns, old)
+        if len(looked):
+            for rows in np.split(looked, np.flatnonzero(np.diff(sets.magic[looked]) != 0) + 1):
+                for chosen, counts, columns in decode_entries(table, rows.tolist(), self._options(sets, rows)):
+                    self._look(sets, np.asarray(chosen), np.asarray(counts, np.int64), columns)
         return self._collect(sets)
 
     # ---- what is to be kept
@@ -260,7 +260,7 @@ class SetFilter:
         read = sets.first[rows[0]] >= self.map.begin and sets.last[rows[-1]] <= self.map.latest
         return _TRUSTED if read else _EVERYTHING
 
-    def _look(self, sets: _Sets, rows: Array, counts: Array, columns: RecordColumns, old: OldFrames | None) -> None:
+    def _look(self, sets: _Sets, rows: Array, counts: Array, columns: RecordColumns) -> None:
         """Decide over decoded sets, record by record, and write those anew that lose some."""
         assert columns.key is not None
         assert columns.value is not None
@@ -290,9 +290,9 @@ class SetFilter:
         sets.verdict[rows] = np.where(kept == 0, _DROP, np.where(whole, _COPY, _LOOK))
         anew = (kept > 0) & (~whole | merging)
         if anew.any():
-            places = np.flatnonzero(anew)
+            chosen = np.flatnonzero(anew)
             taken = columns.take(np.flatnonzero(keep & np.repeat(anew, counts)))
-            _Rewriting(sets, rules, taken, rows[places], kept[places], whole[places], places, dropped).run(old)
+            _Rewriting(sets, rules, taken, rows[chosen], kept[chosen], whole[chosen], dropped).run()
 
     def _superseded(self, offset: Array, columns: RecordColumns) -> Array:
         """Return for each record whether a later one has its key; of records behind the map anything."""
@@ -376,31 +376,11 @@ def _sums(flags: Array, counts: Array, ends: Array) -> Array:
     return found
 
 
-def _stretches(sets: _Sets, rows: Array) -> Iterator[Array]:
-    """Part rows where neighbours are missing or of another magic, or begin or cease to be LZ4."""
-    if not len(rows):
-        return
-    lz4 = (sets.attributes[rows] & CODEC_MASK == Codec.LZ4) & ~sets.is_control[rows]
-    breaks = (np.diff(sets.magic[rows]) != 0) | (np.diff(lz4.astype(int)) != 0) | (lz4[1:] & (np.diff(rows) != 1))
-    yield from np.split(rows, np.flatnonzero(breaks) + 1)
-
-
-def _decoded(
-    sets: _Sets, rows: Array, options: DecodeOptions
-) -> Iterator[tuple[Sequence[int], Any, RecordColumns, OldFrames | None]]:
-    """Decode rows of one stretch."""
-    if sets.attributes[rows[0]] & CODEC_MASK == Codec.LZ4 and not sets.enriched and not sets.is_control[rows[0]]:
-        yield from decode_lz4(sets.table, rows.tolist(), options)
-    else:
-        for chosen, counts, columns in decode_entries(sets.table, rows.tolist(), options):
-            yield list(chosen), counts, columns, None
-
-
 @dataclass(slots=True)
 class _Rewriting:
     """Writes sets anew from what was kept of their records: `kept[i]` of `columns` in a row belong to `rows[i]`.
 
-    `places` are the numbers of the rows in the frames that they were in, `whole` says which lost nothing.
+    `whole` says which lost nothing.
     """
 
     sets: _Sets
@@ -409,16 +389,15 @@ class _Rewriting:
     rows: Array
     kept: Array
     whole: Array
-    places: Array
     dropped: Dropped
 
-    def run(self, old: OldFrames | None) -> None:
+    def run(self) -> None:
         """Put what was written into the pieces of the sets."""
         single = [[at] for at in range(len(self.rows))]
         unions = self._unions() if self.rules.merges else single
-        self._put(unions, old)
+        self._put(unions)
 
-    def _put(self, unions: list[list[int]], old: OldFrames | None) -> None:
+    def _put(self, unions: list[list[int]]) -> None:
         sets, starts = self.sets, np.cumsum(self.kept) - self.kept
         target = Format.ENRICHED if sets.enriched else Format(str(int(sets.magic[self.rows[0]])))
         writer = Writer(self.columns, target)
@@ -430,20 +409,16 @@ class _Rewriting:
                 first, end = int(starts[union[0]]), int(starts[union[-1]] + self.kept[union[-1]])
                 fields += writer.batch_fields(first, end)
             headers = [self._header(union, target) for union in chosen]
-            reused = None
-            if old is not None and all(len(union) == 1 for union in chosen):
-                reused = old.of([int(self.places[union[0]]) for union in chosen])
-            written = writer.write(writer.form.int64(fields), codec, headers, reused)
-            self._take(chosen, written, old)
+            self._take(chosen, writer.write(writer.form.int64(fields), codec, headers))
 
-    def _take(self, unions: list[list[int]], written: memoryview, old: OldFrames | None) -> None:
+    def _take(self, unions: list[list[int]], written: memoryview) -> None:
         table = scan(written, dialect=self.sets.table.dialect)
         offsets = np.asarray(self.columns.offset, np.int64)
         ends = np.cumsum(self.kept)
         positions, sizes = (np.asarray(each, np.int64).tolist() for each in (table.position, table.size))
         for union, position, size in zip(unions, positions, sizes, strict=True):
             if len(union) > 1 and size > self.rules.max_message_bytes:
-                self._put([[at] for at in union], old)
+                self._put([[at] for at in union])
                 continue
             data = written[position : position + size]
             self.sets.pieces[int(self.rows[union[0]])] = data, int(offsets[ends[union[-1]] - 1])
