@@ -247,7 +247,7 @@ class LogDirectoryError(MagicbyteError):
 
 
 class LogDirectoryOfflineError(LogDirectoryError):
-    """A log directory failed to write or to sync: what it holds is not to be relied on, and nothing goes in any more."""
+    """A log directory failed to write or to sync: what it holds is not to be relied on; nothing goes in any more."""
 
 
 class OffsetOutOfRangeError(MagicbyteError):
