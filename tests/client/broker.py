@@ -114,7 +114,10 @@ async def cluster(broker: ScriptedBroker, **options: Any) -> AsyncIterator[Clien
     """Run a broker and a client of it inside the block."""
     server = await asyncio.start_server(broker.serve, "127.0.0.1", 0)
     broker.port = server.sockets[0].getsockname()[1]
-    async with Client(f"127.0.0.1:{broker.port}", **{"retry_ms": 2000, "backoff_ms": 1} | options) as client:
-        yield client
-    server.close()
-    await server.wait_closed()
+    try:
+        async with Client(f"127.0.0.1:{broker.port}", **{"retry_ms": 2000, "backoff_ms": 1} | options) as client:
+            yield client
+        await asyncio.sleep(0)
+    finally:
+        server.close()
+        await server.wait_closed()

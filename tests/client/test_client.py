@@ -243,6 +243,8 @@ def test_records_are_produced_in_the_newest_format_that_the_broker_takes(
     assert {data[16] for data in log.sets} == {magic}
     assert [each.timestamp for each in stored] == [each.timestamp if magic else -1 for each in sent]
     assert len(found) == len(log.sets) > 1
+    if magic == 2:
+        assert {data[:8] for data in log.sets} == {bytes(8)}  # Kafka refuses others
     assert found[1] == Produced(len(log.records(log.sets[0])), -1, -1)
     if magic == 2 or codec:
         assert {len(scan(memoryview(data))) for data in log.sets} == {1}

@@ -217,6 +217,7 @@ class Connection:
                 sent.set_exception(failure)
         self._waiting.clear()
         self._outgoing.clear()
+        self._stream.close()
         for task in self._tasks:
             if task is not asyncio.current_task():
                 task.cancel()

@@ -51,8 +51,8 @@ async def committed_offsets(
         found = {}
         for topic in response.topics:
             for each in topic.partitions:
-                unknown_to_zookeeper = zookeeper and each.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                if each.error_code and not unknown_to_zookeeper:
+                # What is not committed is an error in ZooKeeper, and of 0.8.2 for partitions that are not there.
+                if each.error_code not in (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
                     what = f"offset of group {group} in {topic.name}-{each.partition_index}"
                     raise BrokerError(what, each.error_code, broker=str(node))
                 if each.committed_offset >= 0:

@@ -19,9 +19,10 @@ from magicbyte.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
+from magicbyte.protocol.runtime import Records
 from magicbyte.records.columns import Record, RecordColumns
 from magicbyte.records.encode import Format, columns_of, encode
-from magicbyte.records.layout import NO_TIMESTAMP, Dialect, TimestampType
+from magicbyte.records.layout import NO_TIMESTAMP, OFFSET, Dialect, TimestampType
 from magicbyte.records.scan import scan
 
 BATCH_BYTES: Final = 512 << 10  # of records before they are compressed; brokers take sets of about 1 MB
@@ -146,22 +147,31 @@ def _numbered(columns: RecordColumns) -> RecordColumns:
     )
 
 
-def _requests(made: memoryview, target: Format, most: int) -> Iterator[memoryview]:
-    """Cut a set for requests: one batch or wrapper each, plain messages up to about `most` bytes."""
+def _requests(made: memoryview, target: Format, most: int) -> Iterator[Records]:
+    """Cut a set for requests: one batch or wrapper each, plain messages up to about `most` bytes.
+
+    Each batch and each enriched wrapper counts from 0, which no checksum covers.
+    """
     table = scan(made, dialect=target.dialect)
     start = end = 0
     for row in range(len(table)):
         begins = int(table.position[row])
         closed = target is Format.V2 or int(table.codec[row])
         if begins > start and (closed or begins - start >= most):
-            yield made[start:begins]
+            yield _from_zero(made[start:begins], target)
             start = begins
         end = begins + int(table.size[row])
-    yield made[start:end]
+    yield _from_zero(made[start:end], target)
+
+
+def _from_zero(part: memoryview, target: Format) -> Records:
+    if target in (Format.V2, Format.ENRICHED):
+        return [bytes(OFFSET.type.size), part[OFFSET.type.size :]]
+    return part
 
 
 async def _produce(
-    client: Client, topic: str, partition: int, data: memoryview, versions: range, options: ProduceOptions
+    client: Client, topic: str, partition: int, data: Records, versions: range, options: ProduceOptions
 ) -> Produced:
     request = ProduceRequest(
         acks=options.acks,

@@ -145,6 +145,10 @@ class Stream:
                 await asyncio.sleep(0)
 
     async def aclose(self) -> None:
+        """Do what `close` does."""
+        self.close()
+
+    def close(self) -> None:
         """Close the connection, whatever state it is in. Whoever waits for it gets a NetworkError."""
         if self.is_closed:
             return
