@@ -37,7 +37,11 @@ from magicbyte.records.encode import Format, encode_chunks
 TARGET = 2.0
 ROUNDS = 3
 SEGMENT_BYTES = 128 << 20
-CASES = {"1000 B records, 1 GiB": (1000, 1 << 30), "100 B records, 128 MiB": (100, 1 << 27)}
+CASES = {
+    "1000 B records, 1 GiB": (1000, 1 << 30),
+    "1000 B records, 128 MiB": (1000, 1 << 27),
+    "100 B records, 128 MiB": (100, 1 << 27),
+}
 WARM_BYTES = 32 << 20
 NOW = 1_700_000_000_000
 RULES = IndexRules.of(data.KAFKA)

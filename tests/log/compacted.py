@@ -29,6 +29,7 @@ class Cleaned:
         self.disk = disk or SimulatedDisk()
         if disk is None:
             self.disk.make_directory("/logs")
+            self.disk.sync_directory("/")
         self.config = LogConfig(compact=True, delete=False, **settings)
         self.log = PartitionLog.open(self.disk, FOLDER, self.config, now_ms=NOW, clean=disk is None)
         self.log.high_watermark = self.log.log_end_offset
