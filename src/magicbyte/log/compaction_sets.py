@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from magicbyte.codecs import Codec
-from magicbyte.records.batch import RecordBatch, batch_attributes, build_batch
+from magicbyte.records.batch import HEADER, RecordBatch, batch_attributes, build_batch
 from magicbyte.records.decode import DecodeOptions, decode_entries
 from magicbyte.records.encode import DEFAULT_HEADER, BatchHeader, Format, Writer
 from magicbyte.records.layout import (
@@ -436,24 +436,26 @@ class _Rewriting:
             return BatchHeader(base_offset=int(sets.first[first]))
         if target is not Format.V2:
             return DEFAULT_HEADER
-        batch = RecordBatch(sets.view(first))
-        horizon = batch.delete_horizon_ms
+        base, _, epoch, _, _, bits, _, base_timestamp, latest, producer, producer_epoch, sequence, _ = (
+            HEADER.unpack_from(sets.table.buffer, int(sets.table.position[first]))
+        )
+        horizon = base_timestamp if bits & DELETE_HORIZON_BIT else None
         if sets.sets_horizon[first]:
             horizon = self.rules.now_ms + self.rules.delete_retention_ms
-        append_time = batch.timestamp_type is TimestampType.LOG_APPEND_TIME
+        append_time = bits & LOG_APPEND_TIME_BIT != 0
         return BatchHeader(
-            base_offset=batch.base_offset,
+            base_offset=base,
             last_offset=int(sets.last[last]),
             base_timestamp=horizon,
-            timestamp_type=batch.timestamp_type,
-            max_timestamp=batch.max_timestamp if append_time else None,
-            is_transactional=batch.is_transactional,
-            is_control=batch.is_control,
+            timestamp_type=TimestampType.LOG_APPEND_TIME if append_time else TimestampType.CREATE_TIME,
+            max_timestamp=latest if append_time else None,
+            is_transactional=bits & TRANSACTIONAL_BIT != 0,
+            is_control=bits & CONTROL_BIT != 0,
             has_delete_horizon=horizon is not None,
-            partition_leader_epoch=batch.partition_leader_epoch,
-            producer_id=batch.producer_id,
-            producer_epoch=batch.producer_epoch,
-            base_sequence=batch.base_sequence,
+            partition_leader_epoch=epoch,
+            producer_id=producer,
+            producer_epoch=producer_epoch,
+            base_sequence=sequence,
         )
 
     def _unions(self) -> list[list[int]]:
