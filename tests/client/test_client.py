@@ -409,6 +409,28 @@ def test_a_group_commits_and_fetches_its_offsets_at_its_coordinator_even_if_that
     assert broker.asked(OffsetCommitRequest)[0].generation_id_or_member_epoch == -1
 
 
+@pytest.mark.parametrize("zookeeper", [False, True])
+def test_offsets_that_are_not_committed_are_left_out_and_other_errors_are_errors(zookeeper: bool) -> None:
+    broker = ScriptedBroker()
+    broker.answers[FIND_COORDINATOR] = lambda *_: FindCoordinatorResponse(node_id=7, host="127.0.0.1", port=broker.port)
+
+    def answer(code: int) -> OffsetFetchResponse:
+        found = OffsetFetchResponsePartition(committed_offset=-1, error_code=code)
+        return OffsetFetchResponse(topics=[OffsetFetchResponseTopic(name="topic", partitions=[found])])
+
+    async def work(client: Client) -> Any:
+        return await groups.committed_offsets(client, "readers", [("topic", 0)], zookeeper=zookeeper)
+
+    for code in (0, 3):
+        broker.answers[OFFSET_FETCH] = lambda *_, code=code: answer(code)
+        assert run(broker, work) == {}
+    broker.answers[OFFSET_FETCH] = lambda *_: answer(30)
+    with pytest.raises(BrokerError, match="offset of group readers in topic-0: GROUP_AUTHORIZATION_FAILED"):
+        run(broker, work)
+    versions = {version for request, version in broker.requests if type(request).__name__ == "OffsetFetchRequest"}
+    assert versions == ({0} if zookeeper else {7})
+
+
 def test_a_topic_is_made_at_the_controller_and_what_it_says_is_the_error() -> None:
     broker = ScriptedBroker()
     codes = [(41, None), (0, None), (36, "Topic 'new' already exists.")]
