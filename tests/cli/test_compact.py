@@ -123,3 +123,12 @@ def test_a_damaged_log_is_left_alone_and_the_others_are_compacted(logs: Path) ->
     assert path.read_bytes() == damaged
     assert f"{TRANSACTIONS}-0: 17.7 KiB of 31.4 KiB gone" in done.stdout
     assert (logs / CLEAN_SHUTDOWN).exists()
+
+
+def test_a_dry_run_tells_of_a_damaged_snapshot_and_leaves_it(logs: Path) -> None:
+    path = max((logs / f"{TRANSACTIONS}-0").glob("*.snapshot"))
+    path.write_bytes(path.read_bytes()[:-1])
+    before = snapshot(logs)
+    done = run("compact", logs, "--topic", TRANSACTIONS, "--dry-run")
+    assert (done.exit_code, "snapshot crc" in done.stderr) == (1, True)
+    assert snapshot(logs) == before

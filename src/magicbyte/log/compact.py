@@ -15,12 +15,13 @@ from magicbyte.log import checkpoints
 from magicbyte.log.checkpoints import TopicPartition
 from magicbyte.log.compaction import DEFAULT_CONFIG, Compaction, CompactionConfig, CompactionReport, select
 from magicbyte.log.config import LogConfig
-from magicbyte.log.directory import PartitionDirectory, parse_file
+from magicbyte.log.directory import SNAPSHOT, PartitionDirectory, parse_file
 from magicbyte.log.files import LocalFiles, put_file
 from magicbyte.log.index_writer import LATEST_RULES, IndexRules
-from magicbyte.log.loading import producers_at
+from magicbyte.log.loading import producers_at, snapshot_offsets
 from magicbyte.log.partition_log import PartitionLog
 from magicbyte.log.partitions import log_start_offset
+from magicbyte.log.producer_snapshot import ProducerSnapshot
 from magicbyte.log.rebuild import recognise
 from magicbyte.log.retain import held, known_high_watermark
 from magicbyte.log.segment import exists
@@ -132,6 +133,8 @@ def _opened(
     )
     start = log_start_offset(partition)
     if dry_run:
+        for at in snapshot_offsets(files, partition.path):  # a run would delete damaged ones
+            parse_file(files, f"{partition.path}/{at:020}{SNAPSHOT}", ProducerSnapshot.parse)
         with PartitionLog.view(files, partition.path, config, log_start_offset=start) as log:
             log.producers = producers_at(
                 files, partition.path, config, log.segments, log.log_end_offset, replays=True
