@@ -10,7 +10,7 @@ KEY = tuple(int.from_bytes(bytes(range(at, at + 8)), "little") for at in (0, 8))
 VECTORS = ["a3817f04ba25a8e66df67214c7550293", "da87c1d86b99af44347659119b22fc45"]
 
 
-@pytest.mark.parametrize(("length", "expected"), enumerate(VECTORS))
+@pytest.mark.parametrize(("length", "expected"), list(enumerate(VECTORS)))
 def test_the_reference_vectors(length: int, expected: str) -> None:
     found = siphash128(bytes(range(length)), 0, length, *KEY)
     assert b"".join((half & (2**64 - 1)).to_bytes(8, "little") for half in found).hex() == expected
