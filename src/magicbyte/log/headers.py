@@ -127,7 +127,8 @@ class Headers:
     @cached_property
     def is_wrapper(self) -> Bools:
         """Whether it is a message that holds others."""
-        return ~self.is_batch & np.not_equal(self.codec, 0)
+        compressed: Bools = np.not_equal(self.codec, 0)
+        return ~self.is_batch & compressed
 
     @cached_property
     def count(self) -> Int64s:

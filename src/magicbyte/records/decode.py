@@ -259,18 +259,18 @@ class _Group:
         else:
             part = chosen = np.array(list(rows), np.int64)
         magic, attributes = (np.asarray(each, np.int64)[part] for each in (self.table.magic, self.table.attributes))
+        other = (attributes[1:] != attributes[:-1]) | (magic[1:] != magic[:-1])
+        starts = np.flatnonzero(np.concatenate((np.ones(min(len(chosen), 1), np.bool_), other)))  # few, mostly one
+        magic, attributes = magic[starts], attributes[starts]
         codec = attributes & CODEC_MASK
         records = (magic == 2) & (attributes & CONTROL_BIT == 0) & (codec <= Codec.ZSTD)
         kinds = np.where(records | ((codec > 0) & (codec <= Codec.LZ4) & (magic < 2)), magic * _KINDS + codec, 0)
-        if len(kinds) < _STRETCH or (kinds != kinds[0]).any():
-            starts = np.flatnonzero(np.diff(kinds, prepend=-1))
-            counts = np.diff(starts, append=len(kinds))
-            kinds[np.repeat(counts < _STRETCH, counts)] = 0
-            starts = np.flatnonzero(np.diff(kinds, prepend=-1))
-        else:
-            starts = np.zeros(1, np.int64)
-        for start, end in itertools.pairwise([*starts.tolist(), len(kinds)]):
-            kind = int(kinds[start])
+        for _ in range(2):  # neighbours of a kind together; what is too short is 0, and together with what is around
+            firsts = np.flatnonzero(np.diff(kinds, prepend=-1))
+            starts, kinds = starts[firsts], kinds[firsts]
+            kinds[np.diff(starts, append=len(chosen)) < _STRETCH] = 0
+        bounds = itertools.pairwise([*starts.tolist(), len(chosen)])
+        for kind, (start, end) in zip(kinds.tolist(), bounds, strict=True):
             yield kind, chosen[start:end] if kind else chosen[start:end].tolist()
 
     def add_plain_batches(self, rows: Any) -> Iterator[RecordColumns]:
