@@ -15,8 +15,10 @@ from magicbyte.errors import CorruptRecordError
 from magicbyte.groups.consumer_protocol import Assignment, Subscription, TopicPartitions
 from magicbyte.groups.later_records import RECORDS
 from magicbyte.groups.records import (
+    GroupKey,
     GroupMetadataKey,
     GroupMetadataValue,
+    GroupValue,
     LaterGroupKey,
     Member,
     OffsetCommitKey,
@@ -43,11 +45,15 @@ def compact(data: bytes) -> bytes:
     return bytes([len(data) + 1]) + data
 
 
+def later(version: int) -> LaterGroupKey:
+    return LaterGroupKey(version, RECORDS[version].name, {"groupId": "g"})
+
+
 def unbase64(text: str | None) -> bytes | None:
     return None if text is None else base64.b64decode(text)
 
 
-def text_of(value: OffsetCommitValue | GroupMetadataValue | UnknownValue | None) -> str:
+def text_of(value: GroupValue | None) -> str:
     return "<DELETE>" if value is None else json.dumps(value.to_json(), separators=(",", ":"))
 
 
@@ -141,9 +147,11 @@ def test_a_consumer_whose_subscription_is_junk_is_shown_in_base64() -> None:
 
 def test_keys_of_the_newer_group_protocols_are_named() -> None:
     key = decode_key(struct.pack(">h", 8) + string("g") + string("m"))
-    assert key == LaterGroupKey(8, "ConsumerGroupCurrentMemberAssignment", "g", "m")
+    assert key == LaterGroupKey(8, "ConsumerGroupCurrentMemberAssignment", {"groupId": "g", "memberId": "m"})
     assert key.to_json() == {"type": "8", "data": {"groupId": "g", "memberId": "m"}}
-    assert decode_key(struct.pack(">h", 3) + string("g")) == LaterGroupKey(3, "ConsumerGroupMetadata", "g", None)
+    assert decode_key(struct.pack(">h", 3) + string("g")) == later(3)
+    pattern = decode_key(struct.pack(">h", 16) + string("g") + string("t.*"))
+    assert pattern.to_json() == {"type": "16", "data": {"groupId": "g", "regularExpression": "t.*"}}
 
 
 @pytest.mark.parametrize(
@@ -182,7 +190,7 @@ def test_keys_of_the_newer_group_protocols_are_named() -> None:
                 },
             },
         ),
-        (6, "0000 00000007 01 00 08 0000000000000001", {"assignmentEpoch": 7}),
+        (6, "0000 00000007 01 05 01 ff", {"assignmentEpoch": 7}),
         (
             8,
             "00000000000700000006010200000000000000000000000000000000030000000000000001000100",
@@ -199,6 +207,18 @@ def test_keys_of_the_newer_group_protocols_are_named() -> None:
             "000002720263022f02027400",
             {"rackId": "r", "clientId": "c", "clientHost": "/", "subscribedTopicNames": ["t"]},
         ),
+        (11, "0000 00000007 0000000000000009 00", {"epoch": 7, "metadataHash": 9}),
+        (
+            15,
+            f"0000 01 02 {bytes(range(16)).hex()} 0274 02 00000001 00 02 {bytes(range(16)).hex()} 0274 00 00",
+            {
+                "initializingTopics": [],
+                "initializedTopics": [{"topicId": "AAECAwQFBgcICQoLDA0ODw", "topicName": "t", "partitions": [1]}],
+                "deletingTopics": [{"topicId": "AAECAwQFBgcICQoLDA0ODw", "topicName": "t"}],
+            },
+        ),
+        (16, "0000 02 0274 0000000000000003 0000000000000004 00", {"topics": ["t"], "version": 3, "timestamp": 4}),
+        (3, "0000 00000007 01 00 08 0000000000000009", {"epoch": 7, "metadataHash": 9}),
         (
             14,
             "00000000000700000006010100",
@@ -208,18 +228,18 @@ def test_keys_of_the_newer_group_protocols_are_named() -> None:
     ids=lambda value: f"type {value}" if isinstance(value, int) else "",
 )
 def test_values_of_the_newer_group_protocols(key: int, data: str, shown: dict[str, Any]) -> None:
-    """Types 3, 5, 8, 10 and 14: bytes of Kafka 4.3.1's own classes; 4 and 6 written by hand, 6 with an unknown tag."""
+    """Types 3, 5, 8, 10 and 14: bytes of Kafka 4.3.1's own classes; others by hand, from its schemas."""
     raw = bytes.fromhex(data)
-    value = decode_value(LaterGroupKey(key, RECORDS[key].name, "g", None), raw)
+    value = decode_value(later(key), raw)
     assert value is not None
     assert value.to_json() == {"version": "0", "data": shown}
     for cut in range(len(raw)):
         with pytest.raises(CorruptRecordError):
-            decode_value(LaterGroupKey(key, RECORDS[key].name, "g", None), raw[:cut])
+            decode_value(later(key), raw[:cut])
 
 
 def test_a_later_version_of_the_newer_records_is_kept_as_it_is() -> None:
-    assert decode_value(LaterGroupKey(3, "ConsumerGroupMetadata", "g", None), b"\0\1x") == UnknownValue(1, b"\0\1x")
+    assert decode_value(later(3), b"\0\1x") == UnknownValue(1, b"\0\1x")
 
 
 def test_unknown_types_and_versions_say_so() -> None:
@@ -259,13 +279,13 @@ def test_a_cut_key_or_value_is_corrupt(case: Case) -> None:
                 decode_value(key, value[:cut] if value else None)
 
 
-@given(junk=st.binary(max_size=80), version=st.integers(0, 20))
+@given(junk=st.binary(max_size=80), version=st.integers(0, 24))
 def test_junk_is_a_record_or_corrupt_and_nothing_else(junk: bytes, version: int) -> None:
     for content in (junk, struct.pack(">h", version) + junk):
         with contextlib.suppress(CorruptRecordError):
             decode_key(content)
-        later = [LaterGroupKey(kind, record.name, "g", None) for kind, record in RECORDS.items()]
-        for key in (OFFSET, GROUP, *later):
+        keys: list[GroupKey] = [OFFSET, GROUP, *map(later, RECORDS)]
+        for key in keys:
             with contextlib.suppress(CorruptRecordError):
                 value = decode_value(key, content)
                 assert value is not None

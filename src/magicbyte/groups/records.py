@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 from magicbyte.errors import CorruptRecordError
 from magicbyte.groups.consumer_protocol import Assignment, Subscription, base64_or_null
-from magicbyte.groups.later_records import RECORDS, read_fields
+from magicbyte.groups.later_records import RECORDS, read_later
 from magicbyte.groups.stored import read_stored
 from magicbyte.protocol.runtime import NULL_UUID
 from magicbyte.protocol.stored import group_metadata, offset_commit
@@ -75,19 +75,15 @@ class GroupMetadataKey:
 
 @dataclass(frozen=True, slots=True)
 class LaterGroupKey:
-    """A key of the newer group protocols. `name` is Kafka's for the record."""
+    """A key of the newer group protocols. `name` is Kafka's for the record, `fields` are by Kafka's names."""
 
     version: int
     name: str
-    group: str
-    member: str | None
+    fields: dict[str, Any]
 
     def to_json(self) -> dict[str, Any]:
         """Return it as Kafka's tools print it."""
-        data = {"groupId": self.group}
-        if self.member is not None:
-            data["memberId"] = self.member
-        return {"type": str(self.version), "data": data}
+        return {"type": str(self.version), "data": self.fields}
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +191,7 @@ def decode_key(data: bytes) -> GroupKey:
         return GroupMetadataKey(read_stored(group_metadata.GroupMetadataKey, data, version).group)
     if version in RECORDS:
         record = RECORDS[version]
-        return LaterGroupKey(version, record.name, reader.string(), reader.string() if record.second_key else None)
+        return LaterGroupKey(version, record.name, read_later(record.key, data, version))
     return UnknownKey(version, bytes(data))
 
 
@@ -209,8 +205,8 @@ def decode_value(key: GroupKey, data: bytes | None) -> GroupValue | None:
     if not 0 <= version <= last_known or isinstance(key, UnknownKey):
         return UnknownValue(version, bytes(data))
     if isinstance(key, LaterGroupKey):
-        reader.flexible = True
-        return LaterGroupValue(version, read_fields(RECORDS[key.version], reader))
+        record = RECORDS[key.version]
+        return LaterGroupValue(version, read_later(record.value, data, version, record.tagged))
     return _offset_commit(data, version) if isinstance(key, OffsetCommitKey) else _group_metadata(data, version)
 
 
