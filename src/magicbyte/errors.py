@@ -240,6 +240,90 @@ class InvalidConfigError(MagicbyteError):
     code = ErrorCode.INVALID_CONFIG
 
 
+class TopicExistsError(MagicbyteError):
+    """A topic of this name is there already."""
+
+    code = ErrorCode.TOPIC_ALREADY_EXISTS
+
+
+class InvalidTopicError(MagicbyteError):
+    """A name that no topic can have, or one that is Kafka's own."""
+
+    code = ErrorCode.INVALID_TOPIC_EXCEPTION
+
+
+class InvalidPartitionsError(MagicbyteError):
+    """A number of partitions that a topic cannot have."""
+
+    code = ErrorCode.INVALID_PARTITIONS
+
+
+class InvalidReplicationFactorError(MagicbyteError):
+    """A number of replicas that the brokers which are there cannot hold."""
+
+    code = ErrorCode.INVALID_REPLICATION_FACTOR
+
+
+class InvalidReplicaAssignmentError(MagicbyteError):
+    """Replicas that are put where they cannot be."""
+
+    code = ErrorCode.INVALID_REPLICA_ASSIGNMENT
+
+
+class InvalidRequestError(MagicbyteError):
+    """A request whose fields contradict each other."""
+
+    code = ErrorCode.INVALID_REQUEST
+
+
+class TopicDeletionDisabledError(MagicbyteError):
+    """Topics are not deleted here: `delete.topic.enable` is false."""
+
+    code = ErrorCode.TOPIC_DELETION_DISABLED
+
+
+class UnknownTopicIdError(MagicbyteError):
+    """No topic has this id."""
+
+    code = ErrorCode.UNKNOWN_TOPIC_ID
+
+
+class MetadataError(MagicbyteError):
+    """The metadata tree does not do what it was asked to; `path` is the node. Nothing was changed."""
+
+    def __init__(self, path: str, why: str) -> None:
+        super().__init__(path, why)
+        self.path = path
+        self.why = why
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.why}"
+
+
+class NoNodeError(MetadataError):
+    """The node, or the one that it is to be a child of, is not there."""
+
+
+class NodeExistsError(MetadataError):
+    """The node is there already."""
+
+
+class BadVersionError(MetadataError):
+    """The node has another version than the one that was expected: somebody else has changed it."""
+
+
+class NotEmptyError(MetadataError):
+    """The node has children, and so cannot be deleted."""
+
+
+class NoChildrenForEphemeralsError(MetadataError):
+    """The node goes with its session, and so cannot have children."""
+
+
+class SessionExpiredError(MetadataError):
+    """The session has ended; its ephemeral nodes are gone."""
+
+
 class LogDirectoryError(MagicbyteError):
     """A path is no Kafka log, partition folder or log directory; the message says what was expected there."""
 

@@ -1,9 +1,11 @@
 """The outside world as small interfaces. What lies behind them is real, or simulated by a test.
 
 `log/files.py` has the file system of this machine and, for reading, those of fsspec URLs; `testing/disk.py` one that
-loses what was not synced.
+loses what was not synced. `metadata/` has the trees of nodes.
 """
 
+import enum
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Protocol, Self, TypeAlias
@@ -115,3 +117,118 @@ class WritableFileSystem(FileSystem, Protocol):
 
     def set_modified_ms(self, path: str, time_ms: int) -> None:
         """Let the file have been written at `time_ms`."""
+
+
+class Clock(Protocol):
+    """What time it is."""
+
+    def now_ms(self) -> int:
+        """Return the time in ms since 1970. It may jump, either way."""
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A node of the metadata tree: its data, and what ZooKeeper's Stat says of it.
+
+    `version` counts the changes of its data, `cversion` the changes of its children. `czxid`, `mzxid` and `pzxid` are
+    the transactions that created it, changed its data, and changed its children last; `ctime_ms` and `mtime_ms` when
+    the first two were. `ephemeral_owner` is the session that it goes with, 0 for none.
+    """
+
+    data: bytes
+    version: int
+    czxid: int
+    mzxid: int
+    pzxid: int
+    ctime_ms: int
+    mtime_ms: int
+    cversion: int
+    ephemeral_owner: int
+    child_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class CreateNode:
+    """Make a node; its parent must be there. `sequence`: ten digits are put behind its name, rising per parent."""
+
+    path: str
+    data: bytes = b""
+    ephemeral: bool = False
+    sequence: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SetNode:
+    """Change a node's data, if it has this version; -1 for any."""
+
+    path: str
+    data: bytes
+    version: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteNode:
+    """Take away a node that has no children, if it has this version; -1 for any."""
+
+    path: str
+    version: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class CheckNode:
+    """Go on only if the node has this version; -1 for any."""
+
+    path: str
+    version: int = -1
+
+
+NodeChange: TypeAlias = CreateNode | SetNode | DeleteNode | CheckNode
+
+
+class NodeEvent(enum.Enum):
+    """What a watch tells, in ZooKeeper's words."""
+
+    CREATED = "created"
+    DELETED = "deleted"
+    DATA_CHANGED = "data changed"
+    CHILDREN_CHANGED = "children changed"
+
+
+Watch: TypeAlias = Callable[[NodeEvent, str], None]
+
+
+class MetadataStore(Protocol):
+    """A tree of small nodes, as ZooKeeper has it, seen by one session. Paths are whole: `/brokers/ids/0`.
+
+    A change is durable when the call returns. A watch is called once, by the first change after it was set, with what
+    happened to which path; changes and watches come in one order. Errors are `MetadataError`s.
+    """
+
+    def get(self, path: str, watch: Watch | None = None) -> Node:
+        """Return a node, and watch its data. Raises NoNodeError."""
+
+    def exists(self, path: str, watch: Watch | None = None) -> Node | None:
+        """Return a node, None if it is not there, and watch for it to come, change or go."""
+
+    def children(self, path: str, watch: Watch | None = None) -> list[str]:
+        """Return the names of a node's children, sorted, and watch for them to come or go. Raises NoNodeError."""
+
+    def create(
+        self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequence: bool = False, parents: bool = False
+    ) -> str:
+        """Make a node, with `parents` those above it, too; return its path.
+
+        Raises NodeExistsError, NoNodeError, NoChildrenForEphemeralsError.
+        """
+
+    def set(self, path: str, data: bytes, version: int = -1) -> Node:
+        """Change a node's data; return the node. Raises NoNodeError, BadVersionError."""
+
+    def delete(self, path: str, version: int = -1) -> None:
+        """Take a node away. Raises NoNodeError, NotEmptyError, BadVersionError."""
+
+    def transaction(self, changes: Sequence[NodeChange]) -> list[str]:
+        """Make all of the changes, or raise what the first impossible one raises; return the path of each."""
+
+    def close(self) -> None:
+        """End the session: its ephemeral nodes go."""

@@ -1,0 +1,253 @@
+"""Where Kafka keeps what in the metadata tree, and the JSON in there. Compact, keys in Kafka's order.
+
+Sources: Kafka's ZkData, checked with the nodes that real brokers wrote.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from magicbyte.errors import MetadataError
+
+BROKER_IDS: Final = "/brokers/ids"
+TOPICS: Final = "/brokers/topics"
+CONTROLLER: Final = "/controller"
+CONTROLLER_EPOCH: Final = "/controller_epoch"
+CLUSTER_ID: Final = "/cluster/id"
+CONFIG: Final = "/config"
+CONFIG_CHANGE: Final = "/config/changes/config_change_"
+PRODUCER_IDS: Final = "/latest_producer_id_block"
+CONSUMERS: Final = "/consumers"
+DEFAULT_ENTITY: Final = "<default>"
+
+ALWAYS_THERE: Final = (
+    CONSUMERS,
+    BROKER_IDS,
+    TOPICS,
+    "/config/changes",
+    "/config/topics",
+    "/config/clients",
+    "/config/users",
+    "/config/brokers",
+    "/admin/delete_topics",
+    "/brokers/seqid",
+    "/isr_change_notification",
+    "/log_dir_event_notification",
+)
+"""Nodes that a broker makes when it starts, where they are missing."""
+
+PRODUCER_ID_BLOCK: Final = 1000
+_LAST_PRODUCER_ID: Final = (1 << 63) - 1
+
+
+def broker_path(broker_id: int) -> str:
+    """Return where a broker is registered: ephemeral; its `czxid` is the broker's epoch."""
+    return f"{BROKER_IDS}/{broker_id}"
+
+
+def topic_path(topic: str) -> str:
+    """Return where a topic's partitions and replicas are."""
+    return f"{TOPICS}/{topic}"
+
+
+def partitions_path(topic: str) -> str:
+    """Return the node above the states of a topic's partitions."""
+    return f"{TOPICS}/{topic}/partitions"
+
+
+def state_path(topic: str, partition: int) -> str:
+    """Return where leader and in-sync replicas of a partition are."""
+    return f"{TOPICS}/{topic}/partitions/{partition}/state"
+
+
+def config_path(kind: str, name: str) -> str:
+    """Return where the settings of a topic (`topics`) or broker (`brokers`) are; `<default>` is for all brokers."""
+    return f"{CONFIG}/{kind}/{name}"
+
+
+def consumer_offset_path(group: str, topic: str, partition: int) -> str:
+    """Return where OffsetCommit version 0 keeps an offset: plain text."""
+    return f"{CONSUMERS}/{group}/offsets/{topic}/{partition}"
+
+
+def dump(value: Mapping[str, Any]) -> bytes:
+    """Return JSON as Kafka writes it: no blanks."""
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def load(path: str, data: bytes) -> dict[str, Any]:
+    """Return the JSON object of a node. Raises MetadataError."""
+    try:
+        found = json.loads(data)
+    except ValueError as error:
+        raise MetadataError(path, f"expected JSON, found {data[:80]!r}") from error
+    if not isinstance(found, dict):
+        raise MetadataError(path, f"expected a JSON object, found {data[:80]!r}")
+    return found
+
+
+def id_text(value: uuid.UUID) -> str:
+    """Return an id as Kafka writes it: 22 characters of URL-safe base64."""
+    return base64.urlsafe_b64encode(value.bytes).decode().rstrip("=")
+
+
+def parse_id(path: str, text: str) -> uuid.UUID:
+    """Return the id that 22 characters stand for. Raises MetadataError."""
+    try:
+        return uuid.UUID(bytes=base64.urlsafe_b64decode(text + "=="))
+    except (ValueError, binascii.Error) as error:
+        raise MetadataError(path, f"expected an id of 22 characters, found {text}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class TopicNode:
+    """A topic: the brokers of each partition, by its number, and its id, None in trees from before 2.8."""
+
+    replicas: Mapping[int, Sequence[int]]
+    topic_id: uuid.UUID | None
+
+    def dump(self) -> bytes:
+        """Return the node's data: version 3, or 2 without an id."""
+        said: dict[str, Any] = {
+            "removing_replicas": {},
+            "partitions": {str(partition): list(brokers) for partition, brokers in self.replicas.items()},
+        }
+        if self.topic_id is not None:
+            said["topic_id"] = id_text(self.topic_id)
+        return dump(said | {"adding_replicas": {}, "version": 2 if self.topic_id is None else 3})
+
+    @classmethod
+    def load(cls, path: str, data: bytes) -> TopicNode:
+        """Return what a node of any version says. Raises MetadataError."""
+        found = load(path, data)
+        try:
+            replicas = {int(key): [int(each) for each in value] for key, value in found["partitions"].items()}
+        except (KeyError, AttributeError, TypeError, ValueError) as error:
+            raise MetadataError(path, f"expected partitions and their brokers, found {data[:80]!r}") from error
+        if sorted(replicas) != list(range(len(replicas))):
+            raise MetadataError(path, f"expected partitions 0 to {len(replicas) - 1}, found {sorted(replicas)[:80]}")
+        text = found.get("topic_id")
+        return cls(dict(sorted(replicas.items())), None if text is None else parse_id(path, str(text)))
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionState:
+    """Who leads a partition (-1: nobody), in which epoch, and who is in sync with it."""
+
+    leader: int
+    leader_epoch: int
+    isr: Sequence[int]
+    controller_epoch: int
+
+    def dump(self) -> bytes:
+        """Return the node's data."""
+        return dump(
+            {
+                "controller_epoch": self.controller_epoch,
+                "leader": self.leader,
+                "version": 1,
+                "leader_epoch": self.leader_epoch,
+                "isr": list(self.isr),
+            }
+        )
+
+    @classmethod
+    def load(cls, path: str, data: bytes) -> PartitionState:
+        """Return what a node says. Raises MetadataError."""
+        found = load(path, data)
+        try:
+            return cls(
+                int(found["leader"]),
+                int(found["leader_epoch"]),
+                [int(each) for each in found["isr"]],
+                int(found["controller_epoch"]),
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise MetadataError(path, f"expected leader, epochs and isr, found {data[:80]!r}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerEndpoint:
+    """Where a broker is to be reached by those who use one of its listeners."""
+
+    listener: str
+    security_protocol: str
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.listener}://{host}:{self.port}"
+
+
+def dump_broker(endpoints: Sequence[BrokerEndpoint], rack: str | None, now_ms: int) -> bytes:
+    """Return the data of a broker's registration: version 5, as 2.7 and later write it."""
+    plain = next((each for each in endpoints if each.security_protocol == "PLAINTEXT"), None)
+    said: dict[str, Any] = {
+        "features": {},
+        "listener_security_protocol_map": {each.listener: each.security_protocol for each in endpoints},
+        "endpoints": [str(each) for each in endpoints],
+        "jmx_port": -1,
+        "port": -1 if plain is None else plain.port,
+        "host": None if plain is None else plain.host,
+        "version": 5,
+        "timestamp": str(now_ms),
+    }
+    return dump(said if rack is None else said | {"rack": rack})
+
+
+def dump_controller(broker_id: int, now_ms: int) -> bytes:
+    """Return the data of the node that says which broker is the controller."""
+    return dump({"version": 1, "brokerid": broker_id, "timestamp": str(now_ms)})
+
+
+def dump_cluster_id(cluster_id: str) -> bytes:
+    """Return the data of the node with the cluster's id."""
+    return dump({"version": "1", "id": cluster_id})
+
+
+def load_cluster_id(data: bytes) -> str:
+    """Return the cluster's id. Raises MetadataError."""
+    found = load(CLUSTER_ID, data).get("id")
+    if not isinstance(found, str):
+        raise MetadataError(CLUSTER_ID, f"expected an id, found {data[:80]!r}")
+    return found
+
+
+def dump_config(settings: Mapping[str, str]) -> bytes:
+    """Return the data of a node with settings."""
+    return dump({"version": 1, "config": dict(settings)})
+
+
+def load_config(path: str, data: bytes) -> dict[str, str]:
+    """Return the settings that a node holds. Raises MetadataError."""
+    found = load(path, data).get("config")
+    if not isinstance(found, dict):
+        raise MetadataError(path, f"expected settings, found {data[:80]!r}")
+    return {str(name): str(value) for name, value in found.items()}
+
+
+def dump_config_change(kind: str, name: str) -> bytes:
+    """Return the data of a node that tells other brokers whose settings have changed."""
+    return dump({"version": 2, "entity_path": f"{kind}/{name}"})
+
+
+def dump_producer_ids(broker_id: int, first: int) -> bytes:
+    """Return the data of the node that says which producer ids were given to a broker, from `first` on."""
+    last = min(first + PRODUCER_ID_BLOCK - 1, _LAST_PRODUCER_ID)
+    return dump({"version": 1, "broker": broker_id, "block_start": str(first), "block_end": str(last)})
+
+
+def load_last_producer_id(data: bytes) -> int:
+    """Return the last producer id that was given to any broker. Raises MetadataError."""
+    found = load(PRODUCER_IDS, data)
+    try:
+        return int(found["block_end"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise MetadataError(PRODUCER_IDS, f"expected block_end, found {data[:80]!r}") from error

@@ -1,0 +1,321 @@
+"""The tree of nodes and ZooKeeper's rules for it: versions, transactions, ephemeral and sequential nodes, watches.
+
+All of it is in memory. A store that outlives the process passes `persist`, which makes a transaction durable before
+anybody sees it. Source: the data model of ZooKeeper's programmer's guide, and what its server does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from magicbyte.errors import (
+    BadVersionError,
+    MetadataError,
+    NoChildrenForEphemeralsError,
+    NodeExistsError,
+    NoNodeError,
+    NotEmptyError,
+    SessionExpiredError,
+)
+from magicbyte.ports import CheckNode, CreateNode, DeleteNode, Node, NodeChange, NodeEvent, SetNode, Watch
+
+if TYPE_CHECKING:
+    from magicbyte.ports import Clock
+
+ROOT = "/"
+FIRST_SESSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A node as it is kept. `created` counts the children that it ever had: the next one's sequence number."""
+
+    data: bytes
+    version: int
+    czxid: int
+    mzxid: int
+    pzxid: int
+    ctime_ms: int
+    mtime_ms: int
+    created: int
+    ephemeral_owner: int
+
+
+Persist = Callable[[Mapping[str, Stored | None], int], None]
+"""Makes a transaction durable: the nodes that it changed, None for those that it took away, and its number."""
+
+
+@dataclass(slots=True)
+class _Change:
+    """A transaction that is being put together: what it changes, and what happened, in order."""
+
+    zxid: int
+    now_ms: int
+    nodes: dict[str, Stored | None] = field(default_factory=dict)
+    children: dict[str, set[str]] = field(default_factory=dict)
+    events: list[tuple[NodeEvent, str]] = field(default_factory=list)
+
+
+class Tree:
+    """The nodes, by path, and the sessions that look at them. One thread at a time."""
+
+    def __init__(
+        self, clock: Clock, persist: Persist, nodes: Mapping[str, Stored] | None = None, last_zxid: int = 0
+    ) -> None:
+        self._clock, self._persist = clock, persist
+        self._nodes = dict(nodes or {ROOT: Stored(b"", 0, 0, 0, 0, 0, 0, 0, 0)})
+        self._children: dict[str, set[str]] = {}
+        for path in self._nodes:
+            if path != ROOT:
+                parent, name = _split(path)
+                self._children.setdefault(parent, set()).add(name)
+        self._data_watches: dict[str, list[Watch]] = {}
+        self._child_watches: dict[str, list[Watch]] = {}
+        self.last_zxid = last_zxid
+        self._last_session = FIRST_SESSION - 1
+
+    def session(self) -> Session:
+        """Return a new view of the tree."""
+        self._last_session += 1
+        return Session(self, self._last_session)
+
+    def expire_all(self) -> None:
+        """Take away all ephemeral nodes: those of sessions that a process before this one had."""
+        self._expire(path for path, node in self._nodes.items() if node.ephemeral_owner)
+
+    def expire(self, session: int) -> None:
+        """Take away the ephemeral nodes of a session."""
+        self._expire(path for path, node in self._nodes.items() if node.ephemeral_owner == session)
+
+    def _expire(self, paths: Iterable[str]) -> None:
+        gone = sorted(paths)
+        if gone:
+            change = self._begin()
+            for path in gone:
+                self._delete(change, path, -1)
+            self._commit(change)
+
+    # ---- reading
+
+    def find(self, path: str, watch: Watch | None) -> Node | None:
+        """Return a node or None, and watch for it to come, change or go."""
+        _check_path(path)
+        if watch is not None:
+            self._data_watches.setdefault(path, []).append(watch)
+        stored = self._nodes.get(path)
+        return None if stored is None else self._node(path, stored)
+
+    def get(self, path: str, watch: Watch | None) -> Node:
+        """Return a node. Raises NoNodeError, and then nothing is watched."""
+        _check_path(path)
+        if path not in self._nodes:
+            raise NoNodeError(path, "there is no such node")
+        found = self.find(path, watch)
+        assert found is not None
+        return found
+
+    def children(self, path: str, watch: Watch | None) -> list[str]:
+        """Return the names of the children, sorted. Raises NoNodeError."""
+        _check_path(path)
+        if path not in self._nodes:
+            raise NoNodeError(path, "there is no such node")
+        if watch is not None:
+            self._child_watches.setdefault(path, []).append(watch)
+        return sorted(self._children.get(path, ()))
+
+    def _node(self, path: str, stored: Stored) -> Node:
+        count = len(self._children.get(path, ()))
+        return Node(
+            data=stored.data,
+            version=stored.version,
+            czxid=stored.czxid,
+            mzxid=stored.mzxid,
+            pzxid=stored.pzxid,
+            ctime_ms=stored.ctime_ms,
+            mtime_ms=stored.mtime_ms,
+            cversion=2 * stored.created - count,  # each child that ever came, and each that went
+            ephemeral_owner=stored.ephemeral_owner,
+            child_count=count,
+        )
+
+    # ---- changing
+
+    def apply(self, changes: Sequence[NodeChange], session: int) -> list[str]:
+        """Make all changes in one transaction, or none; return the path of each."""
+        change = self._begin()
+        done = [self._one(change, each, session) for each in changes]
+        self._commit(change)
+        return done
+
+    def _begin(self) -> _Change:
+        return _Change(self.last_zxid + 1, self._clock.now_ms())
+
+    def _one(self, change: _Change, asked: NodeChange, session: int) -> str:
+        _check_path(asked.path)
+        match asked:
+            case CreateNode():
+                return self._create(change, asked, session)
+            case SetNode():
+                self._set(change, asked)
+            case CheckNode():
+                _check_version(asked.path, self._known(change, asked.path), asked.version)
+            case _:
+                self._delete(change, asked.path, asked.version)
+        return asked.path
+
+    def _find(self, change: _Change, path: str) -> Stored | None:
+        return change.nodes[path] if path in change.nodes else self._nodes.get(path)
+
+    def _known(self, change: _Change, path: str) -> Stored:
+        found = self._find(change, path)
+        if found is None:
+            raise NoNodeError(path, "there is no such node")
+        return found
+
+    def _names(self, change: _Change, path: str) -> set[str]:
+        """Return the names of the children as the transaction leaves them, to be changed."""
+        if path not in change.children:
+            change.children[path] = set(self._children.get(path, ()))
+        return change.children[path]
+
+    def _create(self, change: _Change, asked: CreateNode, session: int) -> str:
+        if asked.path == ROOT:
+            raise NodeExistsError(ROOT, "the node is there already")
+        parent, name = _split(asked.path)
+        above = self._known(change, parent)
+        path = asked.path
+        if asked.sequence:
+            path, name = f"{path}{above.created:010d}", f"{name}{above.created:010d}"
+        if self._find(change, path) is not None:
+            raise NodeExistsError(path, "the node is there already")
+        if above.ephemeral_owner:
+            raise NoChildrenForEphemeralsError(parent, "the node is ephemeral and has no children")
+        zxid, now = change.zxid, change.now_ms
+        change.nodes[path] = Stored(asked.data, 0, zxid, zxid, zxid, now, now, 0, session if asked.ephemeral else 0)
+        change.nodes[parent] = replace(above, created=above.created + 1, pzxid=zxid)
+        self._names(change, parent).add(name)
+        change.events += [(NodeEvent.CREATED, path), (NodeEvent.CHILDREN_CHANGED, parent)]
+        return path
+
+    def _set(self, change: _Change, asked: SetNode) -> None:
+        known = self._known(change, asked.path)
+        _check_version(asked.path, known, asked.version)
+        change.nodes[asked.path] = replace(
+            known, data=asked.data, version=known.version + 1, mzxid=change.zxid, mtime_ms=change.now_ms
+        )
+        change.events.append((NodeEvent.DATA_CHANGED, asked.path))
+
+    def _delete(self, change: _Change, path: str, version: int) -> None:
+        if path == ROOT:
+            raise MetadataError(ROOT, "the root cannot be deleted")
+        _check_version(path, self._known(change, path), version)
+        if self._names(change, path):
+            raise NotEmptyError(path, "the node has children")
+        parent, name = _split(path)
+        change.nodes[path] = None
+        change.nodes[parent] = replace(self._known(change, parent), pzxid=change.zxid)
+        self._names(change, parent).remove(name)
+        change.events += [(NodeEvent.DELETED, path), (NodeEvent.CHILDREN_CHANGED, parent)]
+
+    def _commit(self, change: _Change) -> None:
+        self._persist(change.nodes, change.zxid)
+        self.last_zxid = change.zxid
+        for path, stored in change.nodes.items():
+            if stored is None:
+                self._nodes.pop(path, None)
+            else:
+                self._nodes[path] = stored
+        for path, names in change.children.items():
+            if names:
+                self._children[path] = names
+            else:
+                self._children.pop(path, None)
+        for event, path in change.events:
+            self._tell(event, path)
+
+    def _tell(self, event: NodeEvent, path: str) -> None:
+        called: list[Watch] = []
+        if event is not NodeEvent.CHILDREN_CHANGED:
+            called += self._data_watches.pop(path, [])
+        if event in (NodeEvent.CHILDREN_CHANGED, NodeEvent.DELETED):
+            called += self._child_watches.pop(path, [])
+        for watch in dict.fromkeys(called):  # one that watches both is told once
+            watch(event, path)
+
+
+class Session:
+    """A `ports.MetadataStore`: what one session sees of a tree, and does to it."""
+
+    def __init__(self, tree: Tree, number: int) -> None:
+        self.tree, self.number = tree, number
+        self._ended = False
+
+    def get(self, path: str, watch: Watch | None = None) -> Node:
+        """Return a node, and watch its data. Raises NoNodeError."""
+        return self._alive().get(path, watch)
+
+    def exists(self, path: str, watch: Watch | None = None) -> Node | None:
+        """Return a node, None if it is not there, and watch for it to come, change or go."""
+        return self._alive().find(path, watch)
+
+    def children(self, path: str, watch: Watch | None = None) -> list[str]:
+        """Return the names of a node's children, sorted, and watch for them to come or go. Raises NoNodeError."""
+        return self._alive().children(path, watch)
+
+    def create(
+        self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequence: bool = False, parents: bool = False
+    ) -> str:
+        """Make a node, with `parents` those above it, too; return its path.
+
+        Raises NodeExistsError, NoNodeError, NoChildrenForEphemeralsError.
+        """
+        changes = [CreateNode(above) for above in _above(path) if not self.exists(above)] if parents else []
+        return self.transaction([*changes, CreateNode(path, data, ephemeral, sequence)])[-1]
+
+    def set(self, path: str, data: bytes, version: int = -1) -> Node:
+        """Change a node's data; return the node. Raises NoNodeError, BadVersionError."""
+        self.transaction([SetNode(path, data, version)])
+        return self.get(path)
+
+    def delete(self, path: str, version: int = -1) -> None:
+        """Take a node away. Raises NoNodeError, NotEmptyError, BadVersionError."""
+        self.transaction([DeleteNode(path, version)])
+
+    def transaction(self, changes: Sequence[NodeChange]) -> list[str]:
+        """Make all of the changes, or raise what the first impossible one raises; return the path of each."""
+        return self._alive().apply(changes, self.number)
+
+    def close(self) -> None:
+        """End the session: its ephemeral nodes go."""
+        if not self._ended:
+            self.tree.expire(self.number)
+            self._ended = True
+
+    def _alive(self) -> Tree:
+        if self._ended:
+            raise SessionExpiredError(ROOT, f"session {self.number} has ended")
+        return self.tree
+
+
+def _split(path: str) -> tuple[str, str]:
+    parent, _, name = path.rpartition("/")
+    return parent or ROOT, name
+
+
+def _above(path: str) -> list[str]:
+    """Return the paths above a path, the root left out, the topmost first."""
+    parts = path.split("/")[1:-1]
+    return ["/" + "/".join(parts[:count]) for count in range(1, len(parts) + 1)]
+
+
+def _check_version(path: str, node: Stored, expected: int) -> None:
+    if expected not in (-1, node.version):
+        raise BadVersionError(path, f"expected version {expected}, found {node.version}")
+
+
+def _check_path(path: str) -> None:
+    parts = path.split("/")
+    if path != ROOT and (parts[0] or not all(parts[1:]) or {".", ".."} & set(parts) or "\0" in path):
+        raise MetadataError(path, "expected a path such as /brokers/ids")
