@@ -36,6 +36,9 @@ class ReadableFile(Protocol):
     def size(self) -> int:
         """Bytes in the file when it was opened."""
 
+    def fileno(self) -> int | None:
+        """Return the system's descriptor of the open file; None where there is none to send it by."""
+
     def read_at(self, position: int, length: int) -> bytes:
         """Return the `length` bytes at `position`, fewer only where the file ends."""
 

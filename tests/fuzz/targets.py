@@ -271,6 +271,8 @@ class MemoryFile:
         self.data = data
         self.size = len(data)
 
+    def fileno(self) -> None: ...
+
     def read_at(self, position: int, length: int) -> bytes:
         assert position >= 0
         return self.data[position : position + length]

@@ -9,6 +9,8 @@ class Memory:
     def __init__(self, content: bytes | bytearray) -> None:
         self.content, self.size, self.bytes_read = bytes(content), len(content), 0
 
+    def fileno(self) -> None: ...
+
     def read_at(self, position: int, length: int) -> bytes:
         self.bytes_read += length
         return self.content[position : position + length]

@@ -23,6 +23,10 @@ class LocalFile:
         self._descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0))
         self.size = os.fstat(self._descriptor).st_size
 
+    def fileno(self) -> int:
+        """Return the descriptor, -1 when the file is closed."""
+        return self._descriptor
+
     def read_at(self, position: int, length: int) -> bytes:
         """Return the `length` bytes at `position`, fewer only where the file ends."""
         content = os.pread(self._descriptor, length, position)
@@ -202,6 +206,9 @@ class RemoteFile:
         self._remote = remote
         self.path = path
         self.size = size
+
+    def fileno(self) -> None:
+        """There is no descriptor."""
 
     def read_at(self, position: int, length: int) -> bytes:
         """Return the `length` bytes at `position`, fewer only where the file ends."""

@@ -20,6 +20,9 @@ Buffer: TypeAlias = bytes | bytearray | memoryview
 
 MOST_BUFFERS: Final = 64  # for one call of `sendmsg`; every system takes so many
 SENDFILE_BYTES: Final = 1 << 20  # for one call of `sendfile`, so that other connections have their turn
+_MORE: Final[int] = getattr(socket, "MSG_MORE", 0)  # the system may wait for what fills the packet
+_NOWAIT: Final[int | None] = getattr(os, "RWF_NOWAIT", None)  # Linux: fail where the disk would be asked
+_WINDOW_BYTES: Final = 128 << 10  # what Linux reads ahead
 _COPIED_BYTES: Final = 1 << 18  # that are read from a file at once where there is no `sendfile`
 
 
@@ -40,7 +43,7 @@ class Stream:
     part: all that is left to do then is `aclose`.
     """
 
-    __slots__ = ("_loop", "_reader", "_reading", "_socket", "_writer", "peer")
+    __slots__ = ("_loop", "_reader", "_reading", "_socket", "_writer", "moved", "peer")
 
     def __init__(self, connected: socket.socket) -> None:
         """Take over a connected socket, on the loop that runs."""
@@ -52,6 +55,7 @@ class Stream:
         self._reader: asyncio.Future[None] | None = None
         self._writer: asyncio.Future[None] | None = None
         self._reading = False
+        self.moved = 0  # bytes in both directions: who looks twice sees whether the peer is alive
         self.peer = _name(connected)
 
     @classmethod
@@ -88,7 +92,9 @@ class Stream:
         """Return what has arrived, at least one byte and at most `size`; b"" when the peer sends nothing any more."""
         while True:
             try:
-                return self._socket.recv(size)
+                data = self._socket.recv(size)
+                self.moved += len(data)
+                return data
             except (BlockingIOError, InterruptedError):
                 await self._readable()
             except OSError as error:
@@ -98,23 +104,27 @@ class Stream:
         """Fill the start of `buffer` with what has arrived; return how many bytes, 0 when the peer sends no more."""
         while True:
             try:
-                return self._socket.recv_into(buffer)
+                count = self._socket.recv_into(buffer)
+                self.moved += count
+                return count
             except (BlockingIOError, InterruptedError):
                 await self._readable()
             except OSError as error:
                 raise self._lost(error) from None
 
-    async def write(self, buffers: Sequence[Buffer]) -> None:
-        """Send all of `buffers`, one behind the other, without joining them."""
+    async def write(self, buffers: Sequence[Buffer], *, more: bool = False) -> None:
+        """Send all of `buffers`, one behind the other, without joining them. `more`: the next bytes follow at once."""
+        flags = _MORE if more else 0
         waiting = deque(view for buffer in buffers if (view := memoryview(buffer).cast("B")).nbytes)
         while waiting:
             try:
-                sent = self._send(waiting)
+                sent = self._send(waiting, flags)
             except (BlockingIOError, InterruptedError):
                 await self._writable()
                 continue
             except OSError as error:
                 raise self._lost(error) from None
+            self.moved += sent
             while waiting and sent >= waiting[0].nbytes:
                 sent -= waiting.popleft().nbytes
             if sent:
@@ -123,16 +133,21 @@ class Stream:
     async def send_file(self, file: SendableFile, position: int, count: int) -> None:
         """Send `count` bytes of `file` from `position` on; with `sendfile` they never come into this process.
 
-        Bytes that are not in the system's cache are read from the disk meanwhile, and everything else on the loop
-        waits for that. Raises NetworkError, too, where the file ends earlier: the peer was promised those bytes.
+        Bytes that are not in the system's cache are read into it by a thread first: a disk holds up this connection
+        alone. Raises NetworkError, too, where the file ends earlier: the peer was promised those bytes.
         """
         end, descriptor = position + count, file.fileno()
         if descriptor is None or not hasattr(os, "sendfile"):
             await self._copy_file(file, position, end)
             return
+        warm = position
         while position < end:
+            if position >= warm:
+                warm = min(position + SENDFILE_BYTES, end)
+                if not is_cached(descriptor, position, warm):
+                    await asyncio.to_thread(_read_ahead, descriptor, position, warm)
             try:
-                sent = os.sendfile(self._socket.fileno(), descriptor, position, min(end - position, SENDFILE_BYTES))
+                sent = os.sendfile(self._socket.fileno(), descriptor, position, warm - position)
             except (BlockingIOError, InterruptedError):
                 await self._writable()
                 continue
@@ -141,6 +156,7 @@ class Stream:
             if not sent:
                 raise self._short(end - position)
             position += sent
+            self.moved += sent
             if position < end:
                 await asyncio.sleep(0)
 
@@ -163,10 +179,10 @@ class Stream:
             self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
 
-    def _send(self, waiting: deque[memoryview]) -> int:
+    def _send(self, waiting: deque[memoryview], flags: int) -> int:
         if len(waiting) == 1 or not hasattr(self._socket, "sendmsg"):
-            return self._socket.send(waiting[0])
-        return self._socket.sendmsg([waiting[at] for at in range(min(len(waiting), MOST_BUFFERS))])
+            return self._socket.send(waiting[0], flags)
+        return self._socket.sendmsg([waiting[at] for at in range(min(len(waiting), MOST_BUFFERS))], [], flags)
 
     async def _copy_file(self, file: SendableFile, position: int, end: int) -> None:
         while position < end:
@@ -212,6 +228,31 @@ class Stream:
 
     def _short(self, missing: int) -> NetworkError:
         return NetworkError(f"{self.peer}: the file to send has {missing} bytes less than promised")
+
+
+def is_cached(descriptor: int, position: int, end: int) -> bool:
+    """Say whether bytes of a file can be had without the disk, as far as one byte of each read-ahead window tells.
+
+    Where the system does not tell, they count as cached: nothing is known to be slow.
+    """
+    if _NOWAIT is None:
+        return True
+    byte = bytearray(1)
+    try:
+        for at in (*range(position, end, _WINDOW_BYTES), end - 1):
+            os.preadv(descriptor, [byte], at, _NOWAIT)
+    except BlockingIOError:
+        return False
+    except OSError:  # a file system without such reads
+        return True
+    return True
+
+
+def _read_ahead(descriptor: int, position: int, end: int) -> None:
+    """Have bytes of a file in the system's cache."""
+    piece = bytearray(min(end - position, _COPIED_BYTES))
+    while position < end and (count := os.preadv(descriptor, [memoryview(piece)[: end - position]], position)):
+        position += count
 
 
 def _wake(waiting: asyncio.Future[None]) -> None:

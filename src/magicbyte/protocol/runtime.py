@@ -22,7 +22,19 @@ from magicbyte.errors import ProtocolError, UnsupportedVersionError
 
 T = TypeVar("T")
 Buffer: TypeAlias = bytes | bytearray | memoryview
-Records: TypeAlias = Buffer | Sequence[Buffer]  # one buffer, or several that follow each other
+
+
+class Elsewhere:
+    """Bytes that a writer counts and does not have: whoever sends the frame sends `nbytes` of its own there."""
+
+    __slots__ = ("nbytes",)
+
+    def __init__(self, nbytes: int) -> None:
+        self.nbytes = nbytes
+
+
+Piece: TypeAlias = Buffer | Elsewhere
+Records: TypeAlias = Buffer | Sequence[Piece]  # one buffer, or several that follow each other
 Tags: TypeAlias = tuple[tuple[int, bytes], ...]  # fields whose tags the schema does not know, with their bytes
 
 new: Final = object.__new__
@@ -47,16 +59,20 @@ class Writer:
 
     def __init__(self) -> None:
         self.buffer = bytearray()
-        self.attached: list[tuple[int, Sequence[Buffer]]] = []
+        self.attached: list[tuple[int, Sequence[Piece]]] = []
 
     def __len__(self) -> int:
-        return len(self.buffer) + sum(memoryview(each).nbytes for _, buffers in self.attached for each in buffers)
+        return len(self.buffer) + sum(_size(buffers) for _, buffers in self.attached)
 
     def buffers(self) -> list[Buffer]:
         """Return what was written as a list of buffers in order: for `writev`, `sendmsg`, `writelines`."""
+        return _here(self.pieces())
+
+    def pieces(self) -> list[Piece]:
+        """Return what was written as a list in order, with what is elsewhere in its place."""
         if not self.attached:
             return [self.buffer]
-        whole, found, start = memoryview(self.buffer), list[Buffer](), 0
+        whole, found, start = memoryview(self.buffer), list[Piece](), 0
         for end, buffers in self.attached:
             if end > start:
                 found.append(whole[start:end])
@@ -68,6 +84,16 @@ class Writer:
 
     def __bytes__(self) -> bytes:
         return b"".join(self.buffers()) if self.attached else bytes(self.buffer)
+
+
+def _here(pieces: Sequence[Piece]) -> list[Buffer]:
+    found = [each for each in pieces if not isinstance(each, Elsewhere)]
+    assert len(found) == len(pieces), "only who gave records that are elsewhere can send them"
+    return found
+
+
+def _size(pieces: Sequence[Piece]) -> int:
+    return sum(each.nbytes if isinstance(each, Elsewhere) else memoryview(each).nbytes for each in pieces)
 
 
 class Writable(Protocol):
@@ -407,7 +433,7 @@ def write_nullable_records(out: Writer, value: Records | None, flexible: bool) -
     elif isinstance(value, (bytearray, memoryview)):
         length = memoryview(value).nbytes
     else:
-        write_length(buffer, sum(memoryview(each).nbytes for each in value), flexible)
+        write_length(buffer, _size(value), flexible)
         out.attached.append((len(buffer), value))
         return
     if flexible and length < ONE_BYTE - 1:
@@ -436,7 +462,7 @@ def write_records(out: Writer, value: Records | None, flexible: bool, field: str
 
 def as_bytes(value: Records) -> bytes:
     """Return records, or other bytes that were not copied, as one copy."""
-    return bytes(value) if isinstance(value, (bytes, bytearray, memoryview)) else b"".join(value)
+    return bytes(value) if isinstance(value, (bytes, bytearray, memoryview)) else b"".join(_here(value))
 
 
 def read_uuid(data: memoryview, at: int) -> tuple[uuid.UUID, int]:

@@ -160,6 +160,9 @@ class SimulatedFile:
         """Bytes in the file."""
         return len(self._inode.content)
 
+    def fileno(self) -> None:
+        """There is no descriptor."""
+
     def read_at(self, position: int, length: int) -> bytes:
         """Return the `length` bytes at `position`, fewer only where the file ends."""
         return bytes(self._inode.content[position : position + length])

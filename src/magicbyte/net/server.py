@@ -1,0 +1,341 @@
+"""Listening sockets and their connections: frames in, answers out, in the order of the requests.
+
+Of a frame nothing but its size is understood. A connection has one request in work at a time; what a peer sends
+meanwhile stays with the system, which slows the peer down. Memory: of each connection one frame and its answer, of all
+of them together about `Limits.total_bytes`; a frame's memory is filled, and so used, only as its bytes arrive.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import logging
+import socket
+import struct
+from collections import Counter, deque
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, Generic, Protocol, TypeAlias, TypeVar
+
+import numpy as np
+
+from magicbyte.errors import MagicbyteError, NetworkError, ProtocolError
+from magicbyte.net.stream import Buffer, Stream
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+READ_BYTES: Final = 64 << 10
+STALL_MS: Final = 60_000  # for a peer that has begun a frame and sends nothing more of it
+_SIZE = struct.Struct(">i")
+_EMPTY = memoryview(b"")
+_BACKLOG: Final = 1024
+_ACCEPTS: Final = 64  # connections taken at once, so that those that are there have their turn
+_OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+_PAUSE_S: Final = 1.0  # before the next try where the system has no descriptors
+
+
+class Part(Protocol):
+    """A part of an answer that is not bytes at hand."""
+
+    async def send(self, stream: Stream) -> None:
+        """Send all of it. Raises NetworkError when the peer is gone, or when there is less than was promised."""
+
+    def close(self) -> None:
+        """Give back what it holds, whether it was sent or not."""
+
+
+Answer: TypeAlias = Sequence[Buffer | Part]
+Handler: TypeAlias = Callable[[memoryview], Awaitable[Answer | None]]
+"""Takes a frame without its size, returns the whole answer, None where there is none. The frame is its to keep."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What peers may take: sizes in bytes, times in ms; -1 for `total_bytes`: no limit but that of each frame."""
+
+    largest_frame: int = 100 << 20
+    total_bytes: int = -1
+    connections: int = (1 << 31) - 1
+    connections_per_host: int = (1 << 31) - 1
+    idle_ms: int = 600_000
+
+
+class Budget:
+    """Bytes of requests in memory, of all connections. One that comes while there is any left may go beyond."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.used = 0
+        self._waiting = deque[tuple[asyncio.Future[None], int]]()
+
+    async def take(self, size: int) -> None:
+        """Wait until there is memory, first come first served, and count `size` bytes as used."""
+        if not (self._waiting or 0 < self.limit <= self.used):
+            self.used += size
+            return
+        turn = asyncio.get_running_loop().create_future()
+        self._waiting.append((turn, size))
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():
+                self.give(size)
+            raise
+
+    def give(self, size: int) -> None:
+        """Count `size` bytes as free again."""
+        self.used -= size
+        while self._waiting and self.used < self.limit:
+            turn, wanted = self._waiting.popleft()
+            if not turn.done():
+                self.used += wanted
+                turn.set_result(None)
+
+
+class Incoming:
+    """The frames of one connection."""
+
+    def __init__(self, stream: Stream, largest: int, budget: Budget) -> None:
+        self.held = 0  # bytes of the budget, of the frame that is read or was returned last
+        self.begun = False  # whether a frame is half there
+        self._stream, self._largest, self._budget = stream, largest, budget
+        self._rest = _EMPTY
+
+    async def next(self) -> memoryview | None:
+        """Return the next frame without its size; None when the peer sends no more.
+
+        Raises ProtocolError for a size that no frame may have, NetworkError for an end inside a frame.
+        """
+        rest = self._rest
+        while len(rest) < _SIZE.size:
+            data = await self._stream.read(READ_BYTES)
+            if not data:
+                if len(rest):
+                    raise self._cut()
+                return None
+            rest = memoryview(bytes(rest) + data if len(rest) else data)
+            self.begun = True
+        (size,) = _SIZE.unpack_from(rest)
+        if not 0 <= size <= self._largest:
+            raise ProtocolError("size of a frame", expected=f"0 to {self._largest}", found=size, position=0)
+        await self._budget.take(size)
+        self.held = size
+        end = _SIZE.size + size
+        frame = rest[_SIZE.size : end] if end <= len(rest) else await self._large(rest[_SIZE.size :], size)
+        self._rest = rest[end:] if end < len(rest) else _EMPTY
+        self.begun = False
+        return frame
+
+    async def _large(self, start: memoryview, size: int) -> memoryview:
+        frame = memoryview(np.empty(size, np.uint8).data)  # the system gives it page by page, as it is filled
+        have = len(start)
+        frame[:have] = start
+        while have < size:
+            count = await self._stream.read_into(frame[have:])
+            if not count:
+                raise self._cut()
+            have += count
+        return frame
+
+    def _cut(self) -> NetworkError:
+        return NetworkError(f"{self._stream.peer}: the connection ended inside a request")
+
+    def release(self) -> None:
+        """Give back the memory of the last frame."""
+        held, self.held = self.held, 0
+        if held:
+            self._budget.give(held)
+
+
+class _Connection:
+    __slots__ = ("busy", "host", "idle_since", "incoming", "moved", "stream", "task")
+
+    def __init__(self, stream: Stream, host: str, incoming: Incoming, now: float) -> None:
+        self.stream, self.host, self.incoming = stream, host, incoming
+        self.busy = False  # a request is in work
+        self.moved, self.idle_since = 0, now
+        self.task: asyncio.Task[None] | None = None
+
+
+class Server(Generic[T]):
+    """Serves connections on any number of listening sockets; `T` is whatever the owner knows each of these by.
+
+    `connected` is given a peer's host, its name for messages and the listener, and returns who handles its requests.
+    """
+
+    def __init__(self, limits: Limits, connected: Callable[[str, str, T], Handler]) -> None:
+        self.limits = limits
+        self.budget = Budget(limits.total_bytes)
+        self._connected = connected
+        self._listening: list[socket.socket] = []
+        self._connections: set[_Connection] = set()
+        self._hosts = Counter[str]()
+        self._sweeper: asyncio.TimerHandle | None = None
+        self._is_closing = False
+
+    @property
+    def connections(self) -> int:
+        """How many are open."""
+        return len(self._connections)
+
+    async def listen(self, host: str, port: int, listener: T) -> int:
+        """Take connections at the first address of `host` ("" is any); port 0 is any free one. Return the port.
+
+        Raises NetworkError.
+        """
+        loop = asyncio.get_running_loop()
+        try:
+            found = await loop.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+            family, kind, number, _, address = found[0]
+            listening = socket.socket(family, kind, number)
+            try:
+                listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                listening.bind(address)
+                listening.listen(_BACKLOG)
+                listening.setblocking(False)
+            except OSError:
+                listening.close()
+                raise
+        except OSError as error:
+            raise NetworkError(f"cannot listen at {host}:{port}: {error.strerror or error}") from error
+        self._listening.append(listening)
+        loop.add_reader(listening, self._accept, listening, listener)
+        if self._sweeper is None:
+            self._sweep()
+        return int(listening.getsockname()[1])
+
+    def close_listeners(self) -> None:
+        """Take no more connections."""
+        self._is_closing = True
+        for listening in self._listening:
+            asyncio.get_running_loop().remove_reader(listening)
+            listening.close()
+        self._listening.clear()
+
+    async def aclose(self, *, grace_ms: int = 5000) -> None:
+        """Take no more connections, close those that are there; a request in work has so long to be answered."""
+        self.close_listeners()
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+        tasks = [each.task for each in self._connections if each.task is not None]
+        for each in list(self._connections):
+            if not each.busy and each.task is not None:
+                each.task.cancel()
+        if tasks:
+            _, late = await asyncio.wait(tasks, timeout=grace_ms / 1000)
+            for task in late:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    # ---- connections come and go
+
+    def _accept(self, listening: socket.socket, listener: T) -> None:
+        loop = asyncio.get_running_loop()
+        for _ in range(_ACCEPTS):
+            try:
+                connected, address = listening.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                if error.errno not in _OUT_OF_DESCRIPTORS:
+                    raise
+                log.warning("no connections can be taken for now: %s", error.strerror)
+                loop.remove_reader(listening)
+                loop.call_later(_PAUSE_S, self._accept_again, listening, listener)
+                return
+            self._take(connected, str(address[0]), listener)
+
+    def _accept_again(self, listening: socket.socket, listener: T) -> None:
+        if not self._is_closing:
+            asyncio.get_running_loop().add_reader(listening, self._accept, listening, listener)
+
+    def _take(self, connected: socket.socket, host: str, listener: T) -> None:
+        limits = self.limits
+        if len(self._connections) >= limits.connections or self._hosts[host] >= limits.connections_per_host:
+            log.warning("refused a connection from %s: there are %d, of this host %d", host, self.connections,
+                        self._hosts[host])  # fmt: skip
+            connected.close()
+            return
+        loop = asyncio.get_running_loop()
+        stream = Stream(connected)
+        incoming = Incoming(stream, limits.largest_frame, self.budget)
+        connection = _Connection(stream, host, incoming, loop.time())
+        self._connections.add(connection)
+        self._hosts[host] += 1
+        handler = self._connected(host, stream.peer, listener)
+        connection.task = loop.create_task(self._serve(connection, handler))
+        connection.task.add_done_callback(_complain)
+
+    async def _serve(self, connection: _Connection, handler: Handler) -> None:
+        """Answer one connection's requests until the peer ends it, or breaks the rules."""
+        stream, incoming = connection.stream, connection.incoming
+        try:
+            while (frame := await incoming.next()) is not None:
+                connection.busy = True
+                answer = await handler(frame)
+                del frame
+                connection.busy = False
+                if answer is not None:
+                    await _send(stream, answer)
+                    del answer
+                incoming.release()
+                if self._is_closing:
+                    return
+        except NetworkError as error:
+            log.info("%s", error)
+        except MagicbyteError as error:  # the peer's fault: one line, no traceback
+            log.warning("closing %s: %s", stream.peer, error)
+        finally:
+            incoming.release()
+            stream.close()
+            self._connections.discard(connection)
+            self._hosts[connection.host] -= 1
+            if not self._hosts[connection.host]:
+                del self._hosts[connection.host]
+
+    def _sweep(self) -> None:
+        """Close connections on which nothing has moved for too long."""
+        loop = asyncio.get_running_loop()
+        now, idle_ms = loop.time(), self.limits.idle_ms
+        stall_ms = min(STALL_MS, idle_ms)
+        for each in list(self._connections):
+            if each.busy or each.moved != each.stream.moved:
+                each.moved, each.idle_since = each.stream.moved, now
+            elif (now - each.idle_since) * 1000 >= (stall_ms if each.incoming.begun else idle_ms):
+                log.info("%s: closed, nothing has come or gone for %d ms", each.stream.peer, idle_ms)
+                each.stream.close()
+        self._sweeper = loop.call_later(max(stall_ms / 4000, 0.01), self._sweep)
+
+
+async def _send(stream: Stream, answer: Answer) -> None:
+    """Send an answer, neighbouring buffers in one call."""
+    try:
+        buffers: list[Buffer] = []
+        for part in answer:
+            if isinstance(part, bytes | bytearray | memoryview):
+                buffers.append(part)
+            else:
+                if buffers:
+                    await stream.write(buffers, more=True)
+                    buffers = []
+                await part.send(stream)
+        if buffers:
+            await stream.write(buffers)
+    finally:
+        discard(answer)
+
+
+def discard(answer: Answer) -> None:
+    """Give back what the parts of an answer hold."""
+    for part in answer:
+        if not isinstance(part, bytes | bytearray | memoryview):
+            part.close()
+
+
+def _complain(task: asyncio.Task[None]) -> None:
+    """Say what ended a connection that nobody expected: a fault of ours, which ends nothing else."""
+    with contextlib.suppress(asyncio.CancelledError):
+        if (error := task.exception()) is not None:
+            log.error("a connection ended for a fault of ours", exc_info=error)

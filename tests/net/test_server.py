@@ -1,0 +1,258 @@
+"""A server of frames: order, limits, peers that break the rules, and what nobody else notices of them."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+
+from magicbyte.errors import ProtocolError
+from magicbyte.net import server as module
+from magicbyte.net.server import Answer, Budget, Limits, Server
+from magicbyte.net.stream import Stream
+
+
+def framed(content: bytes) -> bytes:
+    return len(content).to_bytes(4, "big") + content
+
+
+async def echo(frame: memoryview) -> Answer:
+    return [framed(bytes(frame))]
+
+
+@asynccontextmanager
+async def serving(
+    handler: Callable[[memoryview], Awaitable[Answer | None]] = echo, limits: Limits | None = None
+) -> AsyncIterator[tuple[Server[str], int]]:
+    server = Server[str](limits or Limits(), lambda _host, _peer, _listener: handler)
+    port = await server.listen("127.0.0.1", 0, "PLAINTEXT")
+    try:
+        yield server, port
+    finally:
+        await server.aclose(grace_ms=1000)
+
+
+async def read_exactly(stream: Stream, size: int) -> bytes:
+    found = b""
+    while len(found) < size:
+        data = await stream.read(size - len(found))
+        assert data, "the server closed the connection"
+        found += data
+    return found
+
+
+def run(work: Awaitable[None]) -> None:
+    async def bounded() -> None:
+        async with asyncio.timeout(20):
+            await work
+
+    asyncio.run(bounded())
+
+
+def test_requests_that_come_together_or_in_pieces_are_answered_in_order() -> None:
+    contents = [b"", b"one", b"x" * 200_000, b"two", b"y" * 70_000, b"three"]
+    data = b"".join(map(framed, contents))
+
+    async def work() -> None:
+        async with serving() as (_, port):
+            stream = await Stream.connect("127.0.0.1", port)
+            for step in (len(data), 5, 65_536):
+                sending = asyncio.create_task(_in_pieces(stream, data, step if step > 5 else 50_001))
+                assert await read_exactly(stream, len(data)) == data
+                await sending
+            stream.close()
+
+    run(work())
+
+
+async def _in_pieces(stream: Stream, data: bytes, size: int) -> None:
+    for at in range(0, len(data), size):
+        await stream.write([data[at : at + size]])
+
+
+def test_the_second_request_of_a_connection_waits_for_the_first_answer_and_those_of_others_do_not() -> None:
+    async def work() -> None:
+        gate, begun = asyncio.Event(), list[bytes]()
+
+        async def slow(frame: memoryview) -> Answer:
+            begun.append(bytes(frame))
+            if bytes(frame) == b"slow":
+                await gate.wait()
+            return [framed(bytes(frame))]
+
+        async with serving(slow) as (_, port):
+            first, second = [await Stream.connect("127.0.0.1", port) for _ in range(2)]
+            await first.write([framed(b"slow"), framed(b"after")])
+            await second.write([framed(b"other")])
+            assert await read_exactly(second, 9) == framed(b"other")
+            assert b"after" not in begun
+            gate.set()
+            assert await read_exactly(first, 8 + 9) == framed(b"slow") + framed(b"after")
+            first.close()
+            second.close()
+
+    run(work())
+
+
+@pytest.mark.parametrize("size", [-1, 101, 0x48545450])
+def test_a_size_that_no_frame_may_have_closes_the_connection_and_is_logged_with_the_peer(
+    size: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def work() -> None:
+        async with serving(limits=Limits(largest_frame=100)) as (_, port):
+            stream = await Stream.connect("127.0.0.1", port)
+            await stream.write([size.to_bytes(4, "big", signed=True)])
+            assert await stream.read(1) == b""
+            stream.close()
+
+    with caplog.at_level(logging.WARNING):
+        run(work())
+    assert "closing 127.0.0.1:" in caplog.text
+    assert f"found {size}" in caplog.text
+
+
+def test_a_peer_that_vanishes_inside_a_frame_gives_its_memory_back() -> None:
+    async def work() -> None:
+        async with serving() as (server, port):
+            stream = await Stream.connect("127.0.0.1", port)
+            await stream.write([(1 << 20).to_bytes(4, "big"), b"half"])
+            while not server.budget.used:
+                await asyncio.sleep(0)
+            stream.close()
+            while server.connections:
+                await asyncio.sleep(0)
+            assert server.budget.used == 0
+
+    run(work())
+
+
+def test_a_fault_of_ours_ends_one_connection_and_is_logged_with_its_traceback(caplog: pytest.LogCaptureFixture) -> None:
+    async def broken(_: memoryview) -> Answer:
+        raise ZeroDivisionError("ours")
+
+    async def work() -> None:
+        async with serving(broken) as (server, port):
+            stream = await Stream.connect("127.0.0.1", port)
+            await stream.write([framed(b"a")])
+            assert await stream.read(1) == b""
+            stream.close()
+            assert server.connections == 0
+
+    run(work())
+    assert "ZeroDivisionError: ours" in caplog.text
+
+
+def test_a_connection_beyond_the_limit_is_closed_and_those_that_are_there_go_on() -> None:
+    async def work() -> None:
+        async with serving(limits=Limits(connections=1)) as (_, port):
+            first = await Stream.connect("127.0.0.1", port)
+            await first.write([framed(b"a")])
+            await read_exactly(first, 5)
+            second = await Stream.connect("127.0.0.1", port)
+            assert await second.read(1) == b""
+            await first.write([framed(b"b")])
+            assert await read_exactly(first, 5) == framed(b"b")
+            first.close()
+            second.close()
+
+    run(work())
+
+
+def test_idle_connections_are_closed_and_one_whose_request_is_in_work_is_not() -> None:
+    async def work() -> None:
+        gate = asyncio.Event()
+
+        async def slow(frame: memoryview) -> Answer:
+            await gate.wait()
+            return await echo(frame)
+
+        async with serving(slow, Limits(idle_ms=100)) as (_, port):
+            busy, idle = [await Stream.connect("127.0.0.1", port) for _ in range(2)]
+            await busy.write([framed(b"a")])
+            assert await idle.read(1) == b""
+            gate.set()
+            assert await read_exactly(busy, 5) == framed(b"a")
+            busy.close()
+            idle.close()
+
+    run(work())
+
+
+def test_a_peer_that_stops_inside_a_frame_is_closed_before_one_that_is_idle(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "STALL_MS", 50)
+
+    async def work() -> None:
+        async with serving() as (server, port):
+            stalled, idle = [await Stream.connect("127.0.0.1", port) for _ in range(2)]
+            await stalled.write([(1000).to_bytes(4, "big"), b"half"])
+            assert await stalled.read(1) == b""
+            assert server.connections == 1
+            stalled.close()
+            idle.close()
+
+    run(work())
+
+
+def test_requests_wait_while_others_hold_all_the_memory_first_come_first_served() -> None:
+    async def work() -> None:
+        budget, order = Budget(10), list[str]()
+
+        async def take(name: str, size: int) -> None:
+            await budget.take(size)
+            order.append(name)
+
+        await take("first", 25)  # beyond the limit, as it is alone
+        waiting = [asyncio.create_task(take(name, 8)) for name in ("second", "third", "fourth", "fifth")]
+        await asyncio.sleep(0)
+        assert order == ["first"]
+        waiting[1].cancel()
+        budget.give(25)
+        await waiting[2]
+        assert (order, budget.used) == (["first", "second", "fourth"], 16)
+        budget.give(8)
+        await waiting[3]
+        assert (order, budget.used) == (["first", "second", "fourth", "fifth"], 16)
+
+    run(work())
+
+
+def test_a_handler_that_refuses_closes_the_connection_with_a_line(caplog: pytest.LogCaptureFixture) -> None:
+    async def refuses(_: memoryview) -> Answer:
+        raise ProtocolError("a field", expected="sense", found="nonsense")
+
+    async def work() -> None:
+        async with serving(refuses) as (_, port):
+            stream = await Stream.connect("127.0.0.1", port)
+            await stream.write([framed(b"a")])
+            assert await stream.read(1) == b""
+            stream.close()
+
+    with caplog.at_level(logging.WARNING):
+        run(work())
+    assert "a field: expected sense, found nonsense" in caplog.text
+    assert "Traceback" not in caplog.text
+
+
+def test_an_end_of_the_server_lets_a_request_in_work_be_answered() -> None:
+    async def work() -> None:
+        gate, begun = asyncio.Event(), asyncio.Event()
+
+        async def slow(frame: memoryview) -> Answer:
+            begun.set()
+            await gate.wait()
+            return await echo(frame)
+
+        async with serving(slow) as (server, port):
+            stream = await Stream.connect("127.0.0.1", port)
+            await stream.write([framed(b"a")])
+            await begun.wait()
+            closing = asyncio.create_task(server.aclose(grace_ms=5000))
+            await asyncio.sleep(0)
+            gate.set()
+            assert await read_exactly(stream, 5) == framed(b"a")
+            assert await stream.read(1) == b""
+            await closing
+            stream.close()
+
+    run(work())
