@@ -10,7 +10,7 @@ from __future__ import annotations
 import bisect
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from magicbyte.errors import (
@@ -195,6 +195,11 @@ class PartitionLog:
         finally:
             for segment in loaded.segments:
                 segment.release()
+
+    def reconfigure(self, config: LogConfig) -> None:
+        """Let `config` hold for what comes, the segment that is appended to included. The dialect stays."""
+        assert config.dialect is self.config.dialect
+        self.config = self.active.config = replace(config, rules=self.config.rules)
 
     @property
     def active(self) -> Segment:

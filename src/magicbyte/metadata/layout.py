@@ -23,6 +23,7 @@ CLUSTER_ID: Final = "/cluster/id"
 CONFIG: Final = "/config"
 CONFIG_CHANGE: Final = "/config/changes/config_change_"
 PRODUCER_IDS: Final = "/latest_producer_id_block"
+DELETE_TOPICS: Final = "/admin/delete_topics"
 CONSUMERS: Final = "/consumers"
 DEFAULT_ENTITY: Final = "<default>"
 
@@ -35,7 +36,7 @@ ALWAYS_THERE: Final = (
     "/config/clients",
     "/config/users",
     "/config/brokers",
-    "/admin/delete_topics",
+    DELETE_TOPICS,
     "/brokers/seqid",
     "/isr_change_notification",
     "/log_dir_event_notification",

@@ -1,0 +1,582 @@
+"""The broker's settings: one table of names, types, defaults and meanings, and a broker's values for them.
+
+Names and defaults are Kafka's; docs/configuration.md is made from here and says where a default is another one.
+Sources: the definitions in Kafka 3.9 and 2.8.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from magicbyte.broker.settings import (
+    INT_MAX,
+    LONG_MAX,
+    Kind,
+    Setting,
+    Update,
+    boolean,
+    choice,
+    integer,
+    message_format,
+    number,
+    protocol_version,
+    text,
+    words,
+)
+from magicbyte.errors import InvalidConfigError
+from magicbyte.log.properties import parse_properties
+from magicbyte.records.decode import DEFAULT_MAX_BATCH_BYTES
+from magicbyte.records.encode import Format
+from magicbyte.records.layout import Dialect
+
+_INT, _SHORT = Kind.INT, Kind.SHORT
+_ANY_TIME = Update.CLUSTER_WIDE
+_MINUTE_MS, _HOUR_MS = 60_000, 3_600_000
+_CODECS = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
+_PLAINTEXT: Final = "PLAINTEXT"
+_LISTENER: Final = re.compile(r"([A-Za-z0-9_.-]+)://(\[[0-9A-Fa-f:.%]*\]|[^\s:/\[\]]*):([0-9]{1,5})")
+_DIALECT: Final = re.compile(r"listener\.name\.([a-z0-9_.-]+)\.magicbyte\.dialect")
+_LOOPBACK: Final = re.compile(r"localhost|127(\.[0-9]{1,3}){3}|::1")
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """An address that is listened on, and the one that clients of it are told. Port 0: any that is free.
+
+    `enriched`: its clients exchange closed enriched wrappers with topics that hold such.
+    """
+
+    name: str
+    host: str
+    port: int
+    security_protocol: str
+    advertised_host: str
+    advertised_port: int
+    enriched: bool = False
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether only this machine can reach it."""
+        return _LOOPBACK.fullmatch(self.host) is not None
+
+
+class BrokerConfig:
+    """A broker's settings. Each attribute below is the value in force, which changes with `change`.
+
+    `static` are those from the file and the command line, `of_all` and `of_this` those that were set while it ran, for
+    all brokers and for this one. `texts` has what is in force as text, None where there is no value.
+    """
+
+    # ---- who and where
+
+    broker_id = integer("broker.id", 0, "The number of this broker in its cluster.", least=0, kind=_INT)
+    broker_rack = text("broker.rack", None, "Where the broker stands; clients are told.")
+    log_dirs = text("log.dirs", None, "The directory of the logs, exactly one.")
+    log_dir = text("log.dir", "kafka-logs", "The directory of the logs, where log.dirs is not set.")
+    listeners_text = text(
+        "listeners",
+        "PLAINTEXT://127.0.0.1:9092",
+        "Addresses to listen on, as NAME://HOST:PORT with commas between them. No host: all interfaces. Port 0: a "
+        "free one.",
+    )
+    advertised_listeners_text = text(
+        "advertised.listeners", None, "Addresses that clients are told, for those listeners where it is another one."
+    )
+    protocol_map_text = text(
+        "listener.security.protocol.map",
+        "PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL",
+        "The security protocol of each listener, by its name. Only PLAINTEXT can be listened on.",
+    )
+    inter_broker_protocol_version = protocol_version(
+        "inter.broker.protocol.version", "2.8-IV1", "The Kafka version that brokers speak with each other."
+    )
+
+    # ---- topics
+
+    auto_create_topics_enable = boolean("auto.create.topics.enable", True, "Make topics that clients ask for.")
+    delete_topic_enable = boolean("delete.topic.enable", True, "Let clients delete topics.")
+    num_partitions = integer(
+        "num.partitions", 1, "Partitions of a topic that is made without a number of them.", least=1, kind=_INT
+    )
+    default_replication_factor = integer(
+        "default.replication.factor", 1, "Replicas of a topic that is made without a number of them.", kind=_INT
+    )
+
+    # ---- the logs
+
+    compression_type = choice(
+        "compression.type",
+        "producer",
+        "The codec of what is stored; producer: as it came.",
+        _CODECS,
+        update=_ANY_TIME,
+    )
+    message_max_bytes = integer(
+        "message.max.bytes",
+        1_048_588,
+        "The largest batch, or message of the older formats, as it is sent and as it is stored.",
+        least=0,
+        kind=_INT,
+        update=_ANY_TIME,
+    )
+    max_decompressed_message_bytes = integer(
+        "max.decompressed.message.bytes",
+        DEFAULT_MAX_BATCH_BYTES,
+        "What one batch may decompress to.",
+        least=1,
+        update=_ANY_TIME,
+    )
+    log_message_format_version = message_format(
+        "log.message.format.version",
+        "3.0-IV1",
+        "The format that is stored: 0, 1, 2, enriched, or the Kafka version that brought it. A topic that is made "
+        "while it is enriched stays so.",
+        update=_ANY_TIME,
+    )
+    log_message_downconversion_enable = boolean(
+        "log.message.downconversion.enable",
+        True,
+        "Convert for readers that do not know the stored format; else they get an error.",
+        update=_ANY_TIME,
+    )
+    log_message_timestamp_type = choice(
+        "log.message.timestamp.type",
+        "CreateTime",
+        "Whose clock timestamps are of: the producer's or the broker's.",
+        ("CreateTime", "LogAppendTime"),
+        update=_ANY_TIME,
+    )
+    log_message_timestamp_difference_max_ms = integer(
+        "log.message.timestamp.difference.max.ms",
+        LONG_MAX,
+        "How far a producer's timestamp may be from the broker's time, both ways, where the two settings for one way "
+        "are not set.",
+        least=0,
+        update=_ANY_TIME,
+    )
+    log_message_timestamp_before_max_ms = integer(
+        "log.message.timestamp.before.max.ms",
+        LONG_MAX,
+        "How much older than the broker's time a producer's timestamp may be.",
+        least=0,
+        update=_ANY_TIME,
+        synonyms=(("log.message.timestamp.difference.max.ms", 1),),
+    )
+    log_message_timestamp_after_max_ms = integer(
+        "log.message.timestamp.after.max.ms",
+        LONG_MAX,
+        "How much newer than the broker's time a producer's timestamp may be.",
+        least=0,
+        update=_ANY_TIME,
+        synonyms=(("log.message.timestamp.difference.max.ms", 1),),
+    )
+    enriched_append_mode = choice(
+        "enriched.append.mode",
+        "verify",
+        "Look into enriched wrappers before they are stored, or trust what their tags say.",
+        ("verify", "trust"),
+        update=_ANY_TIME,
+    )
+    min_insync_replicas = integer(
+        "min.insync.replicas",
+        1,
+        "Replicas that must have a batch before it is acknowledged with acks=all.",
+        least=1,
+        kind=_INT,
+        update=_ANY_TIME,
+    )
+    unclean_leader_election_enable = boolean(
+        "unclean.leader.election.enable", False, "Let a replica lead that lacks records.", update=_ANY_TIME
+    )
+    log_segment_bytes = integer(
+        "log.segment.bytes", 1 << 30, "The size of a segment.", least=14, kind=_INT, update=_ANY_TIME
+    )
+    log_roll_ms = integer(
+        "log.roll.ms",
+        None,
+        "The age at which a segment is ended.",
+        least=1,
+        update=_ANY_TIME,
+        synonyms=(("log.roll.hours", _HOUR_MS),),
+    )
+    log_roll_hours = integer("log.roll.hours", 168, "The same in hours.", least=1, kind=_INT)
+    log_roll_jitter_ms = integer(
+        "log.roll.jitter.ms",
+        None,
+        "By how much less, at most, so that not all segments end at once.",
+        least=0,
+        update=_ANY_TIME,
+        synonyms=(("log.roll.jitter.hours", _HOUR_MS),),
+    )
+    log_roll_jitter_hours = integer("log.roll.jitter.hours", 0, "The same in hours.", least=0, kind=_INT)
+    log_index_size_max_bytes = integer(
+        "log.index.size.max.bytes", 10 << 20, "The size of an index file.", least=4, kind=_INT, update=_ANY_TIME
+    )
+    log_index_interval_bytes = integer(
+        "log.index.interval.bytes", 4096, "Bytes between index entries.", least=0, kind=_INT, update=_ANY_TIME
+    )
+    log_preallocate = boolean(
+        "log.preallocate", False, "Give a new segment all of its space at once.", update=_ANY_TIME
+    )
+    log_flush_policy = choice(
+        "log.flush.policy",
+        "kafka",
+        "kafka: files are synced by the two settings below. group-commit: before anything is acknowledged.",
+        ("kafka", "group-commit"),
+        update=_ANY_TIME,
+    )
+    log_flush_interval_messages = integer(
+        "log.flush.interval.messages", LONG_MAX, "Records between syncs of a log.", least=1, update=_ANY_TIME
+    )
+    log_flush_interval_ms = integer(
+        "log.flush.interval.ms",
+        None,
+        "Time between syncs of a log.",
+        least=0,
+        update=_ANY_TIME,
+        synonyms=(("log.flush.scheduler.interval.ms", 1),),
+    )
+    log_flush_scheduler_interval_ms = integer(
+        "log.flush.scheduler.interval.ms", LONG_MAX, "How often it is looked which logs are to be synced."
+    )
+    log_flush_offset_checkpoint_interval_ms = integer(
+        "log.flush.offset.checkpoint.interval.ms", 60_000, "How often recovery points are noted.", least=0, kind=_INT
+    )
+    log_flush_start_offset_checkpoint_interval_ms = integer(
+        "log.flush.start.offset.checkpoint.interval.ms",
+        60_000,
+        "How often log start offsets are noted.",
+        least=0,
+        kind=_INT,
+    )
+    replica_high_watermark_checkpoint_interval_ms = integer(
+        "replica.high.watermark.checkpoint.interval.ms", 5000, "How often high watermarks are noted."
+    )
+    log_retention_bytes = integer(
+        "log.retention.bytes", -1, "The size from which the oldest segments go; -1: none.", update=_ANY_TIME
+    )
+    log_retention_ms = integer(
+        "log.retention.ms",
+        None,
+        "The age at which segments go; -1: never.",
+        update=_ANY_TIME,
+        synonyms=(("log.retention.minutes", _MINUTE_MS), ("log.retention.hours", _HOUR_MS)),
+    )
+    log_retention_minutes = integer("log.retention.minutes", None, "The same in minutes.", kind=_INT)
+    log_retention_hours = integer("log.retention.hours", 168, "The same in hours.", kind=_INT)
+    log_retention_check_interval_ms = integer(
+        "log.retention.check.interval.ms", 300_000, "How often it is looked which segments are to go.", least=1
+    )
+    log_initial_task_delay_ms = integer(
+        "log.initial.task.delay.ms", 30_000, "When that is done for the first time after the start.", least=0
+    )
+    log_segment_delete_delay_ms = integer(
+        "log.segment.delete.delay.ms", 60_000, "Time until files that went are deleted.", least=0, update=_ANY_TIME
+    )
+    log_cleanup_policy = words(
+        "log.cleanup.policy",
+        "delete",
+        "delete: old segments go. compact: all but the latest record of each key go.",
+        ("compact", "delete"),
+        update=_ANY_TIME,
+    )
+    log_head_truncation = boolean(
+        "log.head.truncation",
+        False,
+        "Let retention cut a segment's beginning off, not only take whole segments.",
+        update=_ANY_TIME,
+    )
+    log_cleaner_enable = boolean("log.cleaner.enable", True, "Compact logs.")
+    log_cleaner_min_cleanable_ratio = number(
+        "log.cleaner.min.cleanable.ratio",
+        "0.5",
+        "The part of a log that is dirty when it is compacted.",
+        least=0,
+        most=1,
+        update=_ANY_TIME,
+    )
+    log_cleaner_delete_retention_ms = integer(
+        "log.cleaner.delete.retention.ms",
+        86_400_000,
+        "How long a record stays that deletes its key.",
+        least=0,
+        update=_ANY_TIME,
+    )
+    log_cleaner_min_compaction_lag_ms = integer(
+        "log.cleaner.min.compaction.lag.ms", 0, "The age before which no record goes.", least=0, update=_ANY_TIME
+    )
+    log_cleaner_max_compaction_lag_ms = integer(
+        "log.cleaner.max.compaction.lag.ms",
+        LONG_MAX,
+        "The age at which a log is compacted, however little of it is dirty.",
+        least=1,
+        update=_ANY_TIME,
+    )
+    log_cleaner_backoff_ms = integer(
+        "log.cleaner.backoff.ms", 15_000, "How long the cleaner waits when nothing is due.", least=0, update=_ANY_TIME
+    )
+    log_cleaner_dedupe_buffer_size = integer(
+        "log.cleaner.dedupe.buffer.size", 128 << 20, "Memory for the keys of one compaction.", update=_ANY_TIME
+    )
+    log_cleaner_io_buffer_size = integer(
+        "log.cleaner.io.buffer.size",
+        512 << 10,
+        "Memory for what the cleaner reads and writes.",
+        least=0,
+        kind=_INT,
+        update=_ANY_TIME,
+    )
+    log_cleaner_io_buffer_load_factor = number(
+        "log.cleaner.io.buffer.load.factor",
+        "0.9",
+        "How full the memory for keys may be.",
+        least=0,
+        most=1,
+        update=_ANY_TIME,
+    )
+    log_cleaner_io_max_bytes_per_second = number(
+        "log.cleaner.io.max.bytes.per.second",
+        "1.7976931348623157E308",
+        "What the cleaner reads and writes in a second.",
+        least=0,
+        most=1.8e308,
+        update=_ANY_TIME,
+    )
+
+    # ---- connections and requests
+
+    socket_request_max_bytes = integer(
+        "socket.request.max.bytes", 100 << 20, "The largest request.", least=1, kind=_INT
+    )
+    socket_listen_backlog_size = integer(
+        "socket.listen.backlog.size", 50, "Connections that wait to be accepted.", least=1, kind=_INT
+    )
+    queued_max_request_bytes = integer(
+        "queued.max.request.bytes", -1, "Bytes of all requests that are not answered yet; -1: no bound."
+    )
+    max_connections = integer(
+        "max.connections", INT_MAX, "Connections at a time.", least=0, kind=_INT, update=_ANY_TIME
+    )
+    max_connections_per_ip = integer(
+        "max.connections.per.ip",
+        INT_MAX,
+        "Connections at a time from one address.",
+        least=0,
+        kind=_INT,
+        update=_ANY_TIME,
+    )
+    connections_max_idle_ms = integer(
+        "connections.max.idle.ms", 600_000, "Time after which a connection without a request is closed."
+    )
+    fetch_max_bytes = integer("fetch.max.bytes", 55 << 20, "The most that one fetch returns.", least=1024, kind=_INT)
+    max_incremental_fetch_session_cache_slots = integer(
+        "max.incremental.fetch.session.cache.slots", 1000, "Fetch sessions that are remembered.", least=0, kind=_INT
+    )
+
+    # ---- groups
+
+    group_initial_rebalance_delay_ms = integer(
+        "group.initial.rebalance.delay.ms", 3000, "How long an empty group waits for more members.", kind=_INT
+    )
+    group_min_session_timeout_ms = integer(
+        "group.min.session.timeout.ms", 6000, "The shortest session timeout of members.", kind=_INT
+    )
+    group_max_session_timeout_ms = integer(
+        "group.max.session.timeout.ms", 1_800_000, "The longest session timeout of members.", kind=_INT
+    )
+    group_max_size = integer("group.max.size", INT_MAX, "Members of a group.", least=1, kind=_INT)
+    offset_metadata_max_bytes = integer(
+        "offset.metadata.max.bytes", 4096, "Bytes of the text beside a committed offset.", kind=_INT
+    )
+    offsets_commit_timeout_ms = integer(
+        "offsets.commit.timeout.ms", 5000, "How long a commit may take until all replicas have it.", least=1, kind=_INT
+    )
+    offsets_retention_minutes = integer(
+        "offsets.retention.minutes", 10_080, "How long offsets of an empty group are kept.", least=1, kind=_INT
+    )
+    offsets_retention_check_interval_ms = integer(
+        "offsets.retention.check.interval.ms", 600_000, "How often it is looked which offsets are to go.", least=1
+    )
+    offsets_topic_num_partitions = integer(
+        "offsets.topic.num.partitions", 50, "Partitions of __consumer_offsets.", least=1, kind=_INT
+    )
+    offsets_topic_replication_factor = integer(
+        "offsets.topic.replication.factor", 1, "Replicas of __consumer_offsets.", least=1, kind=_SHORT
+    )
+    offsets_topic_segment_bytes = integer(
+        "offsets.topic.segment.bytes", 100 << 20, "The size of segments of __consumer_offsets.", least=1, kind=_INT
+    )
+    offsets_topic_compression_codec = integer(
+        "offsets.topic.compression.codec", 0, "The codec of __consumer_offsets, by its number.", most=4, kind=_INT
+    )
+
+    # ---- producers
+
+    producer_id_expiration_ms = integer(
+        "producer.id.expiration.ms",
+        86_400_000,
+        "How long an idempotent producer that sends nothing is remembered.",
+        least=1,
+        kind=_INT,
+        update=_ANY_TIME,
+    )
+    transaction_max_timeout_ms = integer(
+        "transaction.max.timeout.ms",
+        900_000,
+        "The longest transaction that a producer may ask for.",
+        least=1,
+        kind=_INT,
+    )
+
+    def __init__(self, static: Mapping[str, str] | None = None) -> None:
+        """Take settings by Kafka's names. Raises InvalidConfigError for a value that a setting cannot have."""
+        self.static: Mapping[str, str] = _renamed(static or {})
+        self.of_all: Mapping[str, str] = {}
+        self.of_this: Mapping[str, str] = {}
+        self.texts, self.values = _in_force(self.static)
+        self.listeners = _listeners(self)
+        self.log_directory = _only_directory(self)
+        _check_together(self)
+
+    @classmethod
+    def parse(cls, properties: bytes, overrides: Mapping[str, str] | None = None) -> BrokerConfig:
+        """Return what the bytes of a server.properties say, and `overrides` say otherwise. Raises as `__init__`."""
+        return cls({**parse_properties(properties), **(overrides or {})})
+
+    def change(self, of_all: Mapping[str, str], of_this: Mapping[str, str]) -> None:
+        """Put in force what was set at run time for all brokers, and for this one. Raises as `__init__`, unchanged."""
+        self.texts, self.values = _in_force({**self.static, **of_all, **of_this})
+        self.of_all, self.of_this = dict(of_all), dict(of_this)
+
+    def warnings(self) -> list[str]:
+        """Return what whoever starts the broker should know of these settings, a line each."""
+        unknown = sorted(name for name in self.static if name not in SETTINGS and not _DIALECT.fullmatch(name))
+        found = [f"{name}: unknown, or without effect here" for name in unknown]
+        for each in self.listeners:
+            if not each.is_loopback:
+                where = each.host or "all interfaces"
+                found.append(
+                    f"listener {each.name} is open to the network ({where}:{each.port}) without authentication: "
+                    "whoever reaches it can read, write and delete everything"
+                )
+        return found
+
+
+SETTINGS: Final[Mapping[str, Setting[Any]]] = {
+    each.name: each for each in vars(BrokerConfig).values() if isinstance(each, Setting)
+}
+"""The table of the broker's settings, by Kafka's names."""
+
+REFUSED: Final = {
+    "authorizer.class.name": "there are no ACLs here: everybody who is connected may do everything",
+    "create.topic.policy.class.name": "Java classes cannot be loaded",
+    "alter.config.policy.class.name": "Java classes cannot be loaded",
+}
+"""Settings that cannot be passed over: whoever has set them relies on what they do."""
+
+
+def _renamed(static: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings, `node.id` under the name that it had before."""
+    found = dict(static)
+    node_id = found.pop("node.id", None)
+    if node_id is not None and found.setdefault("broker.id", node_id) != node_id:
+        raise InvalidConfigError(f"broker.id {found['broker.id']} and node.id {node_id}: expected the same number")
+    if found.get("broker.id", "").strip() == "-1":
+        del found["broker.id"]  # in Kafka: any number that is free
+    for name, why in REFUSED.items():
+        if found.get(name, "").strip():
+            raise InvalidConfigError(f"{name}: {why}")
+    return found
+
+
+def _in_force(given: Mapping[str, str]) -> tuple[dict[str, str | None], dict[str, Any]]:
+    """Return text and value of each setting, those that stand for another one counted in."""
+    for name in given.keys() & SETTINGS.keys():
+        SETTINGS[name].parse(given[name])
+    texts = {name: text_of(each, given) for name, each in SETTINGS.items()}
+    return texts, {name: None if found is None else SETTINGS[name].parse(found) for name, found in texts.items()}
+
+
+def text_of(setting: Setting[Any], given: Mapping[str, str]) -> str | None:
+    """Return what a setting is: given, by itself or a synonym, else by default, of itself or a synonym."""
+    names = ((setting.name, 1), *setting.synonyms)
+    defaults = {name: SETTINGS[name].default for name, _ in names}
+    for source in (given, defaults):
+        for name, factor in names:
+            found = source.get(name)
+            if found is not None:
+                return found if factor == 1 else str(int(found) * factor if int(found) >= 0 else -1)
+    return None
+
+
+def _listeners(config: BrokerConfig) -> tuple[Listener, ...]:
+    protocols = dict(_pairs("listener.security.protocol.map", config.protocol_map_text))
+    advertised = {name: (host, port) for name, host, port in _addresses("advertised.listeners", config)}
+    found = []
+    for name, host, port in _addresses("listeners", config):
+        protocol = protocols.get(name)
+        if protocol is None:
+            raise InvalidConfigError(f"listeners: listener.security.protocol.map does not say what {name} is")
+        if protocol != _PLAINTEXT:
+            raise InvalidConfigError(f"listeners: {name} is {protocol}: only PLAINTEXT can be listened on")
+        told = advertised.pop(name, (host or "localhost", port))
+        if told[0] in ("", "0.0.0.0", "::"):  # noqa: S104 a client cannot connect to this: refused or replaced
+            told = ("localhost", told[1])
+        dialect = config.static.get(f"listener.name.{name.lower()}.magicbyte.dialect", Dialect.KAFKA.value)
+        if dialect not in (Dialect.KAFKA.value, Dialect.ENRICHED.value):
+            raise InvalidConfigError(f"listener.name.{name.lower()}.magicbyte.dialect: expected kafka or enriched")
+        found.append(Listener(name, host, port, protocol, told[0], told[1], dialect == Dialect.ENRICHED.value))
+    if advertised:
+        raise InvalidConfigError(f"advertised.listeners: there is no listener {', '.join(sorted(advertised))}")
+    if not found:
+        raise InvalidConfigError("listeners: expected one at least")
+    return tuple(found)
+
+
+def _addresses(setting: str, config: BrokerConfig) -> list[tuple[str, str, int]]:
+    """Return name, host and port of each listener, the names in capitals."""
+    found = []
+    for part in (config.texts[setting] or "").split(","):
+        if not part.strip():
+            continue
+        match = _LISTENER.fullmatch(part.strip())
+        if match is None or int(match[3]) > 65535:
+            raise InvalidConfigError(f"{setting}: expected NAME://HOST:PORT, found {part.strip()!r}")
+        found.append((match[1].upper(), match[2].strip("[]"), int(match[3])))
+    names = [name for name, _, _ in found]
+    if len(set(names)) < len(names):
+        raise InvalidConfigError(f"{setting}: expected each name once, found {', '.join(names)}")
+    ports = [port for _, _, port in found if port]
+    if setting == "listeners" and len(set(ports)) < len(ports):
+        raise InvalidConfigError(f"{setting}: expected each port once, found {', '.join(map(str, ports))}")
+    return found
+
+
+def _pairs(setting: str, found: str) -> list[tuple[str, str]]:
+    pairs = []
+    for part in found.split(","):
+        name, colon, value = part.strip().partition(":")
+        if not (name and colon and value):
+            raise InvalidConfigError(f"{setting}: expected NAME:PROTOCOL, found {part.strip()!r}")
+        pairs.append((name.upper(), value.upper()))
+    return pairs
+
+
+def _only_directory(config: BrokerConfig) -> str:
+    found = [each.strip() for each in (config.log_dirs or config.log_dir).split(",") if each.strip()]
+    if len(found) != 1:
+        raise InvalidConfigError(f"log.dirs: expected one directory, found {len(found)}")
+    return found[0]
+
+
+def _check_together(config: BrokerConfig) -> None:
+    stored, spoken = config.log_message_format_version, config.inter_broker_protocol_version
+    needed = {Format.V0: (0, 8), Format.V1: (0, 10), Format.V2: (0, 11), Format.ENRICHED: (0, 10)}[stored]
+    if spoken < needed:
+        raise InvalidConfigError(
+            f"log.message.format.version {config.texts['log.message.format.version']} needs an "
+            f"inter.broker.protocol.version from {'.'.join(map(str, needed))} on"
+        )

@@ -1,0 +1,154 @@
+"""The settings of topics, and how one gets its value: from the topic, else from the broker.
+
+`TOPIC_SETTINGS` is the only list of them: what is described, altered, documented and handed to `log/` comes from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from magicbyte.broker.config import BrokerConfig
+from magicbyte.broker.settings import Setting, words
+from magicbyte.errors import InvalidConfigError, LogDirectoryError
+from magicbyte.log.append_rules import AppendRules
+from magicbyte.log.compaction import CompactionConfig
+from magicbyte.log.config import LogConfig
+from magicbyte.log.index_writer import LATEST_RULES, IndexRules
+from magicbyte.records.encode import Format
+from magicbyte.records.layout import Dialect
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSetting:
+    """A setting of topics: its `name` there, and the broker's setting that it is for one topic, if there is one."""
+
+    name: str
+    setting: Setting[Any]
+    broker: Setting[Any] | None
+
+    @property
+    def synonyms(self) -> tuple[tuple[str, int], ...]:
+        """The broker's settings that give its value, the first one that is set, with the factor for each."""
+        return () if self.broker is None else ((self.broker.name, 1), *self.broker.synonyms)
+
+
+def _of(name: str, broker: Setting[Any]) -> TopicSetting:
+    return TopicSetting(name, replace(broker, name=name), broker)
+
+
+def _throttled(name: str, who: str) -> TopicSetting:
+    doc = f"Replicas whose replication is throttled on the {who}'s side. Kept for tools; there is nothing to throttle."
+    return TopicSetting(name, words(name, "", doc), None)
+
+
+TOPIC_SETTINGS: Final[Mapping[str, TopicSetting]] = {
+    each.name: each
+    for each in (
+        _of("cleanup.policy", BrokerConfig.log_cleanup_policy),
+        _of("compression.type", BrokerConfig.compression_type),
+        _of("delete.retention.ms", BrokerConfig.log_cleaner_delete_retention_ms),
+        _of("enriched.append.mode", BrokerConfig.enriched_append_mode),
+        _of("file.delete.delay.ms", BrokerConfig.log_segment_delete_delay_ms),
+        _of("flush.messages", BrokerConfig.log_flush_interval_messages),
+        _of("flush.ms", BrokerConfig.log_flush_interval_ms),
+        _throttled("follower.replication.throttled.replicas", "follower"),
+        _of("index.interval.bytes", BrokerConfig.log_index_interval_bytes),
+        _throttled("leader.replication.throttled.replicas", "leader"),
+        _of("log.flush.policy", BrokerConfig.log_flush_policy),
+        _of("log.head.truncation", BrokerConfig.log_head_truncation),
+        _of("max.compaction.lag.ms", BrokerConfig.log_cleaner_max_compaction_lag_ms),
+        _of("max.decompressed.message.bytes", BrokerConfig.max_decompressed_message_bytes),
+        _of("max.message.bytes", BrokerConfig.message_max_bytes),
+        _of("message.downconversion.enable", BrokerConfig.log_message_downconversion_enable),
+        _of("message.format.version", BrokerConfig.log_message_format_version),
+        _of("message.timestamp.after.max.ms", BrokerConfig.log_message_timestamp_after_max_ms),
+        _of("message.timestamp.before.max.ms", BrokerConfig.log_message_timestamp_before_max_ms),
+        _of("message.timestamp.difference.max.ms", BrokerConfig.log_message_timestamp_difference_max_ms),
+        _of("message.timestamp.type", BrokerConfig.log_message_timestamp_type),
+        _of("min.cleanable.dirty.ratio", BrokerConfig.log_cleaner_min_cleanable_ratio),
+        _of("min.compaction.lag.ms", BrokerConfig.log_cleaner_min_compaction_lag_ms),
+        _of("min.insync.replicas", BrokerConfig.min_insync_replicas),
+        _of("preallocate", BrokerConfig.log_preallocate),
+        _of("retention.bytes", BrokerConfig.log_retention_bytes),
+        _of("retention.ms", BrokerConfig.log_retention_ms),
+        _of("segment.bytes", BrokerConfig.log_segment_bytes),
+        _of("segment.index.bytes", BrokerConfig.log_index_size_max_bytes),
+        _of("segment.jitter.ms", BrokerConfig.log_roll_jitter_ms),
+        _of("segment.ms", BrokerConfig.log_roll_ms),
+        _of("unclean.leader.election.enable", BrokerConfig.unclean_leader_election_enable),
+    )
+}
+
+FORMAT: Final = "message.format.version"
+_CLEANER = ("log.cleaner.dedupe.buffer.size", "log.cleaner.io.buffer.load.factor", "log.cleaner.io.buffer.size")
+_BOUNDS = ("message.timestamp.before.max.ms", "message.timestamp.after.max.ms")
+_BOTH_BOUNDS = "message.timestamp.difference.max.ms"
+
+
+@dataclass(frozen=True, slots=True)
+class TopicConfig:
+    """The settings of a topic that are in force, and what they mean to each part of `log/`.
+
+    `settings` has the text of each by its name in `TOPIC_SETTINGS`.
+    """
+
+    settings: Mapping[str, str]
+    log: LogConfig
+    append: AppendRules
+    compaction: CompactionConfig
+
+    def value(self, name: str) -> Any:
+        """Return the value of a setting, of its type."""
+        return TOPIC_SETTINGS[name].setting.parse(self.settings[name])
+
+    @property
+    def min_insync_replicas(self) -> int:
+        """How many replicas have to have what is acknowledged with acks=all."""
+        return int(self.settings["min.insync.replicas"])
+
+    @property
+    def downconversion_enabled(self) -> bool:
+        """Whether old readers get what is stored in a newer format, converted."""
+        return self.settings["message.downconversion.enable"].lower() == "true"
+
+
+def resolve(overrides: Mapping[str, str], config: BrokerConfig, rules: IndexRules = LATEST_RULES) -> TopicConfig:
+    """Return what is in force for a topic with these settings of its own. Raises InvalidConfigError.
+
+    The enriched format is a topic's own, from its beginning: a broker's default of it is for topics to come.
+    """
+    settings = {}
+    for name, each in TOPIC_SETTINGS.items():
+        by_broker = each.setting.default if each.broker is None else config.texts[each.broker.name]
+        settings[name] = overrides.get(name, by_broker or "")
+    for bound in _BOUNDS:
+        if _BOTH_BOUNDS in overrides and bound not in overrides:
+            settings[bound] = overrides[_BOTH_BOUNDS]
+    stored: Format = TOPIC_SETTINGS[FORMAT].setting.parse(settings[FORMAT])
+    enriched = stored is Format.ENRICHED and FORMAT in overrides
+    if stored is Format.ENRICHED and not enriched:
+        stored, settings[FORMAT] = Format.V2, Format.V2.value
+    given = {**settings, FORMAT: str(stored.magic)}
+    given["message.dialect"] = (Dialect.ENRICHED if enriched else Dialect.KAFKA).value
+    cleaner = {name: str(config.values[name]) for name in _CLEANER}
+    try:
+        return TopicConfig(
+            settings, LogConfig.of(given, rules), AppendRules.of(given), CompactionConfig.of({**cleaner, **given})
+        )
+    except LogDirectoryError as error:  # the same fault, found by the other room
+        raise InvalidConfigError(str(error)) from error
+
+
+def check_overrides(overrides: Mapping[str, str | None]) -> dict[str, str]:
+    """Return settings that a topic can have of its own. Raises InvalidConfigError."""
+    checked = {}
+    for name, text in overrides.items():
+        known = TOPIC_SETTINGS.get(name)
+        if known is None:
+            raise InvalidConfigError(f"{name}: there is no such setting of topics")
+        known.setting.parse(text)
+        assert text is not None
+        checked[name] = text
+    return checked

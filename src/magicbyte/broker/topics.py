@@ -1,0 +1,388 @@
+"""The topics of the cluster: their partitions, settings and logs. This broker leads all of them.
+
+What there is stands in the metadata tree, and is durable before it is true; logs are made when they are first asked
+for, so that a crash between the two leaves nothing to mend.
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+from magicbyte.broker import topic_config
+from magicbyte.broker.topic_config import TopicConfig
+from magicbyte.errors import (
+    InvalidConfigError,
+    InvalidPartitionsError,
+    InvalidReplicaAssignmentError,
+    InvalidReplicationFactorError,
+    InvalidRequestError,
+    InvalidTopicError,
+    TopicDeletionDisabledError,
+    TopicExistsError,
+    UnknownTopicError,
+    UnknownTopicIdError,
+)
+from magicbyte.log.append_rules import AppendRules
+from magicbyte.log.checkpoints import TopicPartition
+from magicbyte.log.index_writer import LATEST_RULES, IndexRules
+from magicbyte.metadata import layout
+from magicbyte.metadata.layout import PartitionState, TopicNode
+from magicbyte.ports import CreateNode, DeleteNode, NodeChange, SetNode
+from magicbyte.records.encode import Format
+
+if TYPE_CHECKING:
+    from magicbyte.broker.config import BrokerConfig
+    from magicbyte.log.config import LogConfig
+    from magicbyte.log.log_directory import LogDirectory
+    from magicbyte.log.partition_log import PartitionLog
+    from magicbyte.ports import Clock, MetadataStore
+
+INTERNAL: Final = frozenset({"__consumer_offsets", "__transaction_state"})
+_LEGAL: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+_LONGEST: Final = 249
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """A topic. `configs` are the settings of its own; `config` what is in force. `leader_epochs` is by partition."""
+
+    name: str
+    id: uuid.UUID
+    partitions: int
+    configs: Mapping[str, str]
+    config: TopicConfig
+    leader_epochs: Sequence[int]
+
+    @property
+    def is_internal(self) -> bool:
+        """Whether it is Kafka's own."""
+        return self.name in INTERNAL
+
+
+class Topics:
+    """All topics, by name. One thread at a time. `new_id` makes ids that nobody else has."""
+
+    def __init__(
+        self,
+        metadata: MetadataStore,
+        config: BrokerConfig,
+        logs: LogDirectory,
+        clock: Clock,
+        new_id: Callable[[], uuid.UUID] = uuid.uuid4,
+    ) -> None:
+        self._metadata, self._config, self._logs, self._clock = metadata, config, logs, clock
+        self._new_id = new_id
+        self._topics: dict[str, Topic] = {}
+        self._by_id: dict[uuid.UUID, str] = {}
+        for name in metadata.children(layout.TOPICS) if metadata.exists(layout.TOPICS) else []:
+            self._keep(self._load(name))
+        for name in self._being_deleted():
+            self._finish_delete(name)
+
+    # ---- looking
+
+    def names(self) -> list[str]:
+        """Return the names of all topics, sorted."""
+        return sorted(self._topics)
+
+    def get(self, name: str) -> Topic | None:
+        """Return a topic, None for one that is not there."""
+        return self._topics.get(name)
+
+    def by_id(self, topic_id: uuid.UUID) -> Topic | None:
+        """Return the topic with this id."""
+        name = self._by_id.get(topic_id)
+        return None if name is None else self._topics[name]
+
+    def known(self, name: str) -> Topic:
+        """Return a topic. Raises UnknownTopicError."""
+        found = self._topics.get(name)
+        if found is None:
+            raise UnknownTopicError(f"there is no topic {name}")
+        return found
+
+    def rules(self, topic: str) -> AppendRules:
+        """Return what decides over appends to a topic. Raises UnknownTopicError."""
+        return self.known(topic).config.append
+
+    def leader_epoch(self, topic: str, partition: int) -> int:
+        """Return the epoch in which this broker leads a partition. Raises UnknownTopicError."""
+        return self._partition(topic, partition).leader_epochs[partition]
+
+    def log(self, topic: str, partition: int) -> PartitionLog:
+        """Return the log of a partition, made if need be. Raises UnknownTopicError."""
+        found = self._partition(topic, partition)
+        key = TopicPartition(topic, partition)
+        log = self._logs.logs.get(key)
+        if log is None:
+            log = self._logs.create(key, now_ms=self._clock.now_ms(), topic_id=found.id)
+        return log
+
+    def _partition(self, topic: str, partition: int) -> Topic:
+        found = self.known(topic)
+        if not 0 <= partition < found.partitions:
+            raise UnknownTopicError(f"topic {topic} has no partition {partition}")
+        return found
+
+    # ---- making
+
+    def create(
+        self,
+        name: str,
+        partitions: int | None = None,
+        replication_factor: int | None = None,
+        configs: Mapping[str, str | None] | None = None,
+        *,
+        assignments: Mapping[int, Sequence[int]] | None = None,
+        validate_only: bool = False,
+    ) -> Topic:
+        """Make a topic and its logs; return it. None stands for the broker's own number.
+
+        `assignments` are the brokers of each partition, in place of the two numbers. With `validate_only` it is only
+        checked whether the topic could be made. Raises TopicExistsError, InvalidTopicError, InvalidPartitionsError,
+        InvalidReplicationFactorError, InvalidReplicaAssignmentError, InvalidConfigError, InvalidRequestError.
+        """
+        self._check_new(name)
+        count = self._count(partitions, replication_factor, assignments)
+        own = self._own(configs or {})
+        topic = Topic(name, self._new_id(), count, own, topic_config.resolve(own, self._config), (0,) * count)
+        if not validate_only:
+            self._metadata.transaction(self._creation(topic))
+            self._keep(topic)
+            for partition in range(0 if topic.is_internal else count):
+                self.log(name, partition)
+        return topic
+
+    def _check_new(self, name: str) -> None:
+        check_name(name)
+        if name in self._topics:
+            raise TopicExistsError(f"topic {name} is there already")
+        alike = name.replace(".", "_")
+        for other in self._topics:
+            if other.replace(".", "_") == alike:
+                raise InvalidTopicError(f"topic {name} and topic {other} would share names of metrics")
+
+    def _count(
+        self, partitions: int | None, replicas: int | None, assignments: Mapping[int, Sequence[int]] | None
+    ) -> int:
+        if assignments:
+            if partitions is not None or replicas is not None:
+                raise InvalidRequestError("either brokers of each partition, or numbers of partitions and replicas")
+            self._check_assignments(assignments, range(len(assignments)))
+            return len(assignments)
+        count = self._config.num_partitions if partitions is None else partitions
+        if count < 1:
+            raise InvalidPartitionsError(f"expected a number of partitions from 1 on, found {count}")
+        factor = self._config.default_replication_factor if replicas is None else replicas
+        if factor != 1:
+            raise InvalidReplicationFactorError(f"replication factor {factor}: there is one broker")
+        return count
+
+    def _check_assignments(self, assignments: Mapping[int, Sequence[int]], wanted: Iterable[int]) -> None:
+        if sorted(assignments) != list(wanted):
+            raise InvalidReplicaAssignmentError(
+                f"expected brokers of each partition, found those of {list(assignments)}"
+            )
+        for partition, brokers in assignments.items():
+            if list(brokers) != [self._config.broker_id]:
+                raise InvalidReplicaAssignmentError(
+                    f"partition {partition}: expected broker {self._config.broker_id} alone, found {list(brokers)}"
+                )
+
+    def _own(self, configs: Mapping[str, str | None]) -> dict[str, str]:
+        """Return the settings of its own that a new topic gets."""
+        own = topic_config.check_overrides(configs)
+        if topic_config.FORMAT not in own and self._config.log_message_format_version is Format.ENRICHED:
+            own[topic_config.FORMAT] = Format.ENRICHED.value
+        return own
+
+    def _creation(self, topic: Topic) -> list[NodeChange]:
+        leader = self._config.broker_id
+        node = TopicNode({index: [leader] for index in range(topic.partitions)}, topic.id)
+        path = layout.config_path("topics", topic.name)
+        config = layout.dump_config(topic.configs)
+        known = self._metadata.exists(path) is not None
+        return [
+            SetNode(path, config) if known else CreateNode(path, config),
+            CreateNode(layout.topic_path(topic.name), node.dump()),
+            CreateNode(layout.partitions_path(topic.name)),
+            *self._partition_nodes(topic.name, range(topic.partitions)),
+        ]
+
+    def _partition_nodes(self, name: str, partitions: Iterable[int]) -> list[NodeChange]:
+        state = PartitionState(self._config.broker_id, 0, [self._config.broker_id], self._controller_epoch()).dump()
+        changes: list[NodeChange] = []
+        for partition in partitions:
+            path = layout.state_path(name, partition)
+            changes += [CreateNode(path.rpartition("/")[0]), CreateNode(path, state)]
+        return changes
+
+    def _controller_epoch(self) -> int:
+        node = self._metadata.exists(layout.CONTROLLER_EPOCH)
+        return 0 if node is None else int(node.data)
+
+    def add_partitions(
+        self,
+        name: str,
+        count: int,
+        *,
+        assignments: Sequence[Sequence[int]] | None = None,
+        validate_only: bool = False,
+    ) -> Topic:
+        """Let a topic have `count` partitions, more than it has; return it.
+
+        `assignments` are the brokers of each new one. Raises UnknownTopicError, InvalidPartitionsError,
+        InvalidReplicaAssignmentError.
+        """
+        topic = self.known(name)
+        if count <= topic.partitions:
+            raise InvalidPartitionsError(
+                f"topic {name} has {topic.partitions} partitions: expected more, found {count}"
+            )
+        new = range(topic.partitions, count)
+        if assignments is not None:
+            if len(assignments) != len(new):
+                raise InvalidReplicaAssignmentError(
+                    f"expected brokers of {len(new)} partitions, found {len(assignments)}"
+                )
+            self._check_assignments(dict(zip(new, assignments, strict=True)), new)
+        grown = replace(topic, partitions=count, leader_epochs=(*topic.leader_epochs, *[0] * len(new)))
+        if not validate_only:
+            path = layout.topic_path(name)
+            found = self._metadata.get(path)
+            node = TopicNode.load(path, found.data)
+            node = TopicNode({**node.replicas, **{index: [self._config.broker_id] for index in new}}, node.topic_id)
+            self._metadata.transaction([SetNode(path, node.dump(), found.version), *self._partition_nodes(name, new)])
+            self._keep(grown)
+            for partition in () if topic.is_internal else new:
+                self.log(name, partition)
+        return grown
+
+    # ---- deleting
+
+    def delete(self, name: str) -> None:
+        """Delete a topic; its files go after their delay. Raises UnknownTopicError, TopicDeletionDisabledError."""
+        self.known(name)
+        if not self._config.delete_topic_enable:
+            raise TopicDeletionDisabledError("delete.topic.enable is false")
+        self._metadata.create(f"{layout.DELETE_TOPICS}/{name}", parents=True)  # from here on a restart goes on with it
+        self._finish_delete(name)
+
+    def delete_by_id(self, topic_id: uuid.UUID) -> str:
+        """Delete the topic with this id; return its name. Raises UnknownTopicIdError, TopicDeletionDisabledError."""
+        found = self.by_id(topic_id)
+        if found is None:
+            raise UnknownTopicIdError(f"there is no topic with id {layout.id_text(topic_id)}")
+        self.delete(found.name)
+        return found.name
+
+    def _being_deleted(self) -> list[str]:
+        if self._metadata.exists(layout.DELETE_TOPICS) is None:
+            return []
+        return self._metadata.children(layout.DELETE_TOPICS)
+
+    def _finish_delete(self, name: str) -> None:
+        topic = self._topics.pop(name, None)
+        if topic is not None:
+            self._by_id.pop(topic.id, None)
+        for key in [key for key in self._logs.logs if key.topic == name]:
+            self._logs.delete(key, now_ms=self._clock.now_ms())
+        gone = [layout.topic_path(name), layout.config_path("topics", name), f"{layout.DELETE_TOPICS}/{name}"]
+        self._metadata.transaction([DeleteNode(path) for top in gone for path in self._below(top)])
+
+    def _below(self, path: str) -> list[str]:
+        """Return a node and all below it, the lowest first."""
+        if self._metadata.exists(path) is None:
+            return []
+        return [*(each for name in self._metadata.children(path) for each in self._below(f"{path}/{name}")), path]
+
+    # ---- settings
+
+    def alter(self, name: str, configs: Mapping[str, str | None], *, validate_only: bool = False) -> Topic:
+        """Let a topic have exactly these settings of its own; return it. They hold at once for what comes.
+
+        Raises UnknownTopicError, InvalidConfigError.
+        """
+        topic = self.known(name)
+        own = topic_config.check_overrides(configs)
+        altered = replace(topic, configs=own, config=topic_config.resolve(own, self._config))
+        if altered.config.log.dialect is not topic.config.log.dialect:
+            raise InvalidConfigError(f"topic {name}: {topic_config.FORMAT} cannot become enriched, or cease to be")
+        if not validate_only:
+            path = layout.config_path("topics", name)
+            data = layout.dump_config(own)
+            known = self._metadata.exists(path) is not None
+            self._metadata.transaction(
+                [
+                    SetNode(path, data) if known else CreateNode(path, data),
+                    CreateNode(layout.CONFIG_CHANGE, layout.dump_config_change("topics", name), sequence=True),
+                ]
+            )
+            self._keep(altered)
+        return altered
+
+    def config_changed(self) -> None:
+        """Let all topics have what the broker's settings say now."""
+        for topic in list(self._topics.values()):
+            self._keep(replace(topic, config=topic_config.resolve(topic.configs, self._config)))
+
+    # ---- keeping
+
+    def _keep(self, topic: Topic) -> None:
+        self._topics[topic.name] = topic
+        self._by_id[topic.id] = topic.name
+        for partition in range(topic.partitions):
+            log = self._logs.logs.get(TopicPartition(topic.name, partition))
+            if log is not None:
+                log.reconfigure(topic.config.log)
+
+    def _load(self, name: str) -> Topic:
+        path = layout.topic_path(name)
+        found = self._metadata.get(path)
+        node = TopicNode.load(path, found.data)
+        if node.topic_id is None:  # from before 2.8
+            node = TopicNode(node.replicas, self._new_id())
+            self._metadata.set(path, node.dump(), found.version)
+        assert node.topic_id is not None
+        own = settings_of(self._metadata, "topics", name)
+        epochs = tuple(self._epoch(name, partition) for partition in node.replicas)
+        return Topic(
+            name, node.topic_id, len(epochs), own, topic_config.resolve(own, self._config), epochs
+        )  # fmt: skip
+
+    def _epoch(self, name: str, partition: int) -> int:
+        path = layout.state_path(name, partition)
+        node = self._metadata.exists(path)
+        return 0 if node is None else PartitionState.load(path, node.data).leader_epoch
+
+
+def log_config_of(
+    metadata: MetadataStore, config: BrokerConfig, rules: IndexRules = LATEST_RULES
+) -> Callable[[TopicPartition], LogConfig]:
+    """Return what gives the logs of a directory their configuration, when one is opened or made."""
+
+    def config_of(key: TopicPartition) -> LogConfig:
+        return topic_config.resolve(settings_of(metadata, "topics", key.topic), config, rules).log
+
+    return config_of
+
+
+def settings_of(metadata: MetadataStore, kind: str, name: str) -> dict[str, str]:
+    """Return the settings that the tree has of a topic (`topics`) or broker (`brokers`)."""
+    path = layout.config_path(kind, name)
+    node = metadata.exists(path)
+    return {} if node is None else layout.load_config(path, node.data)
+
+
+def check_name(name: str) -> None:
+    """Raise InvalidTopicError unless a topic can have this name."""
+    if name in ("", ".", ".."):
+        raise InvalidTopicError(f"{name!r} is no name of a topic")
+    if len(name) > _LONGEST:
+        raise InvalidTopicError(f"expected a name of up to {_LONGEST} characters, found {len(name)}")
+    if not _LEGAL.fullmatch(name):
+        raise InvalidTopicError(f"{name!r}: expected letters, digits, '.', '_' and '-'")
