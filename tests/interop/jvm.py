@@ -61,8 +61,11 @@ def free_port() -> int:
 
 
 @contextmanager
-def broker(version: str, folder: Path, *properties: str) -> Iterator[Json]:
-    """Run a broker (and its ZooKeeper) inside the block; yield the launcher's oracle.json. Nothing runs afterwards."""
+def broker(version: str, folder: Path, *properties: str, kill: bool = False) -> Iterator[Json]:
+    """Run a broker (and its ZooKeeper) inside the block; yield the launcher's oracle.json. Nothing runs afterwards.
+
+    `kill`: the broker ends as in a crash.
+    """
     launcher = [sys.executable, str(HERE / "kafka_oracle.py")]
     settings = [part for setting in properties for part in ("--prop", setting)]
     ports = ["--port", str(free_port()), "--zk-port", str(free_port())]
@@ -71,4 +74,5 @@ def broker(version: str, folder: Path, *properties: str) -> Iterator[Json]:
         yield json.loads((folder / "oracle.json").read_text())
     finally:
         if (folder / "oracle.json").exists():
-            subprocess.run([*launcher, "stop", folder], check=True, timeout=SECONDS)
+            command = [*launcher, "stop", folder, *(["--kill"] if kill else [])]
+            subprocess.run(command, check=True, timeout=SECONDS)

@@ -10,9 +10,9 @@ import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.common.TopicPartition;
 
 /**
- * Prints the records of partition 0 of a topic with the Java consumer of any Kafka version from 0.10.1 on:
- * BOOTSTRAP TOPIC ISOLATION. A line: offset, timestamp, its type, key, value, names and values of headers, separated by
- * tabs; bytes in base64, null as "~".
+ * Prints the records of partition 0 of topics with the Java consumer of any Kafka version from 0.10.1 on:
+ * BOOTSTRAP TOPIC,... ISOLATION. A line: offset, timestamp, its type, key, value, names and values of headers, separated by
+ * tabs; bytes in base64, null as "~". Between topics a form feed.
  */
 public final class Consume {
     private Consume() { }
@@ -24,15 +24,20 @@ public final class Consume {
         properties.put("value.deserializer", "org.apache.kafka.common.serialization.ByteArrayDeserializer");
         properties.put("enable.auto.commit", "false");
         properties.put("isolation.level", args[2]);
-        TopicPartition partition = new TopicPartition(args[1], 0);
         PrintStream out = new PrintStream(System.out, false, "UTF-8");
         try (KafkaConsumer<byte[], byte[]> consumer = new KafkaConsumer<>(properties)) {
-            consumer.assign(Collections.singletonList(partition));
-            consumer.seekToBeginning(Collections.singletonList(partition));
-            long end = consumer.endOffsets(Collections.singletonList(partition)).get(partition);
-            while (consumer.position(partition) < end) {
-                for (ConsumerRecord<byte[], byte[]> record : poll(consumer)) {
-                    print(record, out);
+            String between = "";
+            for (String topic : args[1].split(",")) {
+                out.print(between);
+                between = "\f\n";
+                TopicPartition partition = new TopicPartition(topic, 0);
+                consumer.assign(Collections.singletonList(partition));
+                consumer.seekToBeginning(Collections.singletonList(partition));
+                long end = consumer.endOffsets(Collections.singletonList(partition)).get(partition);
+                while (consumer.position(partition) < end) {
+                    for (ConsumerRecord<byte[], byte[]> record : poll(consumer)) {
+                        print(record, out);
+                    }
                 }
             }
         }
