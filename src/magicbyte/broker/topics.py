@@ -27,8 +27,10 @@ from magicbyte.errors import (
     UnknownTopicIdError,
 )
 from magicbyte.log.append_rules import AppendRules
-from magicbyte.log.checkpoints import TopicPartition
+from magicbyte.log.checkpoints import PARTITION_METADATA, TopicPartition, parse_partition_metadata
+from magicbyte.log.directory import parse_file
 from magicbyte.log.index_writer import LATEST_RULES, IndexRules
+from magicbyte.log.segment import exists
 from magicbyte.metadata import layout
 from magicbyte.metadata.layout import PartitionState, TopicNode
 from magicbyte.ports import CreateNode, DeleteNode, NodeChange, SetNode
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
     from magicbyte.log.partition_log import PartitionLog
     from magicbyte.ports import Clock, MetadataStore
 
+_KEEPS_ALL: Final = {"retention.bytes": "-1", "retention.ms": "-1"}
 INTERNAL: Final = frozenset({"__consumer_offsets", "__transaction_state"})
 _LEGAL: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _LONGEST: Final = 249
@@ -64,7 +67,11 @@ class Topic:
 
 
 class Topics:
-    """All topics, by name. One thread at a time. `new_id` makes ids that nobody else has."""
+    """All topics, by name. One thread at a time. `new_id` makes ids that nobody else has.
+
+    `adopted` are those that the tree did not have, but whose logs were in the directory: another broker's, say. Nothing
+    of them is deleted until their settings say so.
+    """
 
     def __init__(
         self,
@@ -82,6 +89,7 @@ class Topics:
             self._keep(self._load(name))
         for name in self._being_deleted():
             self._finish_delete(name)
+        self.adopted = self._adopt()
 
     # ---- looking
 
@@ -353,6 +361,27 @@ class Topics:
         return Topic(
             name, node.topic_id, len(epochs), own, topic_config.resolve(own, self._config), epochs
         )  # fmt: skip
+
+    def _adopt(self) -> list[str]:
+        """Put topics into the tree whose logs are there without it; return their names."""
+        found: dict[str, int] = {}
+        for key in self._logs.logs:
+            if key.topic not in self._topics:
+                found[key.topic] = max(found.get(key.topic, 0), key.partition + 1)
+        for name, count in found.items():
+            own = {"cleanup.policy": "compact"} if name in INTERNAL else _KEEPS_ALL
+            config = topic_config.resolve(own, self._config)
+            topic = Topic(name, self._id_in_folder(name), count, own, config, (0,) * count)
+            self._metadata.transaction(self._creation(topic))
+            self._keep(topic)
+        return sorted(found)
+
+    def _id_in_folder(self, name: str) -> uuid.UUID:
+        for key, log in self._logs.logs.items():
+            path = f"{log.folder}/{PARTITION_METADATA}"
+            if key.topic == name and exists(self._logs.files, path):
+                return parse_file(self._logs.files, path, parse_partition_metadata).topic_id
+        return self._new_id()
 
     def _epoch(self, name: str, partition: int) -> int:
         path = layout.state_path(name, partition)

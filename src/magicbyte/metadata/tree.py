@@ -316,6 +316,6 @@ def _check_version(path: str, node: Stored, expected: int) -> None:
 
 
 def _check_path(path: str) -> None:
-    parts = path.split("/")
-    if path != ROOT and (parts[0] or not all(parts[1:]) or {".", ".."} & set(parts) or "\0" in path):
+    parts = path.split("/")[1:]
+    if path != ROOT and (not path.startswith("/") or not all(parts) or {".", ".."} & set(parts) or "\0" in path):
         raise MetadataError(path, "expected a path such as /brokers/ids")

@@ -1,0 +1,69 @@
+"""The cluster of one: its id, and this broker as its only member and controller, in the metadata tree."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from magicbyte.errors import LogDirectoryError
+from magicbyte.metadata import layout
+from magicbyte.ports import CreateNode, NodeChange, SetNode
+
+if TYPE_CHECKING:
+    from magicbyte.metadata.layout import BrokerEndpoint
+    from magicbyte.ports import Clock, MetadataStore
+
+
+def found_cluster(metadata: MetadataStore, known_id: str | None, new_id: Callable[[], uuid.UUID]) -> str:
+    """Return the cluster's id; make it, and the nodes that a broker expects, in a tree that has them not.
+
+    `known_id` is what the log directory says. Raises LogDirectoryError when the tree is another cluster's.
+    """
+    node = metadata.exists(layout.CLUSTER_ID)
+    if node is not None:
+        cluster_id = layout.load_cluster_id(node.data)
+        if known_id not in (None, cluster_id):
+            raise LogDirectoryError(f"the metadata is of cluster {cluster_id}, the log directory of {known_id}")
+    else:
+        cluster_id = known_id or layout.id_text(new_id())
+    wanted = dict.fromkeys(layout.ALWAYS_THERE, b"")
+    wanted[layout.CLUSTER_ID] = layout.dump_cluster_id(cluster_id)
+    changes = list(_missing(metadata, wanted))
+    if changes:
+        metadata.transaction(changes)
+    return cluster_id
+
+
+def _missing(metadata: MetadataStore, wanted: dict[str, bytes]) -> Iterable[NodeChange]:
+    """Yield what makes the nodes that are not there, each after those above it."""
+    made: set[str] = set()
+    for path, data in wanted.items():
+        parts = path.split("/")[1:]
+        for depth in range(1, len(parts) + 1):
+            each = "/" + "/".join(parts[:depth])
+            if each not in made and metadata.exists(each) is None:
+                made.add(each)
+                yield CreateNode(each, data if each == path else b"")
+
+
+def register(
+    metadata: MetadataStore, broker_id: int, endpoints: Sequence[BrokerEndpoint], rack: str | None, clock: Clock
+) -> int:
+    """Put this broker into the tree, as a member and as the controller; return its epoch.
+
+    Raises NodeExistsError when another broker has its number.
+    """
+    now_ms = clock.now_ms()
+    path = layout.broker_path(broker_id)
+    epoch = metadata.exists(layout.CONTROLLER_EPOCH)
+    next_epoch = b"1" if epoch is None else str(int(epoch.data) + 1).encode()
+    known = CreateNode(layout.CONTROLLER_EPOCH, next_epoch)
+    metadata.transaction(
+        [
+            CreateNode(path, layout.dump_broker(endpoints, rack, now_ms), ephemeral=True),
+            CreateNode(layout.CONTROLLER, layout.dump_controller(broker_id, now_ms), ephemeral=True),
+            known if epoch is None else SetNode(layout.CONTROLLER_EPOCH, next_epoch, epoch.version),
+        ]
+    )
+    return metadata.get(path).czxid

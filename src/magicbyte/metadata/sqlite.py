@@ -1,0 +1,113 @@
+"""A metadata tree in an SQLite file: each transaction is on the disk when it returns, whole or not at all.
+
+The tree itself is in memory (`tree.py`); the file has one row per node, and is read when it is opened. One process has
+it open at a time. Whatever was ephemeral goes when the next process opens it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+from collections.abc import Mapping
+from dataclasses import astuple, fields
+from typing import TYPE_CHECKING, Final
+
+from magicbyte.errors import LogDirectoryError, LogDirectoryOfflineError
+from magicbyte.metadata.tree import ROOT, Session, Stored, Tree
+
+if TYPE_CHECKING:
+    from magicbyte.ports import Clock
+
+FILE_NAME: Final = "magicbyte-metadata.sqlite"
+"""What the file is called in a log directory."""
+
+_FORMAT: Final = 1  # the file's user_version
+_FIELDS: Final = [field.name for field in fields(Stored)]
+_CREATE: Final = f"CREATE TABLE nodes (path TEXT PRIMARY KEY, {', '.join(_FIELDS)}) WITHOUT ROWID"
+_READ: Final = f"SELECT path, {', '.join(_FIELDS)} FROM nodes"
+_PUT: Final = f"INSERT OR REPLACE INTO nodes VALUES ({', '.join('?' * (len(_FIELDS) + 1))})"
+_DELETE: Final = "DELETE FROM nodes WHERE path = ?"
+_PUT_LAST: Final = "INSERT OR REPLACE INTO last VALUES (0, ?)"
+
+
+class SqliteTree(Tree):
+    """A tree in the file at `path`, made if need be. Raises LogDirectoryError when another process has it open.
+
+    After a change could not be written each further one raises LogDirectoryOfflineError, too.
+    """
+
+    def __init__(self, path: str, clock: Clock) -> None:
+        self.path = path
+        self._error: sqlite3.Error | None = None
+        try:
+            self._database = sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False)
+        except sqlite3.Error as error:
+            raise LogDirectoryError(f"{path}: {error}") from error
+        try:
+            nodes, last_zxid = self._load()
+        except sqlite3.Error as error:
+            self._database.close()
+            locked = error.sqlite_errorcode == sqlite3.SQLITE_BUSY
+            raise LogDirectoryError(f"{path}: {'another process is using it' if locked else error}") from error
+        except LogDirectoryError:
+            self._database.close()
+            raise
+        super().__init__(clock, self._write, nodes, last_zxid)
+        self.expire_all()
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._database.close()
+
+    def _load(self) -> tuple[dict[str, Stored], int]:
+        run = self._database.execute
+        run("PRAGMA locking_mode = EXCLUSIVE")  # also keeps the shared memory file away
+        run("PRAGMA journal_mode = WAL")
+        run("PRAGMA synchronous = FULL")
+        run("BEGIN EXCLUSIVE")
+        version = run("PRAGMA user_version").fetchone()[0]
+        if version not in (0, _FORMAT):
+            raise LogDirectoryError(f"{self.path}: expected format {_FORMAT}, found {version}: of a later magicbyte?")
+        if version == 0:
+            run(_CREATE)
+            run("CREATE TABLE last (id INTEGER PRIMARY KEY, zxid INTEGER NOT NULL)")
+            run(_PUT, (ROOT, *astuple(Stored(b"", 0, 0, 0, 0, 0, 0, 0, 0))))
+            run(_PUT_LAST, (0,))
+            run(f"PRAGMA user_version = {_FORMAT}")
+        run("COMMIT")
+        nodes = {path: Stored(*values) for path, *values in run(_READ)}
+        return nodes, run("SELECT zxid FROM last").fetchone()[0]
+
+    def _write(self, nodes: Mapping[str, Stored | None], zxid: int) -> None:
+        if self._error is not None:
+            raise LogDirectoryOfflineError(f"{self.path}: {self._error}") from self._error
+        run = self._database.execute
+        try:
+            run("BEGIN")
+            for path, node in nodes.items():
+                if node is None:
+                    run(_DELETE, (path,))
+                else:
+                    run(_PUT, (path, *astuple(node)))
+            run(_PUT_LAST, (zxid,))
+            run("COMMIT")
+        except sqlite3.Error as error:
+            self._error = error
+            with contextlib.suppress(sqlite3.Error):
+                run("ROLLBACK")
+            raise LogDirectoryOfflineError(f"{self.path}: {error}") from error
+
+
+class SqliteStore(Session):
+    """The session of the only process that has the file at `path` open. `close` lets go of the file, too."""
+
+    def __init__(self, path: str, clock: Clock) -> None:
+        self._file = SqliteTree(path, clock)
+        super().__init__(self._file, self._file.session().number)
+
+    def close(self) -> None:
+        """End the session and let go of the file."""
+        try:
+            super().close()
+        finally:
+            self._file.close()
