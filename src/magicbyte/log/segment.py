@@ -24,6 +24,7 @@ from magicbyte.records.scan import scan
 if TYPE_CHECKING:
     from struct import Struct
 
+    from magicbyte.log.append import PreparedAppend
     from magicbyte.log.indexes import AbortedTransaction
     from magicbyte.log.producer_state import LeaderEpochs, ProducerStates
     from magicbyte.log.record_set import RecordSet
@@ -221,7 +222,7 @@ class Segment:
 
     # ---- appending
 
-    def must_roll(self, records: RecordSet, now_ms: int) -> bool:
+    def must_roll(self, records: RecordSet | PreparedAppend, now_ms: int) -> bool:
         """Say whether the set belongs into the next segment."""
         config = self.config
         if self.size > config.segment_bytes - records.size:
@@ -430,8 +431,8 @@ class Segment:
         """Return the largest timestamp, or when the file was last written where no entry has one."""
         return self.largest_timestamp if self.largest_timestamp >= 0 else self.files.modified_ms(self.path(LOG))
 
-    def _load_largest(self) -> None:
-        """Find the largest timestamp: by the index, and by the headers behind its last entry."""
+    def _load_largest(self, *, is_indexed: bool = False) -> None:
+        """Find the largest timestamp: by the index, and by the headers behind its last entry unless it `is_indexed`."""
         self.largest_timestamp, self.largest_offset = NO_TIMESTAMP, self.base_offset
         if not self.index_kinds.keys() & {TIME_INDEX, ENRICHED_INDEX}:
             return
@@ -447,7 +448,7 @@ class Segment:
                 begin = self.position_before(self.largest_offset)
             elif (places := self._indexes[OFFSET_INDEX].last) is not None:
                 begin = places[1]
-        for head in self.heads(begin):
+        for head in self.heads(self.size if is_indexed else begin):
             if head.timestamp > self.largest_timestamp:
                 self.largest_timestamp, self.largest_offset = head.timestamp, self.last_offset_of(head)
 
@@ -542,7 +543,7 @@ class Segment:
         for kind in (TRANSACTION_INDEX, *reversed(self.index_kinds)):
             self._put_index(kind, made.get(kind, b""), durable=durable)
         self._since_entry, self._first_timestamp, self._last_head = 0, None, None
-        self._load_largest()
+        self._load_largest(is_indexed=True)
 
     def _put_index(self, kind: str, content: bytes, *, durable: bool) -> None:
         """Put an index file in place of the one that is there; of aborted transactions only where there are any."""

@@ -1,0 +1,185 @@
+"""Appends to the logs that this broker leads: validated here or in a thread, written one by one, durable as asked.
+
+Whoever has records for a partition comes here: producers, and the broker itself for its own topics.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from magicbyte.broker.gate import in_thread
+from magicbyte.broker.metrics import Conversion, TopicMetrics, count, now_ns
+from magicbyte.errors import LogDirectoryOfflineError
+from magicbyte.log.append import NOTHING_STORED, PreparedAppend, prepare
+from magicbyte.log.config import FOREVER
+from magicbyte.log.group_commit import GroupCommit, Outcome
+from magicbyte.records.encode import Format
+from magicbyte.records.layout import CODEC_MASK, MAGIC, NO_TIMESTAMP, Dialect
+from magicbyte.wire import kernel
+
+if TYPE_CHECKING:
+    from magicbyte.broker.broker import Broker
+    from magicbyte.broker.partition import Partition
+    from magicbyte.log.append_rules import AppendRules
+
+INLINE_BYTES: Final = 32 << 10  # of a plain set that is looked through on the loop: well below a millisecond
+INLINE_COMPRESSED_BYTES: Final = 4 << 10
+WARM_AFTER_BYTES: Final = 1 << 20  # of records, from which on the kernels are loaded, in a thread
+_ATTRIBUTES: Final = {0: 17, 1: 17, 2: 22}  # position of the byte that has the codec, by magic
+_LONGEST_HEADER: Final = 23
+
+
+class Appended(NamedTuple):
+    """Where a set is now: its offsets, -1 for a set of nothing. Times in ms, -1 where the records' own were kept."""
+
+    first_offset: int
+    last_offset: int
+    log_append_time: int
+
+
+class _Waiter(NamedTuple):
+    """Who waits for a sync, and what readers can have then."""
+
+    partition: Partition
+    end_offset: int
+    done: asyncio.Future[bool]
+
+    def tell(self, *, durable: bool) -> None:
+        if not self.done.done():
+            self.done.set_result(durable)
+
+
+class Appends:
+    """All appends of a broker."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._seen_bytes = 0
+        self._commits = GroupCommit[_Waiter]()
+        self._committer: asyncio.Task[None] | None = None
+
+    async def append(
+        self,
+        partition: Partition,
+        records: memoryview,
+        rules: AppendRules,
+        *,
+        request_version: int | None = None,
+        dialect: Dialect = Dialect.KAFKA,
+    ) -> Appended:
+        """Append a set; return when it is as durable as the topic's settings ask for, and readers can have it.
+
+        `request_version`: of the Produce request, None for what the broker writes itself. `dialect`: of `records`.
+        Raises AppendRefusedError, LogDirectoryOfflineError: then nothing of it is in the log.
+        """
+        broker = self._broker
+        self._expect(len(records))
+        async with partition.lock:
+            now_ms, started = broker.clock.now_ms(), now_ns()
+            work = partial(
+                prepare,
+                records,
+                rules,
+                next_offset=partition.log.log_end_offset,
+                now_ms=now_ms,
+                leader_epoch=broker.topics.leader_epoch(partition.topic, partition.index),
+                request_version=request_version,
+                dialect=dialect,
+            )
+            prepared = work() if _is_quick(records) else await asyncio.to_thread(work)
+            if prepared.first_offset == NOTHING_STORED:
+                return Appended(NOTHING_STORED, NOTHING_STORED, NO_TIMESTAMP)
+            spent = now_ns() - started
+            end_before = partition.log.log_end_offset
+            first, last = await self._write(partition, prepared, now_ms)
+            durable = self._written(partition, prepared.size) if first >= end_before else None
+            if request_version is not None:
+                _count(broker.metrics.of(partition.topic), records, rules, prepared, request_version, dialect, spent)
+        if durable is not None and not await durable:
+            raise LogDirectoryOfflineError(f"{partition}: what was appended could not be made durable")
+        return Appended(first, last, prepared.log_append_time)
+
+    async def _write(self, partition: Partition, prepared: PreparedAppend, now_ms: int) -> tuple[int, int]:
+        """Write what is prepared: at once where nothing is synced, else in a thread."""
+        log, gate = partition.log, self._broker.gate
+        if log.config.flush_messages == FOREVER and not log.active.must_roll(prepared, now_ms):
+            await gate.quiet()
+            return log.append_prepared(prepared, now_ms)
+        await gate.enter()
+        try:
+            return await in_thread(log.append_prepared, prepared, now_ms)
+        finally:
+            gate.leave()
+
+    def _written(self, partition: Partition, size: int) -> asyncio.Future[bool] | None:
+        """Let readers have what was written, now or when it is durable; return what says so."""
+        partition.appended(size)
+        if not partition.log.config.group_commit:
+            partition.advance(partition.log.log_end_offset)
+            return None
+        done: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        end = partition.log.log_end_offset
+        self._commits.wait(partition.log, _Waiter(partition, end, done))
+        if self._committer is None:
+            self._committer = self._broker.spawn(self._commit())
+        return done
+
+    async def _commit(self) -> None:
+        """Sync, for all who wait by then, until nobody does."""
+        try:
+            while len(self._commits):
+                running = self._commits.begin()
+                try:
+                    await in_thread(running.run)
+                except OSError as error:
+                    outcome = Outcome(durable=[], lost=self._commits.fail(running, error))
+                else:
+                    outcome = self._commits.end(running, self._broker.clock.now_ms())
+                for waiter in outcome.durable:
+                    waiter.partition.advance(waiter.end_offset)
+                    waiter.tell(durable=True)
+                for waiter in outcome.lost:
+                    waiter.tell(durable=False)
+        finally:
+            self._committer = None
+
+    def _expect(self, size: int) -> None:
+        """Have the kernels loaded, in the background, once there is work for them: no request waits for that."""
+        if self._seen_bytes < WARM_AFTER_BYTES <= self._seen_bytes + size:
+            self._broker.spawn(_warm())
+        self._seen_bytes += size
+
+
+async def _warm() -> None:
+    await asyncio.to_thread(kernel.warm)
+
+
+def _is_quick(records: memoryview) -> bool:
+    """Say whether a set is checked so quickly that a thread would take longer, and nobody on the loop notices."""
+    size = len(records)
+    if size <= INLINE_COMPRESSED_BYTES:
+        return True
+    if size > INLINE_BYTES or size < _LONGEST_HEADER:
+        return False
+    place = _ATTRIBUTES.get(records[MAGIC.start])
+    return place is not None and not records[place] & CODEC_MASK
+
+
+def _count(
+    metrics: TopicMetrics,
+    records: memoryview,
+    rules: AppendRules,
+    prepared: PreparedAppend,
+    version: int,
+    dialect: Dialect,
+    spent_ns: int,
+) -> None:
+    magic = records[MAGIC.start]
+    source = Format.ENRICHED if dialect is Dialect.ENRICHED else Format(str(magic))
+    count(metrics.produced, Conversion(source, rules.format, version), len(records), 1, spent_ns)
+    if prepared.compressed:
+        metrics.recompressions_done += 1
+    elif prepared.decompressed and not prepared.rebuilt:
+        metrics.recompressions_avoided += 1

@@ -1,0 +1,132 @@
+"""What a broker does by the clock: checkpoints, syncs that are due, compaction, retention."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from magicbyte.broker.gate import in_thread
+from magicbyte.errors import LogDirectoryOfflineError
+from magicbyte.log.config import FOREVER
+from magicbyte.log.maintenance import Action, Maintenance
+
+if TYPE_CHECKING:
+    from magicbyte.broker.broker import Broker
+    from magicbyte.log.checkpoints import TopicPartition
+    from magicbyte.log.compaction import CompactionConfig
+    from magicbyte.log.partition_log import Flush, PartitionLog
+
+log = logging.getLogger(__name__)
+
+STEP_BYTES: Final = 1 << 20  # that a step of maintenance reads and writes, while appends wait
+_FLUSH_CHECK_MS: Final = 200
+_LONGEST_SLEEP_MS: Final = 15_000  # settings may have changed
+_SHORTEST_SLEEP_MS: Final = 1000  # where nothing was due
+
+
+class Background:
+    """The tasks of a broker that runs."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._maintenance = Maintenance(
+            broker.logs, self._compaction_of, secret=lambda: secrets.token_bytes(16), bytes_per_second=_rate(broker)
+        )
+        self._written: dict[str, dict[TopicPartition, int]] = {}
+
+    def start(self) -> None:
+        """Begin. The tasks end with the broker's."""
+        broker, config = self._broker, self._broker.config
+        logs = broker.logs
+        for interval_ms, offset_of, write in (
+            (config.log_flush_offset_checkpoint_interval_ms, _recovery_point, logs.checkpoint_recovery_points),
+            (config.log_flush_start_offset_checkpoint_interval_ms, _log_start, logs.checkpoint_log_starts),
+            (config.replica_high_watermark_checkpoint_interval_ms, _high_watermark, logs.checkpoint_high_watermarks),
+        ):
+            broker.spawn(self._checkpoint(interval_ms, offset_of, write))
+        broker.spawn(self._flush())
+        broker.spawn(self._maintain())
+
+    def close(self) -> None:
+        """Abandon a compaction that is under way; the log stays as it was."""
+        self._maintenance.close()
+
+    def _compaction_of(self, key: TopicPartition) -> CompactionConfig:
+        return self._broker.topics.known(key.topic).config.compaction
+
+    async def _checkpoint(
+        self, interval_ms: int, offset_of: Callable[[PartitionLog], int], write: Callable[[], None]
+    ) -> None:
+        """Write one of the directory's checkpoints, when there is something new in it."""
+        known: dict[TopicPartition, int] = {}
+        while True:
+            await asyncio.sleep(max(interval_ms, 1) / 1000)
+            async with self._broker.directory:
+                found = {key: offset_of(each) for key, each in self._broker.logs.logs.items()}
+                if found != known and self._broker.logs.health.error is None:
+                    await self._tolerant(write)
+                    known = found
+
+    async def _flush(self) -> None:
+        """Sync the logs whose `flush.ms` has passed."""
+        while True:
+            await asyncio.sleep(_FLUSH_CHECK_MS / 1000)
+            logs = self._broker.logs
+            if all(each.config.flush_ms == FOREVER for each in logs.logs.values()):
+                continue
+            for each in logs.flush_due(self._broker.clock.now_ms()):
+                if (flush := each.begin_flush()) is not None:
+                    await self._tolerant(partial(_sync, each, flush))
+                    each.flushed(flush, self._broker.clock.now_ms())
+
+    async def _maintain(self) -> None:
+        """Compact and delete step by step; appends wait for a step."""
+        broker = self._broker
+        delay_ms: float = broker.config.log_initial_task_delay_ms
+        while True:
+            await asyncio.sleep(delay_ms / 1000)
+            if broker.logs.health.error is not None:
+                return
+            async with broker.directory, broker.gate:
+                now_ms = broker.clock.now_ms()
+                try:
+                    result = await in_thread(self._maintenance.step, STEP_BYTES, now_ms)
+                except LogDirectoryOfflineError as error:
+                    log.critical("%s", error)
+                    return
+            idle = result.action is Action.NOTHING
+            delay_ms = min(max(result.next_ms - now_ms, _SHORTEST_SLEEP_MS if idle else 0), _LONGEST_SLEEP_MS)
+
+    async def _tolerant(self, work: Callable[[], None]) -> None:
+        """Do work in a thread; a failing disk takes the directory offline, and the requests say so from then on."""
+        try:
+            await in_thread(work)
+        except LogDirectoryOfflineError as error:
+            log.critical("%s", error)
+
+
+def _sync(each: PartitionLog, flush: Flush) -> None:
+    with each.health:
+        flush.run()
+
+
+def _rate(broker: Broker) -> float | None:
+    """Return the bytes per second that maintenance may move; None: as many as can be."""
+    found = broker.config.log_cleaner_io_max_bytes_per_second
+    return found if found < float(FOREVER) else None
+
+
+def _recovery_point(each: PartitionLog) -> int:
+    return each.recovery_point
+
+
+def _log_start(each: PartitionLog) -> int:
+    return each.log_start_offset
+
+
+def _high_watermark(each: PartitionLog) -> int:
+    return each.high_watermark

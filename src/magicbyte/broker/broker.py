@@ -1,0 +1,217 @@
+"""A broker: what it owns, and how it starts and stops. What it does is in the handlers.
+
+One event loop; threads for what would hold that up: disks that are slow, sets that are large.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import random
+import time
+import uuid
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from magicbyte.broker import cluster
+from magicbyte.broker.appends import Appends
+from magicbyte.broker.background import Background
+from magicbyte.broker.dispatch import Dispatcher
+from magicbyte.broker.gate import Gate, in_thread
+from magicbyte.broker.metrics import Metrics
+from magicbyte.broker.partition import Partition
+from magicbyte.broker.request import Connection
+from magicbyte.broker.topics import Topic, Topics, log_config_of, settings_of
+from magicbyte.errors import UnknownTopicError
+from magicbyte.log import checkpoints
+from magicbyte.log.directory import parse_file
+from magicbyte.log.files import LocalFiles
+from magicbyte.log.log_directory import Identity, LogDirectory, Settings
+from magicbyte.metadata.layout import DEFAULT_ENTITY, BrokerEndpoint
+from magicbyte.metadata.sqlite import FILE_NAME, SqliteStore
+from magicbyte.net.server import Handler, Limits, Server
+
+if TYPE_CHECKING:
+    from magicbyte.broker.config import BrokerConfig, Listener
+    from magicbyte.ports import Clock, MetadataStore, WritableFileSystem
+
+log = logging.getLogger(__name__)
+
+GRACE_MS: Final = 5000  # for requests in work when the broker stops
+
+
+class SystemClock:
+    """This machine's clock."""
+
+    def now_ms(self) -> int:
+        """Return the time in ms since 1970."""
+        return time.time_ns() // 1_000_000
+
+
+class Broker:
+    """One broker, which leads all partitions. `start` it, and `stop` it on the same event loop.
+
+    `directory` is held by who makes or deletes logs or writes checkpoints; `gate` by who changes what any log holds,
+    outside of its own partition's lock. `ports` are those that are listened on, by listener.
+    """
+
+    cluster_id: str
+    metadata: MetadataStore
+    logs: LogDirectory
+    topics: Topics
+    appends: Appends
+
+    def __init__(
+        self, config: BrokerConfig, *, clock: Clock | None = None, files: WritableFileSystem | None = None
+    ) -> None:
+        self.config = config
+        self.node_id = config.broker_id
+        self.clock: Clock = clock or SystemClock()
+        self.metrics = Metrics()
+        self.gate = Gate()
+        self.directory = asyncio.Lock()
+        self.ports: dict[str, int] = {}
+        self.is_stopping = False
+        self._files = files or LocalFiles()
+        self._opened = contextlib.AsyncExitStack()  # what is to be closed at the end, the last first
+        self._partitions: dict[tuple[str, int], Partition] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._server: Server[Listener] | None = None
+        self._background: Background | None = None
+
+    # ---- starting and stopping
+
+    async def start(self) -> None:
+        """Open the log directory, mended if need be, and listen.
+
+        Raises LogDirectoryError when another process has the directory, InvalidConfigError, NetworkError for an
+        address that cannot be listened on; then nothing is left open.
+        """
+        try:
+            self._open()
+            self._background = Background(self)
+            await self._listen()
+        except BaseException:
+            await self.stop()
+            raise
+        self._background.start()
+
+    def _open(self) -> None:
+        path = str(Path(self.config.log_directory).absolute())
+        Path(path).mkdir(parents=True, exist_ok=True)
+        store = SqliteStore(f"{path}/{FILE_NAME}", self.clock)
+        self._opened.callback(store.close)
+        self.metadata = store
+        known = _known_cluster_id(Path(path))
+        self.cluster_id = cluster.found_cluster(self.metadata, known, uuid.uuid4)
+        self.config.change(
+            settings_of(self.metadata, "brokers", DEFAULT_ENTITY),
+            settings_of(self.metadata, "brokers", str(self.node_id)),
+        )
+        settings = Settings(
+            config_of=log_config_of(self.metadata, self.config),
+            token=lambda: uuid.uuid4().hex,
+            identity=Identity(self.node_id, self.cluster_id),
+            jitter=lambda most: random.randint(0, most),
+        )
+        self.logs = LogDirectory.open(self._files, path, settings, now_ms=self.clock.now_ms())
+        self._opened.push_async_callback(in_thread, self.logs.close)
+        for each in self.logs.logs.values():
+            each.high_watermark = each.log_end_offset  # the only replica has it: nothing is lost by showing it
+        self.topics = Topics(self.metadata, self.config, self.logs, self.clock)
+        self.appends = Appends(self)
+
+    async def _listen(self) -> None:
+        config = self.config
+        limits = Limits(
+            largest_frame=config.socket_request_max_bytes,
+            total_bytes=config.queued_max_request_bytes,
+            connections=config.max_connections,
+            connections_per_host=config.max_connections_per_ip,
+            idle_ms=config.connections_max_idle_ms,
+        )
+        self._server = Server(limits, self._connected)
+        for listener in config.listeners:
+            self.ports[listener.name] = await self._server.listen(listener.host, listener.port, listener)
+        endpoints = [
+            BrokerEndpoint(each.name, each.security_protocol, *self.address_of(each)) for each in config.listeners
+        ]
+        cluster.register(self.metadata, self.node_id, endpoints, config.broker_rack, self.clock)
+
+    def _connected(self, host: str, peer: str, listener: Listener) -> Handler:
+        return Dispatcher(self, Connection(host, peer, listener))
+
+    async def stop(self) -> None:
+        """Answer what is in work, close all logs and leave the mark of it: the next start looks at nothing."""
+        self.is_stopping = True
+        if self._server is not None:
+            self._server.close_listeners()
+            for partition in self._partitions.values():
+                partition.wake()
+            await self._server.aclose(grace_ms=GRACE_MS)
+            self._server = None
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if self._background is not None:
+            self._background.close()
+            self._background = None
+        await self._opened.aclose()
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Run a task that ends with the broker at the latest; what it fails of is logged."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("a task of the broker ended for a fault of ours", exc_info=error)
+
+    # ---- what handlers ask for
+
+    def address_of(self, listener: Listener) -> tuple[str, int]:
+        """Return host and port that clients of a listener are told."""
+        return listener.advertised_host, listener.advertised_port or self.ports[listener.name]
+
+    def partition(self, topic: str, index: int) -> Partition:
+        """Return a partition with its log. Raises UnknownTopicError."""
+        log_of = self.topics.log(topic, index)
+        found = self._partitions.get((topic, index))
+        if found is None or found.log is not log_of:
+            if found is not None:
+                found.wake()
+            found = self._partitions[topic, index] = Partition(topic, index, log_of)
+        return found
+
+    def known_partition(self, topic: str, index: int) -> Partition | None:
+        """Return a partition, None for one that is not there."""
+        try:
+            return self.partition(topic, index)
+        except UnknownTopicError:
+            return None
+
+    async def create_topic(self, name: str) -> Topic:
+        """Make a topic with the broker's settings, unless somebody else just did. Raises what `Topics.create` does."""
+        async with self.directory:
+            await self.gate.quiet()
+            return self.topics.get(name) or self.topics.create(name)
+
+    def wake(self, topic: str, index: int) -> None:
+        """Have those who wait for records of a partition look again."""
+        found = self._partitions.get((topic, index))
+        if found is not None:
+            found.wake()
+
+
+def _known_cluster_id(path: Path) -> str | None:
+    """Return the cluster that a log directory says it is of."""
+    file = path / checkpoints.META_PROPERTIES
+    if not file.exists():
+        return None
+    return parse_file(LocalFiles(), str(file), checkpoints.parse_meta_properties).cluster_id

@@ -1,0 +1,83 @@
+"""Slices of logs for readers that do not know the stored format: converted in chunks, whatever their size.
+
+docs/decisions/0005-conversion-while-sending.md says how the size of what is not converted yet is announced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from magicbyte.errors import CorruptRecordError
+from magicbyte.records.convert import ConversionReport, convert
+from magicbyte.records.encode import Format
+from magicbyte.records.layout import LOG_OVERHEAD, Dialect
+from magicbyte.records.scan import scan
+
+if TYPE_CHECKING:
+    from magicbyte.log.segment import FileSlice
+
+CHUNK_BYTES: Final = 128 << 10
+"""Of stored bytes that are converted at a time: memory is some multiple of this, or of one batch that is larger."""
+
+
+@dataclass(slots=True)
+class SliceConversion:
+    """The conversion of one slice. `source` is the newest format in it; `sets` were converted, of `converted_bytes`."""
+
+    source: Format
+    target: Format
+    report: ConversionReport = field(default_factory=ConversionReport)
+
+
+def whole_entries(found: FileSlice, dialect: Dialect) -> Iterator[memoryview]:
+    """Yield the entries of a slice in chunks of about `CHUNK_BYTES`; what is cut at its end is left out."""
+    position, end = found.position, found.position + found.length
+    wanted = CHUNK_BYTES
+    while position < end:
+        data = memoryview(found.file.read_at(position, min(wanted, end - position)))
+        table = scan(data, dialect=dialect)
+        if table.damage is not None and not table.end:
+            raise table.damage.locate(path=found.file.path, shift=position)
+        if table.end:
+            yield data[: table.end]
+            position, wanted = position + table.end, CHUNK_BYTES
+        elif position + len(data) >= end:
+            return
+        else:
+            wanted = max(table.need, LOG_OVERHEAD + 5, 2 * len(data) if table.need <= len(data) else 0)
+
+
+def newest_magic(found: FileSlice) -> int | None:
+    """Return the largest magic byte of the whole entries of a slice, None where none is whole.
+
+    Raises CorruptRecordError.
+    """
+    newest = None
+    for chunk in whole_entries(found, Dialect.KAFKA):
+        table = scan(chunk)
+        newest = max(int(max(table.magic)), -1 if newest is None else newest)  # type: ignore[call-overload]
+    return newest
+
+
+def converted(
+    found: FileSlice, dialect: Dialect, conversion: SliceConversion, fetch_offset: int, limit: int
+) -> Iterator[list[memoryview]]:
+    """Yield what the slice becomes, never an empty list. Raises CorruptRecordError, UnsupportedCompressionError."""
+    for chunk in whole_entries(found, dialect):
+        try:
+            buffers = list(
+                convert(
+                    chunk,
+                    conversion.target,
+                    dialect=dialect,
+                    fetch_offset=fetch_offset,
+                    limit=limit,
+                    report=conversion.report,
+                )
+            )
+        except CorruptRecordError as error:
+            raise error.locate(path=found.file.path) from None
+        if buffers:
+            yield buffers

@@ -1,0 +1,70 @@
+"""From a frame to its handler, and from what that returns to what is sent.
+
+A handler's file is imported when the first request for it comes: none of it costs a start.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, cast
+
+from magicbyte.broker.request import Connection, Handler, Request
+from magicbyte.broker.versions import SERVED, unsupported_versions
+from magicbyte.errors import UnsupportedVersionError
+from magicbyte.protocol import APIS, Api, read_request_header, write_response
+from magicbyte.protocol.api import API_VERSIONS
+
+if TYPE_CHECKING:
+    from magicbyte.broker.broker import Broker
+    from magicbyte.net.server import Answer
+    from magicbyte.protocol import Message
+
+
+@dataclass(frozen=True, slots=True)
+class _Route:
+    versions: range
+    request: type[Message]
+    handler: Handler
+
+
+@cache
+def _route(key: int) -> _Route:
+    served, request = SERVED[key], APIS[key].request
+    module: Any = import_module(f"magicbyte.broker.{served.module}")
+    return _Route(served.versions, request, module.HANDLERS[request])
+
+
+class Dispatcher:
+    """Answers the requests of one connection."""
+
+    __slots__ = ("_broker", "_connection")
+
+    def __init__(self, broker: Broker, connection: Connection) -> None:
+        self._broker, self._connection = broker, connection
+
+    async def __call__(self, frame: memoryview) -> Answer | None:
+        """Return the answer to a frame, None where there is none.
+
+        Raises UnsupportedVersionError for requests that are not served, ProtocolError for bytes that are no request,
+        and what the handler raises: each ends the connection.
+        """
+        api, header, at = read_request_header(frame)
+        version = header.request_api_version
+        if api.key not in SERVED or version not in SERVED[api.key].versions:
+            return self._refuse(api, version, header.correlation_id)
+        route = _route(api.key)
+        message = route.request.read(frame[at:], version)
+        request = Request(message, version, header.client_id, self._connection)
+        response = await route.handler(self._broker, request)
+        if response is None:
+            return None
+        frame_out = write_response(response, version, correlation_id=header.correlation_id)
+        return cast("Answer", frame_out.pieces())  # what is elsewhere in it comes from handlers, and can be sent
+
+    def _refuse(self, api: Api, version: int, correlation_id: int) -> Answer:
+        if api.key != API_VERSIONS or version < 0:
+            known = SERVED[api.key].versions if api.key in SERVED else range(0)
+            raise UnsupportedVersionError(api.name, version, known=known)
+        return write_response(unsupported_versions(), 0, correlation_id=correlation_id).buffers()

@@ -1,0 +1,294 @@
+"""Fetch: what is stored, by `sendfile` where the reader knows its format, else converted; waits for records.
+
+Sources: KIP-31, KIP-32 (formats by version), KIP-74 (limits), KIP-98 (isolation), KIP-227 (sessions), KIP-320 (epochs).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from magicbyte.broker.conversion import SliceConversion, converted, newest_magic
+from magicbyte.broker.metrics import Conversion, count, now_ns
+from magicbyte.broker.parts import ConvertedPart, FilePart
+from magicbyte.errors import (
+    CorruptRecordError,
+    ErrorCode,
+    LogDirectoryOfflineError,
+    MagicbyteError,
+    UnsupportedCompressionError,
+    UnsupportedVersionError,
+)
+from magicbyte.protocol.messages.fetch import (
+    AbortedTransaction,
+    FetchableTopicResponse,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
+from magicbyte.records.encode import Format
+from magicbyte.records.layout import LOG_OVERHEAD, SIZE, Dialect
+
+if TYPE_CHECKING:
+    from magicbyte.broker.broker import Broker
+    from magicbyte.broker.partition import Partition
+    from magicbyte.broker.request import Handler, Request
+    from magicbyte.log.segment import FileSlice
+    from magicbyte.protocol.runtime import Piece
+
+_FORMAT_OF_VERSION: Final = (Format.V0, Format.V0, Format.V1, Format.V1)  # later ones: V2
+_FIRST_WITH_WHOLE_SETS: Final = 3  # a set that is larger than the limit comes whole, if it is the first
+_FIRST_WITH_TRANSACTIONS: Final = 4
+_FIRST_WITH_STORAGE_ERROR: Final = 6
+_FIRST_WITH_ZSTD: Final = 10
+_COMMITTED: Final = 1
+_EMPTY: Final = b""
+
+
+@dataclass(slots=True)
+class _Found:
+    """What one partition answers: `size` bytes of stored records, as they are in `data`, or an error."""
+
+    topic: str
+    data: PartitionData
+    size: int = 0
+
+
+@dataclass(slots=True)
+class _Reading:
+    """One look at all partitions of a request. `left` bytes may still be read."""
+
+    left: int
+    found: list[_Found] = field(default_factory=list)
+
+    @property
+    def size(self) -> int:
+        return sum(each.size for each in self.found)
+
+    @property
+    def has_error(self) -> bool:
+        return any(each.data.error_code for each in self.found)
+
+    def close(self) -> None:
+        """Give back what was found, as it will not be sent."""
+        for each in self.found:
+            for piece in each.data.records or ():
+                if isinstance(piece, FilePart | ConvertedPart):
+                    piece.close()
+
+
+async def fetch(broker: Broker, request: Request[FetchRequest]) -> FetchResponse:
+    """Return records of each partition as soon as there are `min_bytes`, or an error, or `max_wait_ms` have passed.
+
+    Sessions are not kept, which is always allowed: 0 as their id says so.
+    """
+    message = request.message
+    if message.session_id and message.session_epoch > 0:
+        return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + message.max_wait_ms / 1000
+    while True:
+        event = asyncio.Event()
+        watched = _watch(broker, request, event)
+        try:
+            reading = await _read(broker, request)
+            left = deadline - loop.time()
+            enough = reading.size >= message.min_bytes or reading.has_error or not watched
+            if enough or left <= 0 or broker.is_stopping:
+                return _response(message, reading)
+            reading.close()
+            await _wait(event, left)
+        finally:
+            for partition in watched:
+                partition.waiting.discard(event)
+
+
+def _watch(broker: Broker, request: Request[FetchRequest], event: asyncio.Event) -> list[Partition]:
+    """Have `event` set when records come to a partition: from before it is read, so that none is missed."""
+    watched = []
+    for topic in request.message.topics:
+        for each in topic.partitions:
+            if (partition := broker.known_partition(topic.topic, each.partition)) is not None:
+                partition.waiting.add(event)
+                watched.append(partition)
+    return watched
+
+
+async def _wait(event: asyncio.Event, seconds: float) -> None:
+    try:
+        async with asyncio.timeout(seconds):
+            await event.wait()
+    except TimeoutError:
+        pass
+
+
+def _response(message: FetchRequest, reading: _Reading) -> FetchResponse:
+    found = iter(reading.found)
+    return FetchResponse(
+        responses=[
+            FetchableTopicResponse(topic=topic.topic, partitions=[next(found).data for _ in topic.partitions])
+            for topic in message.topics
+        ]
+    )
+
+
+async def _read(broker: Broker, request: Request[FetchRequest]) -> _Reading:
+    message = request.message
+    limited = request.version >= _FIRST_WITH_WHOLE_SETS
+    reading = _Reading(min(message.max_bytes, broker.config.fetch_max_bytes) if limited else 1 << 62)
+    try:
+        for topic in message.topics:
+            for asked in topic.partitions:
+                reading.found.append(await _Partition(broker, request, topic.topic, asked, reading).read())
+    except BaseException:
+        reading.close()
+        raise
+    return reading
+
+
+class _Partition:
+    """The reading of one partition."""
+
+    def __init__(
+        self, broker: Broker, request: Request[FetchRequest], topic: str, asked: FetchPartition, reading: _Reading
+    ) -> None:
+        self.broker, self.request, self.topic, self.asked, self.reading = broker, request, topic, asked, reading
+
+    async def read(self) -> _Found:
+        """Return what there is, or the code of what is wrong."""
+        try:
+            return await self._read()
+        except MagicbyteError as error:
+            code = error.code
+            if isinstance(error, LogDirectoryOfflineError) and self.request.version < _FIRST_WITH_STORAGE_ERROR:
+                code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+            return self._refused(code)
+
+    def _refused(self, code: ErrorCode) -> _Found:
+        data = PartitionData(
+            partition_index=self.asked.partition,
+            error_code=code,
+            high_watermark=-1,
+            aborted_transactions=None,
+            records=_EMPTY,
+        )
+        return _Found(self.topic, data)
+
+    async def _read(self) -> _Found:
+        request, asked = self.request, self.asked
+        partition = self.broker.partition(self.topic, asked.partition)
+        code = self._epoch_fault() or self._codec_fault()
+        if code:
+            return self._refused(code)
+        log = partition.log
+        committed = request.message.isolation_level == _COMMITTED
+        upper = log.last_stable_offset if committed else log.high_watermark
+        if log.health.error is not None:
+            raise LogDirectoryOfflineError(f"{log.health.path}: offline since {log.health.error}")
+        found = await self._slice(partition, upper)
+        data = PartitionData(
+            partition_index=asked.partition,
+            high_watermark=log.high_watermark,
+            last_stable_offset=log.last_stable_offset,
+            log_start_offset=log.log_start_offset,
+            aborted_transactions=[] if committed else None,
+            records=_EMPTY,
+        )
+        if found is None:
+            return _Found(self.topic, data)
+        if committed:
+            aborted = await asyncio.to_thread(log.aborted_transactions, asked.fetch_offset, upper)
+            data.aborted_transactions = [
+                AbortedTransaction(producer_id=each.producer_id, first_offset=each.first_offset) for each in aborted
+            ]
+        data.records = await self._records(partition, found)
+        self.reading.left -= found.length
+        return _Found(self.topic, data, found.length)
+
+    def _epoch_fault(self) -> ErrorCode:
+        """Compare the leader's epoch that the reader knows, if it does, with ours (KIP-320)."""
+        known = self.asked.current_leader_epoch
+        ours = self.broker.topics.leader_epoch(self.topic, self.asked.partition)
+        return epoch_fault(known, ours)
+
+    def _codec_fault(self) -> ErrorCode:
+        zstd = self.broker.topics.known(self.topic).config.settings["compression.type"] == "zstd"
+        if zstd and self.request.version < _FIRST_WITH_ZSTD:
+            return ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+        return ErrorCode.NONE
+
+    async def _slice(self, partition: Partition, upper: int) -> FileSlice | None:
+        """Return the stored bytes to be had, None where there are none. Raises OffsetOutOfRangeError."""
+        log, asked, left = partition.log, self.asked, max(self.reading.left, 0)
+        limit = max(min(asked.partition_max_bytes, left), 0)
+        strict = self.request.version < _FIRST_WITH_WHOLE_SETS
+        whole_first = not strict and not self.reading.size
+        if asked.fetch_offset == upper == log.log_end_offset or asked.fetch_offset >= partition.hot_offset:
+            found = log.read(asked.fetch_offset, limit, upper=upper, whole_first=whole_first)
+        else:
+            found = await asyncio.to_thread(
+                log.read, asked.fetch_offset, limit, upper=upper, whole_first=whole_first
+            )  # fmt: skip
+        if found is None or strict or whole_first:
+            return found
+        head = found.file.read_at(found.position, LOG_OVERHEAD) if found.length >= LOG_OVERHEAD else _EMPTY
+        is_whole = len(head) == LOG_OVERHEAD and LOG_OVERHEAD + SIZE.read(memoryview(head)) <= found.length
+        return found if is_whole else None
+
+    # ---- the bytes as they are, or converted
+
+    async def _records(self, partition: Partition, found: FileSlice) -> list[Piece]:
+        """Return the slice, or what it becomes for this reader."""
+        version, dialect = self.request.version, partition.log.config.dialect
+        target = Format.V2 if version >= len(_FORMAT_OF_VERSION) else _FORMAT_OF_VERSION[version]
+        source = target
+        if dialect is Dialect.ENRICHED:
+            source = Format.ENRICHED
+            target = source if self.request.connection.enriched else target
+        elif target is not Format.V2:
+            newest = await asyncio.to_thread(newest_magic, found)
+            source = target if newest is None else Format(str(newest))
+        metrics = self.broker.metrics.of(self.topic)
+        if source is target or (dialect is Dialect.KAFKA and source.magic < target.magic):
+            count(metrics.fetched, Conversion(source, source, version), found.length, 1, 0)
+            return [FilePart(found)]
+        if not self.broker.topics.known(self.topic).config.downconversion_enabled:
+            raise UnsupportedVersionError("Fetch of a newer format", version)
+        return await self._converted(partition, found, SliceConversion(source, target))
+
+    async def _converted(self, partition: Partition, found: FileSlice, conversion: SliceConversion) -> list[Piece]:
+        """Return the slice in the target format: all of it where it is small, else to be converted while it is sent."""
+        started = now_ns()
+        limit = self.broker.topics.rules(self.topic).max_decompressed_bytes
+        dialect = partition.log.config.dialect
+        chunks = converted(found, dialect, conversion, self.asked.fetch_offset, limit)
+        first, second = await asyncio.to_thread(_first_two, chunks)
+        metrics = self.broker.metrics.of(self.topic)
+        what = Conversion(conversion.source, conversion.target, self.request.version)
+        count(metrics.fetched, what, found.length, conversion.report.batches, now_ns() - started)
+        if not second:
+            return [*first]
+        announced = max(found.length, sum(map(len, first)) + sum(map(len, second)))
+        return [ConvertedPart(announced, first + second, chunks)]
+
+
+def _first_two(chunks: Iterator[list[memoryview]]) -> tuple[list[memoryview], list[memoryview]]:
+    """Return the first chunk and the one behind it; damage in the second is the next fetch's."""
+    first = next(chunks, [])
+    try:
+        return first, next(chunks, [])
+    except (CorruptRecordError, UnsupportedCompressionError):
+        return first, []
+
+
+def epoch_fault(known: int, ours: int) -> ErrorCode:
+    """Return what is wrong with the leader epoch that a client knows; -1: it does not say."""
+    if known < 0 or known == ours:
+        return ErrorCode.NONE
+    return ErrorCode.FENCED_LEADER_EPOCH if known < ours else ErrorCode.UNKNOWN_LEADER_EPOCH
+
+
+HANDLERS: Final[Mapping[type, Handler]] = {FetchRequest: fetch}

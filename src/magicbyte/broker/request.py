@@ -1,0 +1,46 @@
+"""What a handler is given: a request, and the connection that it came on."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
+
+from magicbyte.protocol import Message
+
+if TYPE_CHECKING:
+    from magicbyte.broker.broker import Broker
+    from magicbyte.broker.config import Listener
+
+M = TypeVar("M")
+
+
+@dataclass(slots=True, eq=False)
+class Connection:
+    """A client's connection. `peer` is its name for messages; what the client says of itself comes with ApiVersions."""
+
+    host: str
+    peer: str
+    listener: Listener
+    software_name: str = ""
+    software_version: str = ""
+
+    @property
+    def enriched(self) -> bool:
+        """Whether enriched topics are exchanged as they are: the listener's setting."""
+        return self.listener.enriched
+
+
+@dataclass(frozen=True, slots=True)
+class Request(Generic[M]):
+    """A request in work. `message` may hold views of the frame; it is in the form of `version`."""
+
+    message: M
+    version: int
+    client_id: str | None
+    connection: Connection
+
+
+Handler: TypeAlias = Callable[["Broker", Request[Any]], Awaitable[Message | None]]
+"""Returns the response, None where the client expects none. Faults are codes in the response; a MagicbyteError is one
+that the response has no place for, and closes the connection."""

@@ -1,0 +1,65 @@
+"""Which requests are answered, in which versions, and by which file; ApiVersions, which says so.
+
+No lower end is ever above 0: librdkafka takes features from the lowest versions, and old clients do not ask.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from magicbyte.broker.request import Handler, Request
+from magicbyte.errors import ErrorCode
+from magicbyte.protocol.api import API_VERSIONS
+from magicbyte.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+
+if TYPE_CHECKING:
+    from magicbyte.broker.broker import Broker
+
+
+class Served(NamedTuple):
+    """The file of this folder that has the handler, and the versions."""
+
+    module: str
+    versions: range
+
+
+SERVED: Final[Mapping[int, Served]] = {
+    0: Served("produce", range(12)),
+    1: Served("fetch", range(13)),  # later ones name topics by their ids
+    3: Served("metadata", range(13)),
+    18: Served("versions", range(5)),
+}
+"""By API key."""
+
+_SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+_FIRST_WITH_SOFTWARE = 3
+
+
+def versions_response(error: ErrorCode = ErrorCode.NONE, *, only: int | None = None) -> ApiVersionsResponse:
+    """Return what is served; with `only` the versions of that API alone."""
+    keys = [
+        ApiVersion(api_key=key, min_version=served.versions[0], max_version=served.versions[-1])
+        for key, served in SERVED.items()
+        if only in (None, key)
+    ]
+    return ApiVersionsResponse(error_code=error, api_keys=keys)
+
+
+def unsupported_versions() -> ApiVersionsResponse:
+    """Return the answer, in version 0, to ApiVersions in a version that is too new (KIP-511)."""
+    return versions_response(ErrorCode.UNSUPPORTED_VERSION, only=API_VERSIONS)
+
+
+async def api_versions(broker: Broker, request: Request[ApiVersionsRequest]) -> ApiVersionsResponse:  # noqa: ARG001
+    """Say which versions are served, and note what the client is."""
+    if request.version >= _FIRST_WITH_SOFTWARE:
+        name, version = request.message.client_software_name, request.message.client_software_version
+        if not (_SOFTWARE.fullmatch(name) and _SOFTWARE.fullmatch(version)):
+            return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+        request.connection.software_name, request.connection.software_version = name, version
+    return versions_response()
+
+
+HANDLERS: Final[Mapping[type, Handler]] = {ApiVersionsRequest: api_versions}

@@ -1,0 +1,89 @@
+"""`magicbyte serve`: a broker, until Ctrl-C or SIGTERM."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import re
+import signal
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from magicbyte.broker.broker import Broker
+    from magicbyte.broker.config import BrokerConfig
+
+_ADDRESS = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\s:/]*):([0-9]{1,5})")
+
+
+@click.command()
+@click.option("--config", "path", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="FILE",
+              help="A server.properties, with Kafka's names.")  # fmt: skip
+@click.option("--dir", "directory", type=click.Path(file_okay=False, path_type=Path), metavar="DIR",
+              help="Where the logs are: log.dirs.")  # fmt: skip
+@click.option("--listen", metavar="HOST:PORT", help="Where to listen: listeners. Port 0 is any that is free.")
+@click.option("-v", "--verbose", is_flag=True, help="Say more of what happens.")
+@click.argument("settings", nargs=-1, metavar="[KEY=VALUE]...")
+def serve(
+    path: Path | None, directory: Path | None, listen: str | None, verbose: bool, settings: tuple[str, ...]
+) -> None:
+    """Run a broker: any Kafka client may produce and consume, in any message format.
+
+    Settings have Kafka's names. Later ones win: the file's, then --dir and --listen, then KEY=VALUE. Ends cleanly with
+    Ctrl-C or SIGTERM.
+    """
+    from magicbyte.broker.config import BrokerConfig
+
+    logging.basicConfig(
+        level=logging.INFO if verbose else logging.WARNING, format="%(asctime)s %(levelname)s %(message)s"
+    )
+    given = _given(directory, listen, settings)
+    config = BrokerConfig(given) if path is None else BrokerConfig.parse(path.read_bytes(), given)
+    for warning in config.warnings():
+        click.echo(f"warning: {warning}", err=True)
+    asyncio.run(_run(config))
+
+
+def _given(directory: Path | None, listen: str | None, settings: tuple[str, ...]) -> dict[str, str]:
+    given = {} if directory is None else {"log.dirs": str(directory)}
+    if listen is not None:
+        if _ADDRESS.fullmatch(listen) is None:
+            raise click.BadParameter(f"{listen!r}: expected HOST:PORT", param_hint="--listen")
+        given["listeners"] = f"PLAINTEXT://{listen}"
+    for setting in settings:
+        name, equals, value = setting.partition("=")
+        if not equals:
+            raise click.BadParameter(f"{setting!r}: expected KEY=VALUE", param_hint="settings")
+        given[name.strip()] = value.strip()
+    return given
+
+
+async def _run(config: BrokerConfig) -> None:
+    from magicbyte.broker.broker import Broker
+
+    broker, ended = Broker(config), asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        with contextlib.suppress(NotImplementedError):  # Windows: Ctrl-C cancels this task
+            loop.add_signal_handler(number, ended.set)
+    await broker.start()
+    try:
+        _greet(broker)
+        await ended.wait()
+    finally:
+        await broker.stop()
+    click.echo("stopped", err=True)
+
+
+def _greet(broker: Broker) -> None:
+    """Say where the broker is to be found, and how to try it."""
+    addresses = {each.name: "{}:{}".format(*broker.address_of(each)) for each in broker.config.listeners}
+    for name, address in addresses.items():
+        click.echo(f"listening on {address} ({name}), logs in {broker.logs.path}")
+    first = next(iter(addresses.values()))
+    click.echo(f"try: kcat -b {first} -t test -P, then kcat -b {first} -t test -C; Ctrl-C stops the broker", err=True)
+    sys.stdout.flush()

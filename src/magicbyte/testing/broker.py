@@ -1,0 +1,118 @@
+"""A broker inside a test: real sockets, real files in a folder of its own, gone with the test.
+
+    async with Broker() as broker:
+        producer = AIOKafkaProducer(bootstrap_servers=broker.bootstrap_servers)
+
+`with Broker() as broker:` is the same for tests without an event loop: the broker has a thread with one of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import tempfile
+import threading
+from collections.abc import Mapping
+from concurrent.futures import Future
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from magicbyte.broker.broker import Broker as Served
+from magicbyte.broker.config import BrokerConfig
+
+_DEFAULTS: Final = {"listeners": "PLAINTEXT://127.0.0.1:0", "group.initial.rebalance.delay.ms": "0"}
+
+
+class Broker:
+    """A broker on a free port of this machine. `settings` are Kafka's, by name; `directory` keeps the logs if given."""
+
+    def __init__(self, settings: Mapping[str, str] | None = None, *, directory: Path | None = None) -> None:
+        self._settings = {**_DEFAULTS, **(settings or {})}
+        self._directory = directory
+        self._temporary: str | None = None
+        self._broker: Served | None = None
+        self._thread: threading.Thread | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stop: asyncio.Event | None = None
+
+    @property
+    def served(self) -> Served:
+        """The broker itself, while it runs."""
+        assert self._broker is not None, "the broker runs inside the block"
+        return self._broker
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """Host and port of its first listener."""
+        return self.address()
+
+    def address(self, listener: str | None = None) -> str:
+        """Return host and port of a listener, the first one by default."""
+        broker = self.served
+        chosen = next(each for each in broker.config.listeners if listener in (None, each.name))
+        host, port = broker.address_of(chosen)
+        return f"{host}:{port}"
+
+    async def start(self) -> None:
+        """Start it on the running loop."""
+        if self._directory is None:
+            self._temporary = tempfile.mkdtemp(prefix="magicbyte-")
+        directory = str(self._directory or self._temporary)
+        broker = Served(BrokerConfig({"log.dirs": directory, **self._settings}))
+        try:
+            await broker.start()
+        except BaseException:
+            self._clear()
+            raise
+        self._broker = broker
+
+    async def stop(self) -> None:
+        """Stop it, cleanly; a folder of its own goes."""
+        broker, self._broker = self._broker, None
+        try:
+            if broker is not None:
+                await broker.stop()
+        finally:
+            self._clear()
+
+    def _clear(self) -> None:
+        if self._temporary is not None:
+            shutil.rmtree(self._temporary, ignore_errors=True)
+            self._temporary = None
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> None:
+        await self.stop()
+
+    def __enter__(self) -> Self:
+        started: Future[None] = Future()
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._run(started)), name="broker", daemon=True)
+        self._thread.start()
+        started.result()
+        return self
+
+    async def _run(self, started: Future[None]) -> None:
+        self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
+        try:
+            await self.start()
+        except Exception as error:  # noqa: BLE001 whatever it is, the thread that waits is to have it
+            started.set_exception(error)
+            return
+        started.set_result(None)
+        await self._stop.wait()
+        await self.stop()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> None:
+        assert self._loop is not None
+        assert self._stop is not None
+        assert self._thread is not None
+        self._loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join()
