@@ -6,13 +6,13 @@ bytes: a log may come from a later broker. What they hold on the disk: `magicbyt
 
 import base64
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, TypeAlias
 
 from magicbyte.errors import CorruptRecordError
 from magicbyte.groups.consumer_protocol import Assignment, Subscription, base64_or_null
 from magicbyte.groups.later_records import RECORDS, read_later
-from magicbyte.groups.stored import read_stored
+from magicbyte.groups.stored import read_stored, write_stored
 from magicbyte.protocol.runtime import NULL_UUID
 from magicbyte.protocol.stored import group_metadata, offset_commit
 from magicbyte.wire.reader import Reader
@@ -61,6 +61,11 @@ class OffsetCommitKey:
         data = {"group": self.group, "topic": self.topic, "partition": self.partition}
         return {"type": str(self.version), "data": data}
 
+    def to_bytes(self) -> bytes:
+        """Return the key of a record. Raises ProtocolError for names that are too long."""
+        key = offset_commit.OffsetCommitKey(group=self.group, topic=self.topic, partition=self.partition)
+        return write_stored(key, self.version)
+
 
 @dataclass(frozen=True, slots=True)
 class GroupMetadataKey:
@@ -71,6 +76,10 @@ class GroupMetadataKey:
     def to_json(self) -> dict[str, Any]:
         """Return it as Kafka's tools print it."""
         return {"type": str(GROUP_KEY), "data": {"group": self.group}}
+
+    def to_bytes(self) -> bytes:
+        """Return the key of a record. Raises ProtocolError for a name that is too long."""
+        return write_stored(group_metadata.GroupMetadataKey(group=self.group), GROUP_KEY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +130,18 @@ class OffsetCommitValue:
         if self.topic_id is not None:
             data["topicId"] = base64.urlsafe_b64encode(self.topic_id.bytes).decode().rstrip("=")
         return {"version": str(self.version), "data": data}
+
+    def to_bytes(self) -> bytes:
+        """Return the value of a record, in its version."""
+        value = offset_commit.OffsetCommitValue(
+            offset=self.offset,
+            leader_epoch=self.leader_epoch,
+            metadata=self.metadata,
+            commit_timestamp=self.commit_timestamp,
+            expire_timestamp=self.expire_timestamp,
+            topic_id=self.topic_id or NULL_UUID,
+        )
+        return write_stored(value, self.version)
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +195,22 @@ class GroupMetadataValue:
             data["currentStateTimestamp"] = self.current_state_timestamp
         data["members"] = [member.to_json(self.version, self.protocol_type) for member in self.members]
         return {"version": str(self.version), "data": data}
+
+    def to_bytes(self) -> bytes:
+        """Return the value of a record, in its version; what that does not hold is left out."""
+        members = [
+            group_metadata.MemberMetadata(**{each.name: getattr(member, each.name) for each in fields(member)})
+            for member in self.members
+        ]
+        value = group_metadata.GroupMetadataValue(
+            protocol_type=self.protocol_type,
+            generation=self.generation,
+            protocol=self.protocol,
+            leader=self.leader,
+            current_state_timestamp=self.current_state_timestamp,
+            members=members,
+        )
+        return write_stored(value, self.version)
 
 
 GroupKey: TypeAlias = OffsetCommitKey | GroupMetadataKey | LaterGroupKey | UnknownKey

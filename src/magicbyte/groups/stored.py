@@ -1,9 +1,9 @@
-"""Reads generated messages from the bytes of a record, with the errors of records."""
+"""Generated messages in the bytes of a record, behind their version; read with the errors of records."""
 
 from typing import TypeVar
 
 from magicbyte.errors import CorruptRecordError, ProtocolError
-from magicbyte.protocol.runtime import Message
+from magicbyte.protocol.runtime import Message, Writer
 
 M = TypeVar("M", bound=Message)
 
@@ -22,3 +22,11 @@ def read_stored(kind: type[M], data: bytes, version: int) -> M:
             error.field, expected=error.expected, found=error.found, position=error.position
         ) from error
     return message
+
+
+def write_stored(message: Message, version: int) -> bytes:
+    """Return the bytes of a record's key or value: the version, and the message in it."""
+    out = Writer()
+    out.buffer += version.to_bytes(VERSION_BYTES, "big")
+    message.write(out, version)
+    return bytes(out)

@@ -1,0 +1,53 @@
+"""The settings of the group coordinator."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+DAY_MS = 24 * 3_600_000
+
+
+class StoredVersions(NamedTuple):
+    """Versions of the values that brokers of one `inter.broker.protocol.version` write."""
+
+    group_value: int
+    offset_value: int
+    expires_by_commit: bool
+
+    @classmethod
+    def of(cls, protocol_version: str) -> StoredVersions:
+        """Return what a version such as "0.10.2", "2.1-IV0" or "3.9" has."""
+        line, _, stage = protocol_version.partition("-")
+        numbers = tuple(int(each) for each in line.split("."))
+        group = next((value for value, first in _GROUP_VALUES.items() if numbers >= first), 0)
+        offset = 1 if numbers < (2, 1) else 2 if stage == "IV0" and numbers < (2, 2) else 3
+        return cls(group, offset, numbers < (2,))
+
+    @property
+    def has_static_members(self) -> bool:
+        """Whether a group's record can hold them."""
+        return self.group_value >= 3
+
+
+_GROUP_VALUES = {3: (2, 3), 2: (2, 1), 1: (0, 10, 1)}
+"""By version of a group's value: the first protocol version that writes it."""
+LATEST = StoredVersions(3, 3, expires_by_commit=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupConfig:
+    """Names and defaults are Kafka's (`group.min.session.timeout.ms`, `offset.metadata.max.bytes` ...).
+
+    Times in ms. `stored` says in which versions records are stored, and whether each offset has a time of its own at
+    which it expires, as before 2.0.
+    """
+
+    min_session_timeout_ms: int = 6_000
+    max_session_timeout_ms: int = 1_800_000
+    initial_rebalance_delay_ms: int = 3_000
+    max_size: int = 0x7FFF_FFFF
+    offsets_partitions: int = 50
+    offsets_retention_ms: int = 7 * DAY_MS
+    offset_metadata_max_bytes: int = 4096
+    stored: StoredVersions = LATEST

@@ -1,0 +1,590 @@
+"""The group coordinator: requests and the time in, effects out. It has no socket, task, clock or log of its own.
+
+Each request gets its `Reply`, at once or in the effects of a later call. `Store` effects of one partition are to be
+performed in their order, and `then` called in that order. Source: Kafka's GroupCoordinator (3.9), KIP-211, KIP-229,
+KIP-345, KIP-394, KIP-496.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+from magicbyte.errors import ErrorCode
+from magicbyte.groups.config import GroupConfig
+from magicbyte.groups.deadlines import Deadlines
+from magicbyte.groups.effects import Caller, Effect, Reply, Store
+from magicbyte.groups.group import Due, Group, Member, TopicPartition, refused_join
+from magicbyte.groups.loading import LoadedPartition
+from magicbyte.groups.partitioning import partition_for
+from magicbyte.groups.records import CONSUMER, GroupMetadataKey, GroupMetadataValue, OffsetCommitKey, OffsetCommitValue
+from magicbyte.groups.rules import COMMIT_REPLY, LOADING_REPLY, OFFSETS_NOT_STORED, GroupState
+from magicbyte.protocol.messages import (
+    delete_groups,
+    describe_groups,
+    heartbeat,
+    leave_group,
+    list_groups,
+    offset_commit,
+    offset_delete,
+    offset_fetch,
+)
+from magicbyte.protocol.messages.join_group import JoinGroupRequest
+from magicbyte.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from magicbyte.protocol.runtime import Message
+
+UNKNOWN_OFFSET = -1
+NO_GENERATION = -1
+DEAD_IS_AN_ERROR = 6  # version of DescribeGroups from which on a group that is not there is one
+MANY_LEAVE = 3  # version of LeaveGroup from which on each member has a code
+OPERATIONS = 1 << 3 | 1 << 6 | 1 << 8
+"""What anybody may do with a group where nobody is refused anything: read, delete, describe."""
+
+
+class Partition(enum.Enum):
+    """How it stands with a partition of `__consumer_offsets` that this broker leads."""
+
+    LOADING = enum.auto()
+    ACTIVE = enum.auto()
+    FAILED = enum.auto()  # its log could not be read: what it says of its groups is not known
+
+
+_NOW_UNUSED = 0
+_NOT_ACTIVE = {
+    None: ErrorCode.NOT_COORDINATOR,
+    Partition.LOADING: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    Partition.FAILED: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+}
+
+
+class Coordinator:
+    """All groups of the partitions that this broker leads. Times are in ms.
+
+    `token` makes a text that was never made before, for member ids. `has_partition` says whether a topic has a
+    partition: offsets are committed of those alone.
+    """
+
+    def __init__(
+        self, config: GroupConfig, *, token: Callable[[], str], has_partition: Callable[[str, int], bool]
+    ) -> None:
+        self.config = config
+        self.groups: dict[str, Group] = {}
+        self.partitions: dict[int, Partition] = {}
+        self.deadlines = Deadlines[Due]()
+        self.closed = False
+        self._token, self._has_partition = token, has_partition
+
+    # ---- partitions
+
+    def begin_loading(self, partition: int) -> None:
+        """Take a partition on; its groups wait until they are `loaded`."""
+        self.partitions[partition] = Partition.LOADING
+
+    def load_failed(self, partition: int) -> None:
+        """Give up a partition whose log cannot be read: nobody is told offsets that may be old."""
+        self.partitions[partition] = Partition.FAILED
+
+    def loaded(self, partition: int, found: LoadedPartition, now_ms: int) -> None:
+        """Take in what the log says; members have a whole session's time to be heard of."""
+        for group_id in {*found.groups, *found.offsets}:
+            group = self._new(group_id)
+            for place, committed in found.offsets.get(group_id, {}).items():
+                if committed.value is not None:
+                    group.offsets[place] = committed.value
+            if group_id in found.groups:
+                _restore(group, found.groups[group_id], now_ms)
+            if group_id in found.groups or group.offsets:
+                self.groups[group_id] = group
+        for producer, waiting in found.open_transactions.items():
+            for key, committed in waiting:
+                if committed.value is not None:
+                    group = self.groups.setdefault(key.group, self._new(key.group))
+                    group.pending_offsets.setdefault(producer, {})[key.topic, key.partition] = committed.value
+        self.partitions[partition] = Partition.ACTIVE
+
+    def resign(self, partition: int) -> list[Effect]:
+        """Let go of a partition that another broker leads now; members find out where to go."""
+        self.partitions.pop(partition, None)
+        effects: list[Effect] = []
+        for group in [each for each in self.groups.values() if each.partition == partition]:
+            del self.groups[group.group_id]
+            effects += group.dismiss(ErrorCode.NOT_COORDINATOR)
+        return effects
+
+    def close(self) -> list[Effect]:
+        """Answer everybody who waits: the broker stops. Requests that still come are refused."""
+        self.closed = True
+        return [each for group in self.groups.values() for each in group.dismiss(ErrorCode.NOT_COORDINATOR)]
+
+    def _new(self, group_id: str) -> Group:
+        partition = partition_for(group_id, self.config.offsets_partitions)
+        return Group(group_id, partition, self.config, self.deadlines, self._token)
+
+    def status(self, group_id: str, *, may_be_empty: bool = False) -> ErrorCode:
+        """Return why this coordinator does not serve a group: NONE if it does."""
+        if not group_id and not may_be_empty:
+            return ErrorCode.INVALID_GROUP_ID
+        if self.closed:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        state = self.partitions.get(partition_for(group_id, self.config.offsets_partitions))
+        return ErrorCode.NONE if state is Partition.ACTIVE else _NOT_ACTIVE[state]
+
+    # ---- time
+
+    def next_ms(self) -> int | None:
+        """Return when `due` is to be called at the latest; None: nothing is to come."""
+        return self.deadlines.next_ms()
+
+    def due(self, now_ms: int) -> list[Effect]:
+        """Do what is due: members expire, rebalances end."""
+        effects: list[Effect] = []
+        while (key := self.deadlines.pop(now_ms)) is not None:
+            group = self.groups.get(key.group_id)
+            if group is None:
+                continue
+            match key.what:
+                case "session":
+                    effects += group.session_due(key.member_id, now_ms)
+                case "pending":
+                    effects += group.pending_due(key.member_id, now_ms)
+                case "join":
+                    effects += group.joins_due(now_ms)
+                case "sync":
+                    effects += group.syncs_due(now_ms)
+        return effects
+
+    # ---- members
+
+    def answer(self, caller: Caller, request: Message, now_ms: int) -> list[Effect]:
+        """Answer any request of `ANSWERED`."""
+        return ANSWERED[type(request)](self, caller, request, now_ms)
+
+    def join(self, caller: Caller, request: JoinGroupRequest, now_ms: int) -> list[Effect]:
+        """Answer a JoinGroup, perhaps much later."""
+        code: ErrorCode = self.status(request.group_id) or self._refusal(request)
+        group = self.groups.get(request.group_id)
+        if not code and group is None:
+            if request.member_id:
+                code = ErrorCode.UNKNOWN_MEMBER_ID
+            else:
+                group = self.groups[request.group_id] = self._new(request.group_id)
+        if code or group is None:
+            return [refused_join(caller, request.member_id, code)]
+        return group.join(caller, request, now_ms)
+
+    def _refusal(self, request: JoinGroupRequest) -> ErrorCode:
+        if request.group_instance_id is not None and not self.config.stored.has_static_members:
+            return ErrorCode.UNSUPPORTED_VERSION
+        least, most = self.config.min_session_timeout_ms, self.config.max_session_timeout_ms
+        return ErrorCode.NONE if least <= request.session_timeout_ms <= most else ErrorCode.INVALID_SESSION_TIMEOUT
+
+    def sync(self, caller: Caller, request: SyncGroupRequest, now_ms: int) -> list[Effect]:
+        """Answer a SyncGroup, perhaps later."""
+        code, group = self._serving(request.group_id, "SyncGroup")
+        if code or group is None:
+            return [Reply(caller, SyncGroupResponse(error_code=code or ErrorCode.UNKNOWN_MEMBER_ID))]
+        return group.sync(caller, request, now_ms)
+
+    def heartbeat(self, caller: Caller, request: heartbeat.HeartbeatRequest, now_ms: int) -> list[Effect]:
+        """Answer a Heartbeat."""
+        status = self.status(request.group_id)
+        if status is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+            return [Reply(caller, heartbeat.HeartbeatResponse(error_code=LOADING_REPLY["Heartbeat"]))]
+        group = self.groups.get(request.group_id)
+        code: ErrorCode = status or ErrorCode.UNKNOWN_MEMBER_ID
+        if not status and group is not None:
+            code = group.heartbeat(request.member_id, request.group_instance_id, request.generation_id, now_ms)
+        return [Reply(caller, heartbeat.HeartbeatResponse(error_code=code))]
+
+    def _serving(self, group_id: str, api: str) -> tuple[ErrorCode, Group | None]:
+        """Return a group, or why there is none to be served; without a code there is no such group."""
+        status = self.status(group_id)
+        if status is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+            status = LOADING_REPLY.get(api, status)
+        return status, None if status else self.groups.get(group_id)
+
+    def leave(self, caller: Caller, request: leave_group.LeaveGroupRequest, now_ms: int) -> list[Effect]:
+        """Answer a LeaveGroup: of one member, or of several from version 3 on."""
+        status, group = self._serving(request.group_id, "LeaveGroup")
+        if status:
+            return [Reply(caller, leave_group.LeaveGroupResponse(error_code=status))]
+        one = [leave_group.MemberIdentity(member_id=request.member_id)]
+        effects, left = list[Effect](), list[leave_group.MemberResponse]()
+        for each in request.members if caller.version >= MANY_LEAVE else one:
+            code = ErrorCode.UNKNOWN_MEMBER_ID
+            if group is not None:
+                code, more = group.leave(each.member_id, each.group_instance_id, now_ms)
+                effects += more
+            left.append(
+                leave_group.MemberResponse(
+                    member_id=each.member_id, group_instance_id=each.group_instance_id, error_code=code
+                )
+            )
+        response = leave_group.LeaveGroupResponse(members=left)
+        if caller.version < MANY_LEAVE:
+            response = leave_group.LeaveGroupResponse(error_code=left[0].error_code)
+        return [Reply(caller, response), *effects]
+
+    # ---- offsets
+
+    def commit(self, caller: Caller, request: offset_commit.OffsetCommitRequest, now_ms: int) -> list[Effect]:
+        """Store offsets, of a member or of whoever assigns partitions to itself; answer when they are stored.
+
+        Version 0, which goes to ZooKeeper, is not answered here.
+        """
+        group = self.groups.get(request.group_id)
+        code = self.status(request.group_id, may_be_empty=True) or self._commit_refusal(group, request, now_ms)
+        taken, topics = dict[TopicPartition, OffsetCommitValue](), list[offset_commit.OffsetCommitResponseTopic]()
+        stored = list[offset_commit.OffsetCommitResponsePartition]()  # that get the code of the append
+        for topic in request.topics:
+            answers = []
+            for each in topic.partitions:
+                answer = offset_commit.OffsetCommitResponsePartition(partition_index=each.partition_index)
+                answers.append(answer)
+                answer.error_code = code or self._partition_refusal(topic.name, each)
+                if not answer.error_code:
+                    taken[topic.name, each.partition_index] = self._value(request, each, now_ms)
+                    stored.append(answer)
+            topics.append(offset_commit.OffsetCommitResponseTopic(name=topic.name, partitions=answers))
+        reply = Reply(caller, offset_commit.OffsetCommitResponse(topics=topics))
+        if not taken:
+            return [reply]
+        group = self.groups.setdefault(request.group_id, group or self._new(request.group_id))
+        committing = group
+
+        def then(code: ErrorCode, _now_ms: int) -> list[Effect]:
+            if not code:
+                committing.offsets.update(taken)
+            for answer in stored:
+                answer.error_code = OFFSETS_NOT_STORED.get(code, code)
+            return [reply]
+
+        return [Store(group.partition, _offset_records(group.group_id, taken.items()), then)]
+
+    def _commit_refusal(
+        self, group: Group | None, request: offset_commit.OffsetCommitRequest, now_ms: int
+    ) -> ErrorCode:
+        generation, member_id = request.generation_id_or_member_epoch, request.member_id
+        if group is None:
+            return ErrorCode.NONE if generation < 0 else ErrorCode.ILLEGAL_GENERATION
+        if generation < 0 and group.state is GroupState.EMPTY:
+            return ErrorCode.NONE
+        code = group.fault(member_id, request.group_instance_id)
+        if code or generation != group.generation:
+            return code or ErrorCode.ILLEGAL_GENERATION
+        code = COMMIT_REPLY[group.state]
+        if not code:
+            group.touch(group.members[member_id], now_ms)
+        return code
+
+    def _partition_refusal(self, topic: str, partition: offset_commit.OffsetCommitRequestPartition) -> ErrorCode:
+        if not self._has_partition(topic, partition.partition_index):
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        size = len((partition.committed_metadata or "").encode())
+        return ErrorCode.OFFSET_METADATA_TOO_LARGE if size > self.config.offset_metadata_max_bytes else ErrorCode.NONE
+
+    def _value(
+        self,
+        request: offset_commit.OffsetCommitRequest,
+        partition: offset_commit.OffsetCommitRequestPartition,
+        now_ms: int,
+    ) -> OffsetCommitValue:
+        committed_ms = now_ms if partition.commit_timestamp == -1 else partition.commit_timestamp
+        version, expire_ms = self.config.stored.offset_value, -1
+        if request.retention_time_ms != -1:
+            version, expire_ms = 1, now_ms + request.retention_time_ms
+        elif self.config.stored.expires_by_commit:
+            expire_ms = committed_ms + self.config.offsets_retention_ms
+        return OffsetCommitValue(
+            version=version,
+            offset=partition.committed_offset,
+            leader_epoch=partition.committed_leader_epoch,
+            metadata=partition.committed_metadata or "",
+            commit_timestamp=committed_ms,
+            expire_timestamp=expire_ms,
+            topic_id=None,
+        )
+
+    def fetch(self, caller: Caller, request: offset_fetch.OffsetFetchRequest, _now_ms: int) -> list[Effect]:
+        """Tell committed offsets: of one group, or of several from version 8 on. Version 0 is not answered here."""
+        if caller.version >= 8:
+            groups = [self._fetched(caller, each.group_id, each.topics, request) for each in request.groups]
+            return [Reply(caller, offset_fetch.OffsetFetchResponse(groups=groups))]
+        found = self._fetched(caller, request.group_id, request.topics, request)
+        topics = [
+            offset_fetch.OffsetFetchResponseTopic(
+                name=topic.name,
+                partitions=[
+                    offset_fetch.OffsetFetchResponsePartition(
+                        partition_index=each.partition_index,
+                        committed_offset=each.committed_offset,
+                        committed_leader_epoch=each.committed_leader_epoch,
+                        metadata=each.metadata,
+                        error_code=each.error_code,
+                    )
+                    for each in topic.partitions
+                ],
+            )
+            for topic in found.topics
+        ]
+        return [Reply(caller, offset_fetch.OffsetFetchResponse(topics=topics, error_code=found.error_code))]
+
+    def _fetched(
+        self,
+        caller: Caller,
+        group_id: str,
+        topics: Iterable[offset_fetch.OffsetFetchRequestTopic | offset_fetch.OffsetFetchRequestTopics] | None,
+        request: offset_fetch.OffsetFetchRequest,
+    ) -> offset_fetch.OffsetFetchResponseGroup:
+        status = self.status(group_id, may_be_empty=True)
+        group = None if status else self.groups.get(group_id)
+        if status and caller.version >= 2:
+            return offset_fetch.OffsetFetchResponseGroup(group_id=group_id, error_code=status)
+        if topics is None:
+            wanted = [] if group is None else list(_by_topic(group.offsets).items())
+        else:
+            wanted = [(each.name, list(each.partition_indexes)) for each in topics]
+        answer = [
+            offset_fetch.OffsetFetchResponseTopics(
+                name=topic,
+                partitions=[_fetched_partition(group, (topic, each), request.require_stable, status) for each in which],
+            )
+            for topic, which in wanted
+        ]
+        return offset_fetch.OffsetFetchResponseGroup(group_id=group_id, topics=answer)
+
+    def delete_offsets(self, caller: Caller, request: offset_delete.OffsetDeleteRequest, _now_ms: int) -> list[Effect]:
+        """Answer an OffsetDelete: offsets of topics that the group reads just now stay."""
+        group = self.groups.get(request.group_id)
+        code = self.status(request.group_id, may_be_empty=True)
+        subscribed: set[str] | None = set()
+        if not code and group is None:
+            code = ErrorCode.GROUP_ID_NOT_FOUND
+        elif not code and group is not None and group.state is not GroupState.EMPTY:
+            code = ErrorCode.NONE if group.protocol_type == CONSUMER else ErrorCode.NON_EMPTY_GROUP
+            subscribed = group.subscribed_topics()
+        if code or group is None:
+            return [Reply(caller, offset_delete.OffsetDeleteResponse(error_code=code))]
+        deleted, topics = list[TopicPartition](), list[offset_delete.OffsetDeleteResponseTopic]()
+        for topic in request.topics:
+            answers = []
+            for each in topic.partitions:
+                refusal = ErrorCode.NONE
+                if not self._has_partition(topic.name, each.partition_index):
+                    refusal = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                elif subscribed is None or topic.name in subscribed:
+                    refusal = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+                elif (topic.name, each.partition_index) in group.offsets:
+                    deleted.append((topic.name, each.partition_index))
+                answers.append(
+                    offset_delete.OffsetDeleteResponsePartition(
+                        partition_index=each.partition_index, error_code=refusal
+                    )
+                )
+            topics.append(offset_delete.OffsetDeleteResponseTopic(name=topic.name, partitions=answers))
+        response = offset_delete.OffsetDeleteResponse(topics=topics)
+
+        def then(code: ErrorCode, _now_ms: int) -> list[Effect]:
+            response.error_code = OFFSETS_NOT_STORED.get(code, code)
+            return [Reply(caller, response)]
+
+        return self._forget(group, deleted, then)
+
+    # ---- groups
+
+    def describe(self, caller: Caller, request: describe_groups.DescribeGroupsRequest, _now_ms: int) -> list[Effect]:
+        """Answer a DescribeGroups."""
+        groups = [self._described(caller, each) for each in request.groups]
+        if request.include_authorized_operations:
+            for each in groups:
+                each.authorized_operations = OPERATIONS
+        return [Reply(caller, describe_groups.DescribeGroupsResponse(groups=groups))]
+
+    def _described(self, caller: Caller, group_id: str) -> describe_groups.DescribedGroup:
+        code, group = self.status(group_id), self.groups.get(group_id)
+        if code or group is None:
+            why = None
+            if not code and caller.version >= DEAD_IS_AN_ERROR:
+                code, why = ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found."
+            state = GroupState.DEAD.value if code in (ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND) else ""
+            return describe_groups.DescribedGroup(
+                error_code=code, error_message=why, group_id=group_id, group_state=state
+            )
+        stable = group.state is GroupState.STABLE
+        members = [
+            describe_groups.DescribedGroupMember(
+                member_id=each.member_id,
+                group_instance_id=each.instance_id,
+                client_id=each.client_id,
+                client_host=each.client_host,
+                member_metadata=each.metadata(group.protocol or "") if stable else b"",
+                member_assignment=each.assignment if stable else b"",
+            )
+            for each in group.members.values()
+        ]
+        return describe_groups.DescribedGroup(
+            group_id=group_id,
+            group_state=group.state.value,
+            protocol_type=group.protocol_type or "",
+            protocol_data=(group.protocol or "") if stable else "",
+            members=members,
+        )
+
+    def list_all(self, caller: Caller, request: list_groups.ListGroupsRequest, _now_ms: int) -> list[Effect]:
+        """Answer a ListGroups. States are compared without regard to case."""
+        states = {each.lower() for each in request.states_filter}
+        types = {each.lower() for each in request.types_filter}
+        groups = [
+            list_groups.ListedGroup(
+                group_id=each.group_id,
+                protocol_type=each.protocol_type or "",
+                group_state=each.state.value,
+                group_type="classic",
+            )
+            for each in self.groups.values()
+            if (not states or each.state.value.lower() in states) and (not types or "classic" in types)
+        ]
+        code = ErrorCode.NONE
+        if self.closed:
+            code, groups = ErrorCode.COORDINATOR_NOT_AVAILABLE, []
+        elif Partition.LOADING in self.partitions.values():
+            code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        return [Reply(caller, list_groups.ListGroupsResponse(error_code=code, groups=groups))]
+
+    def delete(self, caller: Caller, request: delete_groups.DeleteGroupsRequest, _now_ms: int) -> list[Effect]:
+        """Delete groups without members, and their offsets; answer when all of it is stored."""
+        results = [delete_groups.DeletableGroupResult(group_id=each) for each in request.groups_names]
+        reply = Reply(caller, delete_groups.DeleteGroupsResponse(results=results))
+        waiting = 0
+        effects: list[Effect] = []
+
+        def gone(result: delete_groups.DeletableGroupResult) -> Callable[[ErrorCode, int], list[Effect]]:
+            def then(code: ErrorCode, _now_ms: int) -> list[Effect]:
+                nonlocal waiting
+                waiting -= 1
+                result.error_code = OFFSETS_NOT_STORED.get(code, code)
+                return [] if waiting else [reply]
+
+            return then
+
+        for result in results:
+            group = self.groups.get(result.group_id)
+            result.error_code = self.status(result.group_id)
+            if not result.error_code and group is None:
+                result.error_code = ErrorCode.GROUP_ID_NOT_FOUND
+            elif not result.error_code and group is not None and group.state is not GroupState.EMPTY:
+                result.error_code = ErrorCode.NON_EMPTY_GROUP
+            elif not result.error_code and group is not None:
+                waiting += 1
+                effects += self._forget(group, list(group.offsets), gone(result), always=True)
+        return effects or [reply]
+
+    def _forget(
+        self,
+        group: Group,
+        places: Iterable[TopicPartition],
+        then: Callable[[ErrorCode, int], list[Effect]],
+        *,
+        always: bool = False,
+    ) -> list[Effect]:
+        """Drop offsets of a group, and the group itself if it is idle then, or `always`; `then` when that is stored."""
+        records = list[tuple[bytes, bytes | None]]()
+        for topic, partition in places:
+            del group.offsets[topic, partition]
+            records.append((OffsetCommitKey(1, group.group_id, topic, partition).to_bytes(), None))
+        if always or group.is_idle:
+            group.bury()
+            del self.groups[group.group_id]
+            if group.generation:  # else it was never stored
+                records.append((GroupMetadataKey(group.group_id).to_bytes(), None))
+        return [Store(group.partition, tuple(records), then)] if records else then(ErrorCode.NONE, _NOW_UNUSED)
+
+    def expire(self, now_ms: int) -> list[Effect]:
+        """Drop the offsets that have been kept long enough, and groups that have neither offsets nor members."""
+        effects: list[Effect] = []
+        for group in list(self.groups.values()):
+            expired = list(group.expired_offsets(now_ms))
+            if expired or group.is_idle:
+                effects += self._forget(group, expired, _nothing)
+        return effects
+
+    def forget_topic(self, topic: str) -> list[Effect]:
+        """Drop all offsets of a topic that was deleted."""
+        effects: list[Effect] = []
+        for group in list(self.groups.values()):
+            places = [place for place in group.offsets if place[0] == topic]
+            if places:
+                effects += self._forget(group, places, _nothing)
+        return effects
+
+
+ANSWERED: Final[Mapping[type[Message], Callable[[Coordinator, Caller, Any, int], list[Effect]]]] = {
+    JoinGroupRequest: Coordinator.join,
+    SyncGroupRequest: Coordinator.sync,
+    heartbeat.HeartbeatRequest: Coordinator.heartbeat,
+    leave_group.LeaveGroupRequest: Coordinator.leave,
+    offset_commit.OffsetCommitRequest: Coordinator.commit,
+    offset_fetch.OffsetFetchRequest: Coordinator.fetch,
+    offset_delete.OffsetDeleteRequest: Coordinator.delete_offsets,
+    describe_groups.DescribeGroupsRequest: Coordinator.describe,
+    list_groups.ListGroupsRequest: Coordinator.list_all,
+    delete_groups.DeleteGroupsRequest: Coordinator.delete,
+}
+
+
+def _nothing(_code: ErrorCode, _now_ms: int) -> list[Effect]:
+    return []
+
+
+def _offset_records(
+    group_id: str, offsets: Iterable[tuple[TopicPartition, OffsetCommitValue]]
+) -> tuple[tuple[bytes, bytes | None], ...]:
+    return tuple(
+        (OffsetCommitKey(1, group_id, topic, partition).to_bytes(), value.to_bytes())
+        for (topic, partition), value in offsets
+    )
+
+
+def _by_topic(places: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    found: dict[str, list[int]] = {}
+    for topic, partition in places:
+        found.setdefault(topic, []).append(partition)
+    return found
+
+
+def _fetched_partition(
+    group: Group | None, place: TopicPartition, stable: bool, code: ErrorCode
+) -> offset_fetch.OffsetFetchResponsePartitions:
+    committed = None if group is None else group.offsets.get(place)
+    if group is not None and stable and any(place in each for each in group.pending_offsets.values()):
+        committed, code = None, ErrorCode.UNSTABLE_OFFSET_COMMIT
+    if committed is None:
+        return offset_fetch.OffsetFetchResponsePartitions(
+            partition_index=place[1], committed_offset=UNKNOWN_OFFSET, error_code=code
+        )
+    return offset_fetch.OffsetFetchResponsePartitions(
+        partition_index=place[1],
+        committed_offset=committed.offset,
+        committed_leader_epoch=committed.leader_epoch,
+        metadata=committed.metadata,
+    )
+
+
+def _restore(group: Group, stored: GroupMetadataValue, now_ms: int) -> None:
+    """Let a group be what its record says."""
+    group.generation, group.protocol_type = stored.generation, stored.protocol_type or None
+    group.protocol, group.leader = stored.protocol, stored.leader
+    group.state_since_ms = stored.current_state_timestamp
+    group.state = GroupState.STABLE if stored.members else GroupState.EMPTY
+    for each in stored.members:
+        timeout = each.rebalance_timeout if each.rebalance_timeout >= 0 else each.session_timeout
+        protocols = ((stored.protocol or "", each.subscription),)
+        member = Member(
+            each.member_id, each.group_instance_id, each.client_id, each.client_host, each.session_timeout, timeout,
+            protocols, each.assignment,
+        )  # fmt: skip
+        group.members[each.member_id] = member
+        if each.group_instance_id is not None:
+            group.static[each.group_instance_id] = each.member_id
+        group.touch(member, now_ms)

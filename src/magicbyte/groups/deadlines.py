@@ -1,0 +1,64 @@
+"""Times at which something is due, each under a key, without a clock: moving one further away costs next to nothing."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Hashable
+from typing import Generic, TypeVar
+
+K = TypeVar("K", bound=Hashable)
+
+
+class Deadlines(Generic[K]):
+    """A deadline (ms) for each of some keys.
+
+    The heap may name a key earlier than it is due: a member's heartbeats move its deadline on without touching the
+    heap, and when it comes up there, it is put back.
+    """
+
+    def __init__(self) -> None:
+        self._due: dict[K, int] = {}
+        self._named: dict[K, int] = {}  # the earliest entry that the heap has for a key
+        self._heap: list[tuple[int, int, K]] = []
+        self._count = 0  # keys need no order: of one time the first comes first
+
+    def __contains__(self, key: K) -> bool:
+        return key in self._due
+
+    def __getitem__(self, key: K) -> int:
+        return self._due[key]
+
+    def set(self, key: K, at_ms: int) -> None:
+        """Let `key` be due at `at_ms`, in place of what was set before."""
+        self._due[key] = at_ms
+        if self._named.get(key, at_ms + 1) > at_ms:
+            self._push(key, at_ms)
+
+    def cancel(self, key: K) -> None:
+        """Forget the deadline of `key`, if there is one."""
+        self._due.pop(key, None)
+
+    def next_ms(self) -> int | None:
+        """Return when `pop` is worth a call: not later than the first deadline; None if there is none."""
+        return self._heap[0][0] if self._heap else None
+
+    def pop(self, now_ms: int) -> K | None:
+        """Take away a key whose deadline is `now_ms` or earlier, the earliest first, and return it."""
+        while self._heap and self._heap[0][0] <= now_ms:
+            at_ms, _, key = heapq.heappop(self._heap)
+            if self._named.get(key) != at_ms:
+                continue  # there is an earlier entry, or was
+            del self._named[key]
+            due = self._due.get(key)
+            if due is None:
+                continue
+            if due <= now_ms:
+                del self._due[key]
+                return key
+            self._push(key, due)
+        return None
+
+    def _push(self, key: K, at_ms: int) -> None:
+        self._count += 1
+        self._named[key] = at_ms
+        heapq.heappush(self._heap, (at_ms, self._count, key))

@@ -1,0 +1,578 @@
+"""One group: who its members are, and how they come to an assignment that all of them share.
+
+Sans-IO: a request and the time in, effects out; what is due later is set in `Deadlines`. The caller has looked at what
+does not depend on the group. Source: Kafka's GroupCoordinator and GroupMetadata (3.9), the classic protocol.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from magicbyte.errors import CorruptRecordError, ErrorCode
+from magicbyte.groups.config import GroupConfig
+from magicbyte.groups.consumer_protocol import Subscription
+from magicbyte.groups.deadlines import Deadlines
+from magicbyte.groups.effects import Caller, Effect, Reply, Store
+from magicbyte.groups.records import (
+    CONSUMER,
+    GroupMetadataKey,
+    GroupMetadataValue,
+    OffsetCommitValue,
+)
+from magicbyte.groups.records import Member as StoredMember
+from magicbyte.groups.rules import ALLOWED, GROUP_NOT_STORED, HEARTBEAT_REPLY, SYNC_REPLY, GroupState
+from magicbyte.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
+from magicbyte.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+
+NEW_MEMBER_JOIN_MS: Final = 5 * 60_000
+"""How long one that joins for the first time is waited for: it cannot send heartbeats yet."""
+NULLABLE_PROTOCOL: Final = 7  # version of JoinGroup from which on no protocol is null
+KNOWN_MEMBER_ID: Final = 4  # version of JoinGroup from which on a member has an id before it is one
+SKIPS_ASSIGNMENT: Final = 9  # version of JoinGroup that tells a leader to assign nothing
+
+TopicPartition = tuple[str, int]
+Protocols = tuple[tuple[str, bytes], ...]
+
+
+class Due(NamedTuple):
+    """What a deadline is for: a member's session, one that has only its id, the joins or the syncs of a group."""
+
+    group_id: str
+    what: str
+    member_id: str = ""
+
+
+@dataclass(slots=True)
+class Member:
+    """A member. Times in ms. `joining` and `syncing` wait for an answer.
+
+    `protocols`: names and metadata, the one it likes best first.
+    """
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    protocols: Protocols
+    assignment: bytes = b""
+    joining: Caller | None = None
+    syncing: Caller | None = None
+    is_new: bool = False
+
+    def metadata(self, protocol: str) -> bytes:
+        """Return what it sent for a protocol."""
+        return dict(self.protocols)[protocol]
+
+
+@dataclass(slots=True)
+class Group:
+    """A group, with or without members. `offsets` are what it has committed, by topic and partition.
+
+    `pending_offsets`: by producer, those of transactions that have not ended. `token` makes what a member id ends with.
+    """
+
+    group_id: str
+    partition: int
+    config: GroupConfig
+    deadlines: Deadlines[Due]
+    token: Callable[[], str]
+    state: GroupState = GroupState.EMPTY
+    state_since_ms: int = -1
+    generation: int = 0
+    protocol_type: str | None = None
+    protocol: str | None = None
+    leader: str | None = None
+    members: dict[str, Member] = field(default_factory=dict)
+    pending: set[str] = field(default_factory=set)
+    unsynced: set[str] = field(default_factory=set)
+    static: dict[str, str] = field(default_factory=dict)  # member ids by group.instance.id
+    offsets: dict[TopicPartition, OffsetCommitValue] = field(default_factory=dict)
+    pending_offsets: dict[int, dict[TopicPartition, OffsetCommitValue]] = field(default_factory=dict)
+    _gathering_ms: int | None = None  # of the first rebalance: how much longer it may wait for more
+    _has_new: bool = False  # somebody came since that wait began
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether there is nothing left to be kept of it."""
+        return self.state is GroupState.EMPTY and not (self.offsets or self.pending_offsets or self.pending)
+
+    # ---- joining
+
+    def join(self, caller: Caller, request: JoinGroupRequest, now_ms: int) -> list[Effect]:
+        """Answer a JoinGroup, at once or when the rebalance is complete that it begins or takes part in."""
+        member_id = request.member_id
+        if not self._has_room(member_id):
+            gone = self.remove(member_id, now_ms) if member_id in self.members else []
+            return [*gone, refused_join(caller, "", ErrorCode.GROUP_MAX_SIZE_REACHED)]
+        if not self._supports(request.protocol_type, [each.name for each in request.protocols]):
+            return [refused_join(caller, member_id, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)]
+        if not member_id:
+            effects = self._join_new(caller, request, now_ms)
+        elif member_id in self.pending and request.group_instance_id is None:
+            effects = self._add(caller, member_id, request, now_ms)
+        elif code := self.fault(member_id, request.group_instance_id):
+            return [refused_join(caller, member_id, code)]
+        else:
+            effects = self._rejoin(caller, self.members[member_id], request, now_ms)
+        return effects + self._complete_if_all_joined(now_ms)
+
+    def _has_room(self, member_id: str) -> bool:
+        if self.state is GroupState.EMPTY:
+            return True
+        known = self.members.get(member_id)
+        if self.state is GroupState.PREPARING_REBALANCE:  # who comes first
+            joining = sum(each.joining is not None for each in self.members.values())
+            return (known is not None and known.joining is not None) or joining < self.config.max_size
+        return known is not None or len(self.members) < self.config.max_size
+
+    def _supports(self, protocol_type: str, protocols: Iterable[str]) -> bool:
+        if self.state is GroupState.EMPTY:
+            return bool(protocol_type and list(protocols))
+        return protocol_type == self.protocol_type and not self._common().isdisjoint(protocols)
+
+    def _common(self) -> set[str]:
+        """Return the protocols that all members support."""
+        each = [{name for name, _ in member.protocols} for member in self.members.values()]
+        return set.intersection(*each)
+
+    def _join_new(self, caller: Caller, request: JoinGroupRequest, now_ms: int) -> list[Effect]:
+        instance = request.group_instance_id
+        member_id = f"{caller.client_id if instance is None else instance}-{self.token()}"
+        if instance is not None and instance in self.static:
+            return self._replace_static(caller, member_id, request, now_ms)
+        if instance is None and caller.version >= KNOWN_MEMBER_ID:
+            self.pending.add(member_id)
+            self.deadlines.set(Due(self.group_id, "pending", member_id), now_ms + request.session_timeout_ms)
+            return [refused_join(caller, member_id, ErrorCode.MEMBER_ID_REQUIRED)]
+        return self._add(caller, member_id, request, now_ms)
+
+    def _add(self, caller: Caller, member_id: str, request: JoinGroupRequest, now_ms: int) -> list[Effect]:
+        self._forget_pending(member_id)
+        member = Member(
+            member_id, request.group_instance_id, caller.client_id, caller.host, 0, 0, (), joining=caller, is_new=True
+        )
+        self._take(member, caller, request)
+        self.members[member_id] = member
+        if member.instance_id is not None:
+            self.static[member.instance_id] = member_id
+        self.protocol_type = request.protocol_type
+        self.leader = self.leader or member_id
+        self._has_new = True
+        self.deadlines.set(Due(self.group_id, "session", member_id), now_ms + NEW_MEMBER_JOIN_MS)
+        return self._prepare(now_ms)
+
+    def _take(self, member: Member, caller: Caller, request: JoinGroupRequest) -> None:
+        """Let a member be what it says now, and wait for the end of the rebalance."""
+        timeout = request.rebalance_timeout_ms
+        member.session_timeout_ms = request.session_timeout_ms
+        member.rebalance_timeout_ms = timeout if caller.version >= 1 else request.session_timeout_ms
+        member.protocols = _protocols_of(request)
+        member.joining = caller
+
+    def _rejoin(self, caller: Caller, member: Member, request: JoinGroupRequest, now_ms: int) -> list[Effect]:
+        unchanged = member.protocols == _protocols_of(request)
+        is_leader = member.member_id == self.leader
+        match self.state:
+            case GroupState.EMPTY | GroupState.DEAD:
+                return [refused_join(caller, member.member_id, ErrorCode.UNKNOWN_MEMBER_ID)]
+            case GroupState.COMPLETING_REBALANCE if unchanged:  # the answer to its first request was lost
+                return [self._joined(caller, member)]
+            case GroupState.STABLE if unchanged and not is_leader:  # the leader asks for a rebalance that way
+                return [self._joined(caller, member)]
+        before = _fenced_join(member, ErrorCode.REBALANCE_IN_PROGRESS)  # it asked before, and no longer listens
+        self._take(member, caller, request)
+        return [*before, *self._prepare(now_ms)]
+
+    def _replace_static(self, caller: Caller, member_id: str, request: JoinGroupRequest, now_ms: int) -> list[Effect]:
+        """Let an instance that came back, under a new id, take the place it had."""
+        instance = request.group_instance_id
+        assert instance is not None
+        before = self.static[instance]
+        member = self.members.pop(before)
+        effects = [*_fenced_join(member, ErrorCode.FENCED_INSTANCE_ID), *_fenced_sync(member)]
+        self.deadlines.cancel(Due(self.group_id, "session", before))
+        told_leader = self.leader or ""
+        member.member_id = member_id
+        self.members[member_id] = member
+        self.static[instance] = member_id
+        if self.leader == before:
+            self.leader = member_id
+        if before in self.unsynced:
+            self.unsynced.remove(before)
+            self.unsynced.add(member_id)
+        self._take(member, caller, request)
+        self.touch(member, now_ms)
+        if self.state is not GroupState.STABLE or self._vote() != self.protocol:
+            return [*effects, *self._prepare(now_ms)]
+        member.joining = None  # what else it may have changed waits for the next rebalance, as in Kafka
+
+        def then(code: ErrorCode, _now_ms: int) -> list[Effect]:
+            if code or self.members.get(member_id) is not member:
+                return [refused_join(caller, "", GROUP_NOT_STORED.get(code, code) or ErrorCode.UNKNOWN_MEMBER_ID)]
+            answer = self._joined(caller, member)
+            response = answer.message
+            assert isinstance(response, JoinGroupResponse)
+            if caller.version >= SKIPS_ASSIGNMENT:
+                response.skip_assignment = self.leader == member_id
+            else:  # with the old leader's id it does not take itself for the leader, and assigns nothing
+                response.leader, response.members = told_leader, []
+            return [answer]
+
+        return [*effects, self.store(now_ms, then)]
+
+    # ---- rebalancing
+
+    @property
+    def rebalance_timeout_ms(self) -> int:
+        """The longest that any member asks for."""
+        return max((each.rebalance_timeout_ms for each in self.members.values()), default=0)
+
+    def _prepare(self, now_ms: int) -> list[Effect]:
+        """Have all members join, unless that is under way."""
+        if self.state is GroupState.PREPARING_REBALANCE:
+            return []
+        effects: list[Effect] = []
+        if self.state is GroupState.COMPLETING_REBALANCE:
+            effects = self._answer_syncs(ErrorCode.REBALANCE_IN_PROGRESS, now_ms)
+        self.deadlines.cancel(Due(self.group_id, "sync"))
+        self.unsynced.clear()
+        wait = self.rebalance_timeout_ms
+        if self.state is GroupState.EMPTY:
+            self._gathering_ms = max(wait - self.config.initial_rebalance_delay_ms, 0)
+            self._has_new = False
+            wait = self.config.initial_rebalance_delay_ms
+        self._move(GroupState.PREPARING_REBALANCE, now_ms)
+        self.deadlines.set(Due(self.group_id, "join"), now_ms + wait)
+        return effects
+
+    def joins_due(self, now_ms: int) -> list[Effect]:
+        """Go on without those that have not joined; the first rebalance waits on while new members keep coming."""
+        if self.state is not GroupState.PREPARING_REBALANCE:
+            return []
+        if self._gathering_ms and self._has_new:
+            wait = min(self.config.initial_rebalance_delay_ms, self._gathering_ms)
+            self._gathering_ms -= wait
+            self._has_new = False
+            self.deadlines.set(Due(self.group_id, "join"), now_ms + wait)
+            return []
+        return self._complete(now_ms)
+
+    def _complete_if_all_joined(self, now_ms: int) -> list[Effect]:
+        if self.state is not GroupState.PREPARING_REBALANCE:
+            return []
+        if self._gathering_ms is not None and self.members:
+            return [] if self.config.initial_rebalance_delay_ms else self._complete(now_ms)
+        joined = all(each.joining is not None for each in self.members.values())
+        return self._complete(now_ms) if joined and not self.pending else []
+
+    def _complete(self, now_ms: int) -> list[Effect]:
+        """Begin the next generation with those that have joined, and static members that may come back."""
+        for member in list(self.members.values()):
+            if member.joining is None and member.instance_id is None:
+                self._drop(member)
+        joined = [each for each in self.members.values() if each.joining is not None]
+        if self.members and not joined:
+            self.deadlines.set(Due(self.group_id, "join"), now_ms + self.rebalance_timeout_ms)
+            return []
+        self.deadlines.cancel(Due(self.group_id, "join"))
+        self._gathering_ms = None
+        self.generation += 1
+        if not joined:
+            self.protocol = self.leader = None
+            self._move(GroupState.EMPTY, now_ms)
+            return [self.store(now_ms, lambda _code, _now_ms: [])]
+        if self.leader is None or self.members[self.leader].joining is None:
+            self.leader = joined[0].member_id
+        self.protocol = self._vote()
+        self._move(GroupState.COMPLETING_REBALANCE, now_ms)
+        self.unsynced = set(self.members)
+        self.deadlines.set(Due(self.group_id, "sync"), now_ms + self.rebalance_timeout_ms)
+        effects: list[Effect] = []
+        for member in self.members.values():
+            if member.joining is not None:
+                effects.append(self._joined(member.joining, member))
+            member.joining, member.is_new = None, False
+            self.touch(member, now_ms)
+        return effects
+
+    def _vote(self) -> str:
+        """Return the protocol that most members like best of those that all support."""
+        common = self._common()
+        votes = Counter(next(name for name, _ in each.protocols if name in common) for each in self.members.values())
+        return votes.most_common(1)[0][0]
+
+    def _joined(self, caller: Caller, member: Member) -> Reply:
+        """Tell a member of the present generation; the leader of all members, too."""
+        assert self.protocol is not None
+        members = []
+        if member.member_id == self.leader:
+            members = [
+                JoinGroupResponseMember(
+                    member_id=each.member_id, group_instance_id=each.instance_id, metadata=each.metadata(self.protocol)
+                )
+                for each in self.members.values()
+            ]
+        response = JoinGroupResponse(
+            generation_id=self.generation,
+            protocol_type=self.protocol_type,
+            protocol_name=self.protocol,
+            leader=self.leader or "",
+            member_id=member.member_id,
+            members=members,
+        )
+        return Reply(caller, response)
+
+    def _move(self, state: GroupState, now_ms: int) -> None:
+        assert (self.state, state) in ALLOWED, (self.state, state)
+        self.state, self.state_since_ms = state, now_ms
+
+    # ---- the assignment
+
+    def sync(self, caller: Caller, request: SyncGroupRequest, now_ms: int) -> list[Effect]:
+        """Answer a SyncGroup: when the leader's has come and is stored, or at once."""
+        code = self.fault(request.member_id, request.group_instance_id)
+        if not code and request.generation_id != self.generation:
+            code = ErrorCode.ILLEGAL_GENERATION
+        if not code and (
+            request.protocol_type not in (None, self.protocol_type)
+            or request.protocol_name not in (None, self.protocol)
+        ):
+            code = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        reply = code or SYNC_REPLY[self.state]
+        if reply:
+            return [Reply(caller, SyncGroupResponse(error_code=reply))]
+        member = self.members[request.member_id]
+        self._synced(member.member_id)
+        if self.state is GroupState.STABLE:
+            self.touch(member, now_ms)
+            return [self._assigned(caller, member)]
+        before = _fenced_sync(member, ErrorCode.REBALANCE_IN_PROGRESS)
+        member.syncing = caller
+        if member.member_id == self.leader:
+            return [
+                *before,
+                self._store_assignment({each.member_id: each.assignment for each in request.assignments}, now_ms),
+            ]
+        return before
+
+    def _store_assignment(self, assignments: dict[str, bytes], now_ms: int) -> Store:
+        generation = self.generation
+
+        def then(code: ErrorCode, now_ms: int) -> list[Effect]:
+            if self.state is not GroupState.COMPLETING_REBALANCE or self.generation != generation:
+                return []  # meanwhile the group has gone on
+            if code:
+                effects = self._answer_syncs(GROUP_NOT_STORED.get(code, code), now_ms)
+                return effects + self._prepare(now_ms) + self._complete_if_all_joined(now_ms)
+            for member in self.members.values():
+                member.assignment = assignments.get(member.member_id, b"")
+            self._move(GroupState.STABLE, now_ms)
+            return self._answer_syncs(ErrorCode.NONE, now_ms)
+
+        return self.store(now_ms, then, assignments)
+
+    def _answer_syncs(self, code: ErrorCode, now_ms: int) -> list[Effect]:
+        """Answer all that wait for their assignment; with a `code`, nobody has one."""
+        effects: list[Effect] = []
+        for member in self.members.values():
+            if code:
+                member.assignment = b""
+            if member.syncing is not None:
+                failed = Reply(member.syncing, SyncGroupResponse(error_code=code))
+                effects.append(failed if code else self._assigned(member.syncing, member))
+                member.syncing = None
+                self.touch(member, now_ms)
+        return effects
+
+    def _assigned(self, caller: Caller, member: Member) -> Reply:
+        response = SyncGroupResponse(
+            protocol_type=self.protocol_type, protocol_name=self.protocol, assignment=member.assignment
+        )
+        return Reply(caller, response)
+
+    def _synced(self, member_id: str) -> None:
+        self.unsynced.discard(member_id)
+        if not self.unsynced:
+            self.deadlines.cancel(Due(self.group_id, "sync"))
+
+    def syncs_due(self, now_ms: int) -> list[Effect]:
+        """Go on without the members that have joined this generation and did not ask for their assignment."""
+        effects: list[Effect] = []
+        for member_id in list(self.unsynced):
+            effects += self._drop(self.members[member_id])
+        return effects + self._prepare(now_ms) + self._complete_if_all_joined(now_ms)
+
+    # ---- staying and leaving
+
+    def fault(self, member_id: str, instance_id: str | None) -> ErrorCode:
+        """Return what is wrong with who says so: NONE for a member, under its own instance id."""
+        if instance_id is not None and self.static.get(instance_id) not in (None, member_id):
+            return ErrorCode.FENCED_INSTANCE_ID
+        known = member_id in self.members and (instance_id is None or instance_id in self.static)
+        return ErrorCode.NONE if known else ErrorCode.UNKNOWN_MEMBER_ID
+
+    def heartbeat(self, member_id: str, instance_id: str | None, generation: int, now_ms: int) -> ErrorCode:
+        """Answer a heartbeat. Who is still to join again must not be expired for that."""
+        code = self.fault(member_id, instance_id)
+        if code or generation != self.generation:
+            return code or ErrorCode.ILLEGAL_GENERATION
+        self.touch(self.members[member_id], now_ms)
+        return HEARTBEAT_REPLY[self.state]
+
+    def touch(self, member: Member, now_ms: int) -> None:
+        """Let a member's session begin anew."""
+        self.deadlines.set(Due(self.group_id, "session", member.member_id), now_ms + member.session_timeout_ms)
+
+    def leave(self, member_id: str, instance_id: str | None, now_ms: int) -> tuple[ErrorCode, list[Effect]]:
+        """Let a member go, by its id, or, where that is empty, by that of its instance."""
+        if not member_id:
+            member_id = self.static.get(instance_id or "", "")
+            code = ErrorCode.NONE if member_id else ErrorCode.UNKNOWN_MEMBER_ID
+        elif member_id in self.pending:
+            return ErrorCode.NONE, self.pending_due(member_id, now_ms)
+        else:
+            code = self.fault(member_id, instance_id)
+        return (code, []) if code else (code, self.remove(member_id, now_ms))
+
+    def session_due(self, member_id: str, now_ms: int) -> list[Effect]:
+        """Let a member go that has not been heard of, unless it is we who let it wait."""
+        member = self.members.get(member_id)
+        if member is None:
+            return []
+        waits = member.joining is not None or member.syncing is not None
+        return [] if waits and not member.is_new else self.remove(member_id, now_ms)
+
+    def pending_due(self, member_id: str, now_ms: int) -> list[Effect]:
+        """Forget one that was given its id and has not come back with it."""
+        self._forget_pending(member_id)
+        return self._complete_if_all_joined(now_ms)
+
+    def _forget_pending(self, member_id: str) -> None:
+        self.pending.discard(member_id)
+        self.deadlines.cancel(Due(self.group_id, "pending", member_id))
+
+    def remove(self, member_id: str, now_ms: int) -> list[Effect]:
+        """Let a member go, and the others join again."""
+        effects = self._drop(self.members[member_id])
+        if self.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
+            effects += self._prepare(now_ms)
+        return effects + self._complete_if_all_joined(now_ms)
+
+    def _drop(self, member: Member) -> list[Effect]:
+        effects = _fenced_join(member, ErrorCode.UNKNOWN_MEMBER_ID) + _fenced_sync(member, ErrorCode.UNKNOWN_MEMBER_ID)
+        del self.members[member.member_id]
+        self.unsynced.discard(member.member_id)
+        if member.instance_id is not None:
+            self.static.pop(member.instance_id, None)
+        if self.leader == member.member_id:
+            self.leader = next(iter(self.members), None)
+        self.deadlines.cancel(Due(self.group_id, "session", member.member_id))
+        return effects
+
+    def dismiss(self, code: ErrorCode) -> list[Effect]:
+        """Answer all that wait: this broker does not coordinate the group any more."""
+        effects: list[Effect] = []
+        for member in self.members.values():
+            effects += _fenced_join(member, code) + _fenced_sync(member, code)
+            self.deadlines.cancel(Due(self.group_id, "session", member.member_id))
+        for member_id in list(self.pending):
+            self._forget_pending(member_id)
+        for what in ("join", "sync"):
+            self.deadlines.cancel(Due(self.group_id, what))
+        return effects
+
+    def bury(self) -> None:
+        """End a group that has no members."""
+        self.dismiss(ErrorCode.UNKNOWN_MEMBER_ID)
+        self._move(GroupState.DEAD, self.state_since_ms)
+
+    # ---- what is stored
+
+    def store(
+        self, now_ms: int, then: Callable[[ErrorCode, int], list[Effect]], assignments: dict[str, bytes] | None = None
+    ) -> Store:
+        """Return the effect that stores the group, with the assignments given or those that it has."""
+        key, value = GroupMetadataKey(self.group_id), self.value(now_ms, assignments)
+        return Store(self.partition, ((key.to_bytes(), value.to_bytes()),), then, is_group=True)
+
+    def value(self, now_ms: int, assignments: dict[str, bytes] | None = None) -> GroupMetadataValue:
+        """Return what is stored of the group."""
+        members = [
+            StoredMember(
+                member_id=each.member_id,
+                group_instance_id=each.instance_id,
+                client_id=each.client_id,
+                client_host=each.client_host,
+                rebalance_timeout=each.rebalance_timeout_ms,
+                session_timeout=each.session_timeout_ms,
+                subscription=each.metadata(self.protocol or ""),
+                assignment=each.assignment if assignments is None else assignments.get(each.member_id, b""),
+            )
+            for each in self.members.values()
+        ]
+        since = self.state_since_ms if self.state_since_ms >= 0 else now_ms
+        version = self.config.stored.group_value
+        return GroupMetadataValue(
+            version, self.protocol_type or "", self.generation, self.protocol, self.leader, since, members
+        )
+
+    def expired_offsets(self, now_ms: int) -> Iterator[TopicPartition]:
+        """Yield the offsets that have been kept long enough: of topics that nobody reads, in a group without members.
+
+        That time begins when the group becomes empty (KIP-211), unless an offset has one of its own.
+        """
+        pending = {place for places in self.pending_offsets.values() for place in places}
+        read: set[str] | None = None
+        if self.state is GroupState.STABLE:
+            read = self.subscribed_topics()
+        elif self.state is GroupState.EMPTY:
+            read = set()
+        if read is None:
+            return
+        by_state = self.state is GroupState.EMPTY and self.protocol_type is not None and self.state_since_ms >= 0
+        for place, committed in self.offsets.items():
+            since = self.state_since_ms if by_state else committed.commit_timestamp
+            end = since + self.config.offsets_retention_ms
+            if committed.expire_timestamp >= 0:
+                end = committed.expire_timestamp
+            if place[0] not in read and place not in pending and end <= now_ms:
+                yield place
+
+    def subscribed_topics(self) -> set[str] | None:
+        """Return the topics that members of a group of consumers ask for; None where that is not known."""
+        if self.protocol_type != CONSUMER or self.protocol is None or not self.members:
+            return None
+        try:
+            found = [Subscription.parse(each.metadata(self.protocol)).topics for each in self.members.values()]
+        except CorruptRecordError:
+            return None
+        return {topic for topics in found for topic in topics}
+
+
+def refused_join(caller: Caller, member_id: str, code: ErrorCode) -> Reply:
+    """Return the answer to a JoinGroup that does not become a member's."""
+    none = None if caller.version >= NULLABLE_PROTOCOL else ""
+    return Reply(caller, JoinGroupResponse(error_code=code, protocol_name=none, member_id=member_id))
+
+
+def _fenced_join(member: Member, code: ErrorCode) -> list[Effect]:
+    if member.joining is None:
+        return []
+    caller, member.joining = member.joining, None
+    return [refused_join(caller, "" if code is ErrorCode.UNKNOWN_MEMBER_ID else member.member_id, code)]
+
+
+def _fenced_sync(member: Member, code: ErrorCode = ErrorCode.FENCED_INSTANCE_ID) -> list[Effect]:
+    if member.syncing is None:
+        return []
+    caller, member.syncing = member.syncing, None
+    return [Reply(caller, SyncGroupResponse(error_code=code))]
+
+
+def _protocols_of(request: JoinGroupRequest) -> Protocols:
+    return tuple((each.name, each.metadata) for each in request.protocols)

@@ -1,0 +1,90 @@
+"""The states of a group and what may happen in each, as tables. docs/groups.md is drawn from them.
+
+Source: Kafka's GroupMetadata and GroupCoordinator (3.9), the classic protocol.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Final, NamedTuple
+
+from magicbyte.errors import ErrorCode
+
+
+class GroupState(enum.Enum):
+    """What a group is doing. The values are what DescribeGroups and ListGroups tell."""
+
+    EMPTY = "Empty"
+    PREPARING_REBALANCE = "PreparingRebalance"
+    COMPLETING_REBALANCE = "CompletingRebalance"
+    STABLE = "Stable"
+    DEAD = "Dead"
+
+
+class Transition(NamedTuple):
+    """From one state to another, and what brings it about."""
+
+    source: GroupState
+    event: str
+    target: GroupState
+
+
+TRANSITIONS: Final = (
+    Transition(GroupState.EMPTY, "a member joins", GroupState.PREPARING_REBALANCE),
+    Transition(GroupState.PREPARING_REBALANCE, "all have joined, or time is up", GroupState.COMPLETING_REBALANCE),
+    Transition(GroupState.PREPARING_REBALANCE, "the last member has gone", GroupState.EMPTY),
+    Transition(GroupState.COMPLETING_REBALANCE, "the leader's assignment is stored", GroupState.STABLE),
+    Transition(
+        GroupState.COMPLETING_REBALANCE, "a member joins anew, leaves or expires", GroupState.PREPARING_REBALANCE
+    ),
+    Transition(GroupState.STABLE, "a member joins, changes, leaves or expires", GroupState.PREPARING_REBALANCE),
+    Transition(GroupState.EMPTY, "it is deleted, or its last offset expires", GroupState.DEAD),
+)
+ALLOWED: Final = frozenset((each.source, each.target) for each in TRANSITIONS)
+
+HEARTBEAT_REPLY: Final = {
+    GroupState.EMPTY: ErrorCode.UNKNOWN_MEMBER_ID,
+    GroupState.PREPARING_REBALANCE: ErrorCode.REBALANCE_IN_PROGRESS,
+    GroupState.COMPLETING_REBALANCE: ErrorCode.NONE,  # 0.9 to 0.10 said REBALANCE_IN_PROGRESS
+    GroupState.STABLE: ErrorCode.NONE,
+}
+SYNC_REPLY: Final = {
+    GroupState.EMPTY: ErrorCode.UNKNOWN_MEMBER_ID,
+    GroupState.PREPARING_REBALANCE: ErrorCode.REBALANCE_IN_PROGRESS,
+    GroupState.COMPLETING_REBALANCE: None,  # it waits for the leader's
+    GroupState.STABLE: ErrorCode.NONE,
+}
+COMMIT_REPLY: Final = {
+    GroupState.EMPTY: ErrorCode.NONE,
+    GroupState.PREPARING_REBALANCE: ErrorCode.NONE,  # what the last generation has read is still worth keeping
+    GroupState.COMPLETING_REBALANCE: ErrorCode.REBALANCE_IN_PROGRESS,
+    GroupState.STABLE: ErrorCode.NONE,
+}
+"""What members of the present generation get."""
+
+LOADING_REPLY: Final = {
+    "SyncGroup": ErrorCode.REBALANCE_IN_PROGRESS,  # the member joins again, at this coordinator
+    "Heartbeat": ErrorCode.NONE,  # nothing is known against it
+}
+"""What requests get while the groups are being loaded that do not get COORDINATOR_LOAD_IN_PROGRESS."""
+
+OFFSETS_NOT_STORED: Final = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
+    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
+    ErrorCode.INVALID_FETCH_SIZE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
+}
+"""What a commit is told when the append of its records failed; other codes stay as they are."""
+
+GROUP_NOT_STORED: Final = {
+    **OFFSETS_NOT_STORED,
+    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.REBALANCE_IN_PROGRESS,
+    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.INVALID_FETCH_SIZE: ErrorCode.UNKNOWN_SERVER_ERROR,
+}
+"""What members are told when the append of their group's record failed."""

@@ -1,0 +1,228 @@
+"""The coordinator with a clock that tests turn, a log in memory, and clients that remember their answers."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from magicbyte.errors import ErrorCode
+from magicbyte.groups.config import GroupConfig
+from magicbyte.groups.coordinator import Coordinator
+from magicbyte.groups.effects import Caller, Effect, Reply, Store
+from magicbyte.groups.group import Group
+from magicbyte.groups.loading import LoadedPartition
+from magicbyte.protocol.messages.delete_groups import DeleteGroupsRequest
+from magicbyte.protocol.messages.describe_groups import DescribeGroupsRequest
+from magicbyte.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from magicbyte.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from magicbyte.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
+from magicbyte.protocol.messages.list_groups import ListGroupsRequest
+from magicbyte.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from magicbyte.protocol.messages.offset_delete import OffsetDeleteRequest
+from magicbyte.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+)
+from magicbyte.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from magicbyte.protocol.runtime import Message
+from magicbyte.records.columns import Record
+from magicbyte.records.encode import Format, encode_records
+from magicbyte.records.layout import TimestampType
+
+START = 1_700_000_000_000
+TOPICS = {"t": 4, "u": 1}
+LATEST: dict[type[Message], int] = {
+    JoinGroupRequest: 9,
+    SyncGroupRequest: 5,
+    HeartbeatRequest: 4,
+    LeaveGroupRequest: 5,
+    OffsetCommitRequest: 9,
+    OffsetFetchRequest: 9,
+    OffsetDeleteRequest: 0,
+    DescribeGroupsRequest: 5,
+    ListGroupsRequest: 5,
+    DeleteGroupsRequest: 2,
+}
+M = TypeVar("M", bound=Message)
+
+
+class Asked:
+    """A request under way: `answer` is there once it was answered."""
+
+    def __init__(self) -> None:
+        self.answer: Any = None
+
+
+@dataclass
+class World:
+    """`held`: appends that are not performed until `release`. `log`: what was appended, by partition."""
+
+    config: GroupConfig = field(default_factory=lambda: GroupConfig(initial_rebalance_delay_ms=0))
+    now_ms: int = START
+    holds: bool = False
+
+    def __post_init__(self) -> None:
+        self.log: dict[int, list[Record]] = {}
+        self.held: list[Store] = []
+        self.append_code = ErrorCode.NONE
+        self._names = itertools.count()
+        self.start()
+
+    def start(self) -> None:
+        """Start a coordinator that knows what is in the log."""
+        self.coordinator = Coordinator(
+            self.config,
+            token=lambda: f"id{next(self._names)}",
+            has_partition=lambda topic, partition: 0 <= partition < TOPICS.get(topic, 0),
+        )
+        for partition in range(self.config.offsets_partitions):
+            self.coordinator.begin_loading(partition)
+            found = LoadedPartition()
+            records = self.log.get(partition, [])
+            found.read(memoryview(encode_records(records, Format.V2)))
+            self.coordinator.loaded(partition, found, self.now_ms)
+
+    def perform(self, effects: Sequence[Effect]) -> None:
+        for effect in effects:
+            if isinstance(effect, Reply):
+                asked = effect.to.ticket
+                assert isinstance(asked, Asked)
+                assert asked.answer is None, "a request was answered twice"
+                effect.message.encode(effect.to.version)  # the answer can be said in the version of the question
+                asked.answer = effect.message
+            elif self.holds:
+                self.held.append(effect)
+            else:
+                self.append(effect)
+
+    def append(self, store: Store) -> None:
+        assert store.records
+        if not self.append_code:
+            log = self.log.setdefault(store.partition, [])
+            for key, value in store.records:
+                log.append(Record(len(log), self.now_ms, TimestampType.CREATE_TIME, key, value))
+        self.perform(store.then(self.append_code, self.now_ms))
+
+    def release(self) -> None:
+        """Perform the appends that were held."""
+        while self.held:
+            self.append(self.held.pop(0))
+
+    def later(self, ms: int) -> None:
+        """Let time go on, and do what is due at its time."""
+        end = self.now_ms + ms
+        while (due := self.coordinator.next_ms()) is not None and due <= end:
+            self.now_ms = max(due, self.now_ms)
+            self.perform(self.coordinator.due(self.now_ms))
+        self.now_ms = end
+
+    def ask(self, request: Message, version: int | None = None, client_id: str = "c") -> Asked:
+        asked = Asked()
+        caller = Caller(asked, LATEST[type(request)] if version is None else version, client_id, "/127.0.0.1")
+        self.perform(self.coordinator.answer(caller, request, self.now_ms))
+        return asked
+
+    def answered(self, kind: type[M], request: Message, version: int | None = None) -> M:
+        answer = self.ask(request, version).answer
+        assert isinstance(answer, kind)
+        return answer
+
+    def group(self, name: str = "g") -> Group:
+        return self.coordinator.groups[name]
+
+    # ---- requests
+
+    def join(self, member: str = "", version: int = 9, **fields: Any) -> Asked:
+        protocols = fields.pop("protocols", {"range": b"", "roundrobin": b""})
+        request = JoinGroupRequest(
+            group_id=fields.pop("group", "g"),
+            session_timeout_ms=fields.pop("session", 10_000),
+            rebalance_timeout_ms=fields.pop("rebalance", 60_000) if version else -1,
+            member_id=member,
+            group_instance_id=fields.pop("instance", None),
+            protocol_type=fields.pop("kind", "consumer"),
+            protocols=[JoinGroupRequestProtocol(name=name, metadata=data) for name, data in protocols.items()],
+        )
+        client_id = fields.pop("client_id", "c")
+        assert not fields
+        return self.ask(request, version, client_id)
+
+    def new(self, **fields: Any) -> tuple[str, Asked]:
+        """Join as a new member, in the two steps of version 4 and later; return its id and the second request."""
+        first = self.join(**fields).answer
+        assert first.error_code == ErrorCode.MEMBER_ID_REQUIRED
+        return first.member_id, self.join(first.member_id, **fields)
+
+    def sync(self, member: str, generation: int, assignments: dict[str, bytes] | None = None, **fields: Any) -> Asked:
+        given = [
+            SyncGroupRequestAssignment(member_id=each, assignment=data) for each, data in (assignments or {}).items()
+        ]
+        version = fields.pop("version", 5)
+        fields.setdefault("group_id", "g")
+        return self.ask(
+            SyncGroupRequest(generation_id=generation, member_id=member, assignments=given, **fields), version
+        )
+
+    def beat(self, member: str, generation: int, instance: str | None = None) -> ErrorCode:
+        request = HeartbeatRequest(group_id="g", generation_id=generation, member_id=member, group_instance_id=instance)
+        return ErrorCode(self.answered(HeartbeatResponse, request).error_code)
+
+    def leave(self, *members: tuple[str, str | None]) -> list[int]:
+        identities = [MemberIdentity(member_id=each, group_instance_id=instance) for each, instance in members]
+        response = self.answered(LeaveGroupResponse, LeaveGroupRequest(group_id="g", members=identities))
+        assert not response.error_code
+        return [each.error_code for each in response.members]
+
+    def commit(
+        self, offset: int, member: str = "", generation: int = -1, *, place: tuple[str, int] = ("t", 0), **fields: Any
+    ) -> Asked:
+        each = OffsetCommitRequestPartition(
+            partition_index=place[1],
+            committed_offset=offset,
+            committed_metadata=fields.pop("metadata", ""),
+            commit_timestamp=fields.pop("time", -1),
+        )
+        request = OffsetCommitRequest(
+            group_id=fields.pop("group", "g"),
+            generation_id_or_member_epoch=generation,
+            member_id=member,
+            group_instance_id=fields.pop("instance", None),
+            retention_time_ms=fields.pop("retention", -1),
+            topics=[OffsetCommitRequestTopic(name=place[0], partitions=[each])],
+        )
+        version = fields.pop("version", 9)
+        assert not fields
+        return self.ask(request, version)
+
+    def committed(self, *places: tuple[str, int], group: str = "g", stable: bool = False) -> list[tuple[int, int]]:
+        """Return offset and code of each place."""
+        topics = [OffsetFetchRequestTopics(name=topic, partition_indexes=(index,)) for topic, index in places]
+        request = OffsetFetchRequest(
+            groups=[OffsetFetchRequestGroup(group_id=group, topics=topics)], require_stable=stable
+        )
+        response = self.answered(OffsetFetchResponse, request)
+        (found,) = response.groups
+        assert not found.error_code
+        return [(each.committed_offset, each.error_code) for topic in found.topics for each in topic.partitions]
+
+    def stable(self, count: int = 2, **fields: Any) -> tuple[int, list[str]]:
+        """Bring a group of some members to a stable generation, each with its number as assignment."""
+        members: list[str] = []
+        for _ in range(count):
+            asked = self.join(version=3, **fields)
+            for member in members:  # they hear of it with their next heartbeat
+                self.join(member, version=3, **fields)
+            members.append(asked.answer.member_id)
+        generation, leader = asked.answer.generation_id, asked.answer.leader
+        assignments = {member: b"%d" % number for number, member in enumerate(members)}
+        for member in members:
+            self.sync(member, generation, assignments if member == leader else None)
+        return generation, members
