@@ -28,8 +28,10 @@ class Served(NamedTuple):
 SERVED: Final[Mapping[int, Served]] = {
     0: Served("produce", range(12)),
     1: Served("fetch", range(13)),  # later ones name topics by their ids
+    2: Served("offsets", range(8)),
     3: Served("metadata", range(13)),
     18: Served("versions", range(5)),
+    23: Served("offsets", range(5)),
 }
 """By API key."""
 

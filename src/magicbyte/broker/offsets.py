@@ -1,0 +1,148 @@
+"""ListOffsets and OffsetForLeaderEpoch: where logs begin and end, and where times and leaders do in them."""
+
+from __future__ import annotations
+
+import asyncio
+from bisect import bisect_right
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Final
+
+from magicbyte.broker.fetch import epoch_fault
+from magicbyte.errors import ErrorCode, MagicbyteError
+from magicbyte.log.partition_log import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, MAX_TIMESTAMP_SEARCH
+from magicbyte.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from magicbyte.protocol.messages.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopicResult,
+)
+
+if TYPE_CHECKING:
+    from magicbyte.broker.broker import Broker
+    from magicbyte.broker.partition import Partition
+    from magicbyte.broker.request import Handler, Request
+    from magicbyte.log.partition_log import PartitionLog
+
+    _Find = Callable[
+        [Broker, Request[ListOffsetsRequest], Partition, ListOffsetsPartition], Awaitable[ListOffsetsPartitionResponse]
+    ]
+
+_COMMITTED: Final = 1
+_CONSUMER: Final = -1
+_UNKNOWN: Final = -1
+_FIRST_WITH_MAX_TIMESTAMP: Final = 7
+
+
+async def list_offsets(broker: Broker, request: Request[ListOffsetsRequest]) -> ListOffsetsResponse:
+    """Return an offset by timestamp for each partition; in version 0 those of segments by their age."""
+    find = _old_offsets if request.version == 0 else _offset
+    return ListOffsetsResponse(
+        topics=[
+            ListOffsetsTopicResponse(
+                name=topic.name,
+                partitions=[await _of_partition(broker, request, topic.name, each, find) for each in topic.partitions],
+            )
+            for topic in request.message.topics
+        ]
+    )
+
+
+async def _of_partition(
+    broker: Broker, request: Request[ListOffsetsRequest], topic: str, asked: ListOffsetsPartition, find: _Find
+) -> ListOffsetsPartitionResponse:
+    index = asked.partition_index
+    try:
+        partition = broker.partition(topic, index)
+        fault = epoch_fault(asked.current_leader_epoch, broker.topics.leader_epoch(topic, index))
+        if fault:
+            return ListOffsetsPartitionResponse(partition_index=index, error_code=fault)
+        return await find(broker, request, partition, asked)
+    except MagicbyteError as error:
+        return ListOffsetsPartitionResponse(partition_index=index, error_code=error.code)
+
+
+async def _old_offsets(
+    broker: Broker, request: Request[ListOffsetsRequest], partition: Partition, asked: ListOffsetsPartition
+) -> ListOffsetsPartitionResponse:
+    """Answer as brokers did before they had an index of times. Consumers are told of nothing that they cannot read."""
+    log = partition.log
+    found = log.offsets_before(asked.timestamp, max(asked.max_num_offsets, 0), broker.clock.now_ms())
+    if request.message.replica_id == _CONSUMER and any(each > log.high_watermark for each in found):
+        found = [log.high_watermark, *(each for each in found if each < log.high_watermark)]
+    return ListOffsetsPartitionResponse(partition_index=partition.index, old_style_offsets=tuple(found))
+
+
+async def _offset(
+    _: Broker, request: Request[ListOffsetsRequest], partition: Partition, asked: ListOffsetsPartition
+) -> ListOffsetsPartitionResponse:
+    log, timestamp = partition.log, asked.timestamp
+    committed = request.message.isolation_level == _COMMITTED
+    end = log.high_watermark if request.message.replica_id == _CONSUMER else log.log_end_offset
+    end = log.last_stable_offset if committed else end
+    response = ListOffsetsPartitionResponse(partition_index=partition.index)
+    if timestamp == LATEST_TIMESTAMP:
+        response.offset = end
+    elif timestamp < MAX_TIMESTAMP_SEARCH or (
+        timestamp == MAX_TIMESTAMP_SEARCH and request.version < _FIRST_WITH_MAX_TIMESTAMP
+    ):
+        response.error_code = ErrorCode.UNSUPPORTED_VERSION
+        return response
+    else:
+        quick = timestamp == EARLIEST_TIMESTAMP
+        found = (
+            log.offset_for_timestamp(timestamp)
+            if quick
+            else await asyncio.to_thread(log.offset_for_timestamp, timestamp)
+        )
+        if found is None or (not quick and found[1] >= end):
+            return response
+        response.timestamp, response.offset = found
+    response.leader_epoch = _epoch_at(log, response.offset)
+    return response
+
+
+def _epoch_at(log: PartitionLog, offset: int) -> int:
+    """Return the leader epoch in which an offset was written, or will be; -1 if it is not known."""
+    entries = log.epochs.entries
+    at = bisect_right(entries, offset, key=lambda each: each.start_offset) - 1
+    return entries[at].epoch if at >= 0 else _UNKNOWN
+
+
+async def offset_for_leader_epoch(
+    broker: Broker, request: Request[OffsetForLeaderEpochRequest]
+) -> OffsetForLeaderEpochResponse:
+    """Return, for each partition, where the records of a leader epoch end (KIP-101, KIP-320)."""
+    return OffsetForLeaderEpochResponse(
+        topics=[
+            OffsetForLeaderTopicResult(
+                topic=topic.topic, partitions=[_end_of_epoch(broker, topic.topic, each) for each in topic.partitions]
+            )
+            for topic in request.message.topics
+        ]
+    )
+
+
+def _end_of_epoch(broker: Broker, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
+    try:
+        log = broker.partition(topic, asked.partition).log
+        fault = epoch_fault(asked.current_leader_epoch, broker.topics.leader_epoch(topic, asked.partition))
+    except MagicbyteError as error:
+        fault = error.code
+    if fault:
+        return EpochEndOffset(error_code=fault, partition=asked.partition)
+    epoch, end_offset = log.epochs.end_offset_of(asked.leader_epoch, log.log_end_offset)
+    return EpochEndOffset(partition=asked.partition, leader_epoch=epoch, end_offset=end_offset)
+
+
+HANDLERS: Final[Mapping[type, Handler]] = {
+    ListOffsetsRequest: list_offsets,
+    OffsetForLeaderEpochRequest: offset_for_leader_epoch,
+}
