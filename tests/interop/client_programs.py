@@ -1,0 +1,170 @@
+"""The programs of `clients/`: built once per content, started, asked. See clients/README.md for what they are told."""
+
+import hashlib
+import json
+import os
+import queue
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, Final
+
+from interop import jvm, kafka_oracle
+from interop.kafka_oracle import version_key
+
+HERE = Path(__file__).parent / "clients"
+PROGRAMS: Final = {"go": "golang", "npm": "npm", "node": "nodejs", "kcat": "kcat"}  # and the package each is in
+START_SECONDS = 60
+ANSWER_SECONDS = 90  # longer than a client waits for anything
+ERAS: Final = {
+    "0.9": "era09",
+    "0.10": "era10",
+    "0.11": "era11",
+    "2.4": "era24",
+    "3.1": "era31",
+}  # the first release of each
+
+
+class ClientFailedError(AssertionError):
+    """A client answered that it failed, or did not answer."""
+
+
+def missing() -> str | None:
+    """Say in one line what is missing to run the clients, or return None."""
+    lacking = [package for program, package in PROGRAMS.items() if shutil.which(program) is None]
+    return jvm.missing() or (f"needs {', '.join(lacking)}: apt-get install {' '.join(lacking)}" if lacking else None)
+
+
+def java(version: str) -> list[str]:
+    """Return the command of Kafka's own client of a version."""
+    if version_key(version) < (0, 9):
+        sources = ["Contract.java", "Client08.java"]
+    else:
+        era = [folder for first, folder in ERAS.items() if version_key(first) <= version_key(version)][-1]
+        admin = ["Admin.java"] if version_key(version) >= (0, 11) else []
+        sources = ["Contract.java", "Client09.java", f"{era}/Era.java", *admin]
+    classes = built("java", version, [HERE / "java" / name for name in sources], compile_java(version))
+    main_class = Path(sources[1]).stem
+    log = kafka_oracle.cache_home() / version / "client.log"
+    return [*kafka_oracle.java_command(version, "128m", log, "WARN", [classes]), main_class]
+
+
+def compile_java(version: str) -> Callable[[list[Path], Path], None]:
+    def compile_all(sources: list[Path], target: Path) -> None:
+        libs = kafka_oracle.fetch(version)
+        flags = ["-nowarn", "-proc:none", "-cp", f"{libs}/*", "-d", str(target)]
+        run([kafka_oracle.jdk_program("javac"), *flags, *map(str, sources)])
+
+    return compile_all
+
+
+def python(name: str) -> list[str]:
+    """Return the command of a client that runs in this Python."""
+    return [sys.executable, str(HERE / "python" / f"{name}.py")]
+
+
+def go(name: str) -> list[str]:
+    """Return the command of a client written in Go."""
+    folder = HERE / "go"
+
+    def build(_: list[Path], target: Path) -> None:
+        run(["go", "build", "-o", f"{target}/", "./..."], folder)
+
+    sources = sorted(path for path in folder.rglob("*") if path.is_file())
+    return [str(built("go", "clients", sources, build) / name)]
+
+
+def node(name: str) -> list[str]:
+    """Return the command of a client for Node. Its packages are those of the lock file."""
+    folder = HERE / "node"
+
+    def install(locks: list[Path], target: Path) -> None:
+        for path in locks:
+            shutil.copy(path, target)
+        run(["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"], target)
+
+    packages = built("node", "packages", [folder / "package.json", folder / "package-lock.json"], install)
+    return ["env", f"NODE_PATH={packages / 'node_modules'}", "node", str(folder / f"{name}.js")]
+
+
+def run(command: list[str], folder: Path | None = None) -> None:
+    done = subprocess.run(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    assert done.returncode == 0, done.stdout[-3000:]
+
+
+def built(kind: str, name: str, sources: Iterable[Path], build: Callable[[list[Path], Path], None]) -> Path:
+    """Return the folder that `build` filled from these sources, which is done once per content."""
+    paths = list(sources)
+    digest = hashlib.sha256(b"\0".join(path.read_bytes() for path in paths)).hexdigest()[:16]
+    target = kafka_oracle.cache_home() / "clients" / f"{kind}-{name}-{digest}"
+    if not target.is_dir():
+        scratch = target.with_name(f"{target.name}.{os.getpid()}.{threading.get_ident()}")
+        scratch.mkdir(parents=True)
+        build(paths, scratch)
+        try:
+            scratch.rename(target)
+        except OSError:  # another was faster
+            shutil.rmtree(scratch)
+    return target
+
+
+class ClientProcess:
+    """A running client. `ask` may be called by one thread at a time."""
+
+    def __init__(self, command: list[str], bootstrap: str, log: Path) -> None:
+        self.start_again = lambda: self.start(command, bootstrap, log)
+        self.start_again()
+
+    def start(self, command: list[str], bootstrap: str, log: Path) -> None:
+        with log.open("ab") as errors:
+            self.process = subprocess.Popen(
+                [*command, bootstrap], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True
+            )
+        self.answers: queue.Queue[str] = queue.Queue()
+        self.reader = threading.Thread(target=self.note, args=[self.process, self.answers], daemon=True)
+        self.reader.start()
+        self.answer(START_SECONDS)
+
+    @staticmethod
+    def note(process: "subprocess.Popen[str]", answers: "queue.Queue[str]") -> None:
+        assert process.stdout is not None
+        for line in process.stdout:
+            answers.put(line)
+        answers.put("")
+
+    def answer(self, seconds: float) -> dict[str, Any]:
+        try:
+            line = self.answers.get(timeout=seconds)
+        except queue.Empty:
+            line = ""
+        reply: dict[str, Any] = json.loads(line) if line else {"error": "ended or hung"}
+        if "error" in reply:
+            self.process.kill()
+            self.process.wait()
+            raise ClientFailedError(reply["error"])
+        return reply
+
+    def ask(self, *words: object) -> dict[str, Any]:
+        """Return the answer to a command. A client that failed is started anew for the next one."""
+        if self.process.poll() is not None:
+            self.start_again()
+        assert self.process.stdin is not None
+        self.process.stdin.write("\t".join(map(str, words)) + "\n")
+        self.process.stdin.flush()
+        return self.answer(ANSWER_SECONDS)
+
+    def close(self) -> None:
+        """End the process: by its input's end, or else by force."""
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        try:
+            self.process.wait(10)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        self.reader.join()
+        assert self.process.stdout is not None
+        self.process.stdout.close()

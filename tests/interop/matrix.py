@@ -1,0 +1,333 @@
+"""Each client, each of its features, topics of each format: what the run of test_clients.py does and expects.
+
+    python -m interop.matrix KAFKA_VERSION [CLIENT...]     (in tests/) the same against a real broker
+
+A broker that is not ours proves the programs of `clients/` and the table of what is not there.
+"""
+
+import argparse
+import base64
+import fnmatch
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+from kafka.admin import KafkaAdminClient, NewTopic
+
+from interop import client_programs, jvm
+from interop.client_programs import ClientProcess
+from interop.kafka_oracle import version_key
+
+JAVA: Final = ("0.8.2.2", "0.9.0.1", "0.10.0.1", "0.10.2.2", "0.11.0.3", "2.8.2", "3.9.1", "4.3.1")
+COMMANDS: Final[dict[str, Callable[[], list[str]]]] = {
+    **{f"Java {version}": partial(client_programs.java, version) for version in JAVA},
+    "confluent-kafka": partial(client_programs.python, "confluent"),
+    "kafka-python": partial(client_programs.python, "kafka_python"),
+    "aiokafka": partial(client_programs.python, "aio_kafka"),
+    "kcat": partial(client_programs.python, "kcat"),
+    "franz-go": partial(client_programs.go, "franz"),
+    "sarama": partial(client_programs.go, "sarama"),
+    "kafkajs": partial(client_programs.node, "kafkajs"),
+}
+CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
+PRODUCE: Final = tuple(f"produce {codec}" for codec in CODECS)
+APART: Final = ("lz4", "zstd")  # not every client can read what is in these topics
+FEATURES: Final = (
+    *PRODUCE,
+    "idempotent produce",
+    "consume",
+    "consume lz4",
+    "consume zstd",
+    "commit and resume",
+    "group",
+    "admin",
+)
+FORMATS: Final = ("0", "1", "2", "enriched")
+
+Cell = tuple[str, str, str]  # client, feature, format
+# Patterns of clients, features and formats, and why there is no such thing. The first that fits counts.
+NOT_THERE: Final = (
+    ("Java 0.8*", "group", "*", "groups of 0.8 are ZooKeeper's"),
+    ("Java 0.8*", "admin", "*", "no admin client before 0.11"),
+    ("Java 0.9*", "admin", "*", "no admin client before 0.11"),
+    ("Java 0.10*", "admin", "*", "no admin client before 0.11"),
+    ("kcat", "admin", "*", "makes no topics"),
+    ("Java 0.8*", "idempotent produce", "*", "came with 0.11"),
+    ("Java 0.9*", "idempotent produce", "*", "came with 0.11"),
+    ("Java 0.10*", "idempotent produce", "*", "came with 0.11"),
+    ("Java 0.*", "*zstd", "*", "zstd came with 2.1"),
+    ("*", "*zstd", "[01]", "zstd needs format 2"),
+    ("*", "*zstd", "enriched", "zstd needs format 2"),
+    ("aiokafka", "consume lz4", "0", "refuses LZ4 of format 0"),
+    *(
+        (client, "consume lz4", "0", "LZ4 of format 0 has a wrong header checksum")
+        for client in ("franz-go", "sarama", "kafkajs")
+    ),
+    ("*", "idempotent produce", "[01]", "producer ids need format 2"),
+    ("*", "idempotent produce", "enriched", "producer ids need format 2"),
+)
+WITHOUT_TIMES: Final = ("Java 0.8.2.2", "Java 0.9.0.1")  # they send and read format 0
+WITHOUT_HEADERS: Final = (*WITHOUT_TIMES, "Java 0.10.0.1", "Java 0.10.2.2")
+TEXT_ONLY: Final = ("kcat",)  # nor times, nor headers, nor an empty value, when it writes
+START: Final = 1_700_000_000_000
+FIRST, RESUMED, GROUPED = 7, 20, 40  # records: before the commit, in all; of both partitions
+
+B64 = str | None
+Known = tuple[int | None, B64, B64, tuple[tuple[B64, B64], ...]]  # time (None: whenever it was), key, value, headers
+
+
+def reason(cell: Cell) -> str | None:
+    """Return why a cell cannot be, or None for one that has to pass."""
+    for *patterns, why in NOT_THERE:
+        if all(map(fnmatch.fnmatchcase, cell, patterns)):
+            return why
+    return None
+
+
+def b64(cell: bytes | None) -> B64:
+    return None if cell is None else base64.b64encode(cell).decode()
+
+
+def ledger(client: str, feature: str, magic: str) -> list[Known]:
+    """Return the records that a client writes for a cell; no two cells have one in common."""
+    name = f"{client}/{feature}/{magic}"
+    text: list[tuple[bytes, bytes | None]] = [
+        (f"{name}/{i}".encode(), f"value {i} of {name} ".encode() * (i + 1)) for i in range(6)
+    ]
+    text.append((f"{name}/tombstone".encode(), None))
+    more = [
+        (None, f"{name} without a key".encode()),
+        (f"{name}/empty".encode(), b""),
+        (b"", f"{name} with an empty key".encode()),
+        (f"{name}/\0\n\t\xff".encode("latin-1"), bytes(range(256)) * 8),
+    ]
+    pairs = text if client in TEXT_ONLY else [*text, *more]
+    with_headers = magic == "2" and client not in (*WITHOUT_HEADERS, *TEXT_ONLY)
+    headers = ((b64(b"name"), b64(b"value")), (b64("ключ".encode()), b64(b"1")))
+    return [
+        (START + 1000 * (i ^ 1), b64(key), b64(value), headers if with_headers and i % 3 == 1 else ())
+        for i, (key, value) in enumerate(pairs)
+    ]
+
+
+def lines(records: Iterable[Known]) -> str:
+    """Return a ledger as the file that clients read."""
+    rows = (
+        [str(time), key, value, *(cell for pair in headers for cell in pair)] for time, key, value, headers in records
+    )
+    return "".join("\t".join("~" if cell is None else cell for cell in row) + "\n" for row in rows)
+
+
+def stored(record: Known, writer: str, magic: str) -> Known:
+    """Return what is left of a record in a topic of a format: times there are from format 1 on."""
+    told, *rest = record
+    time = -1 if magic == "0" or writer in WITHOUT_TIMES else None if writer in TEXT_ONLY else told
+    return (time, *rest)  # type: ignore[return-value]
+
+
+@dataclass(frozen=True)
+class Target:
+    """A broker under test, and how it calls the formats of topics."""
+
+    bootstrap: str
+    formats: dict[str, str]
+    prefix: str = ""  # of topics and groups, for another run against the same broker
+
+
+@dataclass
+class Results:
+    """What came of a run. A cell that passed has None, others say what was wrong."""
+
+    cells: dict[Cell, str | None] = field(default_factory=dict)
+    pairs: dict[tuple[str, str, str], str | None] = field(default_factory=dict)  # writer, reader, format
+    seconds: dict[Cell, float] = field(default_factory=dict)
+
+
+class Run:
+    """One run of the matrix: writers first, all of them at once, then readers, all of them at once."""
+
+    def __init__(
+        self, target: Target, folder: Path, clients: Iterable[str] = COMMANDS, log: Callable[[str], None] | None = None
+    ) -> None:
+        self.target, self.folder = target, folder
+        self.clients = tuple(clients)
+        self.log = log
+        self.results = Results()
+        self.written: dict[str, dict[int, tuple[str, Known]]] = {}  # topic -> offset -> writer and record
+        self.ends: dict[str, int] = {}
+        self.lock = threading.Lock()
+
+    def run(self) -> Results:
+        self.make_topics()
+        with ThreadPoolExecutor(len(self.clients)) as threads:
+            processes = dict(zip(self.clients, threads.map(self.start, self.clients), strict=True))
+            try:
+                for work in (self.write, self.read):
+                    list(threads.map(lambda client, work=work: work(client, processes[client]), self.clients))
+                    self.ends = self.find_ends()
+            finally:
+                for process in processes.values():
+                    process.close()
+        return self.results
+
+    def start(self, client: str) -> ClientProcess:
+        log = self.folder / f"{client.replace(' ', '-')}.log"
+        return ClientProcess(COMMANDS[client](), self.target.bootstrap, log)
+
+    def make_topics(self) -> None:
+        admin = KafkaAdminClient(bootstrap_servers=self.target.bootstrap)
+        producer = KafkaProducer(bootstrap_servers=self.target.bootstrap, enable_idempotence=False)
+        for magic, version in self.target.formats.items():
+            settings = {"message.format.version": version}
+            sizes = {"all": 1, "lz4": 1, "zstd": 1, "resume": 1, "group": 2}
+            admin.create_topics(
+                [NewTopic(self.topic(name, magic), size, 1, topic_configs=settings) for name, size in sizes.items()]
+            )
+            for i in range(RESUMED):
+                producer.send(self.topic("resume", magic), b"%d" % i, partition=0, timestamp_ms=START)
+                if i % 5 == 4:
+                    producer.flush()
+            for i in range(GROUPED):
+                producer.send(self.topic("group", magic), b"%d" % i, partition=i % 2, timestamp_ms=START)
+        producer.flush()
+        producer.close()
+        admin.close()
+
+    def topic(self, name: str, magic: str) -> str:
+        return f"{self.target.prefix}{name}-{magic}"
+
+    def find_ends(self) -> dict[str, int]:
+        consumer = KafkaConsumer(bootstrap_servers=self.target.bootstrap)
+        ends = consumer.end_offsets([TopicPartition(topic, 0) for topic in self.written])
+        consumer.close()
+        return {partition.topic: end for partition, end in ends.items()}
+
+    def cell(self, client: str, feature: str, magic: str, work: Callable[[], None]) -> None:
+        """Fill a cell, unless there is none."""
+        cell = (client, feature, magic)
+        if reason(cell) is not None:
+            return
+        start = time.monotonic()
+        try:
+            work()
+            found = None
+        except AssertionError as error:
+            found = str(error) or repr(error)
+        with self.lock:
+            self.results.cells[cell] = found
+            self.results.seconds[cell] = time.monotonic() - start
+        if self.log is not None:
+            self.log(f"{time.monotonic() - start:6.2f} s  {', '.join(cell)}: {found or 'ok'}")
+
+    def write(self, client: str, process: ClientProcess) -> None:
+        for magic in self.target.formats:
+            for feature in (*PRODUCE, "idempotent produce"):
+                self.cell(client, feature, magic, partial(self.produce, client, process, feature, magic))
+
+    def produce(self, client: str, process: ClientProcess, feature: str, magic: str) -> None:
+        idempotent = feature == "idempotent produce"
+        codec = "gzip" if idempotent else feature.split()[1]
+        topic = self.topic(codec if codec in APART else "all", magic)
+        records = ledger(client, feature, magic)
+        path = self.folder / f"{client}-{feature}-{magic}.tsv".replace(" ", "-")
+        path.write_text(lines(records))
+        offsets = process.ask("produce", topic, codec, int(idempotent), path)["offsets"]
+        assert len(set(offsets)) == len(records), f"{len(records)} records, acknowledged at {offsets}"
+        with self.lock:
+            found = self.written.setdefault(topic, {})
+            found |= {at: (client, stored(record, client, magic)) for at, record in zip(offsets, records, strict=True)}
+
+    def read(self, client: str, process: ClientProcess) -> None:
+        for magic in self.target.formats:
+            group = self.topic(client.replace(" ", "-"), magic)
+            self.cell(client, "consume", magic, partial(self.consume, client, process, magic, self.topic("all", magic)))
+            for codec in APART:
+                read = partial(self.consume, client, process, magic, self.topic(codec, magic))
+                self.cell(client, f"consume {codec}", magic, read)
+            self.cell(client, "commit and resume", magic, partial(self.resume, process, magic, f"{group}-resumes"))
+            self.cell(client, "group", magic, partial(self.rebalance, process, group, self.topic("group", magic)))
+            self.cell(client, "admin", magic, partial(self.admin, process, f"{group}-made", magic))
+
+    def consume(self, client: str, process: ClientProcess, magic: str, topic: str) -> None:
+        records = process.ask("consume", topic, self.ends.get(topic, 0))["records"]
+        found = {
+            offset: (when, key, value, tuple(map(tuple, headers))) for offset, when, key, value, headers in records
+        }
+        wrong: dict[str, str | None] = {}
+        for offset, (writer, expected) in sorted(self.written[topic].items()):
+            wrong.setdefault(writer, None)
+            if wrong[writer] is None and not seen_as(found.get(offset), expected, client):
+                wrong[writer] = f"offset {offset} of {writer}: wrote {expected}, read {found.get(offset)}"
+        with self.lock:
+            for writer, complaint in wrong.items():
+                if self.results.pairs.get((writer, client, magic)) is None:  # a topic with zstd comes second
+                    self.results.pairs[writer, client, magic] = complaint
+        complaints = list(filter(None, wrong.values()))
+        assert [offset for offset, *_ in records] == list(range(self.ends[topic])), (
+            f"read {len(records)} of {self.ends[topic]}"
+        )
+        assert not complaints, complaints[0]
+
+    def resume(self, process: ClientProcess, magic: str, group: str) -> None:
+        read = process.ask("resume", group, self.topic("resume", magic), FIRST, RESUMED)["read"]
+        assert read == [list(range(FIRST)), list(range(FIRST, RESUMED))], f"read {read}"
+
+    def rebalance(self, process: ClientProcess, group: str, topic: str) -> None:
+        answer = process.ask("group", group, topic, GROUPED)
+        one, two, again = answer["stages"]
+        assert one == again == [[0, 1]], answer["stages"]
+        assert sorted(two) == [[0], [1]], answer["stages"]
+        expected = {(i % 2, i // 2) for i in range(GROUPED)}
+        assert set(map(tuple, answer["read"])) == expected, f"read {answer['read']}"
+
+    def admin(self, process: ClientProcess, topic: str, magic: str) -> None:
+        version = self.target.formats[magic]
+        answer = process.ask("admin", topic, "message.format.version", version)
+        assert answer == {"partitions": 3, "value": version, "gone": True}, answer
+
+
+def seen_as(found: Any, expected: Known, reader: str) -> bool:
+    """Whether a reader saw a record: all of it that the reader's format has."""
+    if found is None:
+        return False
+    when, key, value, headers = found
+    time, *rest = expected
+    in_time = reader in WITHOUT_TIMES or (when is not None if time is None else (-1 if when is None else when) == time)
+    return in_time and [key, value, () if reader in WITHOUT_HEADERS else headers] == [
+        rest[0],
+        rest[1],
+        () if reader in WITHOUT_HEADERS else rest[2],
+    ]
+
+
+@contextmanager
+def kafka(version: str, folder: Path) -> Iterator[Target]:
+    """Run a real broker: with topics of formats 0, 1 and 2 before 3.0, of format 2 from then on."""
+    settings = ["log.retention.ms=-1"]
+    with jvm.broker(version, folder, *settings) as state:
+        old = {"0": "0.9.0", "1": "0.10.0"} if version_key(version) < (3,) else {}
+        new = {"2": ".".join(version.split(".")[:2])} if version_key(version) >= (0, 11) else {}
+        yield Target(state["bootstrap"], old | new)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("version")
+    parser.add_argument("clients", nargs="*", default=list(COMMANDS))
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder, kafka(options.version, Path(folder, "broker")) as target:
+        results = Run(target, Path(folder), options.clients, print).run()
+    failed = {cell: found for cell, found in (*results.cells.items(), *results.pairs.items()) if found is not None}
+    print(f"{len(results.cells)} cells, {len(results.pairs)} pairs, {len(failed)} failed")
+
+
+if __name__ == "__main__":
+    main()
