@@ -276,6 +276,12 @@ class InvalidRequestError(MagicbyteError):
     code = ErrorCode.INVALID_REQUEST
 
 
+class PolicyViolationError(MagicbyteError):
+    """What was asked for is against the settings of the topic."""
+
+    code = ErrorCode.POLICY_VIOLATION
+
+
 class TopicDeletionDisabledError(MagicbyteError):
     """Topics are not deleted here: `delete.topic.enable` is false."""
 

@@ -25,6 +25,7 @@ from magicbyte.broker.partition import Partition
 from magicbyte.broker.request import Connection
 from magicbyte.broker.topics import Topic, Topics, log_config_of, settings_of
 from magicbyte.errors import UnknownTopicError
+from magicbyte.groups.partitioning import OFFSETS_TOPIC
 from magicbyte.log import checkpoints
 from magicbyte.log.directory import parse_file
 from magicbyte.log.files import LocalFiles
@@ -35,6 +36,7 @@ from magicbyte.net.server import Handler, Limits, Server
 
 if TYPE_CHECKING:
     from magicbyte.broker.config import BrokerConfig, Listener
+    from magicbyte.broker.groups import Groups
     from magicbyte.ports import Clock, MetadataStore, WritableFileSystem
 
 log = logging.getLogger(__name__)
@@ -61,6 +63,7 @@ class Broker:
     metadata: MetadataStore
     logs: LogDirectory
     topics: Topics
+    producer_ids: cluster.ProducerIds
     appends: Appends
 
     def __init__(
@@ -80,6 +83,7 @@ class Broker:
         self._tasks: set[asyncio.Task[None]] = set()
         self._server: Server[Listener] | None = None
         self._background: Background | None = None
+        self._groups: Groups | None = None
 
     # ---- starting and stopping
 
@@ -97,6 +101,8 @@ class Broker:
             await self.stop()
             raise
         self._background.start()
+        if self.topics.get(OFFSETS_TOPIC) is not None:
+            _ = self.groups  # their members may have gone while this broker was down
 
     def _open(self) -> None:
         path = str(Path(self.config.log_directory).absolute())
@@ -121,6 +127,7 @@ class Broker:
         for each in self.logs.logs.values():
             each.high_watermark = each.log_end_offset  # the only replica has it: nothing is lost by showing it
         self.topics = Topics(self.metadata, self.config, self.logs, self.clock)
+        self.producer_ids = cluster.ProducerIds(self.metadata, self.node_id)
         self.appends = Appends(self)
 
     async def _listen(self) -> None:
@@ -150,6 +157,8 @@ class Broker:
             self._server.close_listeners()
             for partition in self._partitions.values():
                 partition.wake()
+            if self._groups is not None:
+                self._groups.close()
             await self._server.aclose(grace_ms=GRACE_MS)
             self._server = None
         tasks = list(self._tasks)
@@ -174,6 +183,15 @@ class Broker:
             log.error("a task of the broker ended for a fault of ours", exc_info=error)
 
     # ---- what handlers ask for
+
+    @property
+    def groups(self) -> Groups:
+        """The group coordinator, which is made when it is first needed: a start does not wait for it."""
+        if self._groups is None:
+            from magicbyte.broker.groups import Groups
+
+            self._groups = Groups(self)
+        return self._groups
 
     def address_of(self, listener: Listener) -> tuple[str, int]:
         """Return host and port that clients of a listener are told."""

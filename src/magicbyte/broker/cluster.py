@@ -1,4 +1,4 @@
-"""The cluster of one: its id, and this broker as its only member and controller, in the metadata tree."""
+"""The cluster of one, in the metadata tree: its id, this broker as its only member and controller, producer ids."""
 
 from __future__ import annotations
 
@@ -67,3 +67,31 @@ def register(
         ]
     )
     return metadata.get(path).czxid
+
+
+class ProducerIds:
+    """Gives each producer id once, over restarts, too.
+
+    Blocks of them are noted in the tree before any is given; what is left of one is lost with the process.
+    """
+
+    def __init__(self, metadata: MetadataStore, broker_id: int) -> None:
+        self._metadata, self._broker_id = metadata, broker_id
+        self._next = self._end = 0
+
+    def next(self) -> int:
+        """Return an id that nobody has."""
+        if self._next == self._end:
+            self._take_block()
+        self._next += 1
+        return self._next - 1
+
+    def _take_block(self) -> None:
+        node = self._metadata.exists(layout.PRODUCER_IDS)
+        first = 0 if node is None else layout.load_last_producer_id(node.data) + 1
+        data = layout.dump_producer_ids(self._broker_id, first)
+        change = (
+            CreateNode(layout.PRODUCER_IDS, data) if node is None else SetNode(layout.PRODUCER_IDS, data, node.version)
+        )
+        self._metadata.transaction([change])
+        self._next, self._end = first, first + layout.PRODUCER_ID_BLOCK

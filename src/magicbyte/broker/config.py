@@ -448,7 +448,13 @@ class BrokerConfig:
 
     def change(self, of_all: Mapping[str, str], of_this: Mapping[str, str]) -> None:
         """Put in force what was set at run time for all brokers, and for this one. Raises as `__init__`, unchanged."""
+        before = self.texts, self.values
         self.texts, self.values = _in_force({**self.static, **of_all, **of_this})
+        try:
+            _check_together(self)
+        except InvalidConfigError:
+            self.texts, self.values = before
+            raise
         self.of_all, self.of_this = dict(of_all), dict(of_this)
 
     def warnings(self) -> list[str]:
@@ -480,14 +486,14 @@ REFUSED: Final = {
 
 def _renamed(static: Mapping[str, str]) -> dict[str, str]:
     """Return the settings, `node.id` under the name that it had before."""
-    found = dict(static)
+    found = {name: value.strip() for name, value in static.items()}
     node_id = found.pop("node.id", None)
     if node_id is not None and found.setdefault("broker.id", node_id) != node_id:
         raise InvalidConfigError(f"broker.id {found['broker.id']} and node.id {node_id}: expected the same number")
-    if found.get("broker.id", "").strip() == "-1":
+    if found.get("broker.id") == "-1":
         del found["broker.id"]  # in Kafka: any number that is free
     for name, why in REFUSED.items():
-        if found.get(name, "").strip():
+        if found.get(name):
             raise InvalidConfigError(f"{name}: {why}")
     return found
 

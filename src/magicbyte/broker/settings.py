@@ -19,8 +19,8 @@ from magicbyte.records.encode import Format
 T = TypeVar("T")
 INT_MAX = (1 << 31) - 1
 LONG_MAX = (1 << 63) - 1
-_INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
-_DECIMAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?")
+_INTEGER = re.compile(r"-?[0-9]{1,19}")
+_DECIMAL = re.compile(r"-?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?")
 
 
 class Kind(enum.IntEnum):
@@ -164,7 +164,7 @@ def words(
 
     def read(found: str) -> tuple[str, ...]:
         parts = tuple(each.strip() for each in found.split(",") if each.strip())
-        if known and not (parts and set(parts) <= set(known)):
+        if known and not set(parts) <= set(known):
             raise ValueError(found)
         return parts
 

@@ -132,11 +132,13 @@ def resolve(overrides: Mapping[str, str], config: BrokerConfig, rules: IndexRule
         stored, settings[FORMAT] = Format.V2, Format.V2.value
     given = {**settings, FORMAT: str(stored.magic)}
     given["message.dialect"] = (Dialect.ENRICHED if enriched else Dialect.KAFKA).value
+    if int(settings["min.compaction.lag.ms"]) > int(settings["max.compaction.lag.ms"]):
+        raise InvalidConfigError("min.compaction.lag.ms: expected no more than max.compaction.lag.ms")
     cleaner = {name: str(config.values[name]) for name in _CLEANER}
     try:
-        return TopicConfig(
-            settings, LogConfig.of(given, rules), AppendRules.of(given), CompactionConfig.of({**cleaner, **given})
-        )
+        log = LogConfig.of(given, rules)
+        append = AppendRules.of({**given, "cleanup.policy": settings["cleanup.policy"] or "delete"})
+        return TopicConfig(settings, log, append, CompactionConfig.of({**cleaner, **given}))
     except LogDirectoryError as error:  # the same fault, found by the other room
         raise InvalidConfigError(str(error)) from error
 
@@ -150,5 +152,5 @@ def check_overrides(overrides: Mapping[str, str | None]) -> dict[str, str]:
             raise InvalidConfigError(f"{name}: there is no such setting of topics")
         known.setting.parse(text)
         assert text is not None
-        checked[name] = text
+        checked[name] = text.strip()
     return checked

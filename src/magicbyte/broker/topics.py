@@ -21,6 +21,7 @@ from magicbyte.errors import (
     InvalidReplicationFactorError,
     InvalidRequestError,
     InvalidTopicError,
+    PolicyViolationError,
     TopicDeletionDisabledError,
     TopicExistsError,
     UnknownTopicError,
@@ -113,6 +114,21 @@ class Topics:
             raise UnknownTopicError(f"there is no topic {name}")
         return found
 
+    def known_id(self, topic_id: uuid.UUID) -> Topic:
+        """Return the topic with this id. Raises UnknownTopicIdError."""
+        found = self.by_id(topic_id)
+        if found is None:
+            raise UnknownTopicIdError(f"there is no topic with id {layout.id_text(topic_id)}")
+        return found
+
+    def check_erasable(self, topic: str) -> None:
+        """Raise UnknownTopicError, InvalidTopicError or PolicyViolationError unless records of it may be deleted."""
+        found = self.known(topic)
+        if found.is_internal:
+            raise InvalidTopicError(f"records of {topic} are not deleted by requests")
+        if not found.config.log.delete:
+            raise PolicyViolationError(f"topic {topic}: its cleanup.policy is not delete")
+
     def rules(self, topic: str) -> AppendRules:
         """Return what decides over appends to a topic. Raises UnknownTopicError."""
         return self.known(topic).config.append
@@ -148,27 +164,27 @@ class Topics:
         assignments: Mapping[int, Sequence[int]] | None = None,
         validate_only: bool = False,
     ) -> Topic:
-        """Make a topic and its logs; return it. None stands for the broker's own number.
+        """Make a topic; return it. None stands for the broker's own number.
 
         `assignments` are the brokers of each partition, in place of the two numbers. With `validate_only` it is only
         checked whether the topic could be made. Raises TopicExistsError, InvalidTopicError, InvalidPartitionsError,
         InvalidReplicationFactorError, InvalidReplicaAssignmentError, InvalidConfigError, InvalidRequestError.
         """
-        self._check_new(name)
+        if name in self._topics:
+            raise TopicExistsError(f"topic {name} is there already")
         count = self._count(partitions, replication_factor, assignments)
+        self._check_new(name)
+        if assignments:
+            self._check_assignments(assignments, range(count))
         own = self._own(configs or {})
         topic = Topic(name, self._new_id(), count, own, topic_config.resolve(own, self._config), (0,) * count)
         if not validate_only:
             self._metadata.transaction(self._creation(topic))
             self._keep(topic)
-            for partition in range(0 if topic.is_internal else count):
-                self.log(name, partition)
         return topic
 
     def _check_new(self, name: str) -> None:
         check_name(name)
-        if name in self._topics:
-            raise TopicExistsError(f"topic {name} is there already")
         alike = name.replace(".", "_")
         for other in self._topics:
             if other.replace(".", "_") == alike:
@@ -180,7 +196,6 @@ class Topics:
         if assignments:
             if partitions is not None or replicas is not None:
                 raise InvalidRequestError("either brokers of each partition, or numbers of partitions and replicas")
-            self._check_assignments(assignments, range(len(assignments)))
             return len(assignments)
         count = self._config.num_partitions if partitions is None else partitions
         if count < 1:
@@ -266,8 +281,6 @@ class Topics:
             node = TopicNode({**node.replicas, **{index: [self._config.broker_id] for index in new}}, node.topic_id)
             self._metadata.transaction([SetNode(path, node.dump(), found.version), *self._partition_nodes(name, new)])
             self._keep(grown)
-            for partition in () if topic.is_internal else new:
-                self.log(name, partition)
         return grown
 
     # ---- deleting
@@ -279,14 +292,6 @@ class Topics:
             raise TopicDeletionDisabledError("delete.topic.enable is false")
         self._metadata.create(f"{layout.DELETE_TOPICS}/{name}", parents=True)  # from here on a restart goes on with it
         self._finish_delete(name)
-
-    def delete_by_id(self, topic_id: uuid.UUID) -> str:
-        """Delete the topic with this id; return its name. Raises UnknownTopicIdError, TopicDeletionDisabledError."""
-        found = self.by_id(topic_id)
-        if found is None:
-            raise UnknownTopicIdError(f"there is no topic with id {layout.id_text(topic_id)}")
-        self.delete(found.name)
-        return found.name
 
     def _being_deleted(self) -> list[str]:
         if self._metadata.exists(layout.DELETE_TOPICS) is None:
@@ -332,6 +337,11 @@ class Topics:
             )
             self._keep(altered)
         return altered
+
+    def check_config(self, config: BrokerConfig) -> None:
+        """Raise InvalidConfigError if a topic could not be with these settings of the broker."""
+        for topic in self._topics.values():
+            topic_config.resolve(topic.configs, config)
 
     def config_changed(self) -> None:
         """Let all topics have what the broker's settings say now."""

@@ -30,8 +30,30 @@ SERVED: Final[Mapping[int, Served]] = {
     1: Served("fetch", range(13)),  # later ones name topics by their ids
     2: Served("offsets", range(8)),
     3: Served("metadata", range(13)),
+    8: Served("groups", range(10)),  # later ones name topics by their ids
+    9: Served("groups", range(10)),
+    10: Served("groups", range(7)),
+    11: Served("groups", range(10)),
+    12: Served("groups", range(5)),
+    13: Served("groups", range(6)),
+    14: Served("groups", range(6)),
+    15: Served("groups", range(7)),
+    16: Served("groups", range(6)),
     18: Served("versions", range(5)),
+    19: Served("admin_topics", range(8)),
+    20: Served("admin_topics", range(7)),
+    21: Served("admin_topics", range(3)),
+    22: Served("producers", range(5)),  # the next one is about transactions
     23: Served("offsets", range(5)),
+    42: Served("groups", range(3)),
+    47: Served("groups", range(1)),
+    32: Served("admin_configs", range(5)),
+    33: Served("admin_configs", range(3)),
+    35: Served("admin_cluster", range(5)),
+    37: Served("admin_topics", range(4)),
+    44: Served("admin_configs", range(2)),
+    60: Served("admin_cluster", range(3)),
+    61: Served("admin_cluster", range(1)),
 }
 """By API key."""
 

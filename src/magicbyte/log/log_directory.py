@@ -58,6 +58,8 @@ class Settings:
 class LogDirectory:
     """An open log directory: `logs` by partition. It is locked, and offline after the first failure of its disk.
 
+    A log may be made while another thread is in any other call but those that open, close and delete.
+
     While `health.error` is set, each change raises LogDirectoryOfflineError, and no mark of a clean shutdown is left.
     `was_clean`: whether whoever had it before closed it.
     """
@@ -231,16 +233,16 @@ class LogDirectory:
 
     def flush_due(self, now_ms: int) -> list[PartitionLog]:
         """Return the logs whose `flush.ms` has passed."""
-        return [log for log in self.logs.values() if log.is_flush_due(now_ms)]
+        return [log for log in list(self.logs.values()) if log.is_flush_due(now_ms)]
 
     def retain(self, now_ms: int) -> dict[TopicPartition, list[Removed]]:
         """Delete what is due in all logs; return what went, of the logs that lost anything."""
-        found = {key: log.delete_old_segments(now_ms) for key, log in self.logs.items()}
+        found = {key: log.delete_old_segments(now_ms) for key, log in list(self.logs.items())}
         return {key: removed for key, removed in found.items() if removed}
 
     def remove_deleted(self, now_ms: int) -> int:
         """Delete the files whose delay has passed, of segments and whole logs; return how many of these there were."""
-        count = sum(log.remove_deleted(now_ms) for log in self.logs.values())
+        count = sum(log.remove_deleted(now_ms) for log in list(self.logs.values()))
         due = [folder for time, folder in self._deleted if time <= now_ms]
         self._deleted = [(time, folder) for time, folder in self._deleted if time > now_ms]
         with self.health:
@@ -253,13 +255,13 @@ class LogDirectory:
     def checkpoint_recovery_points(self) -> None:
         """Write down how far each log is durable."""
         self._put_offsets(
-            checkpoints.RECOVERY_POINT, {key: log.recovery_point for key, log in self.logs.items()}
+            checkpoints.RECOVERY_POINT, {key: log.recovery_point for key, log in list(self.logs.items())}
         )  # fmt: skip
 
     def checkpoint_high_watermarks(self) -> None:
         """Write down the high watermarks."""
         self._put_offsets(
-            checkpoints.HIGH_WATERMARK, {key: log.high_watermark for key, log in self.logs.items()}
+            checkpoints.HIGH_WATERMARK, {key: log.high_watermark for key, log in list(self.logs.items())}
         )  # fmt: skip
 
     def checkpoint_log_starts(self) -> None:
@@ -267,7 +269,7 @@ class LogDirectory:
         if self.settings.rules.has_producers:
             starts = {
                 key: log.log_start_offset
-                for key, log in self.logs.items()
+                for key, log in list(self.logs.items())
                 if log.log_start_offset > log.segments[0].base_offset
             }
             self._put_offsets(checkpoints.LOG_START, starts)

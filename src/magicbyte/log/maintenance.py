@@ -144,7 +144,7 @@ class Maintenance:
         if self._looked_ms is not None and now_ms - self._looked_ms < BACKOFF_MS:
             return False
         best: tuple[float, TopicPartition, Compaction] | None = None
-        for partition, log in self.directory.logs.items():
+        for partition, log in list(self.directory.logs.items()):
             if not log.config.compact or partition in self.uncleanable or partition in self._paused:
                 continue
             config = self._config_of(partition)

@@ -1,0 +1,112 @@
+"""DescribeCluster, DescribeLogDirs, DescribeProducers."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Final
+
+from magicbyte.broker.request import Handler, Request
+from magicbyte.errors import ErrorCode, UnknownTopicError
+from magicbyte.log.checkpoints import TopicPartition
+from magicbyte.protocol.messages.describe_cluster import (
+    DescribeClusterBroker,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
+from magicbyte.protocol.messages.describe_log_dirs import (
+    DescribeLogDirsPartition,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
+from magicbyte.protocol.messages.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    PartitionResponse,
+    ProducerState,
+    TopicResponse,
+)
+
+if TYPE_CHECKING:
+    from magicbyte.broker.broker import Broker
+
+_BROKERS: Final = 1  # the only kind of endpoints: there are no controllers apart
+# Without ACLs everybody may do everything that there is to do with a cluster: create, alter, describe, cluster action,
+# describe and alter configs, idempotent write.
+CLUSTER_OPERATIONS: Final = sum(1 << each for each in (5, 7, 8, 9, 10, 11, 12))
+
+
+async def describe_cluster(broker: Broker, request: Request[DescribeClusterRequest]) -> DescribeClusterResponse:
+    """Say who is in the cluster."""
+    message = request.message
+    if message.endpoint_type != _BROKERS:
+        why = f"endpoint type {message.endpoint_type}: expected 1 (brokers)"
+        return DescribeClusterResponse(error_code=ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, error_message=why)
+    host, port = broker.address_of(request.connection.listener)
+    response = DescribeClusterResponse(
+        cluster_id=broker.cluster_id,
+        controller_id=broker.node_id,
+        brokers=[DescribeClusterBroker(broker_id=broker.node_id, host=host, port=port, rack=broker.config.broker_rack)],
+    )
+    if message.include_cluster_authorized_operations:
+        response.cluster_authorized_operations = CLUSTER_OPERATIONS
+    return response
+
+
+async def describe_log_dirs(broker: Broker, request: Request[DescribeLogDirsRequest]) -> DescribeLogDirsResponse:
+    """Say how large logs are, and how much space there is."""
+    logs, wanted = broker.logs, request.message.topics
+    keys: Iterable[TopicPartition] = logs.logs
+    if wanted is not None:
+        keys = dict.fromkeys(TopicPartition(each.topic, one) for each in wanted for one in each.partitions)
+    by_topic: dict[str, list[DescribeLogDirsPartition]] = {}
+    for key in sorted(key for key in keys if key in logs.logs):
+        found = DescribeLogDirsPartition(partition_index=key.partition, partition_size=logs.logs[key].size)
+        by_topic.setdefault(key.topic, []).append(found)
+    result = DescribeLogDirsResult(
+        log_dir=logs.path,
+        topics=[DescribeLogDirsTopic(name=name, partitions=partitions) for name, partitions in by_topic.items()],
+    )
+    if logs.health.error is not None:
+        result.error_code, result.topics = ErrorCode.KAFKA_STORAGE_ERROR, []
+    else:
+        space = shutil.disk_usage(logs.path)
+        result.total_bytes, result.usable_bytes = space.total, space.free
+    return DescribeLogDirsResponse(results=[result])
+
+
+async def describe_producers(broker: Broker, request: Request[DescribeProducersRequest]) -> DescribeProducersResponse:
+    """Say which producers wrote to partitions, as far as they are remembered."""
+    topics = []
+    for topic in request.message.topics:
+        partitions = [_producers(broker, topic.name, index) for index in topic.partition_indexes]
+        topics.append(TopicResponse(name=topic.name, partitions=partitions))
+    return DescribeProducersResponse(topics=topics)
+
+
+def _producers(broker: Broker, topic: str, index: int) -> PartitionResponse:
+    try:
+        entries = broker.topics.log(topic, index).producers.snapshot().producers
+    except UnknownTopicError as error:
+        return PartitionResponse(partition_index=index, error_code=error.code, error_message=str(error))
+    states = [
+        ProducerState(
+            producer_id=each.producer_id,
+            producer_epoch=each.producer_epoch,
+            last_sequence=each.last_sequence,
+            last_timestamp=each.timestamp,
+            coordinator_epoch=each.coordinator_epoch,
+            current_txn_start_offset=each.current_txn_first_offset,
+        )
+        for each in entries
+    ]
+    return PartitionResponse(partition_index=index, active_producers=states)
+
+
+HANDLERS: Final[Mapping[type, Handler]] = {
+    DescribeClusterRequest: describe_cluster,
+    DescribeLogDirsRequest: describe_log_dirs,
+    DescribeProducersRequest: describe_producers,
+}

@@ -1,0 +1,205 @@
+"""DescribeConfigs, AlterConfigs, IncrementalAlterConfigs."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Final
+
+from magicbyte.broker import configs
+from magicbyte.broker.configs import Change, Described, Source
+from magicbyte.broker.request import Handler, Request
+from magicbyte.broker.topics import check_name
+from magicbyte.errors import InvalidConfigError, InvalidRequestError, MagicbyteError
+from magicbyte.metadata import layout
+from magicbyte.ports import CreateNode, SetNode
+from magicbyte.protocol.messages.alter_configs import (
+    AlterConfigsRequest,
+    AlterConfigsResourceResponse,
+    AlterConfigsResponse,
+)
+from magicbyte.protocol.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    DescribeConfigsSynonym,
+)
+from magicbyte.protocol.messages.incremental_alter_configs import (
+    AlterConfigsResourceResponse as IncrementalResourceResponse,
+)
+from magicbyte.protocol.messages.incremental_alter_configs import (
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+
+if TYPE_CHECKING:
+    from magicbyte.broker.broker import Broker
+
+TOPIC, BROKER, BROKER_LOGGER = 2, 4, 8
+_ALL_BROKERS: Final = ""
+
+Rewrite = Callable[[Mapping[str, str], Mapping[str, str | None]], dict[str, str]]
+"""Makes of the settings of its own, and those in force, what is to be its own."""
+
+
+# ---- describing
+
+
+async def describe_configs(broker: Broker, request: Request[DescribeConfigsRequest]) -> DescribeConfigsResponse:
+    """Say what is in force, and why."""
+    message = request.message
+    results = []
+    for each in message.resources:
+        result = DescribeConfigsResult(
+            resource_type=each.resource_type, resource_name=each.resource_name, error_message=None
+        )
+        try:
+            found = _described(broker, each)
+        except MagicbyteError as error:
+            result.error_code, result.error_message = error.code, str(error)
+        else:
+            keys = None if each.configuration_keys is None else set(each.configuration_keys)
+            result.configs = [_told(one, request) for one in found if keys is None or one.name in keys]
+        results.append(result)
+    return DescribeConfigsResponse(results=results)
+
+
+def _described(broker: Broker, resource: DescribeConfigsResource) -> list[Described]:
+    name = resource.resource_name
+    if resource.resource_type == TOPIC:
+        check_name(name)
+        return configs.describe_topic(broker.topics.known(name), broker.config)
+    if resource.resource_type == BROKER and name == _ALL_BROKERS:
+        return configs.describe_all_brokers(broker.config)
+    _check_broker(broker, resource.resource_type, name)
+    return configs.describe_broker(broker.config) if resource.resource_type == BROKER else []
+
+
+def _check_broker(broker: Broker, kind: int, name: str) -> None:
+    if kind not in (BROKER, BROKER_LOGGER):
+        raise InvalidRequestError(f"resource type {kind}: expected 2 (topic) or 4 (broker)")
+    if name != str(broker.node_id):
+        raise InvalidRequestError(f"expected this broker, {broker.node_id}, found {name!r}")
+
+
+def _told(each: Described, request: Request[DescribeConfigsRequest]) -> DescribeConfigsResourceResult:
+    synonyms = each.synonyms if request.message.include_synonyms else ()
+    return DescribeConfigsResourceResult(
+        name=each.name,
+        value=each.value,
+        read_only=each.is_read_only,
+        is_default=request.version == 0 and each.source is Source.DEFAULT,  # later versions have the source
+        config_source=each.source,
+        is_sensitive=each.is_sensitive,
+        synonyms=[DescribeConfigsSynonym(name=one.name, value=one.value, source=one.source) for one in synonyms],
+        config_type=each.setting.kind,
+        documentation=each.setting.doc if request.message.include_documentation else None,
+    )
+
+
+# ---- changing
+
+
+async def alter_configs(broker: Broker, request: Request[AlterConfigsRequest]) -> AlterConfigsResponse:
+    """Give topics and brokers exactly these settings of their own."""
+    responses = []
+    for each in request.message.resources:
+        wanted = {one.name: one.value for one in each.configs}
+        response = AlterConfigsResourceResponse(
+            resource_type=each.resource_type, resource_name=each.resource_name, error_message=None
+        )
+        try:
+            await _alter(broker, each.resource_type, each.resource_name, _whole(wanted), request.message.validate_only)
+        except MagicbyteError as error:
+            response.error_code, response.error_message = error.code, str(error)
+        responses.append(response)
+    return AlterConfigsResponse(responses=responses)
+
+
+def _whole(wanted: Mapping[str, str | None]) -> Rewrite:
+    def rewrite(_own: Mapping[str, str], _current: Mapping[str, str | None]) -> dict[str, str]:
+        given = {name: value for name, value in wanted.items() if value is not None}
+        if len(given) < len(wanted):
+            raise InvalidRequestError("expected a value for each setting")
+        return given
+
+    return rewrite
+
+
+async def incremental_alter_configs(
+    broker: Broker, request: Request[IncrementalAlterConfigsRequest]
+) -> IncrementalAlterConfigsResponse:
+    """Change some settings of topics and brokers."""
+    responses = []
+    for each in request.message.resources:
+        changes = [Change(one.name, one.config_operation, one.value) for one in each.configs]
+        response = IncrementalResourceResponse(
+            resource_type=each.resource_type, resource_name=each.resource_name, error_message=None
+        )
+        try:
+            await _alter(
+                broker, each.resource_type, each.resource_name, _partly(changes), request.message.validate_only
+            )
+        except MagicbyteError as error:
+            response.error_code, response.error_message = error.code, str(error)
+        responses.append(response)
+    return IncrementalAlterConfigsResponse(responses=responses)
+
+
+def _partly(changes: list[Change]) -> Rewrite:
+    def rewrite(own: Mapping[str, str], current: Mapping[str, str | None]) -> dict[str, str]:
+        return configs.changed(own, current, changes)
+
+    return rewrite
+
+
+async def _alter(broker: Broker, kind: int, name: str, rewrite: Rewrite, validate_only: bool) -> None:
+    async with broker.directory:
+        await broker.gate.quiet()
+        if kind == TOPIC:
+            topic = broker.topics.known(name)
+            own = rewrite(topic.configs, topic.config.settings)
+            broker.topics.alter(name, dict(own), validate_only=validate_only)
+            return
+        if not (kind == BROKER and name == _ALL_BROKERS):
+            _check_broker(broker, kind, name)
+        if kind == BROKER_LOGGER:
+            raise InvalidRequestError("the levels of loggers are not changed by requests")
+        _alter_broker(broker, name, rewrite, validate_only=validate_only)
+
+
+def _alter_broker(broker: Broker, name: str, rewrite: Rewrite, *, validate_only: bool) -> None:
+    config, for_all = broker.config, name == _ALL_BROKERS
+    before = config.of_all if for_all else config.of_this
+    after = rewrite(before, config.texts)
+    configs.check_broker_changes(before, after)
+    of_all, of_this = (after, config.of_this) if for_all else (config.of_all, after)
+    trial = copy.copy(config)
+    try:
+        trial.change(of_all, of_this)
+        broker.topics.check_config(trial)
+    except InvalidConfigError as error:  # as Kafka says it of a broker's settings
+        raise InvalidRequestError(str(error)) from error
+    if validate_only:
+        return
+    entity = layout.DEFAULT_ENTITY if for_all else name
+    path = layout.config_path("brokers", entity)
+    data = layout.dump_config(after)
+    known = broker.metadata.exists(path) is not None
+    broker.metadata.transaction(
+        [
+            SetNode(path, data) if known else CreateNode(path, data),
+            CreateNode(layout.CONFIG_CHANGE, layout.dump_config_change("brokers", entity), sequence=True),
+        ]
+    )
+    config.change(of_all, of_this)
+    broker.topics.config_changed()
+
+
+HANDLERS: Final[Mapping[type, Handler]] = {
+    DescribeConfigsRequest: describe_configs,
+    AlterConfigsRequest: alter_configs,
+    IncrementalAlterConfigsRequest: incremental_alter_configs,
+}

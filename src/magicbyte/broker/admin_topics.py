@@ -1,0 +1,217 @@
+"""CreateTopics, CreatePartitions, DeleteTopics, DeleteRecords."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import Counter
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+from magicbyte.broker import configs
+from magicbyte.broker.request import Handler, Request
+from magicbyte.errors import ErrorCode, MagicbyteError, UnknownTopicError
+from magicbyte.protocol.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+    CreatePartitionsTopicResult,
+)
+from magicbyte.protocol.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from magicbyte.protocol.messages.delete_records import (
+    DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+)
+from magicbyte.protocol.messages.delete_topics import (
+    DeletableTopicResult,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
+from magicbyte.protocol.runtime import NULL_UUID
+
+if TYPE_CHECKING:
+    from magicbyte.broker.broker import Broker
+    from magicbyte.broker.topics import Topic
+
+_FIRST_WITH_IDS: Final = 6  # of DeleteTopics
+_BROKERS_OWN: Final = -1
+
+
+async def create_topics(broker: Broker, request: Request[CreateTopicsRequest]) -> CreateTopicsResponse:
+    """Make topics, each for itself, and their logs."""
+    message = request.message
+    names = Counter(each.name for each in message.topics)
+    results = []
+    made: list[Topic] = []
+    async with broker.directory:
+        await broker.gate.quiet()
+        for each in message.topics:
+            if names[each.name] > 1:
+                why = "expected a topic once in a request"
+                results.append(_not_created(each.name, ErrorCode.INVALID_REQUEST, why))
+                continue
+            try:
+                topic = _create(broker, each, validate_only=message.validate_only)
+            except MagicbyteError as error:
+                results.append(_not_created(each.name, error.code, str(error)))
+                continue
+            results.append(_created(broker, topic, validate_only=message.validate_only))
+            if not message.validate_only:
+                made.append(topic)
+    for topic in made:
+        await _make_logs(broker, topic.name, range(topic.partitions))
+    return CreateTopicsResponse(topics=results)
+
+
+def _create(broker: Broker, wanted: CreatableTopic, *, validate_only: bool) -> Topic:
+    return broker.topics.create(
+        wanted.name,
+        None if wanted.num_partitions == _BROKERS_OWN else wanted.num_partitions,
+        None if wanted.replication_factor == _BROKERS_OWN else wanted.replication_factor,
+        {each.name: each.value for each in wanted.configs},
+        assignments={each.partition_index: each.broker_ids for each in wanted.assignments},
+        validate_only=validate_only,
+    )
+
+
+def _not_created(name: str, code: ErrorCode, why: str) -> CreatableTopicResult:
+    return CreatableTopicResult(name=name, error_code=code, error_message=why, configs=None)
+
+
+def _created(broker: Broker, topic: Topic, *, validate_only: bool) -> CreatableTopicResult:
+    settings = [
+        CreatableTopicConfigs(
+            name=each.name,
+            value=each.value,
+            read_only=each.is_read_only,
+            config_source=each.source,
+            is_sensitive=each.is_sensitive,
+        )
+        for each in configs.describe_topic(topic, broker.config)
+    ]
+    return CreatableTopicResult(
+        name=topic.name,
+        topic_id=NULL_UUID if validate_only else topic.id,
+        error_message=None,
+        num_partitions=topic.partitions,
+        replication_factor=1,
+        configs=settings,
+    )
+
+
+async def _make_logs(broker: Broker, topic: str, partitions: range) -> None:
+    """Make the logs of partitions now, rather than when they are first asked for; others have their turn in between."""
+    with contextlib.suppress(UnknownTopicError):  # deleted meanwhile
+        for partition in partitions:
+            broker.topics.log(topic, partition)
+            await asyncio.sleep(0)
+
+
+async def create_partitions(broker: Broker, request: Request[CreatePartitionsRequest]) -> CreatePartitionsResponse:
+    """Add partitions to topics, each for itself."""
+    message = request.message
+    names = Counter(each.name for each in message.topics)
+    results = []
+    async with broker.directory:
+        await broker.gate.quiet()
+        for each in message.topics:
+            code, why = ErrorCode.NONE, None
+            try:
+                if names[each.name] > 1:
+                    code, why = ErrorCode.INVALID_REQUEST, "expected a topic once in a request"
+                else:
+                    _grow(broker, each, validate_only=message.validate_only)
+            except MagicbyteError as error:
+                code, why = error.code, str(error)
+            results.append(CreatePartitionsTopicResult(name=each.name, error_code=code, error_message=why))
+    if not message.validate_only:
+        for result in results:
+            topic = broker.topics.get(result.name)
+            if topic is not None and not result.error_code:
+                await _make_logs(broker, topic.name, range(topic.partitions))
+    return CreatePartitionsResponse(results=results)
+
+
+def _grow(broker: Broker, wanted: CreatePartitionsTopic, *, validate_only: bool) -> None:
+    given = wanted.assignments
+    assignments = None if given is None else [each.broker_ids for each in given]
+    broker.topics.add_partitions(wanted.name, wanted.count, assignments=assignments, validate_only=validate_only)
+
+
+async def delete_topics(broker: Broker, request: Request[DeleteTopicsRequest]) -> DeleteTopicsResponse:
+    """Delete topics, each for itself. Who waits for records of them is told."""
+    by_ids = request.version >= _FIRST_WITH_IDS
+    wanted = request.message.topics if by_ids else [DeleteTopicState(name=each) for each in request.message.topic_names]
+    results = []
+    deleted: dict[str | None, DeletableTopicResult] = {}
+    async with broker.directory, broker.gate:
+        for each in wanted:
+            if each.name is not None and each.name in deleted and each.topic_id == NULL_UUID:
+                results.append(deleted[each.name])
+                continue
+            result = _delete(broker, each)
+            results.append(result)
+            if not result.error_code:
+                deleted[result.name] = result
+    return DeleteTopicsResponse(responses=results)
+
+
+def _delete(broker: Broker, wanted: DeleteTopicState) -> DeletableTopicResult:
+    result = DeletableTopicResult(name=wanted.name, topic_id=wanted.topic_id)
+    if (wanted.name is None) == (wanted.topic_id == NULL_UUID):
+        result.error_code, result.error_message = ErrorCode.INVALID_REQUEST, "expected either a name or an id"
+        return result
+    try:
+        topic = broker.topics.known(wanted.name) if wanted.name is not None else broker.topics.known_id(wanted.topic_id)
+        result.name, result.topic_id = topic.name, topic.id
+        broker.topics.delete(topic.name)
+    except MagicbyteError as error:
+        result.error_code, result.error_message = error.code, str(error)
+        return result
+    for partition in range(topic.partitions):
+        broker.wake(topic.name, partition)
+    return result
+
+
+async def delete_records(broker: Broker, request: Request[DeleteRecordsRequest]) -> DeleteRecordsResponse:
+    """Let logs start later."""
+    results = []
+    for topic in request.message.topics:
+        partitions = []
+        for each in topic.partitions:
+            found = DeleteRecordsPartitionResult(partition_index=each.partition_index, low_watermark=-1)
+            try:
+                found.low_watermark = await _delete_records(broker, topic.name, each.partition_index, each.offset)
+            except MagicbyteError as error:
+                found.error_code = error.code
+            partitions.append(found)
+        results.append(DeleteRecordsTopicResult(name=topic.name, partitions=partitions))
+    return DeleteRecordsResponse(topics=results)
+
+
+async def _delete_records(broker: Broker, topic: str, partition: int, offset: int) -> int:
+    found = broker.partition(topic, partition)
+    await broker.gate.enter()
+    try:
+        async with found.lock:
+            broker.topics.check_erasable(topic)
+            return found.log.delete_records(offset)
+    finally:
+        broker.gate.leave()
+
+
+HANDLERS: Final[Mapping[type, Handler]] = {
+    CreateTopicsRequest: create_topics,
+    CreatePartitionsRequest: create_partitions,
+    DeleteTopicsRequest: delete_topics,
+    DeleteRecordsRequest: delete_records,
+}

@@ -1,0 +1,173 @@
+"""What is said of settings, and what a change of them makes of those that were there: no requests, no storage.
+
+Sources: Kafka's ConfigHelper and ConfigAdminManager, and what brokers of 2.8 and 3.9 answered.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from magicbyte.broker.config import SETTINGS, BrokerConfig
+from magicbyte.broker.settings import Kind, Setting, Update
+from magicbyte.broker.topic_config import TOPIC_SETTINGS
+from magicbyte.errors import InvalidConfigError, InvalidRequestError
+
+if TYPE_CHECKING:
+    from magicbyte.broker.topics import Topic
+
+
+class Source(enum.IntEnum):
+    """Where a value comes from, by the numbers that DescribeConfigs has for it."""
+
+    TOPIC = 1
+    DYNAMIC_BROKER = 2
+    DYNAMIC_DEFAULT_BROKER = 3
+    STATIC_BROKER = 4
+    DEFAULT = 5
+
+
+class Operation(enum.IntEnum):
+    """What an incremental change does to a setting."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+class Synonym(NamedTuple):
+    """A place that has a value for a setting."""
+
+    name: str
+    value: str | None
+    source: Source
+
+
+class Described(NamedTuple):
+    """A setting as it is in force. `synonyms` are all places that have a value, the one that counts first."""
+
+    name: str
+    value: str | None
+    source: Source
+    is_read_only: bool
+    is_sensitive: bool
+    setting: Setting[Any]
+    synonyms: tuple[Synonym, ...]
+
+
+class Change(NamedTuple):
+    """One part of an incremental change. `operation` is a number of `Operation`, or a wrong one."""
+
+    name: str
+    operation: int
+    value: str | None
+
+
+def describe_topic(topic: Topic, config: BrokerConfig) -> list[Described]:
+    """Return all settings of a topic, by name."""
+    found = []
+    for name, each in sorted(TOPIC_SETTINGS.items()):
+        synonyms = [Synonym(name, topic.configs[name], Source.TOPIC)] if name in topic.configs else []
+        if each.broker is not None:
+            synonyms += _of_broker(each.broker, config)
+        source = synonyms[0].source if synonyms else Source.DEFAULT
+        value = topic.config.settings[name]
+        found.append(Described(name, value, source, False, False, each.setting, tuple(synonyms)))
+    return found
+
+
+def describe_broker(config: BrokerConfig) -> list[Described]:
+    """Return all settings of this broker, by name; those that were set here and are unknown included."""
+    found = []
+    for name, setting in sorted(SETTINGS.items()):
+        synonyms = tuple(_of_broker(setting, config))
+        source = synonyms[0].source if synonyms else Source.DEFAULT
+        sensitive = setting.kind is Kind.PASSWORD
+        value = None if sensitive else config.texts[name]
+        read_only = setting.update is Update.READ_ONLY
+        found.append(Described(name, value, source, read_only, sensitive, setting, synonyms))
+    return found
+
+
+def describe_all_brokers(config: BrokerConfig) -> list[Described]:
+    """Return what was set at run time for all brokers, by name."""
+    found = []
+    for name, value in sorted(config.of_all.items()):
+        if name in SETTINGS:
+            synonyms = (Synonym(name, value, Source.DYNAMIC_DEFAULT_BROKER),)
+            found.append(Described(name, value, synonyms[0].source, False, False, SETTINGS[name], synonyms))
+    return found
+
+
+def _of_broker(setting: Setting[Any], config: BrokerConfig) -> Iterable[Synonym]:
+    names = [setting.name, *(name for name, _ in setting.synonyms)]
+    places = (
+        (Source.DYNAMIC_BROKER, config.of_this),
+        (Source.DYNAMIC_DEFAULT_BROKER, config.of_all),
+        (Source.STATIC_BROKER, config.static),
+    )
+    for name in names:
+        yield from (Synonym(name, given[name], source) for source, given in places if name in given)
+    for name in names:
+        default = SETTINGS[name].default
+        if default is not None:
+            yield Synonym(name, default, Source.DEFAULT)
+
+
+def changed(own: Mapping[str, str], current: Mapping[str, str | None], changes: Iterable[Change]) -> dict[str, str]:
+    """Return the settings of its own that a topic or broker has after `changes`; `current` are those in force.
+
+    Names and values are not looked at beyond that. Raises InvalidRequestError, InvalidConfigError.
+    """
+    result, seen = dict(own), set[str]()
+    for name, operation, value in changes:
+        if name in seen:
+            raise InvalidRequestError(f"{name}: expected it once in a request")
+        seen.add(name)
+        if operation == Operation.DELETE:
+            result.pop(name, None)
+            continue
+        if operation not in Operation.__members__.values():
+            raise InvalidRequestError(f"{name}: expected operation 0 to 3, found {operation}")
+        if value is None:
+            raise InvalidRequestError(f"{name}: expected a value")
+        if operation == Operation.SET:
+            result[name] = value
+        else:
+            result[name] = _list_changed(name, result.get(name) or current.get(name) or "", operation, value)
+    return result
+
+
+def _list_changed(name: str, before: str, operation: int, value: str) -> str:
+    setting = TOPIC_SETTINGS[name].setting if name in TOPIC_SETTINGS else SETTINGS.get(name)
+    if setting is None or setting.kind is not Kind.LIST:
+        raise InvalidConfigError(f"{name}: it is no list, to append to or subtract from")
+    words = _words(before)
+    given = _words(value)
+    if operation == Operation.APPEND:
+        return ",".join([*words, *(each for each in given if each not in words)])
+    return ",".join(each for each in words if each not in given)
+
+
+def _words(text: str) -> list[str]:
+    return [each.strip() for each in text.split(",") if each.strip()]
+
+
+def check_broker_changes(before: Mapping[str, str], after: Mapping[str, str]) -> None:
+    """Raise InvalidRequestError for changes of settings that hold from a broker's start to its end, or are wrong.
+
+    Settings that are unknown are kept, as in Kafka: they may be for somebody else.
+    """
+    for name in sorted(before.keys() | after.keys()):
+        setting = SETTINGS.get(name)
+        if setting is None or before.get(name) == after.get(name):
+            continue
+        if setting.update is Update.READ_ONLY:
+            raise InvalidRequestError(f"{name}: it cannot be changed while the broker runs")
+        if name in after:
+            try:
+                setting.parse(after[name])
+            except InvalidConfigError as error:
+                raise InvalidRequestError(str(error)) from error
