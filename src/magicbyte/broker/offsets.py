@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 _COMMITTED: Final = 1
 _CONSUMER: Final = -1
 _UNKNOWN: Final = -1
+_FIRST_WITH_EPOCHS: Final = 4
 _FIRST_WITH_MAX_TIMESTAMP: Final = 7
 
 
@@ -105,7 +106,8 @@ async def _offset(
         if found is None or (not quick and found[1] >= end):
             return response
         response.timestamp, response.offset = found
-    response.leader_epoch = _epoch_at(log, response.offset)
+    if request.version >= _FIRST_WITH_EPOCHS:
+        response.leader_epoch = _epoch_at(log, response.offset)
     return response
 
 
