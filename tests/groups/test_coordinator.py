@@ -367,7 +367,7 @@ def test_a_static_member_is_waited_for_as_long_as_its_session(world: World) -> N
 
 
 def test_records_too_old_to_hold_static_members_refuse_them() -> None:
-    world = World(GroupConfig(initial_rebalance_delay_ms=0, stored=StoredVersions.of("2.2")))
+    world = World(GroupConfig(initial_rebalance_delay_ms=0, stored=StoredVersions.of((2, 2))))
     assert world.join(instance="i").answer.error_code == ErrorCode.UNSUPPORTED_VERSION
 
 
@@ -475,7 +475,7 @@ def test_offsets_expire_when_the_group_has_been_empty_long_enough(world: World) 
 
 
 def test_before_20_each_offset_has_its_own_end() -> None:
-    stored = StoredVersions.of("1.1")
+    stored = StoredVersions.of((1, 1))
     world = World(GroupConfig(initial_rebalance_delay_ms=0, stored=stored, offsets_retention_ms=DAY_MS))
     world.commit(7)
     world.later(DAY_MS // 2)

@@ -16,13 +16,10 @@ class StoredVersions(NamedTuple):
     expires_by_commit: bool
 
     @classmethod
-    def of(cls, protocol_version: str) -> StoredVersions:
-        """Return what a version such as "0.10.2", "2.1-IV0" or "3.9" has."""
-        line, _, stage = protocol_version.partition("-")
-        numbers = tuple(int(each) for each in line.split("."))
-        group = next((value for value, first in _GROUP_VALUES.items() if numbers >= first), 0)
-        offset = 1 if numbers < (2, 1) else 2 if stage == "IV0" and numbers < (2, 2) else 3
-        return cls(group, offset, numbers < (2,))
+    def of(cls, protocol_version: tuple[int, ...]) -> StoredVersions:
+        """Return what a version such as (0, 10, 2) or (2, 1) has, in its last stage."""
+        group = next((value for value, first in _GROUP_VALUES.items() if protocol_version >= first), 0)
+        return cls(group, 1 if protocol_version < (2, 1) else 3, protocol_version < (2,))
 
     @property
     def has_static_members(self) -> bool:

@@ -47,15 +47,21 @@ class LoadedPartition:
     open_transactions: dict[int, list[tuple[OffsetCommitKey, Committed]]] = field(default_factory=dict)
     passed_over: int = 0
 
-    def read(self, data: memoryview) -> None:
-        """Take in whole entries of the log, those that follow what was read before. Raises CorruptRecordError."""
+    def read(self, data: memoryview) -> int:
+        """Take in whole entries of the log, those that follow what was read before.
+
+        Return their last offset, -1 where there are none. Raises CorruptRecordError.
+        """
+        last = -1
         for _, entry in entries(data):
+            last = entry.offset if not isinstance(entry, RecordBatch) else entry.last_offset
             if not isinstance(entry, RecordBatch):
                 self._take([record for columns in decode(entry.buffer) for record in columns], None)
             elif entry.is_control:
                 self._end(entry)
             else:
                 self._take(decode_batch(entry.buffer), entry.producer_id if entry.is_transactional else None)
+        return last
 
     def _take(self, records: list[Record], producer: int | None) -> None:
         for record in records:

@@ -1,0 +1,368 @@
+"""The group coordinator at work: its requests, its timer, and the log in which it keeps what it knows.
+
+Decisions are made in `groups/`. Here records are appended to `__consumer_offsets`, and whoever waits gets its answer.
+Offsets of version 0 are those that old consumers keep in ZooKeeper: they are in the metadata tree.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import uuid
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from magicbyte.broker.gate import in_thread
+from magicbyte.codecs import Codec
+from magicbyte.errors import (
+    CorruptRecordError,
+    ErrorCode,
+    LogDirectoryError,
+    MagicbyteError,
+    MetadataError,
+    TopicExistsError,
+)
+from magicbyte.groups.config import GroupConfig, StoredVersions
+from magicbyte.groups.coordinator import ANSWERED, Coordinator
+from magicbyte.groups.effects import Caller, Effect, Reply, Store
+from magicbyte.groups.loading import LoadedPartition
+from magicbyte.groups.partitioning import OFFSETS_TOPIC
+from magicbyte.log.checkpoints import TopicPartition
+from magicbyte.metadata import layout
+from magicbyte.protocol.messages.find_coordinator import (
+    Coordinator as FoundCoordinator,
+)
+from magicbyte.protocol.messages.find_coordinator import (
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+from magicbyte.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from magicbyte.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponseTopic,
+)
+from magicbyte.records.columns import Record
+from magicbyte.records.encode import BatchHeader, Format, encode_records
+from magicbyte.records.layout import TimestampType
+
+if TYPE_CHECKING:
+    from magicbyte.broker.broker import Broker
+    from magicbyte.broker.config import BrokerConfig
+    from magicbyte.broker.request import Handler, Request
+    from magicbyte.log.partition_log import PartitionLog
+    from magicbyte.protocol import Message
+
+log = logging.getLogger(__name__)
+
+READ_BYTES: Final = 4 << 20  # of a partition's log at a time, when its groups are loaded
+_ZOOKEEPER: Final = 0  # version of OffsetCommit and OffsetFetch
+_MANY_KEYS: Final = 4  # version of FindCoordinator from which on it asks for several groups
+_GROUP, _TRANSACTION = 0, 1
+_OFFSETS_HEADER: Final = BatchHeader(base_sequence=0)  # as Kafka's batches of offsets have it, without a producer
+
+
+class Groups:
+    """The groups of a broker, on its event loop. What the log says of them is read in the background, first of all."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        topic = broker.topics.get(OFFSETS_TOPIC)
+        self.coordinator = Coordinator(
+            _config(broker.config, None if topic is None else topic.partitions),
+            token=lambda: str(uuid.uuid4()),
+            has_partition=self._has_partition,
+        )
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_ms: int | None = None
+        self._stores: dict[int, deque[Store]] = {}
+        if topic is not None:
+            for partition in range(topic.partitions):
+                self.coordinator.begin_loading(partition)
+            broker.spawn(self._load(topic.partitions))
+        broker.spawn(self._expire())
+
+    def _has_partition(self, topic: str, partition: int) -> bool:
+        found = self._broker.topics.get(topic)
+        return found is not None and 0 <= partition < found.partitions
+
+    async def found(self) -> None:
+        """Make the topic of the offsets, unless it is there. Raises what `Topics.create` does."""
+        broker = self._broker
+        if broker.topics.get(OFFSETS_TOPIC) is not None:
+            return
+        async with broker.directory:
+            await broker.gate.quiet()
+            try:
+                topic = broker.topics.create(
+                    OFFSETS_TOPIC, self.coordinator.config.offsets_partitions, 1, _topic_settings(broker.config)
+                )
+            except TopicExistsError:
+                return
+            # Logs are made when they are needed. The last one tells how many there are, should the tree be lost.
+            broker.topics.log(OFFSETS_TOPIC, topic.partitions - 1)
+        for partition in range(topic.partitions):
+            self.coordinator.loaded(partition, LoadedPartition(), broker.clock.now_ms())
+
+    # ---- requests
+
+    async def ask(self, request: Request[Any]) -> Message:
+        """Return the coordinator's answer, as soon as it has one."""
+        answer: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
+        caller = Caller(answer, request.version, request.client_id or "", f"/{request.connection.host}")
+        self.perform(self.coordinator.answer(caller, request.message, self._broker.clock.now_ms()))
+        return await answer
+
+    def perform(self, effects: Sequence[Effect]) -> None:
+        """Do what the coordinator wants done, and wake it when it wants to be."""
+        for effect in effects:
+            match effect:
+                case Reply(to=Caller(ticket=asyncio.Future() as answer), message=message):
+                    if not answer.done():  # whoever asked may have gone
+                        answer.set_result(message)
+                case Store():
+                    self._store(effect)
+        self._set_timer()
+
+    def _set_timer(self) -> None:
+        next_ms = self.coordinator.next_ms()
+        if next_ms == self._timer_ms:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer, self._timer_ms = None, next_ms
+        if next_ms is not None:
+            delay_ms = max(next_ms - self._broker.clock.now_ms(), 0)
+            self._timer = asyncio.get_running_loop().call_later(delay_ms / 1000, self._due)
+
+    def _due(self) -> None:
+        self._timer = self._timer_ms = None
+        self.perform(self.coordinator.due(self._broker.clock.now_ms()))
+
+    def topic_deleted(self, topic: str) -> None:
+        """Forget what groups have committed for a topic that is gone."""
+        self.perform(self.coordinator.forget_topic(topic))
+
+    def close(self) -> None:
+        """Answer whoever waits; from here on requests are refused."""
+        self.perform(self.coordinator.close())
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    async def _expire(self) -> None:
+        while True:
+            await asyncio.sleep(self._broker.config.offsets_retention_check_interval_ms / 1000)
+            self.perform(self.coordinator.expire(self._broker.clock.now_ms()))
+
+    # ---- the log
+
+    def _store(self, store: Store) -> None:
+        """Append after all that is to be appended to the same partition already."""
+        waiting = self._stores.get(store.partition)
+        if waiting is not None:
+            waiting.append(store)
+            return
+        self._stores[store.partition] = deque([store])
+        self._broker.spawn(self._append_all(store.partition))
+
+    async def _append_all(self, partition: int) -> None:
+        waiting = self._stores[partition]
+        try:
+            while waiting:
+                code = await self._append(waiting[0])
+                done = waiting.popleft()
+                self.perform(done.then(code, self._broker.clock.now_ms()))
+        finally:
+            del self._stores[partition]
+
+    async def _append(self, store: Store) -> ErrorCode:
+        """Append the records of one effect as one set; return the code of what went wrong."""
+        broker = self._broker
+        try:
+            partition = broker.partition(OFFSETS_TOPIC, store.partition)
+            rules = broker.topics.rules(OFFSETS_TOPIC)
+            codec = Codec(broker.config.offsets_topic_compression_codec)
+            records = _records(store, rules.format, codec, broker.clock.now_ms())
+            await broker.appends.append(partition, records, rules)
+        except MagicbyteError as error:
+            log.warning("%s-%d: what a group has to say could not be stored: %s", OFFSETS_TOPIC, store.partition, error)
+            return error.code
+        return ErrorCode.NONE
+
+    async def _load(self, partitions: int) -> None:
+        """Read what the log says of all groups. Partitions without a log hold nothing."""
+        broker = self._broker
+        for index in range(partitions):
+            found, each = LoadedPartition(), broker.logs.logs.get(TopicPartition(OFFSETS_TOPIC, index))
+            try:
+                if each is not None and each.size:
+                    await broker.gate.enter()  # no segment is exchanged while it is read
+                    try:
+                        await in_thread(_read, each, found)
+                    finally:
+                        broker.gate.leave()
+            except (CorruptRecordError, LogDirectoryError, OSError) as error:
+                log.error("%s-%d cannot be read, its groups are not served: %s", OFFSETS_TOPIC, index, error)  # noqa: TRY400
+                self.coordinator.load_failed(index)
+                continue
+            if found.passed_over:
+                log.warning("%s-%d: %d records of types not known here", OFFSETS_TOPIC, index, found.passed_over)
+            self.coordinator.loaded(index, found, broker.clock.now_ms())
+        self._set_timer()
+
+
+def _read(each: PartitionLog, found: LoadedPartition) -> None:
+    offset = each.log_start_offset
+    while (part := each.read(offset, READ_BYTES)) is not None:
+        last = found.read(memoryview(part.read()))
+        if last < offset:
+            return
+        offset = last + 1
+
+
+def _records(store: Store, target: Format, codec: Codec, now_ms: int) -> memoryview:
+    rows = [
+        Record(offset, now_ms, TimestampType.CREATE_TIME, key, value)
+        for offset, (key, value) in enumerate(store.records)
+    ]
+    header = BatchHeader() if store.is_group else _OFFSETS_HEADER
+    return memoryview(encode_records(rows, target, codec, header=header))
+
+
+def _config(config: BrokerConfig, partitions: int | None) -> GroupConfig:
+    return GroupConfig(
+        min_session_timeout_ms=config.group_min_session_timeout_ms,
+        max_session_timeout_ms=config.group_max_session_timeout_ms,
+        initial_rebalance_delay_ms=config.group_initial_rebalance_delay_ms,
+        max_size=config.group_max_size,
+        offsets_partitions=partitions or config.offsets_topic_num_partitions,
+        offsets_retention_ms=config.offsets_retention_minutes * 60_000,
+        offset_metadata_max_bytes=config.offset_metadata_max_bytes,
+        stored=StoredVersions.of(config.inter_broker_protocol_version),
+    )
+
+
+def _topic_settings(config: BrokerConfig) -> dict[str, str | None]:
+    settings: dict[str, str | None] = {
+        "cleanup.policy": "compact",
+        "compression.type": "producer",
+        "segment.bytes": str(config.offsets_topic_segment_bytes),
+    }
+    if config.log_message_format_version is Format.ENRICHED:
+        settings["message.format.version"] = Format.V2.value
+    return settings
+
+
+# ---- handlers
+
+
+async def find_coordinator(broker: Broker, request: Request[FindCoordinatorRequest]) -> FindCoordinatorResponse:
+    """Name this broker: it coordinates all groups. The topic of their offsets is made if need be."""
+    message = request.message
+    code, why = ErrorCode.NONE, None
+    if message.key_type == _TRANSACTION:
+        code, why = ErrorCode.UNSUPPORTED_VERSION, "this broker has no transactions"
+    elif message.key_type != _GROUP:
+        code, why = ErrorCode.INVALID_REQUEST, f"coordinators of type {message.key_type} are not known"
+    else:
+        try:
+            await broker.groups.found()
+        except MagicbyteError as error:
+            code, why = ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error)
+    host, port = broker.address_of(request.connection.listener)
+    node, host, port = (-1, "", -1) if code else (broker.node_id, host, port)
+    if request.version >= _MANY_KEYS:
+        found = [
+            FoundCoordinator(key=each, node_id=node, host=host, port=port, error_code=code, error_message=why)
+            for each in message.coordinator_keys
+        ]
+        return FindCoordinatorResponse(coordinators=found)
+    return FindCoordinatorResponse(error_code=code, error_message=why, node_id=node, host=host, port=port)
+
+
+async def answer(broker: Broker, request: Request[Any]) -> Message:
+    """Answer a request that the coordinator knows."""
+    return await broker.groups.ask(request)
+
+
+async def offset_commit(broker: Broker, request: Request[OffsetCommitRequest]) -> Message:
+    """Store offsets: with the coordinator, or, of version 0, in the metadata tree."""
+    if request.version > _ZOOKEEPER:
+        return await broker.groups.ask(request)
+    message = request.message
+    topics = []
+    for topic in message.topics:
+        answers = []
+        for each in topic.partitions:
+            code = _commit_to_tree(broker, message.group_id, topic.name, each)
+            answers.append(OffsetCommitResponsePartition(partition_index=each.partition_index, error_code=code))
+        topics.append(OffsetCommitResponseTopic(name=topic.name, partitions=answers))
+    return OffsetCommitResponse(topics=topics)
+
+
+def _commit_to_tree(broker: Broker, group: str, topic: str, partition: OffsetCommitRequestPartition) -> ErrorCode:
+    index = partition.partition_index
+    if not _is_node_name(group):
+        return ErrorCode.INVALID_GROUP_ID
+    if broker.known_partition(topic, index) is None:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if len((partition.committed_metadata or "").encode()) > broker.config.offset_metadata_max_bytes:
+        return ErrorCode.OFFSET_METADATA_TOO_LARGE
+    path, data = layout.consumer_offset_path(group, topic, index), str(partition.committed_offset).encode()
+    try:
+        if broker.metadata.exists(path) is None:
+            broker.metadata.create(path, data, parents=True)
+        else:
+            broker.metadata.set(path, data)
+    except MetadataError as error:
+        log.warning("%s", error)
+        return ErrorCode.UNKNOWN_SERVER_ERROR
+    return ErrorCode.NONE
+
+
+async def offset_fetch(broker: Broker, request: Request[OffsetFetchRequest]) -> Message:
+    """Tell offsets: the coordinator's, or, of version 0, those in the metadata tree."""
+    if request.version > _ZOOKEEPER:
+        return await broker.groups.ask(request)
+    message = request.message
+    topics = [
+        OffsetFetchResponseTopic(
+            name=topic.name,
+            partitions=[
+                _fetch_from_tree(broker, message.group_id, topic.name, each) for each in topic.partition_indexes
+            ],
+        )
+        for topic in message.topics or ()
+    ]
+    return OffsetFetchResponse(topics=topics)
+
+
+def _fetch_from_tree(broker: Broker, group: str, topic: str, index: int) -> OffsetFetchResponsePartition:
+    node = None
+    if _is_node_name(group) and broker.known_partition(topic, index) is not None:
+        node = broker.metadata.exists(layout.consumer_offset_path(group, topic, index))
+    if node is None or not node.data.isdigit():
+        code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return OffsetFetchResponsePartition(partition_index=index, committed_offset=-1, error_code=code)
+    return OffsetFetchResponsePartition(partition_index=index, committed_offset=int(node.data))
+
+
+def _is_node_name(group: str) -> bool:
+    return group not in ("", ".", "..") and "/" not in group and "\0" not in group
+
+
+HANDLERS: Final[Mapping[type, Handler]] = {
+    **dict.fromkeys(ANSWERED, answer),
+    FindCoordinatorRequest: find_coordinator,
+    OffsetCommitRequest: offset_commit,
+    OffsetFetchRequest: offset_fetch,
+}
