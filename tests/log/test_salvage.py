@@ -5,22 +5,33 @@ from __future__ import annotations
 import random
 import struct
 import time
+import zlib
 
 import pytest
 
 from fuzz import agreement
 from magicbyte.codecs import Codec
 from magicbyte.errors import TruncatedLogError
+from magicbyte.log.checkpoints import TopicPartition
 from magicbyte.log.directory import discover
 from magicbyte.log.index_writer import LATEST_RULES
 from magicbyte.log.resync import Gap, Limits, Sound, limits_of, walk
-from magicbyte.log.salvage import DUPLICATE, IMPOSSIBLE, MEANINGLESS, plan_segment, salvage_partition
+from magicbyte.log.salvage import (
+    DUPLICATE,
+    IMPOSSIBLE,
+    MEANINGLESS,
+    UNOPENED,
+    SalvageOptions,
+    plan_segment,
+    salvage_logs,
+    salvage_partition,
+)
 from magicbyte.log.writer import PartitionWriter
 from magicbyte.records.batch import batch_attributes, build_batch
 from magicbyte.records.control import ControlType, build_marker
-from magicbyte.records.enriched import build_enriched_message
+from magicbyte.records.enriched import build_enriched_message, build_enriched_wrapper
 from magicbyte.records.layout import Dialect
-from magicbyte.records.message import build_message
+from magicbyte.records.message import build_message, build_wrapper
 from simulation import damaged_logs
 from simulation.memory import Memory
 
@@ -224,3 +235,38 @@ def test_a_marker_that_says_nothing_is_left_out_and_does_not_stop_the_others(tmp
     assert [(each.offsets, each.why) for each in report.aside] == [((6, 6), MEANINGLESS)]
     assert (report.entries, report.bytes) == (3, len(BATCHES[0] + marker + BATCHES[3]))
     assert (tmp_path / "out" / "t-0" / f"{0:020}.log").read_bytes() == BATCHES[0] + marker + BATCHES[3]
+
+
+def closed(wrapper: bytes) -> bytes:
+    """A wrapper whose compressed data is not to be read, though its checksum holds."""
+    broken = wrapper[:-40] + bytes(40)
+    return overwrite(broken, 12, struct.pack(">I", zlib.crc32(broken[16:])))
+
+
+CLOSED = closed(build_wrapper(1, Codec.GZIP, build_message(1, 0, 1, b"k", RNG.randbytes(90)), 5, 1))
+
+
+@pytest.mark.parametrize(("version", "is_opened"), [("0.9.0.1", True), ("0.10.2.2", True), ("2.8.2", False)])
+def test_a_wrapper_that_cannot_be_opened_is_left_out_where_an_index_names_what_is_inside(tmp_path, version, is_opened):
+    before = b"".join(build_message(1, at, 1, b"k", b"v" * 3000) for at in range(5))
+    after = b"".join(build_message(1, at, 1, b"k", b"v" * 3000) for at in range(6, 9))
+    source = damaged_logs.write(tmp_path / "source" / "t-0", before + CLOSED + after)
+    name = TopicPartition("t", 0)
+    partitions = {name: discover([str(source)])[0]}
+    (done,) = salvage_logs(partitions, tmp_path / "out", SalvageOptions(version))
+    left_out = [(each.offsets, each.why) for each in done.report.aside]
+    assert left_out == ([((5, 5), UNOPENED)] if is_opened else [])
+    written = (done.folder / f"{0:020}.log").read_bytes()
+    assert written == (before + after if is_opened else before + CLOSED + after)
+
+
+def test_an_enriched_wrapper_that_cannot_be_opened_is_left_out(tmp_path):
+    messages = [build_enriched_message(at, b"k", b"v" * 90) for at in range(6)]
+    inner = b"".join(build_enriched_message(at, b"k", RNG.randbytes(90)) for at in range(2))
+    wrapper = closed(build_enriched_wrapper(Codec.GZIP, inner, num_messages=2, non_keyed=False, start_offset=6))
+    last = build_enriched_message(8, b"k", b"v")
+    source = damaged_logs.write(tmp_path / "source" / "t-0", b"".join([*messages, wrapper, last]))
+    partitions = {TopicPartition("t", 0): discover([str(source)])[0]}
+    (done,) = salvage_logs(partitions, tmp_path / "out", SalvageOptions(dialect=Dialect.ENRICHED))
+    assert [(each.offsets, each.why) for each in done.report.aside] == [((6, 6), UNOPENED)]
+    assert (done.folder / f"{0:020}.log").read_bytes() == b"".join([*messages, last])

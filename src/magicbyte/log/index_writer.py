@@ -12,7 +12,7 @@ import bisect
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -341,6 +341,17 @@ def offset_of_time(table: BatchTable, row: int, last_offset: int, rules: IndexRu
         if best is not None:
             return best[1]
     return last_offset
+
+
+def looked_into(table: BatchTable, rules: IndexRules) -> Any:
+    """Return a mask of the rows that must be opened where `rules` give them an index entry, or know their offsets."""
+    magic, attributes = np.asarray(table.magic, np.int64), np.asarray(table.attributes, np.int64)
+    wrapper = np.asarray(table.count, np.int64) < 0
+    if table.dialect is Dialect.ENRICHED:
+        return wrapper
+    simple = attributes & (CODEC_MASK | LOG_APPEND_TIME_BIT | CONTROL_BIT) == 0
+    of_times = (magic == 2) & simple & rules.names_record_of_time
+    return of_times | ((magic < 2) & wrapper & (not rules.names_last_offset))
 
 
 def first_offset(table: BatchTable, row: int) -> int:

@@ -12,11 +12,15 @@ from running CRCs, which read every byte once.
 from __future__ import annotations
 
 import enum
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
 from magicbyte.errors import BatchTooLargeError, CorruptRecordError, TruncatedLogError
+from magicbyte.log.index_writer import last_offsets
 from magicbyte.log.reader import CHUNK_BYTES, unused_buffer
 from magicbyte.records import kernels
 from magicbyte.records import search_kernels as search
@@ -54,6 +58,7 @@ from magicbyte.wire.running_crc import CRC32, CRC32C, CrcKind
 if TYPE_CHECKING:
     from magicbyte.log.directory import PartitionDirectory, Segment
     from magicbyte.ports import ReadableFile
+    from magicbyte.records.scan import BatchTable
 
 MAX_RELATIVE = (1 << 31) - 1
 MAX_OFFSET = (1 << 63) - 1
@@ -68,6 +73,7 @@ _LOOK_AHEAD = 64 << 10
 _RUN = 32  # entries in a row that prove each other
 _SHORT_RUN = 6  # that speak against others
 _LOOK_ON = 256 << 10  # for those
+_HOLES = 4
 _STEP = 4096  # between two running CRCs
 _OFFSETS_ONLY = DecodeOptions(keys=False, values=False, headers=False, verify=False, control=True)
 _ZEROS = bytes(HEADER_TO_MAGIC)
@@ -116,6 +122,16 @@ class Outlier(NamedTuple):
     offsets: tuple[int, int]
 
 
+class Displaced(NamedTuple):
+    """MAIN rows contradict a longer one that follows: those from number `row` on are BACK from now on.
+
+    `last` is the last offset in front of them.
+    """
+
+    row: int
+    last: int
+
+
 class Gap(NamedTuple):
     """Damaged bytes from `position` to `end`, for the reason in `error`; `last` is the last offset in front of them."""
 
@@ -142,7 +158,9 @@ def limits_of(partition: PartitionDirectory, segment: Segment, limit: int = DEFA
     return Limits(segment.base_offset, high, limit)
 
 
-def walk(file: ReadableFile, limits: Limits, dialect: Dialect = Dialect.KAFKA) -> Iterator[Sound | Outlier | Gap]:
+def walk(
+    file: ReadableFile, limits: Limits, dialect: Dialect = Dialect.KAFKA
+) -> Iterator[Sound | Outlier | Displaced | Gap]:
     """Yield all of a segment, in its order: sound entries and damage, without a byte left out.
 
     Nothing is raised for damage. Memory does not grow with the file.
@@ -164,6 +182,7 @@ def sound_beginning(file: ReadableFile, limits: Limits, dialect: Dialect = Diale
             yield found
             return
         else:
+            assert not isinstance(found, Displaced), "what follows is not looked at"
             position = found.position if isinstance(found, Sound) else found.end
             first = found.first if isinstance(found, Sound) else found.last
             error = CorruptRecordError("offset", expected=f"> {last}", found=first, position=position)
@@ -184,6 +203,14 @@ def first_offset(file: ReadableFile, position: int, dialect: Dialect) -> int:
         return offset
 
 
+def known_lasts(table: BatchTable) -> Any:
+    """Return the last offset of each sound entry; of a wrapper that must be opened for it, and cannot be, its own."""
+    try:
+        return last_offsets(table)
+    except CorruptRecordError:
+        return np.array(table.offset, np.int64)
+
+
 class _Walk:
     def __init__(self, file: ReadableFile, limits: Limits, dialect: Dialect, *, searches: bool = True) -> None:
         self.file, self.limits, self.searches = file, limits, searches
@@ -196,9 +223,10 @@ class _Walk:
         self.main_last = self.before = limits.low - 1
         self.previous: tuple[int, int, int] | None = None  # position, end and first offset of the last MAIN entry
         self.buffers: list[bytearray] = []
+        self.main_rows: list[_MainRow] = []
         self.last = self.main_last  # of the row that is being followed
 
-    def run(self) -> Iterator[Sound | Outlier | Gap]:
+    def run(self) -> Iterator[Sound | Outlier | Displaced | Gap]:
         file, position, wanted = self.file, 0, CHUNK_BYTES
         follow = self.make.form(search.follow)
         tables = self.make.crc_table(IEEE), self.make.crc_table(CASTAGNOLI)
@@ -226,9 +254,9 @@ class _Walk:
                     yield self._outside(position + at, view[at : at + size])
                     at += size
                 elif status == search.BACK:
-                    outlier = self._went_back()
-                    if outlier is not None:
-                        yield outlier
+                    wrong = self._went_back(position + at)
+                    if wrong is not None:
+                        yield wrong
                 elif status == search.REJOINED:
                     self.place, self.last, self.row = Place.MAIN, self.main_last, self.row + 1
                 elif status == search.UNSURE and self.search.sound_at(position + at) is not None:
@@ -266,6 +294,12 @@ class _Walk:
         state, position = self.state, buffer_position + at
         first, self.last = int(state[search.FIRST]), int(state[search.LAST])
         if self.place is Place.MAIN:
+            if not self.main_rows or self.main_rows[-1].row != self.row:
+                if first > self.main_last + 1:
+                    self.search.holes.append((self.main_last, first))
+                self.main_rows.append(_MainRow(self.row, self.main_last))
+            self.main_rows[-1].entries += int(state[search.ENTRIES])
+            self.main_rows[-1].last = self.last
             self.before, self.main_last = int(state[search.BEFORE]), self.last
             begin = buffer_position + int(state[search.PREVIOUS_AT])
             self.previous = begin, position + len(view), int(state[search.PREVIOUS_FIRST])
@@ -279,22 +313,43 @@ class _Walk:
         self.row += 2
         return Sound(position, view, 1, first, last, Place.OUTSIDE, self.row - 1, self.sure)
 
-    def _went_back(self) -> Outlier | None:
-        """Decide, of an entry whose offset does not rise, which one is out of order: it, or the one before it."""
+    def _went_back(self, position: int) -> Outlier | Displaced | None:
+        """Decide, of the entry at `position`, whose offset does not rise, what is out of order: it, or those before."""
         first = int(self.state[search.NEXT_FIRST])
         self.row += 1
         if self.place is Place.MAIN and self.previous is not None:
-            position, end, previous_first = self.previous
-            begins = first_offset(self.file, position, self.dialect)
+            begin, end, previous_first = self.previous
+            begins = first_offset(self.file, begin, self.dialect)
             fits_without = first > self.before and begins != self.before + 1
             if fits_without:
-                outlier = Outlier(position, end, self.before, (previous_first, self.main_last))
-                self.main_last = self.last = self.before
+                outlier = Outlier(begin, end, self.before, (previous_first, self.main_last))
+                self.main_last = self.last = self.main_rows[-1].last = self.before
+                self.main_rows[-1].entries -= 1
                 self.previous = None
                 return outlier
         if self.place is not Place.STRAY:
+            displaced = self._displaced(position, first) if self.searches else None
+            if displaced is not None:
+                return displaced
             self.place = Place.BACK
         self.last = first - 1
+        return None
+
+    def _displaced(self, position: int, first: int) -> Displaced | None:
+        """Take back MAIN rows that contradict the row of entries at `position` if that is longer than all of them."""
+        against = 0
+        for at in range(len(self.main_rows) - 1, -1, -1):
+            row = self.main_rows[at]
+            if row.last < first:
+                break
+            against += row.entries
+            if against >= _RUN:
+                return None
+            if row.before < first and self.search.falls_behind(position, self.main_last, against + 1) > against:
+                del self.main_rows[at:]
+                self.main_last = self.last = self.before = row.before
+                self.place, self.previous = Place.MAIN, None
+                return Displaced(row.row, row.before)
         return None
 
     def _error(self, position: int, status: int) -> CorruptRecordError:
@@ -335,6 +390,16 @@ class _Walk:
         return error.locate(path=self.file.path)
 
 
+@dataclass(slots=True)
+class _MainRow:
+    """What is known of a MAIN row: its number, the last offset in front of it, its own last one, how many entries."""
+
+    row: int
+    before: int
+    last: int = -1
+    entries: int = 0
+
+
 class _How(enum.Enum):
     """How the log was found again: by what is in front, by a search, or in bytes that are not where they belong."""
 
@@ -361,6 +426,9 @@ class _Search:
         self.start = 0  # of the damage at hand
         self.skip_to = 0  # of the candidates: none in front of it
         self.holder_end = 0  # of the record or message that held the last candidate that was held
+        self.holes: deque[tuple[int, int]] = deque(
+            maxlen=_HOLES
+        )  # lately met in the offsets: last before, first behind
         self._running: list[tuple[int, int]] = []  # CRC-32 and CRC-32C from some position up to each _STEP
         self._running_from = 0
 
@@ -527,7 +595,8 @@ class _Search:
                 between = found.first > least and highest < most
                 if row_end == end and between:
                     return found.position, _How.SURE
-                across = row_end > end and found.first > least  # an entry lies over the end that was claimed
+                fits = found.first > least or self._fills(found)
+                across = row_end > end and fits  # an entry lies over the end that was claimed
                 if across or (row_end < end and self._like_header(row_end, highest)):
                     stray = found.first <= least or self._contradicted(row_end, least, highest)
                     return found.position, _How.STRAY if stray else _How.SEARCHED
@@ -582,6 +651,17 @@ class _Search:
         while count < most and end < stop and (more := self.sound_at(end)) is not None:
             end, highest, count = more.end, more.last, count + 1
         return end, highest, count
+
+    def falls_behind(self, position: int, last: int, most: int) -> int:
+        """Return how many sound entries begin at `position`, one behind the other, with offsets up to `last`."""
+        count, before = 0, -1
+        while count < most and (more := self.sound_at(position)) is not None and before < more.first <= last:
+            position, before, count = more.end, more.last, count + 1
+        return count
+
+    def _fills(self, entry: Entry) -> bool:
+        """Say whether `entry` has offsets that were missing a little earlier: a page that came too early had others."""
+        return any(before < entry.first and entry.last < behind for before, behind in self.holes)
 
     def _rises_later(self, entry: Entry, least: int) -> bool:
         """Say whether `entry` is not above `least`, but another one of its row is: then it is no part of that row."""
@@ -663,7 +743,7 @@ class _Search:
         start, stop = found.position - low, found.end - low
         end = int(self.make.form(search.held_by_record)(self.make.bytes_of(data), 0, start, stop, len(data)))
         if end >= 0:
-            return low + end
+            return None if self._fills(found) and not self._goes_on(low + end) else low + end
         for at in range(start - 4, max(start - 4 - _LOOK_BACK_PLAIN, -1), -1):
             length = int.from_bytes(data[at : at + 4], "big", signed=True)
             ends = low + at + 4 + length
@@ -675,6 +755,13 @@ class _Search:
                 return ends
         return None
 
+    def _goes_on(self, position: int) -> bool:
+        """Say whether a record or a sound entry begins at `position`."""
+        if self.sound_at(position) is not None:
+            return True
+        data = self.file.read_at(position, _LOOK_AHEAD)
+        return int(search.record_end.py_func(data, 0, len(data))) >= 0
+
     def _tail_of_record(self, position: int) -> bool:
         """Say whether the end of a record lies at `position`: its headers, and then another record or a sound entry."""
         data = self.file.read_at(position, _HEAD)
@@ -682,12 +769,7 @@ class _Search:
         if at < 0 or count < 0 or count > len(data):
             return False
         at = kernels.skip_headers.py_func(data, at, len(data), count)
-        if at < 0:
-            return False
-        if self.sound_at(position + at) is not None:
-            return True
-        more = self.file.read_at(position + at, _LOOK_AHEAD)
-        return int(search.record_end.py_func(more, 0, len(more))) >= 0
+        return at >= 0 and self._goes_on(position + at)
 
 
 def _behind_key(data: bytes, at: int) -> bool:

@@ -7,7 +7,9 @@ Duplicates, entries whose offset cannot be right and content are put aside, and 
 
 from __future__ import annotations
 
+import bisect
 import contextlib
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
@@ -15,14 +17,25 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from magicbyte.errors import CorruptRecordError, LogDirectoryError
-from magicbyte.log.index_writer import LATEST_RULES, IndexRules, last_offsets
+from magicbyte.log.index_writer import LATEST_RULES, IndexRules, looked_into
 from magicbyte.log.partitions import log_start_offset, meta_properties
-from magicbyte.log.reader import CHUNK_BYTES, read_chunks
-from magicbyte.log.resync import Gap, Limits, Outlier, Place, Sound, first_offset, limits_of, walk
+from magicbyte.log.reader import CHUNK_BYTES, Chunk, decode_chunk, read_chunks
+from magicbyte.log.resync import (
+    Displaced,
+    Gap,
+    Limits,
+    Outlier,
+    Place,
+    Sound,
+    first_offset,
+    known_lasts,
+    limits_of,
+    walk,
+)
 from magicbyte.log.writer import LogDirectoryWriter
 from magicbyte.records.batch import RecordBatch
 from magicbyte.records.control import marker_of
-from magicbyte.records.decode import DEFAULT_MAX_BATCH_BYTES
+from magicbyte.records.decode import DEFAULT_MAX_BATCH_BYTES, DecodeOptions
 from magicbyte.records.layout import (
     CONTROL_BIT,
     LAST_OFFSET_DELTA,
@@ -44,6 +57,7 @@ if TYPE_CHECKING:
     from magicbyte.log.directory import PartitionDirectory
     from magicbyte.log.writer import PartitionWriter
     from magicbyte.ports import ReadableFile
+    from magicbyte.records.scan import BatchTable
 
 
 class Loss(NamedTuple):
@@ -97,6 +111,10 @@ IMPOSSIBLE = "its offset is not one of this segment"
 CONTRADICTED = "its offset contradicts those around it"
 CONTENT = "it may be the content of a record: nothing is missing at its offsets"
 MEANINGLESS = "a transaction marker that says nothing: no broker opens a log with it"
+UNOPENED = "it cannot be opened, and the indexes to be written name what is inside"
+
+
+_NEAR = 1 << 20  # bytes around an entry that was searched for, in which its place must be
 
 
 class Extent(NamedTuple):
@@ -123,13 +141,14 @@ class _Row:
     place: Place
     sure: bool
     cuts: list[int]
+    number: int = -1
 
     @classmethod
     def of(cls, event: Sound) -> _Row:
         """Return the row that begins with `event`."""
-        return cls(
-            event.position, event.end, event.first, event.last, event.entries, event.place, event.sure, [event.end]
-        )
+        offsets = event.first, event.last
+        cuts = [event.end]
+        return cls(event.position, event.end, *offsets, event.entries, event.place, event.sure, cuts, event.row)
 
     def extend(self, event: Sound) -> None:
         """Take in the next piece of the row."""
@@ -153,49 +172,75 @@ class SegmentPlan:
 
 
 def plan_segment(
-    file: ReadableFile, limits: Limits, dialect: Dialect, progress: Callable[[int], None] = lambda _: None
+    file: ReadableFile,
+    limits: Limits,
+    dialect: Dialect,
+    progress: Callable[[int], None] = lambda _: None,
+    rules: IndexRules = LATEST_RULES,
 ) -> SegmentPlan:
-    """Walk a segment and decide what to take of it. `progress` is told of the bytes walked."""
+    """Walk a segment and decide what to take of it. `progress` is told of the bytes walked.
+
+    `rules`: of the indexes to be written. An entry that they must look into, and that cannot be opened, is left out.
+    """
     rows: list[_Row] = []
     outliers: list[_Row] = []
     gaps: list[Gap] = []
-    markers: list[Aside] = []
+    useless: list[Aside] = []
     known = -1
     for event in walk(file, limits, dialect):
         if isinstance(event, Outlier):
             outliers.append(_taken_off(rows, event))
             continue
+        if isinstance(event, Displaced):
+            _displace(rows, event.row)
+            continue
         progress(event.end - event.position)
         if isinstance(event, Gap):
             gaps.append(event)
             continue
-        markers += _meaningless_markers(file.path, event, dialect)
+        table = scan(event.view, dialect=dialect)
+        useless += _meaningless_markers(file.path, event.position, table)
+        useless += _unopened(Chunk(file.path, event.position, table), rules, limits.entry_bytes)
         if event.row == known and rows and rows[-1].end == event.position:
             rows[-1].extend(event)
         else:
             rows.append(_Row.of(event))
             known = event.row
     plan = _Planner(file, dialect, limits, rows, outliers, gaps).plan()
-    for marker in markers:
-        _leave_out(plan, marker)
+    for entry in useless:
+        _leave_out(plan, entry)
     return plan
 
 
-def _meaningless_markers(path: str, event: Sound, dialect: Dialect) -> Iterator[Aside]:
-    """Yield the transaction markers among sound entries that are not to be understood."""
-    if dialect is Dialect.ENRICHED:
+def _meaningless_markers(path: str, start: int, table: BatchTable) -> Iterator[Aside]:
+    """Yield the transaction markers among sound entries, which begin at `start`, that are not to be understood."""
+    if table.dialect is Dialect.ENRICHED:
         return
-    table = scan(event.view, dialect=dialect)
     is_marker = (np.asarray(table.magic, np.int64) == 2) & (np.asarray(table.attributes, np.int64) & CONTROL_BIT > 0)
     for row in np.flatnonzero(is_marker).tolist():
-        start = int(table.position[row])
-        batch = RecordBatch(table.buffer[start : start + int(table.size[row])])
+        at, size = int(table.position[row]), int(table.size[row])
+        batch = RecordBatch(table.buffer[at : at + size])
         try:
             if batch.producer_id != NO_PRODUCER_ID:  # KRaft's control records have none, and are nobody's concern
                 marker_of(batch)
         except CorruptRecordError:
-            position, offsets = event.position + start, (batch.base_offset, batch.last_offset)
-            yield Aside(path, position, position + int(table.size[row]), 1, offsets, MEANINGLESS)
+            yield Aside(path, start + at, start + at + size, 1, (batch.base_offset, batch.last_offset), MEANINGLESS)
+
+
+def _unopened(chunk: Chunk, rules: IndexRules, limit: int) -> list[Aside]:
+    """Return the entries that cannot be opened, though sound by their checksums, of those that an index looks into."""
+    table = chunk.table
+    errors: list[CorruptRecordError] = []
+    rows = np.flatnonzero(looked_into(table, rules)).tolist()
+    options = DecodeOptions(keys=False, values=False, headers=False, verify=False, control=True, limit=limit)
+    for _ in decode_chunk(chunk, rows, options, errors.append):
+        pass  # only whether it goes
+    found: dict[int, Aside] = {}
+    for error in errors:
+        row = bisect.bisect_right(table.position, (error.position or 0) - chunk.position) - 1
+        position, offset = chunk.position + int(table.position[row]), int(table.offset[row])
+        found[row] = Aside(chunk.path, position, position + int(table.size[row]), 1, (offset, offset), UNOPENED)
+    return list(found.values())
 
 
 def _leave_out(plan: SegmentPlan, entry: Aside) -> None:
@@ -222,6 +267,13 @@ def _taken_off(rows: list[_Row], event: Outlier) -> _Row:
     return alone
 
 
+def _displace(rows: list[_Row], number: int) -> None:
+    """Take the MAIN rows from `number` on for rows that are out of order."""
+    for row in itertools.takewhile(lambda each: each.number >= number, reversed(rows)):
+        if row.place is Place.MAIN:
+            row.place = Place.BACK
+
+
 class _Suspect(NamedTuple):
     """One entry that is out of order. `alone`: between others that are in order, so its offset may be what is wrong.
 
@@ -239,13 +291,14 @@ class _Suspect(NamedTuple):
 class _Home(NamedTuple):
     """Where an entry belongs among the MAIN ones: behind offset `before`, in front of the entry at `cut` (or None).
 
-    `after` is that entry's first offset. `disturbed`: the two are not side by side in the file.
+    `after` is that entry's first offset. `disturbed`: the two are not side by side in the file; `near`: where that is.
     """
 
     before: int
     after: int
     cut: int | None
     disturbed: bool
+    near: int = 0
 
 
 class _Planner:
@@ -285,11 +338,13 @@ class _Planner:
         suspects.sort(key=lambda each: (each.first, each.position))
         fitting: list[tuple[_Suspect, _Home]] = []
         for each, home in zip(suspects, self._homes(suspects), strict=True):
+            if not each.alone and fitting and fitting[-1][0].alone and each.first <= fitting[-1][0].last < home.after:
+                self._refuse(fitting.pop()[0], CONTRADICTED)  # of two, the offset of the lone one may be what is wrong
             before = max(home.before, fitting[-1][0].last) if fitting else home.before
             at_end = home.cut is None and each.first != before + 1  # where any offset would fit
             if each.first <= before or each.last >= home.after:
                 self._refuse(each, DUPLICATE)
-            elif not each.sure and (at_end or not home.disturbed):
+            elif not each.sure and (at_end or not home.disturbed or abs(home.near - each.position) > _NEAR):
                 self._refuse(each, CONTENT)
             else:
                 fitting.append((each, home))
@@ -342,11 +397,12 @@ class _Planner:
         for index, row in enumerate([*self.main, None]):
             before = self.main[index - 1].last if index else self.limits.low - 1
             if row is None:
-                homes += [_Home(before, self.limits.high + 1, None, disturbed=True) for _ in suspects[at:]]
+                last = _Home(before, self.limits.high + 1, None, disturbed=True, near=self.file.size)
+                homes += [last for _ in suspects[at:]]
                 break
             head = first_offset(self.file, row.position, self.dialect) if at < len(suspects) else row.first
             while at < len(suspects) and suspects[at].last < head:
-                homes.append(_Home(before, head, row.position, disturbed=row.position > 0))
+                homes.append(_Home(before, head, row.position, disturbed=row.position > 0, near=row.position))
                 at += 1
             upper = at
             while upper < len(suspects) and suspects[upper].first <= row.last:
@@ -363,7 +419,7 @@ class _Planner:
         for chunk in read_chunks(
             self.file, start=row.position, end=row.end, dialect=self.dialect, limit=self.limits.entry_bytes
         ):
-            lasts = last_offsets(chunk.table)
+            lasts = known_lasts(chunk.table)
             while len(homes) < len(suspects) and suspects[len(homes)].first <= lasts[-1]:
                 at = int(lasts.searchsorted(suspects[len(homes)].first))
                 position = chunk.position + int(chunk.table.position[at])
@@ -446,8 +502,7 @@ def salvage_logs(
     """Write what is sound of `partitions` into the log directory `out`; yield each when it has its name.
 
     What an earlier run has finished stays, and is only reported. Raises LogDirectoryError for an `out` that holds
-    anything else, OSError where it cannot be written; CorruptRecordError for a wrapper that is sound by its checksum
-    and cannot be opened, where the indexes of a Kafka version need what is inside.
+    anything else, OSError where it cannot be written.
     """
     kernel.expect(sum(each.size for each in partitions.values()))
     writer = LogDirectoryWriter(out, options.rules)
@@ -504,7 +559,8 @@ def salvage_partition(
     kernel.expect(partition.size)
     for segment in partition.segments:
         with partition.files.open(segment.log.path) as file:
-            plan = plan_segment(file, limits_of(partition, segment, options.limit), dialect, options.progress)
+            limits = limits_of(partition, segment, options.limit)
+            plan = plan_segment(file, limits, dialect, options.progress, options.rules)
             report.add(plan)
             # a segment of which nothing is left goes, but for the last: its base is where the next offsets begin
             if writer is not None and (plan.extents or segment is partition.segments[-1]):

@@ -26,7 +26,7 @@ from magicbyte.log.files import read_whole
 from magicbyte.log.index_writer import last_offsets, max_timestamps
 from magicbyte.log.producer_state import LeaderEpochs
 from magicbyte.log.reader import Chunk, decode_chunk, read_chunks
-from magicbyte.log.resync import Gap, Outlier, Place, Sound, first_offset, limits_of, walk
+from magicbyte.log.resync import Displaced, Gap, Outlier, Place, Sound, first_offset, known_lasts, limits_of, walk
 from magicbyte.records.decode import DEFAULT_MAX_BATCH_BYTES, DecodeOptions
 from magicbyte.records.enriched import EnrichedMessage
 from magicbyte.records.entry import parse_entry
@@ -175,6 +175,13 @@ class _Segment:
     epoch_before: int = -1
     lz4: dict[str, list[int]] = field(default_factory=dict)  # by finding: positions
 
+    def displace(self, row: int, last: int) -> None:
+        """Report the runs from row number `row` on: what follows them goes on behind offset `last`."""
+        while self.main and self.main[-1].row >= row:
+            run = self.main.pop()
+            expected = f"> {last}, and below those behind it"
+            self.findings.append(_out_of_order(self.path, expected, run.position, run.end, (run.first, run.last)))
+
 
 class _Partition:
     def __init__(
@@ -221,6 +228,8 @@ class _Partition:
                     last = state.main.pop()
                     if last.position < event.position:
                         state.main.append(last._replace(end=event.position, last=event.last))
+                elif isinstance(event, Displaced):
+                    state.displace(event.row, event.last)
                 else:
                     self.progress(len(event.view))
                     if event.place is Place.MAIN:
@@ -652,9 +661,7 @@ def _in_front_of(
         at = min(bisect.bisect_left(main, run.first, hi=end, key=lambda each: each.last), end - 1)
         if at != read:
             chunks = read_chunks(file, start=main[at].position, end=main[at].end, dialect=dialect, limit=limit)
-            tables = [
-                (chunk.position + np.asarray(chunk.table.position), last_offsets(chunk.table)) for chunk in chunks
-            ]
+            tables = [(chunk.position + np.asarray(chunk.table.position), known_lasts(chunk.table)) for chunk in chunks]
             positions, lasts = (np.concatenate(column) for column in zip(*tables, strict=True))
             read = at
         row = min(int(np.searchsorted(lasts, run.first)), len(lasts) - 1)
