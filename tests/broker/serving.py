@@ -1,0 +1,94 @@
+"""Brokers of ours for tests, and connections that send and read frames as they are."""
+
+import asyncio
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from magicbyte.broker.broker import Broker
+from magicbyte.broker.config import BrokerConfig
+from magicbyte.net.stream import Stream
+from magicbyte.protocol import APIS, Message, read_response, write_request
+
+R = TypeVar("R", bound=Message)
+CLOSED = b""
+
+
+class Clock:
+    """A clock that a test sets."""
+
+    def __init__(self, now_ms: int = 1_700_000_000_000) -> None:
+        self.ms = now_ms
+
+    def now_ms(self) -> int:
+        return self.ms
+
+
+class Running:
+    """A broker in a folder, while the block lasts. `clock`: that of the machine where none is given."""
+
+    def __init__(self, directory: Path, settings: Mapping[str, str] | None = None, clock: Clock | None = None) -> None:
+        given = {"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": str(directory), **(settings or {})}
+        self.broker = Broker(BrokerConfig(given), clock=clock)
+
+    async def __aenter__(self) -> Broker:
+        await self.broker.start()
+        return self.broker
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.broker.stop()
+
+
+class Peer:
+    """A connection to a broker, without a client's manners."""
+
+    def __init__(self, stream: Stream) -> None:
+        self.stream = stream
+
+    @classmethod
+    async def of(cls, broker: Broker, listener: str | None = None) -> "Peer":
+        port = next(iter(broker.ports.values())) if listener is None else broker.ports[listener]
+        return cls(await Stream.connect("127.0.0.1", port))
+
+    async def exchange(self, frame: bytes) -> bytes:
+        """Send a frame with its size, return the answer with its size; `CLOSED` where the broker closed instead."""
+        await self.stream.write([frame])
+        return await self.next()
+
+    async def next(self) -> bytes:
+        head = await self._exactly(4)
+        return head and head + await self._exactly(int.from_bytes(head, "big"))
+
+    async def _exactly(self, size: int) -> bytes:
+        found = bytearray()
+        while len(found) < size:
+            data = await self.stream.read(size - len(found))
+            if not data:
+                assert not found, "the connection ended inside an answer"
+                return CLOSED
+            found += data
+        return bytes(found)
+
+    async def ask(self, request: Message, version: int, response: type[R]) -> R:
+        """Send a request and return what comes back."""
+        assert request.API_KEY is not None
+        frame = bytes(write_request(request, version, correlation_id=7, client_id="test"))
+        answer = await self.exchange(frame)
+        assert answer, "the broker closed the connection"
+        header, found = read_response(answer[4:], APIS[request.API_KEY], version)
+        assert header.correlation_id == 7
+        assert isinstance(found, response)
+        return found
+
+    def close(self) -> None:
+        self.stream.close()
+
+
+def run(work: Any, seconds: float = 60) -> Any:
+    """Run a coroutine, for so long at most; return what it returns."""
+
+    async def bounded() -> Any:
+        async with asyncio.timeout(seconds):
+            return await work
+
+    return asyncio.run(bounded())
