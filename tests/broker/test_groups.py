@@ -1,0 +1,168 @@
+"""Consumer groups of two Python clients against the broker, in this process: they share, rebalance, resume."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import aiokafka
+import kafka
+import pytest
+from aiokafka.admin import AIOKafkaAdminClient
+from kafka.admin import KafkaAdminClient
+
+from magicbyte.client import Client, groups
+from magicbyte.client.groups import Committed
+from magicbyte.errors import BrokerError, ErrorCode
+from magicbyte.testing import Broker
+
+PARTITIONS = 4
+SETTINGS = {"num.partitions": str(PARTITIONS)}
+EACH = 5
+
+
+async def send_some(broker: Broker, first: int = 0) -> set[bytes]:
+    """Send some values to each partition; return them."""
+    producer = aiokafka.AIOKafkaProducer(bootstrap_servers=broker.bootstrap_servers)
+    await producer.start()
+    values = {
+        (partition, b"%d of %d" % (number, partition))
+        for partition in range(PARTITIONS)
+        for number in range(first, first + EACH)
+    }
+    for partition, value in sorted(values):
+        await producer.send_and_wait("topic", value, partition=partition)
+    await producer.stop()
+    return {value for _, value in values}
+
+
+@asynccontextmanager
+async def member(broker: Broker, **settings: object) -> AsyncIterator[aiokafka.AIOKafkaConsumer]:
+    consumer = aiokafka.AIOKafkaConsumer(
+        "topic",
+        bootstrap_servers=broker.bootstrap_servers,
+        group_id="group",
+        auto_offset_reset="earliest",
+        heartbeat_interval_ms=100,
+        enable_auto_commit=False,
+        **settings,
+    )
+    await consumer.start()
+    try:
+        yield consumer
+    finally:
+        await consumer.stop()
+
+
+async def shared(members: list[aiokafka.AIOKafkaConsumer]) -> list[int]:
+    """Wait until the members share all partitions; return how many each has."""
+    while True:
+        counts = [len(each.assignment()) for each in members]
+        if sum(counts) == PARTITIONS and all(counts):
+            return sorted(counts)
+        await asyncio.gather(*(each.getmany(timeout_ms=50) for each in members))
+
+
+async def read(consumer: aiokafka.AIOKafkaConsumer, count: int) -> set[bytes]:
+    found: set[bytes] = set()
+    while len(found) < count:
+        for records in (await consumer.getmany(timeout_ms=1000)).values():
+            found |= {each.value for each in records}
+    return found
+
+
+def test_members_share_the_partitions_and_take_over_from_those_that_leave() -> None:
+    async def work() -> None:
+        async with Broker(SETTINGS) as broker:
+            await send_some(broker)
+            async with member(broker) as first:
+                assert await shared([first]) == [4]
+                async with member(broker) as second, member(broker) as third:
+                    assert await shared([first, second, third]) == [1, 1, 2]
+                assert await shared([first]) == [4]
+
+    asyncio.run(asyncio.wait_for(work(), 30))
+
+
+@pytest.mark.parametrize("settings", [{}, {"group_instance_id": "instance"}], ids=["dynamic", "static"])
+def test_a_group_resumes_after_the_broker_was_started_again(tmp_path: Path, settings: dict[str, str]) -> None:
+    async def work() -> None:
+        async with Broker(SETTINGS, directory=tmp_path) as broker:
+            sent = await send_some(broker)
+            async with member(broker, **settings) as consumer:
+                assert await read(consumer, len(sent)) == sent
+                await consumer.commit()
+        async with Broker(SETTINGS, directory=tmp_path) as broker:
+            later = await send_some(broker, first=EACH)
+            async with member(broker, **settings) as consumer:
+                assert await read(consumer, len(later)) == later
+
+    asyncio.run(asyncio.wait_for(work(), 30))
+
+
+def test_kafka_python_consumes_in_a_group_and_its_admin_client_sees_and_deletes_it() -> None:
+    with Broker(SETTINGS) as broker:
+        address = broker.bootstrap_servers
+        sent = asyncio.run(send_some(broker))
+        consumer = kafka.KafkaConsumer(
+            "topic",
+            bootstrap_servers=address,
+            group_id="group",
+            auto_offset_reset="earliest",
+            consumer_timeout_ms=20_000,
+            enable_auto_commit=False,
+        )
+        found = {each.value for _, each in zip(range(len(sent)), consumer, strict=False)}
+        consumer.commit()
+        admin = KafkaAdminClient(bootstrap_servers=address)
+        (listed,) = admin.list_groups()
+        described = admin.describe_groups(["group"])["group"]
+        offsets = admin.list_group_offsets({"group": None})["group"]
+        refused = admin.delete_groups(["group"])
+        consumer.close()
+        deleted = admin.delete_groups(["group"])
+        admin.close()
+    assert found == sent
+    assert (listed["group_id"], listed["group_state"]) == ("group", "Stable")
+    (only,) = described["members"]
+    assigned = [{"topic": "topic", "partitions": list(range(PARTITIONS))}]
+    assert (only["client_host"], only["member_assignment"]["assigned_partitions"]) == ("/127.0.0.1", assigned)
+    assert {each.partition: at.offset for each, at in offsets.items()} == dict.fromkeys(range(PARTITIONS), EACH)
+    assert (refused, deleted) == ({"group": "NonEmptyGroupError"}, {"group": "OK"})
+
+
+def test_aiokafkas_admin_client_describes_and_deletes_groups() -> None:
+    async def work() -> None:
+        async with Broker(SETTINGS) as broker:
+            await send_some(broker)
+            admin = AIOKafkaAdminClient(bootstrap_servers=broker.bootstrap_servers)
+            await admin.start()
+            async with member(broker) as consumer:
+                await shared([consumer])
+                assert ("group", "consumer") in await admin.list_consumer_groups()
+                ((described, *_),) = [each.groups for each in await admin.describe_consumer_groups(["group"])]
+                assert described[1:5] == ("group", "Stable", "consumer", "roundrobin")
+            await admin.close()
+
+    asyncio.run(asyncio.wait_for(work(), 30))
+
+
+def test_our_client_commits_by_both_ways_and_each_has_its_own_offsets(tmp_path: Path) -> None:
+    place = ("topic", 1)
+
+    async def work() -> None:
+        async with Broker(SETTINGS, directory=tmp_path) as broker, Client(broker.bootstrap_servers) as client:
+            await send_some(broker)
+            assert await groups.committed_offsets(client, "g", [place]) == {}
+            assert await groups.committed_offsets(client, "g", [place], zookeeper=True) == {}
+            await groups.commit_offsets(client, "g", {place: Committed(3, "note", 0)})
+            await groups.commit_offsets(client, "g", {place: Committed(1)}, zookeeper=True)
+            await groups.commit_offsets(client, "g", {place: Committed(2)}, zookeeper=True)
+            with pytest.raises(BrokerError) as refused:
+                await groups.commit_offsets(client, "a/b", {place: Committed(2)}, zookeeper=True)
+            assert refused.value.code == ErrorCode.INVALID_GROUP_ID
+        async with Broker(SETTINGS, directory=tmp_path) as broker, Client(broker.bootstrap_servers) as client:
+            assert await groups.committed_offsets(client, "g", [place]) == {place: Committed(3, "note", 0)}
+            assert await groups.committed_offsets(client, "g", [place], zookeeper=True) == {place: Committed(2)}
+
+    asyncio.run(asyncio.wait_for(work(), 30))
