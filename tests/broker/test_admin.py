@@ -1,0 +1,345 @@
+"""What the broker answers to admin requests, and what is so afterwards: at once, and after a restart."""
+
+import asyncio
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from broker.serving import Peer, Running, run
+from interop import admin_steps
+from magicbyte.broker.broker import Broker
+from magicbyte.broker.versions import SERVED
+from magicbyte.client import Client
+from magicbyte.client.connection import Connection
+from magicbyte.client.offsets import bounds
+from magicbyte.client.produce import ProduceOptions, send
+from magicbyte.errors import ErrorCode
+from magicbyte.protocol import APIS, Message
+from magicbyte.protocol.messages import create_partitions as grow
+from magicbyte.protocol.messages import create_topics as create
+from magicbyte.protocol.messages import delete_records as erase
+from magicbyte.protocol.messages import delete_topics as delete
+from magicbyte.protocol.messages import describe_cluster as cluster
+from magicbyte.protocol.messages import describe_configs as describe
+from magicbyte.protocol.messages import describe_log_dirs as dirs
+from magicbyte.protocol.messages import describe_producers as producers
+from magicbyte.protocol.messages import init_producer_id as init
+from magicbyte.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsResponse
+from magicbyte.records.columns import Record
+
+RECORDED = json.loads((Path(__file__).parent / "admin-answers-3.9.1.json").read_text())
+ON_PURPOSE = {"assigned to nobody", "assigned to another broker", "append to an unknown setting", "unknown operation"}
+ON_PURPOSE |= {"delete by nothing"}  # tests/interop/test_admin_codes.py says why
+TOPIC, BROKER = admin_steps.TOPIC, admin_steps.BROKER
+SET, DELETE = admin_steps.SET, admin_steps.DELETE
+
+
+def address(broker: Broker) -> str:
+    return f"127.0.0.1:{next(iter(broker.ports.values()))}"
+
+
+async def make(peer: Peer, *topics: create.CreatableTopic) -> list[int]:
+    request = create.CreateTopicsRequest(topics=list(topics))
+    return [each.error_code for each in (await peer.ask(request, 5, create.CreateTopicsResponse)).topics]
+
+
+async def settings(peer: Peer, kind: int, name: str) -> dict[str, describe.DescribeConfigsResourceResult]:
+    resource = describe.DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=None)
+    request = describe.DescribeConfigsRequest(resources=[resource], include_synonyms=True, include_documentation=True)
+    (found,) = (await peer.ask(request, 4, describe.DescribeConfigsResponse)).results
+    assert found.error_code == 0, found.error_message
+    return {each.name: each for each in found.configs}
+
+
+async def change(peer: Peer, kind: int, name: str, *changes: tuple[str, int, str | None]) -> int:
+    request = admin_steps.changing(kind, name, *changes)
+    response = await peer.ask(request, 1, IncrementalAlterConfigsResponse)
+    return response.responses[0].error_code
+
+
+def test_the_codes_are_those_that_kafka_3_9_1_gave(folder: Path) -> None:
+    async def work() -> dict[str, Any]:
+        given = {"num.partitions": "1", "auto.create.topics.enable": "false"}
+        async with Running(folder, given) as broker:
+            port = next(iter(broker.ports.values()))
+            return await admin_steps.answers(lambda: Connection.open("127.0.0.1", port, client_id="codes"))
+
+    ours = run(work())
+    unlike = {step: (ours[step], RECORDED.get(step)) for step in ours if ours[step] != RECORDED.get(step)}
+    assert unlike.keys() == ON_PURPOSE, unlike
+    assert ours.keys() == RECORDED.keys()
+
+
+class Asked(NamedTuple):
+    """A request that all versions of its API can hold, and what is to be true of each response."""
+
+    request: Callable[[int], Message]
+    holds: Callable[[Any], bool]
+
+
+EVERY_VERSION = {
+    19: Asked(
+        lambda version: create.CreateTopicsRequest(topics=[admin_steps.topic(f"v{version}")]),
+        lambda found: found.topics[0].error_code == 0,
+    ),
+    20: Asked(
+        lambda version: (
+            delete.DeleteTopicsRequest(topics=[delete.DeleteTopicState(name=f"v{version}")])
+            if version >= 6
+            else delete.DeleteTopicsRequest(topic_names=[f"v{version}"])
+        ),
+        lambda found: found.responses[0].error_code == 0,
+    ),
+    21: Asked(
+        lambda _: erase.DeleteRecordsRequest(
+            topics=[
+                erase.DeleteRecordsTopic(
+                    name="there", partitions=[erase.DeleteRecordsPartition(partition_index=0, offset=-1)]
+                )
+            ]
+        ),
+        lambda found: found.topics[0].partitions[0].low_watermark == 0,
+    ),
+    22: Asked(
+        lambda _: init.InitProducerIdRequest(transactional_id=None),
+        lambda found: (found.error_code, found.producer_epoch) == (0, 0),
+    ),
+    32: Asked(
+        lambda _: describe.DescribeConfigsRequest(
+            resources=[
+                describe.DescribeConfigsResource(resource_type=TOPIC, resource_name="there", configuration_keys=None)
+            ]
+        ),
+        lambda found: found.results[0].configs[0].value == "delete" and len(found.results[0].configs) > 25,
+    ),
+    33: Asked(
+        lambda _: admin_steps.altering(TOPIC, "there", ("retention.ms", "5")),
+        lambda found: found.responses[0].error_code == 0,
+    ),
+    35: Asked(
+        lambda _: dirs.DescribeLogDirsRequest(topics=None),
+        lambda found: "there" in {each.name for each in found.results[0].topics},
+    ),
+    37: Asked(
+        lambda version: grow.CreatePartitionsRequest(
+            topics=[grow.CreatePartitionsTopic(name="there", count=2 + version, assignments=None)]
+        ),
+        lambda found: found.results[0].error_code == 0,
+    ),
+    44: Asked(
+        lambda _: admin_steps.changing(TOPIC, "there", ("retention.ms", SET, "6")),
+        lambda found: found.responses[0].error_code == 0,
+    ),
+    60: Asked(lambda _: cluster.DescribeClusterRequest(), lambda found: found.brokers[0].broker_id == 0),
+    61: Asked(
+        lambda _: producers.DescribeProducersRequest(
+            topics=[producers.TopicRequest(name="there", partition_indexes=(0,))]
+        ),
+        lambda found: found.topics[0].partitions[0].active_producers == [],
+    ),
+}
+
+
+def test_every_version_that_is_advertised_is_answered(folder: Path) -> None:
+    async def work() -> list[tuple[str, int]]:
+        unlike = []
+        async with Running(folder) as broker:
+            peer = await Peer.of(broker)
+            assert await make(peer, admin_steps.topic("there")) == [0]
+            for key, asked in EVERY_VERSION.items():
+                for version in SERVED[key].versions:
+                    response = await peer.ask(asked.request(version), version, APIS[key].response)
+                    if not asked.holds(response):
+                        unlike.append((APIS[key].name, version))
+            peer.close()
+        return unlike
+
+    assert run(work()) == []
+    assert EVERY_VERSION.keys() == {key for key, served in SERVED.items() if served.module in OURS}
+
+
+OURS = {"admin_topics", "admin_configs", "admin_cluster", "producers"}
+
+
+def test_a_setting_says_where_its_value_comes_from(folder: Path) -> None:
+    async def work() -> None:
+        async with Running(folder, {"log.retention.hours": "1"}) as broker:
+            peer = await Peer.of(broker)
+            await make(peer, admin_steps.topic("t", 1, 1, ("segment.bytes", "5000")))
+            assert await change(peer, BROKER, "", ("log.segment.bytes", SET, "7000")) == 0
+            assert await change(peer, BROKER, "0", ("log.segment.bytes", SET, "8000")) == 0
+            found = await settings(peer, TOPIC, "t")
+            told = [(each.name, each.value, each.source) for each in found["segment.bytes"].synonyms]
+            assert told == [
+                ("segment.bytes", "5000", 1),
+                ("log.segment.bytes", "8000", 2),
+                ("log.segment.bytes", "7000", 3),
+                ("log.segment.bytes", "1073741824", 5),
+            ]
+            retention = found["retention.ms"]
+            assert (retention.value, retention.config_source, retention.config_type) == ("3600000", 4, 5)
+            assert [(each.name, each.value, each.source) for each in retention.synonyms] == [
+                ("log.retention.hours", "1", 4),
+                ("log.retention.hours", "168", 5),
+            ]
+            assert "age" in (retention.documentation or "")
+            own = await settings(peer, BROKER, "0")
+            assert (own["log.segment.bytes"].value, own["log.segment.bytes"].config_source) == ("8000", 2)
+            assert (own["num.partitions"].read_only, own["log.segment.bytes"].read_only) == (True, False)
+            assert (await settings(peer, BROKER, "")).keys() == {"log.segment.bytes"}
+            peer.close()
+
+    run(work())
+
+
+def test_a_change_of_the_broker_holds_for_open_logs_and_after_a_restart_until_it_is_taken_back(folder: Path) -> None:
+    async def work() -> None:
+        async with Running(folder) as broker:
+            peer = await Peer.of(broker)
+            await make(peer, admin_steps.topic("t"), admin_steps.topic("own", 1, 1, ("segment.bytes", "5000")))
+            assert await change(peer, BROKER, "0", ("log.segment.bytes", SET, "7000")) == 0
+            assert broker.config.log_segment_bytes == 7000
+            assert [broker.topics.log(each, 0).active.config.segment_bytes for each in ("t", "own")] == [7000, 5000]
+            assert await change(peer, TOPIC, "own", ("max.message.bytes", SET, "99")) == 0
+            peer.close()
+        async with Running(folder) as broker:
+            peer = await Peer.of(broker)
+            assert [broker.topics.log(each, 0).active.config.segment_bytes for each in ("t", "own")] == [7000, 5000]
+            assert broker.topics.rules("own").max_message_bytes == 99
+            assert await change(peer, BROKER, "0", ("log.segment.bytes", DELETE, None)) == 0
+            assert broker.topics.log("t", 0).config.segment_bytes == 1 << 30
+            peer.close()
+
+    run(work())
+
+
+def test_a_smaller_segment_size_ends_segments_at_once(folder: Path) -> None:
+    async def work() -> int:
+        async with Running(folder) as broker:
+            async with Client(address(broker)) as client:
+                options = ProduceOptions(batch_bytes=200)
+                peer = await Peer.of(broker)
+                await make(peer, admin_steps.topic("t"))
+                records = [Record(0, 1_700_000_000_000, 0, None, b"x" * 100) for _ in range(20)]
+                await send(client, "t", 0, records, options)
+                assert len(broker.topics.log("t", 0).segments) == 1
+                assert await change(peer, TOPIC, "t", ("segment.bytes", SET, "500")) == 0
+                await send(client, "t", 0, records, options)
+                peer.close()
+            return len(broker.topics.log("t", 0).segments)
+
+    assert run(work()) > 3
+
+
+def test_a_deleted_topic_is_gone_and_another_of_its_name_is_empty_and_another(folder: Path) -> None:
+    async def work() -> None:
+        async with Running(folder) as broker, Client(address(broker)) as client:
+            peer = await Peer.of(broker)
+            await make(peer, admin_steps.topic("t", 2, 1, ("segment.bytes", "5000")))
+            await send(client, "t", 0, [Record(0, 1, 0, None, b"old")], ProduceOptions())
+            first = broker.topics.known("t").id
+            request = delete.DeleteTopicsRequest(topic_names=["t"])
+            assert (await peer.ask(request, 4, delete.DeleteTopicsResponse)).responses[0].error_code == 0
+            assert broker.topics.get("t") is None
+            assert broker.metadata.children("/brokers/topics") == broker.metadata.children("/config/topics") == []
+            assert await make(peer, admin_steps.topic("t")) == [0]
+            client.forget("t")
+            assert await bounds(client, "t", 0) == (0, 0)
+            assert broker.topics.known("t").id != first
+            assert broker.topics.known("t").configs == {}
+            peer.close()
+
+    run(work())
+
+
+def test_deleting_may_be_forbidden(folder: Path) -> None:
+    async def work() -> int:
+        async with Running(folder, {"delete.topic.enable": "false"}) as broker:
+            peer = await Peer.of(broker)
+            await make(peer, admin_steps.topic("t"))
+            request = delete.DeleteTopicsRequest(topic_names=["t"])
+            found = await peer.ask(request, 4, delete.DeleteTopicsResponse)
+            peer.close()
+            assert broker.topics.names() == ["t"]
+            return found.responses[0].error_code
+
+    assert run(work()) == ErrorCode.TOPIC_DELETION_DISABLED
+
+
+def test_deleted_records_are_not_read_any_more_and_stay_deleted(folder: Path) -> None:
+    async def work() -> None:
+        async with Running(folder) as broker, Client(address(broker)) as client:
+            peer = await Peer.of(broker)
+            await make(peer, admin_steps.topic("t"))
+            await send(client, "t", 0, [Record(0, 1, 0, None, b"x")] * 5, ProduceOptions())
+            for offset, told in ((3, 3), (2, 3), (-1, 5)):
+                part = erase.DeleteRecordsPartition(partition_index=0, offset=offset)
+                request = erase.DeleteRecordsRequest(topics=[erase.DeleteRecordsTopic(name="t", partitions=[part])])
+                response = await peer.ask(request, 2, erase.DeleteRecordsResponse)
+                assert response.topics[0].partitions[0].low_watermark == told
+            assert await bounds(client, "t", 0) == (5, 5)
+            peer.close()
+        async with Running(folder) as broker:
+            assert broker.topics.log("t", 0).log_start_offset == 5
+
+    run(work())
+
+
+def test_producer_ids_are_never_given_twice(folder: Path) -> None:
+    async def ids(count: int) -> list[int]:
+        async with Running(folder) as broker:
+            peer = await Peer.of(broker)
+            request = init.InitProducerIdRequest(transactional_id=None)
+            given = [await peer.ask(request, 4, init.InitProducerIdResponse) for _ in range(count)]
+            peer.close()
+            return [each.producer_id for each in given]
+
+    async def work() -> None:
+        assert await ids(1003) == list(range(1003))  # more than a block
+        assert await ids(2) == [2000, 2001]
+
+    run(work())
+
+
+def test_a_transactional_producer_is_told_that_there_are_no_transactions(folder: Path) -> None:
+    async def work() -> tuple[int, int]:
+        async with Running(folder) as broker:
+            peer = await Peer.of(broker)
+            found = await peer.ask(init.InitProducerIdRequest(transactional_id="t"), 4, init.InitProducerIdResponse)
+            peer.close()
+            return found.error_code, found.producer_id
+
+    assert run(work()) == (ErrorCode.UNSUPPORTED_VERSION, -1)
+
+
+def test_topics_that_are_made_at_the_same_time_are_all_made_once(folder: Path) -> None:
+    async def work() -> None:
+        async with Running(folder) as broker:
+            peers = [await Peer.of(broker) for _ in range(4)]
+            made = await asyncio.gather(*(make(each, admin_steps.topic("t", 5)) for each in peers))
+            assert sorted(made) == [[0], [36], [36], [36]]
+            assert len(broker.logs.logs) == 5
+            for each in peers:
+                each.close()
+
+    run(work())
+
+
+@pytest.mark.parametrize("kind", [1, 2])
+def test_the_cluster_is_its_brokers(folder: Path, kind: int) -> None:
+    async def work() -> cluster.DescribeClusterResponse:
+        async with Running(folder, {"broker.id": "7", "broker.rack": "attic"}) as broker:
+            peer = await Peer.of(broker)
+            request = cluster.DescribeClusterRequest(include_cluster_authorized_operations=True, endpoint_type=kind)
+            found = await peer.ask(request, 1, cluster.DescribeClusterResponse)
+            peer.close()
+            if kind == 1:
+                assert found.cluster_id == broker.cluster_id
+                assert [(each.broker_id, each.rack) for each in found.brokers] == [(7, "attic")]
+                assert found.brokers[0].port == next(iter(broker.ports.values()))
+            return found
+
+    assert run(work()).error_code == (0 if kind == 1 else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE)

@@ -1,0 +1,61 @@
+"""The same admin requests to real brokers and to ours: the same error codes, the same settings from the same places."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from interop import jvm
+from interop.admin_steps import answers
+from magicbyte.client.connection import Connection
+from magicbyte.testing import Broker
+
+pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.usefixtures("needs_java")]
+
+SETTINGS = {"broker.id": "0", "num.partitions": "1", "auto.create.topics.enable": "false"}
+
+OTHERWISE_ON_PURPOSE = {
+    "assigned to nobody",  # a real one makes a partition that nobody can lead; here it is refused: 39
+    "assigned to another broker",  # the same with a broker that is not there
+    "append to an unknown setting",  # -1, a fault of its own; here 40
+    "unknown operation",  # -1, too; here 42
+    "delete by nothing",  # 29, as if it were not allowed; here 42
+}
+OTHERWISE_IN_2_8 = {
+    "setting without a value",  # 42, later 40
+    "alter to nonsense",  # 42, later 40; so are the next five
+    "alter out of range",
+    "append to no list",
+    "append nonsense",
+    "change to nonsense",
+    "change out of range",
+    "alter without a value",  # -1, later 42
+    "describe what was changed",  # what is in a list can be appended to it again
+    "log directories",  # topics that were not asked for are there without partitions
+    "log directories of no topic",
+}
+
+
+async def _answers(bootstrap: str) -> dict[str, Any]:
+    host, _, port = bootstrap.partition(":")
+    return await asyncio.wait_for(answers(lambda: Connection.open(host, int(port), client_id="codes")), 100)
+
+
+async def _ours() -> dict[str, Any]:
+    async with Broker(SETTINGS) as broker:
+        return await _answers(broker.bootstrap_servers)
+
+
+@pytest.mark.parametrize(
+    ("version", "otherwise"),
+    [("2.8.2", OTHERWISE_ON_PURPOSE | OTHERWISE_IN_2_8), ("3.9.1", OTHERWISE_ON_PURPOSE)],
+    ids=["2.8.2", "3.9.1"],
+)
+def test_a_real_broker_answers_with_the_same_codes(version: str, otherwise: set[str], tmp_path: Path) -> None:
+    settings = [f"{name}={value}" for name, value in SETTINGS.items()]
+    with jvm.broker(version, tmp_path, *settings) as state:
+        theirs = asyncio.run(_answers(state["bootstrap"]))
+    ours = asyncio.run(_ours())
+    unlike = {step: (ours[step], theirs[step]) for step in theirs if ours[step] != theirs[step]}
+    assert unlike.keys() == otherwise, unlike
