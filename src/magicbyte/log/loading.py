@@ -84,19 +84,22 @@ def load(
             files.delete(f"{folder}/{base:020}{kind}")
     loaded = Loaded([], 0, config.rules.producer_states(), _epochs(files, folder, config))
     loaded.epochs_found = list(loaded.epochs.entries)
-    _Opening(files, folder, config, loaded, sorted(logs), clean, quarantine).run(recovery_point)
+    producers = _Opening(files, folder, config, loaded, sorted(logs), clean, quarantine).run(recovery_point)
     if loaded.segments and loaded.end_offset < log_start_offset:
         for segment in loaded.segments:
             segment.release()
             delete_files(files, folder, segment.base_offset)
         loaded.segments.clear()
+        producers = None
     if not loaded.segments:
         loaded.segments.append(Segment.create(files, folder, log_start_offset, config))
         loaded.end_offset = log_start_offset
     loaded.epochs.truncate_end(loaded.end_offset)
     if config.rules.has_producers:
         drop_snapshots(files, folder, [each.base_offset for each in loaded.segments], loaded.end_offset)
-        loaded.producers = producers_at(files, folder, config, loaded.segments, loaded.end_offset, replays=not clean)
+        if clean or producers is None:
+            producers = producers_at(files, folder, config, loaded.segments, loaded.end_offset, replays=not clean)
+        loaded.producers = producers
     for segment in loaded.segments:
         if segment.base_offset in loaded.recovered:
             segment.sync()
@@ -188,7 +191,8 @@ class _Opening:
     clean: bool
     quarantine: str | None
 
-    def run(self, recovery_point: int) -> None:
+    def run(self, recovery_point: int) -> ProducerStates | None:
+        """Open them; return the producers at the log's end where its last segment was walked."""
         unsure = max((base for base in self.bases if base <= recovery_point), default=0)
         producers: ProducerStates | None = None  # in front of the next segment, where that is known
         loaded = self.loaded
@@ -207,7 +211,8 @@ class _Opening:
             loaded.recovered.append(base)
             loaded.end_offset = max(recovered.end_offset, base)
             if recovered.removed and not self.clean:
-                return
+                break
+        return producers
 
     def _opened(self, segment: Segment) -> bool:
         """Open the indexes of a segment that was closed; say whether they can be relied on."""
