@@ -1,6 +1,7 @@
 """Consumer groups of two Python clients against the broker, in this process: they share, rebalance, resume."""
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 from aiokafka.admin import AIOKafkaAdminClient
 from kafka.admin import KafkaAdminClient
 
-from magicbyte.client import Client, groups
+from magicbyte.client import Client, admin, groups
 from magicbyte.client.groups import Committed
 from magicbyte.errors import BrokerError, ErrorCode
 from magicbyte.testing import Broker
@@ -114,14 +115,14 @@ def test_kafka_python_consumes_in_a_group_and_its_admin_client_sees_and_deletes_
         )
         found = {each.value for _, each in zip(range(len(sent)), consumer, strict=False)}
         consumer.commit()
-        admin = KafkaAdminClient(bootstrap_servers=address)
-        (listed,) = admin.list_groups()
-        described = admin.describe_groups(["group"])["group"]
-        offsets = admin.list_group_offsets({"group": None})["group"]
-        refused = admin.delete_groups(["group"])
+        asking = KafkaAdminClient(bootstrap_servers=address)
+        (listed,) = asking.list_groups()
+        described = asking.describe_groups(["group"])["group"]
+        offsets = asking.list_group_offsets({"group": None})["group"]
+        refused = asking.delete_groups(["group"])
         consumer.close()
-        deleted = admin.delete_groups(["group"])
-        admin.close()
+        deleted = asking.delete_groups(["group"])
+        asking.close()
     assert found == sent
     assert (listed["group_id"], listed["group_state"]) == ("group", "Stable")
     (only,) = described["members"]
@@ -135,14 +136,31 @@ def test_aiokafkas_admin_client_describes_and_deletes_groups() -> None:
     async def work() -> None:
         async with Broker(SETTINGS) as broker:
             await send_some(broker)
-            admin = AIOKafkaAdminClient(bootstrap_servers=broker.bootstrap_servers)
-            await admin.start()
+            asking = AIOKafkaAdminClient(bootstrap_servers=broker.bootstrap_servers)
+            await asking.start()
             async with member(broker) as consumer:
                 await shared([consumer])
-                assert ("group", "consumer") in await admin.list_consumer_groups()
-                ((described, *_),) = [each.groups for each in await admin.describe_consumer_groups(["group"])]
+                assert ("group", "consumer") in await asking.list_consumer_groups()
+                ((described, *_),) = [each.groups for each in await asking.describe_consumer_groups(["group"])]
                 assert described[1:5] == ("group", "Stable", "consumer", "roundrobin")
-            await admin.close()
+            await asking.close()
+
+    asyncio.run(asyncio.wait_for(work(), 30))
+
+
+def test_offsets_go_with_their_topic_and_groups_with_theirs() -> None:
+    place = ("topic", 0)
+
+    async def work() -> None:
+        async with Broker(SETTINGS) as broker, Client(broker.bootstrap_servers, retry_ms=0) as client:
+            for gone in ("topic", "__consumer_offsets"):
+                await send_some(broker)
+                await groups.commit_offsets(client, "g", {place: Committed(3)})
+                assert await groups.committed_offsets(client, "g", [place]) == {place: Committed(3)}
+                await admin.delete_topic(client, gone)
+                with contextlib.suppress(BrokerError):  # the coordinator is asked for again: its topic has gone
+                    await groups.committed_offsets(client, "g", [place])
+                assert await groups.committed_offsets(client, "g", [place]) == {}
 
     asyncio.run(asyncio.wait_for(work(), 30))
 

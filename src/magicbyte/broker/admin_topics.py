@@ -174,6 +174,7 @@ def _delete(broker: Broker, wanted: DeleteTopicState) -> DeletableTopicResult:
         topic = broker.topics.known(wanted.name) if wanted.name is not None else broker.topics.known_id(wanted.topic_id)
         result.name, result.topic_id = topic.name, topic.id
         broker.topics.delete(topic.name)
+        broker.groups.topic_deleted(topic.name)
     except MagicbyteError as error:
         result.error_code, result.error_message = error.code, str(error)
         return result

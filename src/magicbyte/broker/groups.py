@@ -148,8 +148,11 @@ class Groups:
         self.perform(self.coordinator.due(self._broker.clock.now_ms()))
 
     def topic_deleted(self, topic: str) -> None:
-        """Forget what groups have committed for a topic that is gone."""
+        """Forget what groups have committed for a topic that is gone: all groups, if it is that of the offsets."""
         self.perform(self.coordinator.forget_topic(topic))
+        if topic == OFFSETS_TOPIC:
+            for partition in list(self.coordinator.partitions):
+                self.perform(self.coordinator.resign(partition))
 
     def close(self) -> None:
         """Answer whoever waits; from here on requests are refused."""
