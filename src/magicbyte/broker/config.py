@@ -224,7 +224,7 @@ class BrokerConfig:
     log_flush_policy = choice(
         "log.flush.policy",
         "kafka",
-        "kafka: files are synced by the two settings below. group-commit: before anything is acknowledged.",
+        "kafka: logs are synced by number of records and by time. group-commit: before anything is acknowledged.",
         ("kafka", "group-commit"),
         update=_ANY_TIME,
     )
