@@ -141,11 +141,12 @@ class World:
     # ---- requests
 
     def join(self, member: str = "", version: int = 9, **fields: Any) -> Asked:
+        rebalance = fields.pop("rebalance", 60_000)
         protocols = fields.pop("protocols", {"range": b"", "roundrobin": b""})
         request = JoinGroupRequest(
             group_id=fields.pop("group", "g"),
             session_timeout_ms=fields.pop("session", 10_000),
-            rebalance_timeout_ms=fields.pop("rebalance", 60_000) if version else -1,
+            rebalance_timeout_ms=rebalance if version else -1,
             member_id=member,
             group_instance_id=fields.pop("instance", None),
             protocol_type=fields.pop("kind", "consumer"),

@@ -122,7 +122,10 @@ class Coordinator:
         return Group(group_id, partition, self.config, self.deadlines, self._token)
 
     def status(self, group_id: str, *, may_be_empty: bool = False) -> ErrorCode:
-        """Return why this coordinator does not serve a group: NONE if it does."""
+        """Return why this coordinator does not serve a group: NONE if it does.
+
+        A group whose id is empty has no members, but may have offsets, which are to be seen and deleted.
+        """
         if not group_id and not may_be_empty:
             return ErrorCode.INVALID_GROUP_ID
         if self.closed:
@@ -357,7 +360,7 @@ class Coordinator:
     def delete_offsets(self, caller: Caller, request: offset_delete.OffsetDeleteRequest, _now_ms: int) -> list[Effect]:
         """Answer an OffsetDelete: offsets of topics that the group reads just now stay."""
         group = self.groups.get(request.group_id)
-        code = self.status(request.group_id, may_be_empty=True)
+        code = self.status(request.group_id)
         subscribed: set[str] | None = set()
         if not code and group is None:
             code = ErrorCode.GROUP_ID_NOT_FOUND
@@ -402,7 +405,7 @@ class Coordinator:
         return [Reply(caller, describe_groups.DescribeGroupsResponse(groups=groups))]
 
     def _described(self, caller: Caller, group_id: str) -> describe_groups.DescribedGroup:
-        code, group = self.status(group_id), self.groups.get(group_id)
+        code, group = self.status(group_id, may_be_empty=True), self.groups.get(group_id)
         if code or group is None:
             why = None
             if not code and caller.version >= DEAD_IS_AN_ERROR:
@@ -470,7 +473,7 @@ class Coordinator:
 
         for result in results:
             group = self.groups.get(result.group_id)
-            result.error_code = self.status(result.group_id)
+            result.error_code = self.status(result.group_id, may_be_empty=True)
             if not result.error_code and group is None:
                 result.error_code = ErrorCode.GROUP_ID_NOT_FOUND
             elif not result.error_code and group is not None and group.state is not GroupState.EMPTY:
