@@ -6,6 +6,10 @@ Whoever has records for a partition comes here: producers, and the broker itself
 from __future__ import annotations
 
 import asyncio
+import logging
+import os
+import subprocess
+import sys
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -24,9 +28,12 @@ if TYPE_CHECKING:
     from magicbyte.broker.partition import Partition
     from magicbyte.log.append_rules import AppendRules
 
+log = logging.getLogger(__name__)
+
 INLINE_BYTES: Final = 32 << 10  # of a plain set that is looked through on the loop: well below a millisecond
 INLINE_COMPRESSED_BYTES: Final = 4 << 10
 WARM_AFTER_BYTES: Final = 1 << 20  # of records, from which on the kernels are loaded, in a thread
+_POLL_S: Final = 0.2
 _ATTRIBUTES: Final = {0: 17, 1: 17, 2: 22}  # position of the byte that has the codec, by magic
 _LONGEST_HEADER: Final = 23
 
@@ -153,7 +160,21 @@ class Appends:
 
 
 async def _warm() -> None:
-    await asyncio.to_thread(kernel.warm)
+    """Load the kernels; where they have to be compiled first, another process does that, as long as it takes."""
+    if os.environ.get("MAGICBYTE_KERNELS") == "plain":
+        return
+    if not kernel.is_warm():
+        compiler = subprocess.Popen([sys.executable, "-m", "magicbyte", "warm"], stdout=subprocess.DEVNULL)
+        try:
+            while compiler.poll() is None:
+                await asyncio.sleep(_POLL_S)
+        finally:
+            compiler.kill()
+            compiler.wait()
+        if not kernel.is_warm():
+            log.warning("the fast paths could not be compiled: magicbyte warm ended with %d", compiler.returncode)
+            return
+    await in_thread(kernel.warm)
 
 
 def _is_quick(records: memoryview) -> bool:

@@ -58,6 +58,7 @@ _lock = threading.RLock()
 _all: list[Kernel] = []
 _machine_bodies: dict[Callable[..., Any], Callable[[], Any]] = {}
 _loaded = False
+_warming = False
 
 
 class Kernel:
@@ -116,7 +117,7 @@ def worth_compiling(size: int) -> bool:
     choice = os.environ.get("MAGICBYTE_KERNELS")
     if choice in ("plain", "compiled"):
         return choice == "compiled"
-    return size >= (WORTH_CALLING if _loaded else WORTH_LOADING)
+    return not _warming and size >= (WORTH_CALLING if _loaded else WORTH_LOADING)
 
 
 def expect(size: int) -> None:
@@ -125,10 +126,24 @@ def expect(size: int) -> None:
     _loaded = _loaded or size >= WORTH_LOADING
 
 
+def is_warm() -> bool:
+    """Say whether `warm` would compile nothing: every kernel that is imported has its image."""
+    paths = [_image_path(each._origin) for each in list(_all)]
+    return all(path is not None and path.exists() for path in paths)
+
+
 def warm() -> int:
-    """Compile every kernel that is imported, or load it from the cache; return their number."""
-    for each in _all:
-        each.compiled()
+    """Compile every kernel that is imported, or load it from the cache; return their number.
+
+    Meanwhile other threads take the plain twins: none waits for a kernel.
+    """
+    global _warming
+    _warming = True
+    try:
+        for each in _all:
+            each.compiled()
+    finally:
+        _warming = False
     return len(_all)
 
 
@@ -152,12 +167,10 @@ def _compile(py_func: Callable[..., Any], *, from_cache: bool = True) -> Any:
 
 def _image(kernel: Kernel, origin: Callable[..., Any]) -> image.Image | None:
     """Return a kernel's machine code from its image, which is made if there is none; None where there cannot be one."""
-    folder = cache_directory() if image.supported() and not bounds_checked() else None
-    if folder is None:
+    path = _image_path(origin)
+    if path is None:
         return None
-    notes = {name: str(text) for name, text in origin.__annotations__.items()}
-    code = image.machine(), origin.__code__.co_code, origin.__code__.co_consts, notes
-    path = folder / f"{origin.__module__}.{origin.__name__}.{zlib.crc32(repr(code).encode()):08x}.o"
+    folder, notes = path.parent, {name: str(text) for name, text in origin.__annotations__.items()}
     signature = image.Signature(results=_RESULTS[notes.pop("return")], takes=tuple(map(_ARRAYS.get, notes.values())))
     if (address := image.load(path)) is None:
         with (folder / "images").open("w") as lock_file:
@@ -167,6 +180,16 @@ def _image(kernel: Kernel, origin: Callable[..., Any]) -> image.Image | None:
                 image.save(path, made.library, made.fndesc.llvm_func_name, signature)
                 address = image.load(path)
     return image.Image(address, kernel.__name__, signature) if address else None
+
+
+def _image_path(origin: Callable[..., Any]) -> Path | None:
+    """Return where a kernel's image is, or would be; None where there are none."""
+    folder = cache_directory() if image.supported() and not bounds_checked() else None
+    if folder is None:
+        return None
+    notes = {name: str(text) for name, text in origin.__annotations__.items()}
+    code = image.machine(), origin.__code__.co_code, origin.__code__.co_consts, notes
+    return folder / f"{origin.__module__}.{origin.__name__}.{zlib.crc32(repr(code).encode()):08x}.o"
 
 
 _ARRAYS = {
