@@ -1,13 +1,17 @@
 """Each client, each of its features, topics of each format: what the run of test_clients.py does and expects.
 
-    python -m interop.matrix KAFKA_VERSION [CLIENT...]     (in tests/) the same against a real broker
+    python -m interop.matrix KAFKA_VERSION [CLIENT...]     (in tests/) against a real broker, or `ours`
 
-A broker that is not ours proves the programs of `clients/` and the table of what is not there.
+A broker that is not ours proves the programs of `clients/` and the table of what cannot be.
 """
 
 import argparse
 import base64
+import contextlib
 import fnmatch
+import re
+import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -16,8 +20,9 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import KafkaAdminClient, NewTopic
@@ -25,6 +30,8 @@ from kafka.admin import KafkaAdminClient, NewTopic
 from interop import client_programs, jvm
 from interop.client_programs import ClientProcess
 from interop.kafka_oracle import version_key
+from magicbyte.records.layout import Dialect
+from magicbyte.records.scan import scan
 
 JAVA: Final = ("0.8.2.2", "0.9.0.1", "0.10.0.1", "0.10.2.2", "0.11.0.3", "2.8.2", "3.9.1", "4.3.1")
 COMMANDS: Final[dict[str, Callable[[], list[str]]]] = {
@@ -37,7 +44,7 @@ COMMANDS: Final[dict[str, Callable[[], list[str]]]] = {
     "sarama": partial(client_programs.go, "sarama"),
     "kafkajs": partial(client_programs.node, "kafkajs"),
 }
-CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
+CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")  # by their numbers
 PRODUCE: Final = tuple(f"produce {codec}" for codec in CODECS)
 APART: Final = ("lz4", "zstd")  # not every client can read what is in these topics
 FEATURES: Final = (
@@ -50,7 +57,8 @@ FEATURES: Final = (
     "group",
     "admin",
 )
-FORMATS: Final = ("0", "1", "2", "enriched")
+MAGICS: Final = {"0": 0, "1": 1, "2": 2, "enriched": 1}  # as bytes of each format say
+FORMATS: Final = tuple(MAGICS)
 
 Cell = tuple[str, str, str]  # client, feature, format
 # Patterns of clients, features and formats, and why there is no such thing. The first that fits counts.
@@ -79,6 +87,8 @@ WITHOUT_HEADERS: Final = (*WITHOUT_TIMES, "Java 0.10.0.1", "Java 0.10.2.2")
 TEXT_ONLY: Final = ("kcat",)  # nor times, nor headers, nor an empty value, when it writes
 START: Final = 1_700_000_000_000
 FIRST, RESUMED, GROUPED = 7, 20, 40  # records: before the commit, in all; of both partitions
+
+SETTINGS: Final = ("log.retention.ms=-1", "group.initial.rebalance.delay.ms=0")  # the records are from 2023
 
 B64 = str | None
 Known = tuple[int | None, B64, B64, tuple[tuple[B64, B64], ...]]  # time (None: whenever it was), key, value, headers
@@ -127,9 +137,10 @@ def lines(records: Iterable[Known]) -> str:
 
 
 def stored(record: Known, writer: str, magic: str) -> Known:
-    """Return what is left of a record in a topic of a format: times there are from format 1 on."""
+    """Return what is left of a record in a topic of a format: no times in 0, the broker's own in enriched ones."""
     told, *rest = record
-    time = -1 if magic == "0" or writer in WITHOUT_TIMES else None if writer in TEXT_ONLY else told
+    time = -1 if magic == "0" else None if magic == "enriched" or writer in TEXT_ONLY else told
+    time = -1 if writer in WITHOUT_TIMES and magic in ("1", "2") else time
     return (time, *rest)  # type: ignore[return-value]
 
 
@@ -138,6 +149,7 @@ class Target:
     """A broker under test, and how it calls the formats of topics."""
 
     bootstrap: str
+    data: Path  # its log directory
     formats: dict[str, str]
     prefix: str = ""  # of topics and groups, for another run against the same broker
 
@@ -148,7 +160,6 @@ class Results:
 
     cells: dict[Cell, str | None] = field(default_factory=dict)
     pairs: dict[tuple[str, str, str], str | None] = field(default_factory=dict)  # writer, reader, format
-    seconds: dict[Cell, float] = field(default_factory=dict)
 
 
 class Run:
@@ -223,7 +234,6 @@ class Run:
             found = str(error) or repr(error)
         with self.lock:
             self.results.cells[cell] = found
-            self.results.seconds[cell] = time.monotonic() - start
         if self.log is not None:
             self.log(f"{time.monotonic() - start:6.2f} s  {', '.join(cell)}: {found or 'ok'}")
 
@@ -244,6 +254,9 @@ class Run:
         with self.lock:
             found = self.written.setdefault(topic, {})
             found |= {at: (client, stored(record, client, magic)) for at, record in zip(offsets, records, strict=True)}
+        sets = {each for each in sets_of(self.target.data, topic, magic) if each.holds(offsets)}
+        assert {each.magic for each in sets} == {MAGICS[magic]}, sets
+        assert codec in {each.codec for each in sets}, sets  # a set that it would make larger may come as it is
 
     def read(self, client: str, process: ClientProcess) -> None:
         for magic in self.target.formats:
@@ -294,6 +307,30 @@ class Run:
         assert answer == {"partitions": 3, "value": version, "gone": True}, answer
 
 
+class StoredSet(NamedTuple):
+    """A set as it lies in a log: a batch, a wrapper, or a message of its own."""
+
+    first: int
+    last: int
+    magic: int
+    codec: str
+
+    def holds(self, offsets: Iterable[int]) -> bool:
+        return any(self.first <= offset <= self.last for offset in offsets)
+
+
+def sets_of(data: Path, topic: str, magic: str) -> list[StoredSet]:
+    """Return what partition 0 holds. Wrappers of formats 0 and 1 tell their last offset, others their first."""
+    log = b"".join(path.read_bytes() for path in sorted((data / f"{topic}-0").glob("*.log")))
+    table = scan(memoryview(log), dialect=Dialect.ENRICHED if magic == "enriched" else Dialect.KAFKA)
+    offsets, kinds = [int(each) for each in table.offset], zip(table.magic, table.codec, strict=True)
+    if magic in ("0", "1"):
+        spans = [(before + 1, last) for before, last in pairwise([-1, *offsets])]
+    else:
+        spans = [(first, following - 1) for first, following in pairwise([*offsets, 1 << 62])]
+    return [StoredSet(*span, int(kind), CODECS[int(codec)]) for span, (kind, codec) in zip(spans, kinds, strict=True)]
+
+
 def seen_as(found: Any, expected: Known, reader: str) -> bool:
     """Whether a reader saw a record: all of it that the reader's format has."""
     if found is None:
@@ -309,13 +346,29 @@ def seen_as(found: Any, expected: Known, reader: str) -> bool:
 
 
 @contextmanager
+def ours(folder: Path) -> Iterator[Target]:
+    """Run `magicbyte serve`: with topics of all formats."""
+    command = [sys.executable, "-m", "magicbyte", "serve", "--dir", str(folder), "--listen", "127.0.0.1:0", *SETTINGS]
+    with (folder.with_suffix(".log")).open("wb") as log:
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
+    try:
+        assert process.stdout is not None
+        said = re.match(r"listening on (\S+)", process.stdout.readline())
+        assert said is not None, folder.with_suffix(".log").read_text()
+        yield Target(said[1], folder, {magic: magic for magic in FORMATS})
+    finally:
+        process.terminate()
+        process.communicate(timeout=30)
+    assert process.returncode == 0, folder.with_suffix(".log").read_text()
+
+
+@contextmanager
 def kafka(version: str, folder: Path) -> Iterator[Target]:
     """Run a real broker: with topics of formats 0, 1 and 2 before 3.0, of format 2 from then on."""
-    settings = ["log.retention.ms=-1"]
-    with jvm.broker(version, folder, *settings) as state:
+    with jvm.broker(version, folder, *SETTINGS) as state:
         old = {"0": "0.9.0", "1": "0.10.0"} if version_key(version) < (3,) else {}
         new = {"2": ".".join(version.split(".")[:2])} if version_key(version) >= (0, 11) else {}
-        yield Target(state["bootstrap"], old | new)
+        yield Target(state["bootstrap"], Path(state["data"]), old | new)
 
 
 def main() -> None:
@@ -323,8 +376,11 @@ def main() -> None:
     parser.add_argument("version")
     parser.add_argument("clients", nargs="*", default=list(COMMANDS))
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder, kafka(options.version, Path(folder, "broker")) as target:
-        results = Run(target, Path(folder), options.clients, print).run()
+    with contextlib.ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        start = ours if options.version == "ours" else partial(kafka, options.version)
+        target = stack.enter_context(start(folder / "broker"))
+        results = Run(target, folder, options.clients, print).run()
     failed = {cell: found for cell, found in (*results.cells.items(), *results.pairs.items()) if found is not None}
     print(f"{len(results.cells)} cells, {len(results.pairs)} pairs, {len(failed)} failed")
 
