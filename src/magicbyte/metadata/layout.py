@@ -1,6 +1,6 @@
-"""Where Kafka keeps what in the metadata tree, and the JSON in there. Compact, keys in Kafka's order.
+"""Where Kafka keeps what in the metadata tree, and the JSON in there.
 
-Sources: Kafka's ZkData, checked with the nodes that real brokers wrote.
+Sources: Kafka's ZkData, and the nodes that real brokers of 0.10.2, 2.8 and 3.9 wrote.
 """
 
 from __future__ import annotations
@@ -116,12 +116,12 @@ class TopicNode:
     def dump(self) -> bytes:
         """Return the node's data: version 3, or 2 without an id."""
         said: dict[str, Any] = {
-            "removing_replicas": {},
-            "partitions": {str(partition): list(brokers) for partition, brokers in self.replicas.items()},
+            "partitions": {str(partition): list(brokers) for partition, brokers in self.replicas.items()}
         }
         if self.topic_id is not None:
             said["topic_id"] = id_text(self.topic_id)
-        return dump(said | {"adding_replicas": {}, "version": 2 if self.topic_id is None else 3})
+        version = 2 if self.topic_id is None else 3
+        return dump(said | {"adding_replicas": {}, "removing_replicas": {}, "version": version})
 
     @classmethod
     def load(cls, path: str, data: bytes) -> TopicNode:
