@@ -74,6 +74,8 @@ _RUN = 32  # entries in a row that prove each other
 _SHORT_RUN = 6  # that speak against others
 _LOOK_ON = 256 << 10  # for those
 _HOLES = 4
+_CLOSE = 64  # offsets
+_MESSAGE_ATTRIBUTES = 15  # the largest there are
 _STEP = 4096  # between two running CRCs
 _OFFSETS_ONLY = DecodeOptions(keys=False, values=False, headers=False, verify=False, control=True)
 _ZEROS = bytes(HEADER_TO_MAGIC)
@@ -284,10 +286,14 @@ class _Walk:
             position = end
             self.row, self.sure = self.row + 1, how is _How.SURE
             self.place, self.last = Place.MAIN, self.main_last
-            if how is _How.STRAY:
-                stray = self.search.sound_at(position)
-                assert stray is not None, "the search found it"
-                self.place, self.last = Place.STRAY, stray.first - 1
+            if how in (_How.STRAY, _How.BACK):
+                found = self.search.sound_at(position)
+                assert found is not None, "the search found it"
+                displaced = self._displaced(position, found.first) if how is _How.BACK else None
+                if displaced is not None:
+                    yield displaced
+                else:
+                    self.place, self.last = Place.STRAY if how is _How.STRAY else Place.BACK, found.first - 1
 
     def _followed(self, buffer_position: int, at: int, view: memoryview) -> Sound:
         """Return what was just followed, from `at` of the buffer on, and remember it."""
@@ -347,6 +353,8 @@ class _Walk:
                 return None
             if row.before < first and self.search.falls_behind(position, self.main_last, against + 1) > against:
                 del self.main_rows[at:]
+                while self.search.holes and self.search.holes[-1][0] >= row.before:
+                    self.search.holes.pop()
                 self.main_last = self.last = self.before = row.before
                 self.place, self.previous = Place.MAIN, None
                 return Displaced(row.row, row.before)
@@ -401,11 +409,15 @@ class _MainRow:
 
 
 class _How(enum.Enum):
-    """How the log was found again: by what is in front, by a search, or in bytes that are not where they belong."""
+    """How the log was found again: by what is in front, by a search, or in bytes that are not where they belong.
+
+    BACK: with offsets that were missing before.
+    """
 
     SURE = "sure"
     SEARCHED = "searched"
     STRAY = "stray"
+    BACK = "back"
 
 
 class Entry(NamedTuple):
@@ -424,6 +436,7 @@ class _Search:
         self.file, self.limits, self.enriched, self.make = file, limits, enriched, make
         self.credit = _CREDIT
         self.start = 0  # of the damage at hand
+        self.last = -1  # offset in front of it
         self.skip_to = 0  # of the candidates: none in front of it
         self.holder_end = 0  # of the record or message that held the last candidate that was held
         self.holes: deque[tuple[int, int]] = deque(
@@ -498,25 +511,30 @@ class _Search:
         That is a sound entry, or a damaged one whose place is certain, or the end of the file.
         """
         self.credit = min(self.credit + 4 * (position - self.start), 4 * _CREDIT)
-        self.start, self.holder_end = position, 0
+        self.start, self.last, self.holder_end = position, last, 0
         head = memoryview(self.file.read_at(position, _HEAD))
         claimed, framed = self._claimed_end(position, head), self._framed_end(position, head)
         least = last
-        if (
-            self._header_marks(position, last)
-            and head[MAGIC.start] != 2
-            and head[MESSAGE_ATTRIBUTES.start] & CODEC_MASK
-        ):
-            least = OFFSET.read(head)  # of a wrapper's last message
+        if self._like_wrapper(position, head, last, claimed):
+            least = OFFSET.read(head)  # of its last message
         for end in (framed, claimed):
             if end == self.file.size:
                 return self._within(end, least, MAX_OFFSET)
             if end is not None and (behind := self.sound_at(end)) is not None:
-                return self._within(end, least, behind.first)
+                found, how = self._within(end, least, behind.first)
+                out_of_order = found == end and behind.first <= last and not self._fills(behind)
+                return found, _How.SEARCHED if out_of_order else how
         for end in (claimed, framed):
             if end is not None and self._like_header(end, last):
                 return self._within(end, least, OFFSET.read(memoryview(self.file.read_at(end, LOG_OVERHEAD))))
         return self._searched(position, last, least)
+
+    def _like_wrapper(self, position: int, head: memoryview, last: int, claimed: int | None) -> bool:
+        """Say whether the damaged entry at `position` is a wrapper: its magic byte says so, or its size is right."""
+        if not self._header_marks(position, last) or not head[MESSAGE_ATTRIBUTES.start] & CODEC_MASK:
+            return False
+        magic = head[MAGIC.start]
+        return magic < 2 or (magic > 2 and claimed is not None and self.sound_at(claimed) is not None)
 
     def _claimed_end(self, position: int, head: memoryview) -> int | None:
         """Return where the entry ends by its size field, if that is possible."""
@@ -587,17 +605,20 @@ class _Search:
         `least` and below `most`.) Or a row leads to another damaged entry: bytes of another place, written here.
         """
         row_end = highest = -1
+        own = self._own_offset(least)
         for found in self._candidates(self.start + 1, end):
             held = self._held_until(found)
             if found.end > row_end:
                 row_end, highest, _ = self._row_of(found, MAX_OFFSET, end)
             if held is None:
                 between = found.first > least and highest < most
+                if self._fills(found):
+                    return found.position, _How.BACK
                 if row_end == end and between:
                     return found.position, _How.SURE
-                fits = found.first > least or self._fills(found)
-                across = row_end > end and fits  # an entry lies over the end that was claimed
-                if across or (row_end < end and self._like_header(row_end, highest)):
+                across = row_end > end and found.first > least  # an entry lies over the end that was claimed
+                in_front = least < found.first <= highest < own  # of the damaged one, by its own word
+                if across or in_front or (row_end < end and self._like_header(row_end, highest)):
                     stray = found.first <= least or self._contradicted(row_end, least, highest)
                     return found.position, _How.STRAY if stray else _How.SEARCHED
             self.skip_to = found.end if held is None or held < row_end else row_end
@@ -611,6 +632,8 @@ class _Search:
         cut = self._claims(position, self.file.size, last) and not self._contradicted(position + 1, last, MAX_OFFSET)
         for found in self._candidates(position + 1, self.file.size):
             held = self._held_until(found)
+            if held is None and self._fills(found):
+                return found.position, _How.BACK
             end, highest, count = self._row_of(found, _RUN, self.file.size)
             rises = self._rises_later(found, least)
             if held is None and not rises:
@@ -662,6 +685,12 @@ class _Search:
     def _fills(self, entry: Entry) -> bool:
         """Say whether `entry` has offsets that were missing a little earlier: a page that came too early had others."""
         return any(before < entry.first and entry.last < behind for before, behind in self.holes)
+
+    def _own_offset(self, last: int) -> int:
+        """Return the offset of the damaged entry by its own word, 0 if that does not make sense behind `last`."""
+        if self._header_marks(self.start, last) < 2:
+            return 0
+        return OFFSET.read(memoryview(self.file.read_at(self.start, LOG_OVERHEAD)))
 
     def _rises_later(self, entry: Entry, least: int) -> bool:
         """Say whether `entry` is not above `least`, but another one of its row is: then it is no part of that row."""
@@ -723,7 +752,10 @@ class _Search:
         """
         if found.end > self.holder_end:
             self.holder_end = self._holder(found) or 0
-        return self.holder_end if self.holder_end and not self._straddled(found, self.holder_end) else None
+        if not self.holder_end or self._straddled(found, self.holder_end):
+            return None
+        fits = self._fills(found) or self.last < found.first <= self.last + _CLOSE
+        return None if fits and self._refuted(self.holder_end) else self.holder_end
 
     def _straddled(self, found: Entry, position: int) -> bool:
         """Say whether the row that begins with `found` has an entry across `position`, which then is no end."""
@@ -743,7 +775,7 @@ class _Search:
         start, stop = found.position - low, found.end - low
         end = int(self.make.form(search.held_by_record)(self.make.bytes_of(data), 0, start, stop, len(data)))
         if end >= 0:
-            return None if self._fills(found) and not self._goes_on(low + end) else low + end
+            return low + end
         for at in range(start - 4, max(start - 4 - _LOOK_BACK_PLAIN, -1), -1):
             length = int.from_bytes(data[at : at + 4], "big", signed=True)
             ends = low + at + 4 + length
@@ -751,9 +783,18 @@ class _Search:
                 continue
             if at == start - 4 and (ends in (found.end, self.file.size) or self.sound_at(ends) is not None):
                 return ends
-            if _behind_key(data, at) and self.sound_at(ends) is not None:
+            if _is_message(data, at, ends - low, self.enriched) and self.sound_at(ends) is not None:
                 return ends
         return None
+
+    def _refuted(self, position: int) -> bool:
+        """Say whether no record ends at `position`: nothing that could follow does, or a sound entry lies across it."""
+        if not self._goes_on(position):
+            return True
+        outer, low = self.skip_to, max(position - _LOOK_BACK, 0)
+        across = any(found.end > position for found in self._candidates(low, position))
+        self.skip_to = outer
+        return across
 
     def _goes_on(self, position: int) -> bool:
         """Say whether a record or a sound entry begins at `position`."""
@@ -772,8 +813,23 @@ class _Search:
         return at >= 0 and self._goes_on(position + at)
 
 
-def _behind_key(data: bytes, at: int) -> bool:
-    """Say whether a message's key with its length in front, null or short, ends at `at`."""
-    if data[max(at - 4, 0) : at] == b"\xff\xff\xff\xff":
-        return True
-    return any(data[at - 4 - size : at - size] == INT32.pack(size) for size in range(1, min(_LOOK_BACK_PLAIN, at - 3)))
+def _is_message(data: bytes, at: int, end: int, enriched: int) -> bool:
+    """Say whether a message's key with its length in front, null or short, ends at `at`, and its header is in front.
+
+    Of that either the size leads to `end`, or magic byte and attributes make sense; an enriched one has no fixed place.
+    """
+    keys = [at - 4] if data[max(at - 4, 0) : at] == b"\xff\xff\xff\xff" else []
+    sizes = range(1, min(_LOOK_BACK_PLAIN, at - 3))
+    keys += [at - 4 - size for size in sizes if data[at - 4 - size : at - size] == INT32.pack(size)]
+    for key in keys:
+        if enriched:
+            return True
+        for magic, place in ((0, V0_KEY_LENGTH), (1, V1_KEY_LENGTH)):
+            start = key - place.start
+            if start < 0:
+                continue
+            size = data[start + SIZE.start : start + SIZE.start + 4] == INT32.pack(end - start - LOG_OVERHEAD)
+            attributes = data[start + MESSAGE_ATTRIBUTES.start]
+            if size or (data[start + MAGIC.start] == magic and attributes <= _MESSAGE_ATTRIBUTES):
+                return True
+    return False

@@ -114,7 +114,8 @@ MEANINGLESS = "a transaction marker that says nothing: no broker opens a log wit
 UNOPENED = "it cannot be opened, and the indexes to be written name what is inside"
 
 
-_NEAR = 1 << 20  # bytes around an entry that was searched for, in which its place must be
+_LONG = 6  # entries that are no content for being so many
+_NEAR = 128 << 10  # bytes around an entry that was searched for, in which its place must be
 
 
 class Extent(NamedTuple):
@@ -271,13 +272,14 @@ def _displace(rows: list[_Row], number: int) -> None:
     """Take the MAIN rows from `number` on for rows that are out of order."""
     for row in itertools.takewhile(lambda each: each.number >= number, reversed(rows)):
         if row.place is Place.MAIN:
-            row.place = Place.BACK
+            row.place, row.sure = Place.BACK, False
 
 
 class _Suspect(NamedTuple):
     """One entry that is out of order. `alone`: between others that are in order, so its offset may be what is wrong.
 
     `sure`: it cannot be the content of a record, or a changed offset that only damage beside it keeps from showing.
+    `row`: where its row begins, if that is short.
     """
 
     first: int
@@ -286,6 +288,7 @@ class _Suspect(NamedTuple):
     end: int
     sure: bool
     alone: bool
+    row: int | None
 
 
 class _Home(NamedTuple):
@@ -299,6 +302,11 @@ class _Home(NamedTuple):
     cut: int | None
     disturbed: bool
     near: int = 0
+
+
+def _doubt(pair: tuple[_Suspect, _Home]) -> tuple[bool, int]:
+    """Return how doubtful it is that an entry belongs there, of two that cannot both: far away, its offset is wrong."""
+    return pair[0].alone, abs(pair[1].near - pair[0].position) if pair[0].alone else 0
 
 
 class _Planner:
@@ -335,11 +343,16 @@ class _Planner:
                 self.aside.append(Aside(self.file.path, row.position, row.end, row.entries, offsets, IMPOSSIBLE))
             else:
                 suspects += self._entries(row)
+        by_position = sorted(suspects, key=lambda each: each.position)
         suspects.sort(key=lambda each: (each.first, each.position))
         fitting: list[tuple[_Suspect, _Home]] = []
         for each, home in zip(suspects, self._homes(suspects), strict=True):
-            if not each.alone and fitting and fitting[-1][0].alone and each.first <= fitting[-1][0].last < home.after:
-                self._refuse(fitting.pop()[0], CONTRADICTED)  # of two, the offset of the lone one may be what is wrong
+            if (
+                fitting
+                and each.first <= fitting[-1][0].last < home.after
+                and _doubt(fitting[-1]) > _doubt((each, home))
+            ):
+                self._refuse(fitting.pop()[0], CONTRADICTED)
             before = max(home.before, fitting[-1][0].last) if fitting else home.before
             at_end = home.cut is None and each.first != before + 1  # where any offset would fit
             if each.first <= before or each.last >= home.after:
@@ -357,7 +370,23 @@ class _Planner:
                 self._refuse(each, CONTRADICTED)
             else:
                 chosen.append((each, home))
+        chosen = self._without_content(by_position, chosen)
         return [pair for pair in chosen if not self._belongs_where_it_is(pair[0], chosen)]
+
+    def _without_content(
+        self, suspects: list[_Suspect], chosen: list[tuple[_Suspect, _Home]]
+    ) -> list[tuple[_Suspect, _Home]]:
+        """Return `chosen` without what stands in a short row in front of something that was refused: content, too.
+
+        Entries may follow the content of a record in a row, but content does not follow them.
+        """
+        refused = {aside.position for aside in self.aside}
+        last = {each.row: each.position for each in suspects if not each.sure and each.position in refused}
+        torn = [each for each, _ in chosen if each.row is not None and each.position < last.get(each.row, -1)]
+        for each in torn:
+            self._refuse(each, CONTENT)
+        gone = {each.position for each in torn}
+        return [pair for pair in chosen if pair[0].position not in gone]
 
     def _belongs_where_it_is(self, each: _Suspect, chosen: list[tuple[_Suspect, _Home]]) -> bool:
         """Say whether an entry's neighbours in the file leave just the offsets free that it needs: its own are wrong.
@@ -387,7 +416,7 @@ class _Planner:
             end, first = position + LOG_OVERHEAD + SIZE.read(head), OFFSET.read(head)
             last = first + (LAST_OFFSET_DELTA.read(head) if head[MAGIC.start] == 2 else 0)
             first = first_offset(self.file, position, self.dialect)
-            yield _Suspect(first, last, position, end, sure, alone)
+            yield _Suspect(first, last, position, end, sure, alone, row.position if row.entries < _LONG else None)
             position = end
 
     def _homes(self, suspects: list[_Suspect]) -> list[_Home]:
@@ -424,7 +453,11 @@ class _Planner:
                 at = int(lasts.searchsorted(suspects[len(homes)].first))
                 position = chunk.position + int(chunk.table.position[at])
                 least = int(lasts[at - 1]) if at else before
-                homes.append(_Home(least, first_offset(self.file, position, self.dialect), position, disturbed=False))
+                homes.append(
+                    _Home(
+                        least, first_offset(self.file, position, self.dialect), position, disturbed=False, near=position
+                    )
+                )
             before = int(lasts[-1])
         return homes
 
