@@ -12,10 +12,10 @@ def warm() -> None:
 
     Takes some seconds, once per machine and version: for set-up scripts, images and Spark workers.
     """
-    from magicbyte import codecs, records
+    from magicbyte import codecs, log, records
     from magicbyte.wire import kernel
 
-    for room in (codecs, records):
+    for room in (codecs, records, log):
         for module in pkgutil.iter_modules(room.__path__):
             if module.name.endswith("kernels"):
                 importlib.import_module(f"{room.__name__}.{module.name}")
