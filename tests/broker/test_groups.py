@@ -12,9 +12,17 @@ import pytest
 from aiokafka.admin import AIOKafkaAdminClient
 from kafka.admin import KafkaAdminClient
 
+from golden_data import Case, log_cases
+from magicbyte.broker.groups import records_of
 from magicbyte.client import Client, admin, groups
 from magicbyte.client.groups import Committed
+from magicbyte.codecs import Codec
 from magicbyte.errors import BrokerError, ErrorCode
+from magicbyte.groups.effects import Store
+from magicbyte.records.batch import RecordBatch
+from magicbyte.records.decode import decode
+from magicbyte.records.encode import Format
+from magicbyte.records.entry import entries
 from magicbyte.testing import Broker
 
 PARTITIONS = 4
@@ -184,3 +192,25 @@ def test_our_client_commits_by_both_ways_and_each_has_its_own_offsets(tmp_path: 
             assert await groups.committed_offsets(client, "g", [place], zookeeper=True) == {place: Committed(2)}
 
     asyncio.run(asyncio.wait_for(work(), 30))
+
+
+@pytest.mark.parametrize("case", log_cases(topic="__consumer_offsets"), ids=str)
+def test_what_is_appended_for_a_group_is_what_a_real_broker_appends_byte_for_byte(case: Case) -> None:
+    """Offsets and leader epochs, which an append sets, are taken from the real log."""
+    compared = 0
+    for segment in case.segments().values():
+        for _, entry in entries(memoryview(segment)):
+            records = [record for columns in decode(entry.buffer) for record in columns]
+            is_group = isinstance(entry, RecordBatch) and entry.base_sequence == -1
+            cells = tuple((record.key or b"", record.value) for record in records)
+            store = Store(0, cells, lambda _code, _now_ms: [], is_group=is_group)
+            made = bytearray(records_of(store, Format(str(entry.magic)), Codec.NONE, records[0].timestamp))
+            if isinstance(entry, RecordBatch):
+                batch = RecordBatch(memoryview(made))
+                batch.set_base_offset(entry.base_offset)
+                batch.set_partition_leader_epoch(entry.partition_leader_epoch)
+            else:
+                made[:8] = entry.buffer[:8]
+            assert made == entry.buffer
+            compared += 1
+    assert compared > 3

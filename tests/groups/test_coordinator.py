@@ -225,6 +225,28 @@ def test_an_assignment_that_comes_too_late_is_nobodys(world: World) -> None:
     assert world.group().members[leader].assignment == b""
 
 
+def test_an_assignment_of_an_earlier_generation_is_not_taken(world: World) -> None:
+    leader = world.join(version=3).answer.member_id
+    world.holds = True
+    world.sync(leader, 1, {leader: b"old"})
+    world.join(version=3)
+    assert world.join(leader, version=3).answer.generation_id == 2
+    world.release()
+    assert world.group().state is GroupState.COMPLETING_REBALANCE
+    assert world.sync(leader, 2, {leader: b"new"}).answer is None
+    world.release()
+    assert world.group().members[leader].assignment == b"new"
+
+
+def test_a_member_that_asks_twice_for_its_assignment_gets_an_answer_to_both(world: World) -> None:
+    leader = world.join(version=3).answer.member_id
+    world.holds = True
+    first, second = world.sync(leader, 1, {leader: b"x"}), world.sync(leader, 1, {leader: b"x"})
+    assert first.answer.error_code == ErrorCode.REBALANCE_IN_PROGRESS
+    world.release()
+    assert second.answer.assignment == b"x"
+
+
 @pytest.mark.parametrize(
     ("append", "told"),
     [
@@ -364,6 +386,14 @@ def test_a_static_member_is_waited_for_as_long_as_its_session(world: World) -> N
     assert len(world.group().members) == 2
     world.later(20_000)
     assert world.group().static == {}
+
+
+def test_a_static_leader_that_does_not_come_is_not_the_leader_any_more(world: World) -> None:
+    leader = world.join(instance="i", session=60_000, rebalance=10_000).answer.member_id
+    world.sync(leader, 1, {}, group_instance_id="i")
+    waiting = world.join(version=5, instance="j", session=60_000, rebalance=10_000)
+    world.later(10_000)
+    assert (waiting.answer.leader, len(waiting.answer.members)) == (waiting.answer.member_id, 2)
 
 
 def test_records_too_old_to_hold_static_members_refuse_them() -> None:

@@ -194,7 +194,7 @@ class Groups:
             partition = broker.partition(OFFSETS_TOPIC, store.partition)
             rules = broker.topics.rules(OFFSETS_TOPIC)
             codec = Codec(broker.config.offsets_topic_compression_codec)
-            records = _records(store, rules.format, codec, broker.clock.now_ms())
+            records = records_of(store, rules.format, codec, broker.clock.now_ms())
             await broker.appends.append(partition, records, rules)
         except MagicbyteError as error:
             log.warning("%s-%d: what a group has to say could not be stored: %s", OFFSETS_TOPIC, store.partition, error)
@@ -232,7 +232,8 @@ def _read(each: PartitionLog, found: LoadedPartition) -> None:
         offset = last + 1
 
 
-def _records(store: Store, target: Format, codec: Codec, now_ms: int) -> memoryview:
+def records_of(store: Store, target: Format, codec: Codec, now_ms: int) -> memoryview:
+    """Return the records of one effect as the set that a Kafka broker would append."""
     rows = [
         Record(offset, now_ms, TimestampType.CREATE_TIME, key, value)
         for offset, (key, value) in enumerate(store.records)

@@ -98,9 +98,10 @@ class LoadedPartition:
 
 
 def _decoded(record: Record) -> tuple[GroupKey, GroupValue | None]:
+    """Return key and value; the value is not looked at where the key is none that counts here."""
     if record.key is None:
-        raise CorruptRecordError("key", expected="one in every record", found="null").locate(
-            offsets=(record.offset, record.offset)
-        )
+        place = (record.offset, record.offset)
+        raise CorruptRecordError("key", expected="one in every record", found="null").locate(offsets=place)
     key = decode_key(record.key)
-    return key, decode_value(key, record.value)
+    counts = isinstance(key, (OffsetCommitKey, GroupMetadataKey))
+    return key, decode_value(key, record.value) if counts else None
