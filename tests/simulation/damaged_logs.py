@@ -31,13 +31,14 @@ class Original(NamedTuple):
 class DamagedLog:
     """The damaged bytes, the entries that are whole in them, and the (start, end, what) of every damaged region.
 
-    `untouched`: start and end of the entries that are whole, in their places, and in no block that was moved.
+    `whole`: by their offset field, where they lie. `untouched`: start and end of the entries that are whole, in their
+    places, and in no block that was moved.
     """
 
     content: bytearray
-    whole: dict[bytes, Original]
+    whole: dict[int, int]
     regions: list[tuple[int, int, str]]
-    originals: list[Original] = field(repr=False)
+    originals: dict[int, Original] = field(repr=False)
     untouched: list[tuple[int, int]] = field(repr=False)
 
 
@@ -169,7 +170,11 @@ PAGE_KINDS = ("page-copy", "page-swap")  # pages of a disk that lie where anothe
 def damaged(seed: int, kind: str, size: int, damages: int, *, pages: bool = True) -> DamagedLog:
     """Return a log of `kind` with `damages` at random places, and the last entry cut off. `pages`: PAGE_KINDS, too."""
     rng = random.Random(f"{seed}-{kind}")
-    originals = log_of(rng, kind, size)
+    return damage(rng, log_of(rng, kind, size), damages, pages=pages)
+
+
+def damage(rng: random.Random, originals: list[Original], damages: int, *, pages: bool = True) -> DamagedLog:
+    """Return the log of `originals` with `damages` at random places, and the last entry cut off."""
     kinds = KINDS + PAGE_KINDS if pages else KINDS
     wanted = [kinds[at % len(kinds)] for at in range(damages)]
     rng.shuffle(wanted)
@@ -217,7 +222,7 @@ def damaged(seed: int, kind: str, size: int, damages: int, *, pages: bool = True
     cut = rng.randint(1, starts[-1] - starts[-2] - 1)
     regions.append((starts[-2], whole_size - cut, "tail"))
     del content[whole_size - cut :]
-    whole: dict[bytes, Original] = {}
+    whole: dict[int, int] = {}
     untouched = []
     displaced = copies.union(*(range(*swap) for swap in swaps))
     for place, (start, entry) in enumerate(zip(starts, order, strict=False)):
@@ -230,10 +235,15 @@ def damaged(seed: int, kind: str, size: int, damages: int, *, pages: bool = True
         ]
         for position in (start, *moved):
             if content[position : position + size] == original.content:
-                whole[original.content] = original
+                whole.setdefault(offset_field(original.content), position)
                 if position == start and place not in displaced:
                     untouched.append((start, start + size))
-    return DamagedLog(content, whole, regions, originals, untouched)
+    by_offset = {offset_field(original.content): original for original in originals}
+    return DamagedLog(content, whole, regions, by_offset, untouched)
+
+
+def offset_field(entry: bytes | bytearray | memoryview) -> int:
+    return int.from_bytes(entry[:8], "big")
 
 
 def _damage(

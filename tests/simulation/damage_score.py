@@ -1,0 +1,156 @@
+"""Scores salvage and verify against logs whose damage is known."""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from magicbyte.log.salvage import SegmentPlan
+from magicbyte.log.verify import Finding
+from simulation.damaged_logs import DamagedLog, offset_field
+
+_IN_FRONT = 1024  # of an entry, in which the record begins that seems to hold it
+_PLAIN_IN_FRONT = 128
+
+
+@dataclass
+class Salvaged:
+    """Entries: `whole` ones, `hidden` of them (see `is_hidden`), other ones `missed`, and `wrong` ones taken."""
+
+    whole: int
+    hidden: list[int] = field(default_factory=list)
+    missed: list[int] = field(default_factory=list)
+    wrong: list[int] = field(default_factory=list)
+
+
+def of_salvage(log: DamagedLog, plan: SegmentPlan) -> Salvaged:
+    """Compare the entries of `plan` with the log's: positions of those that should not be missing, or not be there."""
+    scored = Salvaged(len(log.whole))
+    taken: dict[int, int] = {}
+    view = memoryview(log.content)
+    last = -1
+    for extent in plan.extents:
+        at = extent.position
+        while at < extent.end:
+            end = at + 12 + int.from_bytes(view[at + 8 : at + 12], "big")
+            offset = offset_field(view[at : at + 8])
+            assert offset > last, "offsets rise in what is salvaged"
+            last = offset
+            original = log.originals.get(offset)
+            if original is None or view[at:end] != original.content:
+                scored.wrong.append(at)
+            else:
+                taken[offset] = at
+            at = end
+    assert plan.entries == len(taken) + len(scored.wrong)
+    for offset in sorted(log.whole.keys() - taken.keys()):
+        position = log.whole[offset]
+        size = len(log.originals[offset].content)
+        (scored.hidden if is_hidden(log, position, position + size) else scored.missed).append(position)
+    return scored
+
+
+def is_hidden(log: DamagedLog, start: int, end: int) -> bool:
+    """Say whether the entry from `start` to `end` lies in what looks like the value of a record or message.
+
+    A page that came to lie in front of it holds the beginning of a record that was really written, and by that record's
+    own lengths it ends behind the entry, exactly where another record or entry begins. The same bytes come about when
+    the record was there, and anything else of its batch was changed: nobody can tell. (docs/salvage.md)
+    """
+    content = log.content
+    for at in range(max(start - _IN_FRONT, 0), start):
+        head, stop = _record(content, at)
+        if stop >= end and head <= start and _written(log, content[at:head]) and _goes_on(log, stop):
+            return True
+    for at in range(max(start - _PLAIN_IN_FRONT, 0), start):
+        head, stop = _message(content, at)
+        if stop >= end and head <= start and _written(log, content[at + 8 : head]) and _goes_on(log, stop):
+            return True
+    return False
+
+
+def _goes_on(log: DamagedLog, position: int) -> bool:
+    """Say whether an entry, or a record, begins at `position`, which may also be the file's end."""
+    offset = offset_field(log.content[position : position + 8])
+    return position == len(log.content) or log.whole.get(offset) == position or _record(log.content, position)[1] > 0
+
+
+def _written(log: DamagedLog, head: bytearray) -> bool:
+    return any(head in original.content for original in log.originals.values())
+
+
+def _varint(content: bytearray, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while at < len(content) and shift < 35:
+        value |= (content[at] & 127) << shift
+        shift, at = shift + 7, at + 1
+        if content[at - 1] < 128:
+            return value >> 1 ^ -(value & 1), at
+    return -2, at
+
+
+def _record(content: bytearray, at: int) -> tuple[int, int]:
+    """Return where the value of the record at `at` begins and where the record ends; (0, 0) if it is none."""
+    size, place = _varint(content, at)
+    stop = place + size
+    if size < 6 or stop > len(content) or content[place] != 0:
+        return 0, 0
+    _, place = _varint(content, place + 1)
+    _, place = _varint(content, place)
+    length, place = _varint(content, place)
+    if not -1 <= length <= size:
+        return 0, 0
+    length, head = _varint(content, place + max(length, 0))
+    if not -1 <= length <= size or head + length >= stop:
+        return 0, 0
+    return (head, stop) if head + max(length, 0) + 1 == stop and content[stop - 1] == 0 else (0, 0)
+
+
+def _message(content: bytearray, at: int) -> tuple[int, int]:
+    """Return where the value of the message at `at` begins and where it ends, which its size says, too; else (0, 0)."""
+    stop = at + 12 + int.from_bytes(content[at + 8 : at + 12], "big")
+    if stop > len(content) or content[at + 16] > 1:
+        return 0, 0
+    place = at + (26 if content[at + 16] else 18)
+    for _ in range(2):
+        length = int.from_bytes(content[place : place + 4], "big", signed=True)
+        if length < -1 or place + 4 + length > stop:
+            return 0, 0
+        head, place = place + 4, place + 4 + max(length, 0)
+    return (head, stop) if place == stop else (0, 0)
+
+
+@dataclass
+class Verified:
+    """Damaged `regions`, those that no finding touches, and findings of damage that touch an untouched entry."""
+
+    regions: int
+    unreported: list[tuple[int, int, str]] = field(default_factory=list)
+    blamed: list[Finding] = field(default_factory=list)
+
+
+def of_verify(log: DamagedLog, findings: Iterable[Finding]) -> Verified:
+    """Compare findings with the log's damage.
+
+    Where blocks were moved, which entries are called out of order, and which not, is a matter of view.
+    """
+    found = [(each.position, each.end, each) for each in findings if each.position is not None and each.end is not None]
+    scored = Verified(len(log.regions))
+    for region in log.regions:
+        if not any(position < region[1] and region[0] < end for position, end, _ in found):
+            scored.unreported.append(region)
+    starts = [start for start, _ in log.untouched]
+    for position, end, each in found:
+        at = bisect.bisect_left(starts, end) - 1
+        if each.what != "offset" and at >= 0 and log.untouched[at][1] > position:
+            scored.blamed.append(each)
+    return scored
+
+
+def figures(salvaged: Salvaged, verified: Verified) -> dict[str, Any]:
+    """Return the counts of both."""
+    counted = {name: len(value) if isinstance(value, list) else value for name, value in asdict(salvaged).items()}
+    regions = {"regions": verified.regions, "unreported": len(verified.unreported), "blamed": len(verified.blamed)}
+    return counted | regions

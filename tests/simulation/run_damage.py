@@ -1,0 +1,78 @@
+"""Damages logs by many seeds, lets salvage and verify at them, and adds the scores to a file of figures.
+
+A sound log of each kind is made once; every seed damages it anew, at 100 places. docs/salvage.md has the totals.
+Run: PYTHONPATH=tests python -m simulation.run_damage --mib 1024 --kinds v2,nested-nasty --seeds 1-50 --out FILE
+Without --pages no page lies where another one should. Seeds that the file has already are not run again.
+"""
+
+import argparse
+import json
+import os
+import random
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("MAGICBYTE_KERNELS", "compiled")
+
+from magicbyte.log.directory import discover
+from magicbyte.log.resync import limits_of
+from magicbyte.log.salvage import plan_segment
+from magicbyte.log.verify import Depth, verify
+from magicbyte.records.layout import Dialect
+from simulation.damage_score import figures, of_salvage, of_verify
+from simulation.damaged_logs import DamagedLog, damage, log_of, write
+
+DAMAGES = 100
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--mib", type=int, default=24)
+    parser.add_argument("--kinds", default="v2,nested-nasty")
+    parser.add_argument("--seeds", default="1-50", help="first and last")
+    parser.add_argument("--pages", action="store_true", help="pages that lie where others should, too")
+    parser.add_argument("--seconds", type=float, default=3000, help="begin no further seed after so many")
+    parser.add_argument("--out", type=Path, required=True)
+    chosen = parser.parse_args()
+    first, last = map(int, chosen.seeds.split("-"))
+    began = time.monotonic()
+    for kind in chosen.kinds.split(","):
+        name = f"{kind}, {chosen.mib} MiB{', pages' if chosen.pages else ''}"
+        originals = log_of(random.Random(f"sound-{kind}"), kind, chosen.mib << 20)
+        for seed in range(first, last + 1):
+            known = json.loads(chosen.out.read_text()) if chosen.out.exists() else {}
+            of_kind = known.setdefault(name, {"seeds": {}})
+            if str(seed) in of_kind["seeds"] or time.monotonic() - began > chosen.seconds:
+                continue
+            log = damage(random.Random(f"{seed}-{kind}"), originals, DAMAGES, pages=chosen.pages)
+            of_kind["seeds"][str(seed)] = scored(log) | {"entries": len(originals)}
+            of_kind["regionsByKind"] = dict(
+                Counter(of_kind.get("regionsByKind", {})) + Counter(what for _, _, what in log.regions)
+            )
+            of_kind["total"] = total(of_kind["seeds"])
+            chosen.out.write_text(json.dumps(known, indent=1) + "\n")
+            print(name, seed, of_kind["seeds"][str(seed)], flush=True)
+
+
+def scored(log: DamagedLog) -> dict[str, Any]:
+    """Return the figures of one damaged log, which lies on the disk meanwhile."""
+    with tempfile.TemporaryDirectory(prefix="magicbyte-damage-") as folder:
+        (partition,) = discover([str(write(Path(folder) / "t-0", log.content))])
+        (segment,) = partition.segments
+        with partition.files.open(segment.log.path) as file:
+            plan = plan_segment(file, limits_of(partition, segment), Dialect.KAFKA)
+        return figures(of_salvage(log, plan), of_verify(log, verify([partition], depth=Depth.QUICK)))
+
+
+def total(seeds: dict[str, dict[str, int]]) -> dict[str, int]:
+    """Return the sums over all seeds."""
+    return {"seeds": len(seeds)} | {
+        name: sum(each[name] for each in seeds.values()) for name in next(iter(seeds.values()))
+    }
+
+
+if __name__ == "__main__":
+    main()
