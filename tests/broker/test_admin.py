@@ -10,6 +10,7 @@ import pytest
 
 from broker.serving import Peer, Running, run
 from interop import admin_steps
+from magicbyte.broker.background import Background
 from magicbyte.broker.broker import Broker
 from magicbyte.broker.versions import SERVED
 from magicbyte.client import Client
@@ -27,6 +28,7 @@ from magicbyte.protocol.messages import describe_configs as describe
 from magicbyte.protocol.messages import describe_log_dirs as dirs
 from magicbyte.protocol.messages import describe_producers as producers
 from magicbyte.protocol.messages import init_producer_id as init
+from magicbyte.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from magicbyte.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsResponse
 from magicbyte.records.columns import Record
 
@@ -343,3 +345,55 @@ def test_the_cluster_is_its_brokers(folder: Path, kind: int) -> None:
             return found
 
     assert run(work()).error_code == (0 if kind == 1 else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE)
+
+
+def test_a_topic_is_deleted_while_it_is_compacted_or_synced_and_the_disk_is_not_to_blame(folder: Path) -> None:
+    async def work() -> None:
+        given = {"log.initial.task.delay.ms": "100000"}
+        async with Running(folder, given) as broker, Client(address(broker)) as client:
+            peer = await Peer.of(broker)
+            own = ("cleanup.policy", "compact"), ("segment.bytes", "2000"), ("min.cleanable.dirty.ratio", "0")
+            await make(peer, admin_steps.topic("t", 1, 1, *own))
+            records = [Record(0, 1, 0, b"%d" % (each % 7), bytes(100)) for each in range(400)]
+            await send(client, "t", 0, records, ProduceOptions(batch_bytes=500))
+            maintenance = background_of(broker)._maintenance
+            maintenance.step(1, broker.clock.now_ms())  # retention comes first
+            maintenance.step(1, broker.clock.now_ms())
+            assert maintenance.progress is not None
+            request = delete.DeleteTopicsRequest(topic_names=["t"])
+            assert (await peer.ask(request, 4, delete.DeleteTopicsResponse)).responses[0].error_code == 0
+            assert maintenance.progress is None
+            assert await make(peer, admin_steps.topic("t", 1, 1, *own)) == [0]
+            maintenance.step(1 << 20, broker.clock.now_ms())
+            assert broker.logs.health.error is None
+            peer.close()
+
+    run(work())
+
+
+def background_of(broker: Broker) -> Background:
+    assert broker._background is not None
+    return broker._background
+
+
+def test_who_waits_for_records_of_a_topic_that_is_deleted_is_told_at_once(folder: Path) -> None:
+    async def work() -> int:
+        async with Running(folder) as broker:
+            peer, other = await Peer.of(broker), await Peer.of(broker)
+            await make(peer, admin_steps.topic("t"))
+            part = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1000)
+            wanted = FetchRequest(
+                replica_id=-1, max_wait_ms=50_000, min_bytes=1, topics=[FetchTopic(topic="t", partitions=[part])]
+            )
+            waiting = asyncio.create_task(other.ask(wanted, 4, FetchResponse))
+            partition = broker.partition("t", 0)
+            while not partition.waiting:
+                await asyncio.sleep(0)
+            request = delete.DeleteTopicsRequest(topic_names=["t"])
+            assert (await peer.ask(request, 4, delete.DeleteTopicsResponse)).responses[0].error_code == 0
+            found = await waiting
+            peer.close()
+            other.close()
+            return found.responses[0].partitions[0].error_code
+
+    assert run(work(), 20) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -173,13 +173,10 @@ def _delete(broker: Broker, wanted: DeleteTopicState) -> DeletableTopicResult:
     try:
         topic = broker.topics.known(wanted.name) if wanted.name is not None else broker.topics.known_id(wanted.topic_id)
         result.name, result.topic_id = topic.name, topic.id
-        broker.topics.delete(topic.name)
+        broker.delete_topic(topic)
         broker.groups.topic_deleted(topic.name)
     except MagicbyteError as error:
         result.error_code, result.error_message = error.code, str(error)
-        return result
-    for partition in range(topic.partitions):
-        broker.wake(topic.name, partition)
     return result
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -55,6 +56,18 @@ class Background:
         """Abandon a compaction that is under way; the log stays as it was."""
         self._maintenance.close()
 
+    @contextlib.contextmanager
+    def without(self, keys: Sequence[TopicPartition]) -> Iterator[None]:
+        """Leave logs alone that are deleted inside the block. Those that come by their names later are others."""
+        for key in keys:
+            self._maintenance.pause(key)
+        try:
+            yield
+        finally:
+            for key in keys:
+                self._maintenance.resume(key)
+                self._maintenance.uncleanable.pop(key, None)
+
     def _compaction_of(self, key: TopicPartition) -> CompactionConfig:
         return self._broker.topics.known(key.topic).config.compaction
 
@@ -79,9 +92,13 @@ class Background:
             if all(each.config.flush_ms == FOREVER for each in logs.logs.values()):
                 continue
             for each in logs.flush_due(self._broker.clock.now_ms()):
-                if (flush := each.begin_flush()) is not None:
-                    await self._tolerant(partial(_sync, each, flush))
-                    each.flushed(flush, self._broker.clock.now_ms())
+                await self._broker.gate.enter()  # no log is deleted while it is synced
+                try:
+                    if each in logs.logs.values() and (flush := each.begin_flush()) is not None:
+                        await self._tolerant(partial(_sync, each, flush))
+                        each.flushed(flush, self._broker.clock.now_ms())
+                finally:
+                    self._broker.gate.leave()
 
     async def _maintain(self) -> None:
         """Compact and delete step by step; appends wait for a step."""

@@ -27,6 +27,7 @@ from magicbyte.broker.topics import Topic, Topics, log_config_of, settings_of
 from magicbyte.errors import UnknownTopicError
 from magicbyte.groups.partitioning import OFFSETS_TOPIC
 from magicbyte.log import checkpoints
+from magicbyte.log.checkpoints import TopicPartition
 from magicbyte.log.directory import parse_file
 from magicbyte.log.files import LocalFiles
 from magicbyte.log.log_directory import Identity, LogDirectory, Settings
@@ -219,6 +220,20 @@ class Broker:
         async with self.directory:
             await self.gate.quiet()
             return self.topics.get(name) or self.topics.create(name)
+
+    def delete_topic(self, topic: Topic) -> None:
+        """Delete a topic, for a caller that holds `directory` and is alone in `gate`. Raises what `Topics.delete` does.
+
+        Who waits for records of it is woken, and finds that it has gone.
+        """
+        keys = [TopicPartition(topic.name, index) for index in range(topic.partitions)]
+        assert self._background is not None, "requests come between start and stop"
+        with self._background.without(keys):
+            self.topics.delete(topic.name)
+        for key in keys:
+            found = self._partitions.pop(key, None)
+            if found is not None:
+                found.wake()
 
     def wake(self, topic: str, index: int) -> None:
         """Have those who wait for records of a partition look again."""
