@@ -16,7 +16,6 @@ OTHERWISE = {
     "broker.id": "-1, a free number",
     "log.dir": "`kafka-logs` in the folder for temporary files",
     "inter.broker.protocol.version": "3.9-IV0",
-    "offsets.topic.replication.factor": "3; here there is one broker",
 }
 OURS = {
     "enriched.append.mode",

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from broker.serving import Peer, Running, run
+from broker.serving import CLOSED, Peer, Running, run
 from interop import admin_steps
 from magicbyte.broker.background import Background
 from magicbyte.broker.broker import Broker
@@ -214,6 +214,26 @@ def test_a_change_of_the_broker_holds_for_open_logs_and_after_a_restart_until_it
             assert await change(peer, BROKER, "0", ("log.segment.bytes", DELETE, None)) == 0
             assert broker.topics.log("t", 0).config.segment_bytes == 1 << 30
             peer.close()
+
+    run(work())
+
+
+def test_connections_and_maintenance_go_by_what_is_changed(folder: Path) -> None:
+    async def work() -> None:
+        async with Running(folder) as broker:
+            peer = await Peer.of(broker)
+            changes = (
+                ("max.connections", SET, "1"),
+                ("log.cleaner.backoff.ms", SET, "7"),
+                ("log.cleaner.io.max.bytes.per.second", SET, "1000"),
+            )
+            assert await change(peer, BROKER, "", *changes) == 0
+            maintenance = background_of(broker)._maintenance
+            assert (maintenance.backoff_ms, maintenance.bytes_per_second) == (7, 1000)
+            other = await Peer.of(broker)
+            assert await other.next() == CLOSED
+            peer.close()
+            other.close()
 
     run(work())
 

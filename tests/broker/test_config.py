@@ -207,6 +207,11 @@ def test_the_bound_of_both_directions_holds_where_there_is_none_for_one(
     assert (rules.before_max_ms, rules.after_max_ms) == before_and_after
 
 
+def test_without_a_cleaner_compacted_topics_still_want_keys_and_keep_all() -> None:
+    found = resolve({"cleanup.policy": "compact"}, BrokerConfig({"log.cleaner.enable": "false"}))
+    assert (found.log.compact, found.log.delete, found.append.compacted) == (False, False, True)
+
+
 def test_only_a_topics_own_setting_makes_it_enriched() -> None:
     config = BrokerConfig({"log.message.format.version": "enriched"})
     assert resolve({}, config).log.dialect is Dialect.KAFKA

@@ -195,7 +195,7 @@ def _alter_broker(broker: Broker, name: str, rewrite: Rewrite, *, validate_only:
         ]
     )
     config.change(of_all, of_this)
-    broker.topics.config_changed()
+    broker.config_changed()
 
 
 HANDLERS: Final[Mapping[type, Handler]] = {

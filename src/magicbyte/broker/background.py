@@ -34,9 +34,8 @@ class Background:
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self._maintenance = Maintenance(
-            broker.logs, self._compaction_of, secret=lambda: secrets.token_bytes(16), bytes_per_second=_rate(broker)
-        )
+        self._maintenance = Maintenance(broker.logs, self._compaction_of, secret=lambda: secrets.token_bytes(16))
+        self.config_changed()
         self._written: dict[str, dict[TopicPartition, int]] = {}
 
     def start(self) -> None:
@@ -55,6 +54,13 @@ class Background:
     def close(self) -> None:
         """Abandon a compaction that is under way; the log stays as it was."""
         self._maintenance.close()
+
+    def config_changed(self) -> None:
+        """Go by what the settings say now."""
+        config, maintenance = self._broker.config, self._maintenance
+        maintenance.bytes_per_second = _rate(self._broker)
+        maintenance.retention_interval_ms = config.log_retention_check_interval_ms
+        maintenance.backoff_ms = config.log_cleaner_backoff_ms
 
     @contextlib.contextmanager
     def without(self, keys: Sequence[TopicPartition]) -> Iterator[None]:

@@ -133,14 +133,7 @@ class Broker:
 
     async def _listen(self) -> None:
         config = self.config
-        limits = Limits(
-            largest_frame=config.socket_request_max_bytes,
-            total_bytes=config.queued_max_request_bytes,
-            connections=config.max_connections,
-            connections_per_host=config.max_connections_per_ip,
-            idle_ms=config.connections_max_idle_ms,
-        )
-        self._server = Server(limits, self._connected)
+        self._server = Server(_limits(config), self._connected)
         for listener in config.listeners:
             self.ports[listener.name] = await self._server.listen(listener.host, listener.port, listener)
         endpoints = [
@@ -221,6 +214,14 @@ class Broker:
             await self.gate.quiet()
             return self.topics.get(name) or self.topics.create(name)
 
+    def config_changed(self) -> None:
+        """Let everything go by what the settings say now."""
+        self.topics.config_changed()
+        if self._background is not None:
+            self._background.config_changed()
+        if self._server is not None:
+            self._server.limits = _limits(self.config)
+
     def delete_topic(self, topic: Topic) -> None:
         """Delete a topic, for a caller that holds `directory` and is alone in `gate`. Raises what `Topics.delete` does.
 
@@ -240,6 +241,16 @@ class Broker:
         found = self._partitions.get((topic, index))
         if found is not None:
             found.wake()
+
+
+def _limits(config: BrokerConfig) -> Limits:
+    return Limits(
+        largest_frame=config.socket_request_max_bytes,
+        total_bytes=config.queued_max_request_bytes,
+        connections=config.max_connections,
+        connections_per_host=config.max_connections_per_ip,
+        idle_ms=config.connections_max_idle_ms,
+    )
 
 
 def _known_cluster_id(path: Path) -> str | None:

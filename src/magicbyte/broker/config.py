@@ -32,7 +32,7 @@ from magicbyte.records.decode import DEFAULT_MAX_BATCH_BYTES
 from magicbyte.records.encode import Format
 from magicbyte.records.layout import Dialect
 
-_INT, _SHORT = Kind.INT, Kind.SHORT
+_INT = Kind.INT
 _ANY_TIME = Update.CLUSTER_WIDE
 _MINUTE_MS, _HOUR_MS = 60_000, 3_600_000
 _CODECS = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
@@ -189,7 +189,10 @@ class BrokerConfig:
         update=_ANY_TIME,
     )
     unclean_leader_election_enable = boolean(
-        "unclean.leader.election.enable", False, "Let a replica lead that lacks records.", update=_ANY_TIME
+        "unclean.leader.election.enable",
+        False,
+        "Let a replica lead that lacks records. Kept for tools: there is one replica.",
+        update=_ANY_TIME,
     )
     log_segment_bytes = integer(
         "log.segment.bytes", 1 << 30, "The size of a segment.", least=14, kind=_INT, update=_ANY_TIME
@@ -351,9 +354,6 @@ class BrokerConfig:
     socket_request_max_bytes = integer(
         "socket.request.max.bytes", 100 << 20, "The largest request.", least=1, kind=_INT
     )
-    socket_listen_backlog_size = integer(
-        "socket.listen.backlog.size", 50, "Connections that wait to be accepted.", least=1, kind=_INT
-    )
     queued_max_request_bytes = integer(
         "queued.max.request.bytes", -1, "Bytes of all requests that are not answered yet; -1: no bound."
     )
@@ -372,9 +372,6 @@ class BrokerConfig:
         "connections.max.idle.ms", 600_000, "Time after which a connection without a request is closed."
     )
     fetch_max_bytes = integer("fetch.max.bytes", 55 << 20, "The most that one fetch returns.", least=1024, kind=_INT)
-    max_incremental_fetch_session_cache_slots = integer(
-        "max.incremental.fetch.session.cache.slots", 1000, "Fetch sessions that are remembered.", least=0, kind=_INT
-    )
 
     # ---- groups
 
@@ -391,9 +388,6 @@ class BrokerConfig:
     offset_metadata_max_bytes = integer(
         "offset.metadata.max.bytes", 4096, "Bytes of the text beside a committed offset.", kind=_INT
     )
-    offsets_commit_timeout_ms = integer(
-        "offsets.commit.timeout.ms", 5000, "How long a commit may take until all replicas have it.", least=1, kind=_INT
-    )
     offsets_retention_minutes = integer(
         "offsets.retention.minutes", 10_080, "How long offsets of an empty group are kept.", least=1, kind=_INT
     )
@@ -403,32 +397,11 @@ class BrokerConfig:
     offsets_topic_num_partitions = integer(
         "offsets.topic.num.partitions", 50, "Partitions of __consumer_offsets.", least=1, kind=_INT
     )
-    offsets_topic_replication_factor = integer(
-        "offsets.topic.replication.factor", 1, "Replicas of __consumer_offsets.", least=1, kind=_SHORT
-    )
     offsets_topic_segment_bytes = integer(
         "offsets.topic.segment.bytes", 100 << 20, "The size of segments of __consumer_offsets.", least=1, kind=_INT
     )
     offsets_topic_compression_codec = integer(
         "offsets.topic.compression.codec", 0, "The codec of __consumer_offsets, by its number.", most=4, kind=_INT
-    )
-
-    # ---- producers
-
-    producer_id_expiration_ms = integer(
-        "producer.id.expiration.ms",
-        86_400_000,
-        "How long an idempotent producer that sends nothing is remembered.",
-        least=1,
-        kind=_INT,
-        update=_ANY_TIME,
-    )
-    transaction_max_timeout_ms = integer(
-        "transaction.max.timeout.ms",
-        900_000,
-        "The longest transaction that a producer may ask for.",
-        least=1,
-        kind=_INT,
     )
 
     def __init__(self, static: Mapping[str, str] | None = None) -> None:

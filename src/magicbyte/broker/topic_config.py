@@ -137,6 +137,7 @@ def resolve(overrides: Mapping[str, str], config: BrokerConfig, rules: IndexRule
     cleaner = {name: str(config.values[name]) for name in _CLEANER}
     try:
         log = LogConfig.of(given, rules)
+        log = log if config.log_cleaner_enable else replace(log, compact=False)
         append = AppendRules.of({**given, "cleanup.policy": settings["cleanup.policy"] or "delete"})
         return TopicConfig(settings, log, append, CompactionConfig.of({**cleaner, **given}))
     except LogDirectoryError as error:  # the same fault, found by the other room

@@ -63,7 +63,8 @@ class Maintenance:
 
     `results` has the report of each partition's last compaction, `uncleanable` why a partition is left alone: damage,
     until the next start. `secret` makes 16 bytes that nobody outside knows. At most `bytes_per_second` are read and
-    written, None for as many as can be.
+    written, None for as many as can be. It may be changed at any time, as may `retention_interval_ms` and `backoff_ms`,
+    the time until it is looked again when nothing was due.
     """
 
     def __init__(
@@ -77,7 +78,8 @@ class Maintenance:
         self.directory = directory
         self.results: dict[TopicPartition, CompactionReport] = {}
         self.uncleanable: dict[TopicPartition, CorruptRecordError] = {}
-        self._config_of, self._secret, self._rate = config_of, secret, bytes_per_second
+        self._config_of, self._secret, self.bytes_per_second = config_of, secret, bytes_per_second
+        self.retention_interval_ms, self.backoff_ms = RETENTION_INTERVAL_MS, BACKOFF_MS
         self._paused: dict[TopicPartition, int] = {}
         self._running: _Running | None = None
         self._allowed_ms = 0.0  # before, the rate is used up
@@ -123,7 +125,7 @@ class Maintenance:
         Damage makes a partition uncleanable; an I/O error takes the directory offline and raises
         LogDirectoryOfflineError, as every other change of it does.
         """
-        if self._retained_ms is None or now_ms - self._retained_ms >= RETENTION_INTERVAL_MS:
+        if self._retained_ms is None or now_ms - self._retained_ms >= self.retention_interval_ms:
             self._retained_ms = now_ms
             if self.directory.retain(now_ms):
                 return StepResult(Action.RETAINED, None, 0, now_ms)
@@ -131,17 +133,17 @@ class Maintenance:
         if now_ms < self._allowed_ms:
             return StepResult(Action.WAITED, None, 0, int(self._allowed_ms) + 1)
         if self._running is None and not self._begin(now_ms):
-            return StepResult(Action.NOTHING, None, 0, now_ms + BACKOFF_MS)
+            return StepResult(Action.NOTHING, None, 0, now_ms + self.backoff_ms)
         running = self._running
         assert running is not None
         done = self._go_on(running, budget_bytes)
-        if self._rate is not None:
-            self._allowed_ms = max(self._allowed_ms, now_ms) + 1000 * done / self._rate
+        if self.bytes_per_second is not None:
+            self._allowed_ms = max(self._allowed_ms, now_ms) + 1000 * done / self.bytes_per_second
         return StepResult(Action.COMPACTED, running.partition, done, max(int(self._allowed_ms), now_ms))
 
     def _begin(self, now_ms: int) -> bool:
         """Begin with the log of which the largest part is dirty; say whether there is one that is due."""
-        if self._looked_ms is not None and now_ms - self._looked_ms < BACKOFF_MS:
+        if self._looked_ms is not None and now_ms - self._looked_ms < self.backoff_ms:
             return False
         best: tuple[float, TopicPartition, Compaction] | None = None
         for partition, log in list(self.directory.logs.items()):
