@@ -179,6 +179,30 @@ def test_idle_connections_are_closed_and_one_whose_request_is_in_work_is_not() -
     run(work())
 
 
+def test_a_request_in_work_ends_when_its_peer_is_gone() -> None:
+    async def work() -> None:
+        begun, ended = asyncio.Event(), asyncio.Event()
+
+        async def endless(_: memoryview) -> Answer:
+            begun.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                ended.set()
+            raise AssertionError("it never ends by itself")
+
+        async with serving(endless, Limits(idle_ms=100)) as (server, port):
+            stream = await Stream.connect("127.0.0.1", port)
+            await stream.write([framed(b"a")])
+            await begun.wait()
+            stream.close()
+            await ended.wait()
+            while server.connections:
+                await asyncio.sleep(0)
+
+    run(work())
+
+
 def test_a_peer_that_stops_inside_a_frame_is_closed_before_one_that_is_idle(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "STALL_MS", 50)
 

@@ -49,16 +49,16 @@ def whole_entries(found: FileSlice, dialect: Dialect) -> Iterator[memoryview]:
             wanted = max(table.need, LOG_OVERHEAD + 5, 2 * len(data) if table.need <= len(data) else 0)
 
 
-def newest_magic(found: FileSlice) -> int | None:
-    """Return the largest magic byte of the whole entries of a slice, None where none is whole.
+def newest_magic(found: FileSlice) -> tuple[int, int]:
+    """Return the largest magic byte of the whole entries of a slice, -1 where none is whole; and where they end.
 
     Raises CorruptRecordError.
     """
-    newest = None
+    newest, end = -1, found.position
     for chunk in whole_entries(found, Dialect.KAFKA):
-        table = scan(chunk)
-        newest = max(int(max(table.magic)), -1 if newest is None else newest)  # type: ignore[call-overload]
-    return newest
+        newest = max(newest, *map(int, scan(chunk).magic))  # type: ignore[call-overload]
+        end += len(chunk)
+    return newest, end
 
 
 def converted(

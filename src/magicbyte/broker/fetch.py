@@ -249,8 +249,8 @@ class _Partition:
             source = Format.ENRICHED
             target = source if self.request.connection.enriched else target
         elif target is not Format.V2:
-            newest = await asyncio.to_thread(newest_magic, found)
-            source = target if newest is None else Format(str(newest))
+            newest = await self._newest(partition, found, target.magic)
+            source = target if newest < 0 else Format(str(newest))
         metrics = self.broker.metrics.of(self.topic)
         if source is target or (dialect is Dialect.KAFKA and source.magic < target.magic):
             count(metrics.fetched, Conversion(source, source, version), found.length, 1, 0)
@@ -258,6 +258,16 @@ class _Partition:
         if not self.broker.topics.known(self.topic).config.downconversion_enabled:
             raise UnsupportedVersionError("Fetch of a newer format", version)
         return await self._converted(partition, found, SliceConversion(source, target))
+
+    async def _newest(self, partition: Partition, found: FileSlice, target: int) -> int:
+        """Return the newest magic of the whole entries in a slice, or a limit to it that `target` is not below."""
+        path = found.file.path
+        known = partition.newest_up_to(path, found.position + found.length)
+        if known is not None and known <= target:
+            return known
+        newest, end = await asyncio.to_thread(newest_magic, found)
+        partition.saw(path, found.position, end, newest)
+        return newest
 
     async def _converted(self, partition: Partition, found: FileSlice, conversion: SliceConversion) -> list[Piece]:
         """Return the slice in the target format: all of it where it is small, else to be converted while it is sent."""

@@ -296,12 +296,17 @@ class Server(Generic[T]):
                 del self._hosts[connection.host]
 
     def _sweep(self) -> None:
-        """Close connections on which nothing has moved for too long."""
+        """Close connections on which nothing has moved for too long, and those whose peers do not wait any more."""
         loop = asyncio.get_running_loop()
         now, idle_ms = loop.time(), self.limits.idle_ms
         stall_ms = min(STALL_MS, idle_ms)
         for each in list(self._connections):
-            if each.busy or each.moved != each.stream.moved:
+            if each.busy:
+                each.idle_since = now
+                if each.stream.is_abandoned and each.task is not None:
+                    log.info("%s: gone while its request was in work", each.stream.peer)
+                    each.task.cancel()
+            elif each.moved != each.stream.moved:
                 each.moved, each.idle_since = each.stream.moved, now
             elif (now - each.idle_since) * 1000 >= (stall_ms if each.incoming.begun else idle_ms):
                 log.info("%s: closed, nothing has come or gone for %d ms", each.stream.peer, idle_ms)

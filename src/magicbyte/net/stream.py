@@ -88,6 +88,16 @@ class Stream:
         """Whether `aclose` was called."""
         return self._socket.fileno() < 0
 
+    @property
+    def is_abandoned(self) -> bool:
+        """Whether the peer sends no more, as far as the system knows; what it has sent is not looked at."""
+        try:
+            return not self._socket.recv(1, socket.MSG_PEEK)
+        except (BlockingIOError, InterruptedError):
+            return False
+        except OSError:
+            return True
+
     async def read(self, size: int) -> bytes:
         """Return what has arrived, at least one byte and at most `size`; b"" when the peer sends nothing any more."""
         while True:
