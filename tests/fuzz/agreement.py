@@ -68,9 +68,10 @@ def assert_agreement(log: bytes, options: DecodeOptions, dialect: Dialect) -> No
 
 
 def digest(data: bytes) -> str:
-    """Return a digest of the outcome for one input: flags and a log."""
+    """Return a digest of the outcomes for one input, flags and a log: referring and packed."""
     options, dialect = targets.options_of(data[0] if data else 0)
-    return hashlib.sha256(repr(outcome(data[1:], options, dialect)).encode()).hexdigest()[:16]
+    outcomes = [outcome(data[1:], replace(options, packed=packed), dialect) for packed in (False, True)]
+    return hashlib.sha256(repr(outcomes).encode()).hexdigest()[:16]
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import repeat
 from typing import Any
@@ -18,7 +18,7 @@ from magicbyte.errors import BatchTooLargeError, CorruptRecordError
 from magicbyte.records import kernels
 from magicbyte.records.columns import BytesColumn, HeaderColumns, Record, RecordColumns
 from magicbyte.records.enriched import EnrichedMessage
-from magicbyte.records.forms import form_for
+from magicbyte.records.forms import Arrays, Form, form_for
 from magicbyte.records.layout import (
     ATTRIBUTES,
     CODEC_MASK,
@@ -43,6 +43,7 @@ DEFAULT_MAX_BATCH_BYTES = 64 << 20
 _BATCH_HEADER = struct.Struct(">qiibIhiqqqhii").unpack_from
 _WRAPPER_HEADER = struct.Struct(">Ibb").unpack_from
 _WINDOW = 4 * GROUP_BYTES  # that is scanned, and then decoded
+_STEP = 2 << 20  # bytes of uncompressed batches in one kernel's call: what it writes stays in the caches
 _STRETCH = 8  # uncompressed batches in a row that are worth reading their headers at once
 _PADDING = 64  # behind what is decompressed, so that short copies may read and write on
 _KINDS = 8  # codecs that a kind of entries can have
@@ -83,6 +84,10 @@ def decode(
     expect(len(buffer))
     at, window = 0, _WINDOW
     while at < len(buffer):
+        if dialect is Dialect.KAFKA and worth_compiling(len(buffer) - at):
+            at = yield from _plain_batches(buffer, at, options)
+            if at == len(buffer):
+                return
         # Piece by piece: what the scan has walked is still in the caches when it is decoded.
         table = scan(buffer[: at + window], start=at, dialect=dialect, merge=True)
         yield from decode_rows(table, range(len(table)), options)
@@ -92,6 +97,35 @@ def decode(
             return
         window = _WINDOW if table.end > at else max(table.need, 2 * window)
         at = table.end
+
+
+def _plain_batches(buffer: memoryview, at: int, options: DecodeOptions) -> Generator[RecordColumns, None, int]:
+    """Yield the records of the uncompressed v2 batches from `at` on, and return where something else or damage begins.
+
+    Headers are read as the walk comes by: with one walk over them in front, each would be waited for.
+    """
+    make = form_for(compiled=True)
+    data, crcs, run = make.bytes_of(buffer), make.crc_table(CASTAGNOLI), make.zeros(kernels.RUN)
+    state = make.zeros(kernels.STATE)
+    limits = int(options.verify), options.limit
+    while len(buffer) - at >= RECORD_BATCH_OVERHEAD:
+        _, length, _, magic, _, attributes, *_, count = _BATCH_HEADER(buffer, at)
+        size = LOG_OVERHEAD + length
+        if magic != 2 or attributes & kernels.NOT_PLAIN or not 0 <= count * RECORD_MINIMUM < size <= len(buffer) - at:
+            break
+        most = min(max(_STEP, size), len(buffer) - at)
+        rows = count + count * most // size * 5 // 4  # if the batches behind are like this one
+        room = _Room(options, make)
+        outputs = room.take(rows, most)
+        state[:] = 0
+        where = at, len(buffer), *limits, rows, most
+        if not kernels.decode_plain_log(data, *where, run, crcs, room.keys, room.values, *outputs, state):
+            break
+        at = int(state[kernels.AT])
+        if len(columns := room.columns(data, state)):
+            yield columns
+        del columns, outputs, room  # their memory is used again for what comes next, while it is in the caches
+    return at
 
 
 def decode_batch(buffer: memoryview) -> list[Record]:
@@ -548,20 +582,15 @@ class _Group:
     def _run_kernels(self, source: Any, runs: Any, *, batches: bool) -> tuple[RecordColumns, int, int, Any]:
         """Return the columns, the kernels' status, and for a bad one the index of the run and the kernel's state."""
         options, make = self.options, form_for(compiled=self.compiled)
-        kept = kernels.PACK if options.packed and self.compiled else kernels.REFER
-        keys, values = kept if options.keys else kernels.LEAVE, kept if options.values else kernels.LEAVE
+        room = _Room(options, make)
         data = make.bytes_of(source)
         runs, state, cut = make.int64(runs), make.zeros(kernels.STATE), None
         if not batches and (status := make.form(kernels.measure_messages)(data, runs, state)) != kernels.DONE:
             cut = status, int(state[kernels.RUN_INDEX]), state
             runs, state = runs[: cut[1] * kernels.RUN], make.zeros(kernels.STATE)
-        totals = make.totals(runs, kernels.RUN)
-        count, total = totals[kernels.COUNT], totals[kernels.END] - totals[kernels.START]
-        keys_size, values_size = total * (keys == kernels.PACK), total * (values == kernels.PACK)
-        cells = [(count, "q"), (count, "q"), (count, "b")]
-        cells += [(count + 1, "i"), (count, "i"), (keys_size, "B"), (count + 1, "i"), (count, "i"), (values_size, "B")]
-        outputs = make.outputs([*cells, (count, "i"), (count, "i")])
-        *times, key_start, key_length, key_data, value_start, value_length, value_data, header_start, headers = outputs
+        count, begun, ended = (make.sum(runs[field :: kernels.RUN]) for field in _SUMMED)
+        outputs = room.take(count, ended - begun)
+        keys, values = room.keys, room.values
         if batches:
             status = make.form(kernels.decode_batches)(
                 data, runs, make.crc_table(CASTAGNOLI), keys, values, *outputs, state
@@ -570,37 +599,66 @@ class _Group:
             enriched, verify = int(self.table.dialect is Dialect.ENRICHED), int(options.verify)
             kernel = make.form(kernels.decode_messages)
             status = kernel(data, runs, enriched, verify, make.crc_table(IEEE), keys, values, *outputs[:-2], state)
-            headers[:] = make.zeros(count)
-        rows = int(state[kernels.ROWS])
-        columns = RecordColumns(
-            times[0][:rows],
-            times[1][:rows],
-            times[2][:rows],
-            self._cells(data, (key_start, key_length, key_data), keys, rows, int(state[kernels.KEY_BYTES])),
-            self._cells(data, (value_start, value_length, value_data), values, rows, int(state[kernels.VALUE_BYTES])),
-            self._headers(make, data, header_start[:rows], headers[:rows], state) if options.headers else None,
-        )
+            outputs[-1][:] = make.zeros(count)
+        columns = room.columns(data, state)
         if status != kernels.DONE:
             return columns, status, int(state[kernels.RUN_INDEX]), state
         return (columns, *cut) if cut else (columns, status, -1, state)
 
-    @staticmethod
-    def _cells(data: Any, cells: tuple[Any, Any, Any], kept: int, rows: int, size: int) -> BytesColumn | None:
-        start, length, own = cells
-        if kept == kernels.LEAVE:
-            return None
-        if kept == kernels.REFER:
-            return BytesColumn(data, start[:rows], length[:rows])
-        start[rows] = size
-        return BytesColumn(own[:size], start[: rows + 1], length[:rows], packed=True)
 
-    def _headers(self, make: Any, data: Any, start: Any, count: Any, state: Any) -> HeaderColumns:
+_SUMMED = kernels.COUNT, kernels.START, kernels.END
+
+
+class _Room:
+    """Where the kernels put the records of one group, and the columns that are made of it."""
+
+    def __init__(self, options: DecodeOptions, make: Form) -> None:
+        self.options = options
+        self.make = make
+        self.packed = options.packed and make is Arrays
+        kept = kernels.PACK if self.packed else kernels.REFER
+        self.keys, self.values = kept if options.keys else kernels.LEAVE, kept if options.values else kernels.LEAVE
+        self.arrays: list[Any] = []
+
+    def take(self, count: int, total: int) -> list[Any]:
+        """Return arrays for `count` records in `total` bytes, in the order in which the kernels take them."""
+        keys, values = ((total + kernels.CELL_SPARE) * (kept == kernels.PACK) for kept in (self.keys, self.values))
+        cells = [(count, "q"), (count, "q"), (count, "b"), (count + 1, "i"), (count, "i"), (keys, "B")]
+        cells += [(count + 1, "i"), (count, "i"), (values, "B"), (count, "i"), (count, "i")]
+        self.arrays = self.make.outputs(cells)
+        return self.arrays
+
+    def columns(self, data: Any, state: Any) -> RecordColumns:
+        """Return what a kernel has decoded from `data`: as much as its `state` says."""
+        rows = int(state[kernels.ROWS])
+        offset, timestamp, timestamp_type = self.arrays[:3]
+        header_start, header_count = self.arrays[9:]
+        return RecordColumns(
+            offset[:rows],
+            timestamp[:rows],
+            timestamp_type[:rows],
+            _cells(data, self.arrays[3:6], self.keys, rows, int(state[kernels.KEY_BYTES])),
+            _cells(data, self.arrays[6:9], self.values, rows, int(state[kernels.VALUE_BYTES])),
+            self._headers(data, header_start[:rows], header_count[:rows], state) if self.options.headers else None,
+        )
+
+    def _headers(self, data: Any, start: Any, count: Any, state: Any) -> HeaderColumns:
         total = int(state[kernels.HEADERS])
         if not total:
             return HeaderColumns(count, _NO_CELLS, _NO_CELLS)
-        key_start, key_length, value_start, value_length = cells = make.outputs([(total, "i")] * 4)
-        make.form(kernels.read_headers)(data, start, count, 0, len(count), 0, *cells)
+        key_start, key_length, value_start, value_length = cells = self.make.outputs([(total, "i")] * 4)
+        self.make.form(kernels.read_headers)(data, start, count, 0, len(count), 0, *cells)
         keys, values = BytesColumn(data, key_start, key_length), BytesColumn(data, value_start, value_length)
-        if self.options.packed and self.compiled:
+        if self.packed:
             keys, values = keys.pack(), values.pack()  # the scratch is used again
         return HeaderColumns(count, keys, values)
+
+
+def _cells(data: Any, cells: list[Any], kept: int, rows: int, size: int) -> BytesColumn | None:
+    start, length, own = cells
+    if kept == kernels.LEAVE:
+        return None
+    if kept == kernels.REFER:
+        return BytesColumn(data, start[:rows], length[:rows])
+    start[rows] = size
+    return BytesColumn(own[:size], start[: rows + 1], length[:rows], packed=True)

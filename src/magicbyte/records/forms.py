@@ -72,11 +72,6 @@ class Lists:
         return sum(values)
 
     @staticmethod
-    def totals(rows: list[int], width: int) -> list[int]:
-        """Return the sums of the columns of rows of `width` integers."""
-        return [sum(rows[column::width]) for column in range(width)]
-
-    @staticmethod
     def outputs(wanted: list[tuple[int, str]]) -> list[Any]:
         """Return room for (count, type code): lists of zeros, and a bytearray for code B."""
         return [bytearray(count) if code == "B" else [0] * count for count, code in wanted]
@@ -134,12 +129,6 @@ class Arrays:
     def sum(values: Any) -> int:
         """Return the sum of integers in this form."""
         return int(values.sum(dtype="q"))
-
-    @staticmethod
-    def totals(rows: Any, width: int) -> list[int]:
-        """Return the sums of the columns of rows of `width` integers."""
-        sums: list[int] = rows.reshape(-1, width).sum(axis=0).tolist()
-        return sums
 
     @staticmethod
     def outputs(wanted: list[tuple[int, str]]) -> list[Any]:

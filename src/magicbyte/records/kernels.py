@@ -12,6 +12,7 @@ from magicbyte.wire.primitives import (
     as_index,
     as_int64,
     copy_bytes,
+    copy_cell_ahead,
     crc32_of,
     crc32_wide,
     crc32c_of,
@@ -20,11 +21,12 @@ from magicbyte.wire.primitives import (
     load_i16,
     load_i32,
     load_i64,
+    load_pair,
     load_u8,
     load_u32,
+    load_word,
     prefetch,
-    prefetch_far,
-    short_varint,
+    prefetch_two,
     unzigzag32,
     unzigzag64,
 )
@@ -93,6 +95,8 @@ CHECK = 8  # v2: the CRC-32C that the 40 bytes of header before the records and 
 HONOR = 9  # enriched wrapper: whether relative offsets count
 RUN = 10
 
+NOT_PLAIN = 0x27  # attributes of a v2 batch: a codec, or control records
+LEAST_RECORD = 7  # bytes of a v2 record, with its length
 CHECKED_HEADER = 40  # bytes of a v2 header that its CRC covers
 OWN = 2
 NO_TAGS = -(1 << 63)  # as an enriched timestamp: neither header nor tag 0
@@ -104,8 +108,9 @@ LEAVE = 0  # their lengths only
 REFER = 1  # positions in the source
 PACK = 2  # copied, one after the other
 
-AHEAD = 20 << 10  # bytes that are asked of memory before they are decoded: more than a usual batch
+LEAST_AHEAD, MOST_AHEAD = 4 << 10, 32 << 10  # bytes that are asked of memory before they are decoded
 TWO_BYTES = (1 << 14) - 1  # the most that a varint of two bytes says
+CELL_SPARE = 128  # bytes that may be read behind a record, and written behind packed cells
 SPARE = 16  # bytes that may be read behind a record before its lengths are checked
 WALK_AHEAD = 4 << 10  # the same for the walk over messages
 
@@ -354,16 +359,19 @@ def decode_batches(
     """Decode the records of v2 batches. `keys` and `values` are LEAVE, REFER or PACK; `table` is that of CRC-32C.
 
     Shapes: runs (k * RUN,); offset … header_count (n,), n at least state[ROWS] plus the sum of the runs' counts;
-    key_data and value_data hold at least the bytes of all runs when packed. Goes on at row state[ROWS] and at bytes
-    state[KEY_BYTES] and state[VALUE_BYTES] of the packed data.
+    key_data and value_data hold at least the bytes of all runs, and CELL_SPARE more, when packed. Goes on at row
+    state[ROWS] and at bytes state[KEY_BYTES] and state[VALUE_BYTES] of the packed data.
     """
     row, key_at, value_at = state[ROWS], state[KEY_BYTES], state[VALUE_BYTES]
     headers = state[HEADERS]
     status = DONE
-    at = ahead = 0
+    at = 0
+    # The layout of a usual record's first bytes, learnt from the one before: of a word with them, which bits are
+    # looked at and what they must be, where its varints are, and what the second bytes of those may hold.
+    mask, wanted, after_size, long_size = 0, 1, 1, 0
+    time_shift, long_time, offset_shift, long_offset, before_key = 0, 0, 0, 0, 0
     for run in range(0, len(runs), RUN):
         at, end = runs[run + START], runs[run + END]
-        ahead = max(ahead, end)
         base_offset, kind = runs[run + OFFSET], runs[run + TYPE]
         base_timestamp, own = runs[run + BASE_TIMESTAMP], -1
         if kind == LOG_APPEND:
@@ -374,7 +382,10 @@ def decode_batches(
             crc = crc32c_of(data, at - CHECKED_HEADER, end, table)
             if crc != runs[run + CHECK]:
                 status, state[EXPECTED], state[FOUND] = BAD_BATCH_CRC, runs[run + CHECK], crc
-        safe = min(end, len(data) - SPARE)
+        safe = min(end, len(data) - CELL_SPARE)
+        reach = max(
+            min(end - at, MOST_AHEAD), LEAST_AHEAD
+        )  # the same place in the next batch, if that is like this one
         for each in range(row, row + runs[run + COUNT]):  # apart: so these are wide moves
             place = as_index(each)
             timestamp_type[place] = kind
@@ -382,51 +393,57 @@ def decode_batches(
         for _ in range(runs[run + COUNT] if status == DONE else 0):
             begin, cell, usual, stop = at, as_index(row), 0, 0
             delta = later = key_at_source = key_size = value_at_source = value_size = header_at = count = 0
-            ahead = prefetch_far(data, ahead, at + AHEAD)
-            while at < safe:  # goes round once; what is not usual is left to `find_fields`
-                code, at = short_varint(data, at)
-                if code > TWO_BYTES:
-                    break
-                stop = at + (code >> 1)
-                if code & 1 or stop > safe:
-                    break
-                code, at = short_varint(data, at + 1)  # attributes are skipped: unused
-                if code > TWO_BYTES:
-                    break
-                delta = (code >> 1) ^ -(code & 1)
-                code, at = short_varint(data, at)
-                if code > TWO_BYTES:
-                    break
-                later = (code >> 1) ^ -(code & 1)
-                code, at = short_varint(data, at)
-                if code > TWO_BYTES:
-                    break
-                key_at_source, key_size, used = at, code >> 1, code >> 1
-                if code & 1:
-                    if code != 1:
-                        break
-                    key_size, used = -1, 0
-                if used >= stop - at:
-                    break
-                at += used
-                code, at = short_varint(data, at)
-                if code > TWO_BYTES:
-                    break
-                value_at_source, value_size, used = at, code >> 1, code >> 1
-                if code & 1:
-                    if code != 1:
-                        break
-                    value_size, used = -1, 0
-                if used >= stop - at:
-                    break
-                at += used
-                header_at, count = at + 1, load_u8(data, at)
-                if count == 0:
-                    usual = header_at == stop
-                elif count & 129 == 0:
-                    count >>= 1
-                    usual = skip_headers(data, header_at, stop, count) == stop
-                break
+            if at < safe:  # what is not usual is left to `find_fields`
+                prefetch_two(data, at + reach)
+                word = load_word(data, at)
+                if word & mask != wanted:  # lengths of varints are not those of the record before
+                    two = (word >> 7) & 1
+                    mask, wanted, after_size, long_size = 0x81 | two << 15, two << 7, 1 + two, 0x7F00 & -two
+                    time_shift = 8 * after_size + 8  # behind the attributes, which are unused
+                    two = (word >> (time_shift + 7)) & 1
+                    mask, wanted = mask | (0x80 | two << 15) << time_shift, wanted | two << (time_shift + 7)
+                    offset_shift, long_time = time_shift + 8 + 8 * two, 0x7F00 & -two
+                    two = (word >> (offset_shift + 7)) & 1
+                    mask, wanted = mask | (0x81 | two << 15) << offset_shift, wanted | two << (offset_shift + 7)
+                    before_key, long_offset = (offset_shift >> 3) + 1 + two, 0x7F00 & -two
+                if word & mask == wanted:
+                    stop = at + after_size + ((word & 0x7E) >> 1 | (word & long_size) >> 2)
+                    code = word >> time_shift
+                    code = code & 0x7F | (code & long_time) >> 1
+                    delta = (code >> 1) ^ -(code & 1)
+                    code = word >> offset_shift
+                    later = (code & 0x7E) >> 1 | (code & long_offset) >> 2
+                    at += before_key
+                    code = load_pair(data, at)
+                    if code & 0x81 == 0:
+                        key_at_source, key_size = at + 1, (code & 0x7E) >> 1
+                        at = key_at_source + key_size
+                    elif code & 0x8081 == 0x80:
+                        key_at_source, key_size = at + 2, (code & 0x7E) >> 1 | (code & 0x7F00) >> 2
+                        at = key_at_source + key_size
+                    elif code & 0xFF == 1:
+                        key_at_source, key_size, at = at + 1, -1, at + 1
+                    else:
+                        at = stop
+                    if at < stop and stop <= safe:
+                        code = load_pair(data, at)
+                        if code & 0x8081 == 0x80:
+                            value_at_source, value_size = at + 2, (code & 0x7E) >> 1 | (code & 0x7F00) >> 2
+                            at = value_at_source + value_size
+                        elif code & 0x81 == 0:
+                            value_at_source, value_size = at + 1, (code & 0x7E) >> 1
+                            at = value_at_source + value_size
+                        elif code & 0xFF == 1:
+                            value_at_source, value_size, at = at + 1, -1, at + 1
+                        else:
+                            at = stop
+                        if at < stop:
+                            header_at, count = at + 1, load_u8(data, at)
+                            if count == 0:
+                                usual = header_at == stop
+                            elif count & 129 == 0:
+                                count >>= 1
+                                usual = skip_headers(data, header_at, stop, count) == stop
             if not usual:
                 status = find_fields(data, begin, end, state)
                 if status != DONE:
@@ -443,7 +460,10 @@ def decode_batches(
             if keys == PACK:
                 key_start[cell] = key_at
                 if key_size > 0:
-                    copy_bytes(key_data, key_at, data, key_at_source, key_size)
+                    if usual:
+                        copy_cell_ahead(key_data, key_at, data, key_at_source, key_size)
+                    else:
+                        copy_bytes(key_data, key_at, data, key_at_source, key_size)
                     key_at += key_size
             elif keys == REFER:
                 key_start[cell] = key_at_source
@@ -451,7 +471,10 @@ def decode_batches(
             if values == PACK:
                 value_start[cell] = value_at
                 if value_size > 0:
-                    copy_bytes(value_data, value_at, data, value_at_source, value_size)
+                    if usual:
+                        copy_cell_ahead(value_data, value_at, data, value_at_source, value_size)
+                    else:
+                        copy_bytes(value_data, value_at, data, value_at_source, value_size)
                     value_at += value_size
             elif values == REFER:
                 value_start[cell] = value_at_source
@@ -470,6 +493,61 @@ def decode_batches(
     state[ROWS], state[KEY_BYTES], state[VALUE_BYTES] = row, key_at, value_at
     state[HEADERS] = headers
     return status
+
+
+@kernel
+def decode_plain_log(
+    data: Bytes,
+    at: int,
+    end: int,
+    verify: int,
+    limit: int,
+    room: int,
+    most: int,
+    run: Int64s,
+    table: Int32s,
+    keys: int,
+    values: int,
+    offset: Int64s,
+    timestamp: Int64s,
+    timestamp_type: Int8s,
+    key_start: Int32s,
+    key_length: Int32s,
+    key_data: MutableBytes,
+    value_start: Int32s,
+    value_length: Int32s,
+    value_data: MutableBytes,
+    header_start: Int32s,
+    header_count: Int32s,
+    state: Int64s,
+) -> int:
+    """Decode uncompressed v2 batches that lie one behind the other from `at` on, headers and all, in one walk.
+
+    Stops in front of the first that is cut off by `end`, of another kind or not sound (to be looked at by whoever can
+    say why), and before `room` records or `most` bytes are exceeded. Shapes: run (RUN,) to work with; the others as in
+    `decode_batches`. state[AT] is where it stopped, state[ROWS] and those behind it as there. Returns how many batches.
+    """
+    first, batches = at, 0
+    while end - at >= 61:
+        size, count, attributes = load_i32(data, at + 8) + 12, load_i32(data, at + 57), load_i16(data, at + 21)
+        if load_i8(data, at + 16) != 2 or attributes & NOT_PLAIN or size < 61 or size > min(limit, end - at):
+            break
+        if count < 0 or count * LEAST_RECORD > size - 61 or count > room - state[ROWS] or at + size - first > most:
+            break
+        run[START], run[END], run[COUNT] = at + 61, at + size, count
+        run[OFFSET], run[BASE_TIMESTAMP] = load_i64(data, at), load_i64(data, at + 27)
+        run[TYPE], run[TIMESTAMP] = (attributes >> 3) & 1, load_i64(data, at + 35)
+        run[MAGIC], run[CHECK], run[HONOR] = 2, load_u32(data, at + 17) if verify else -1, 0
+        status = decode_batches(
+            data, run, table, keys, values, offset, timestamp, timestamp_type, key_start, key_length, key_data,
+            value_start, value_length, value_data, header_start, header_count, state,
+        )  # fmt: skip
+        if status != DONE:
+            break
+        at += size
+        batches += 1
+    state[AT] = at
+    return batches
 
 
 @kernel

@@ -63,7 +63,7 @@ class Image:
         for argument, dtype in zip(arguments, self._takes, strict=True):
             if dtype is None:
                 words.append(argument)
-            elif argument.dtype == dtype:
+            elif argument.dtype is dtype or argument.dtype == dtype:  # mostly it is: comparing takes longer
                 words.append(id(argument))
             else:
                 raise TypeError(f"{self.__name__}: an array of {argument.dtype} where {dtype} belongs")

@@ -13,6 +13,7 @@ from typing import Any
 from magicbyte.wire import checksum
 from magicbyte.wire.kernel import Bytes, Int32s, MutableBytes, bounds_checked, kernel, machine_body
 
+_WORD, _PAIR = struct.Struct("<q").unpack_from, struct.Struct("<H").unpack_from
 _I16, _I32, _I64, _U32 = (struct.Struct(">" + code).unpack_from for code in "hiqI")
 _PACK_I32, _PACK_I64, _PACK_U32 = (struct.Struct(">" + code).pack_into for code in "iqI")
 _CRC_TABLES = 16
@@ -49,6 +50,16 @@ def load_i8(data: Bytes, at: int) -> int:
     """Return the int8 at position `at`."""
     value = data[at]
     return value - 256 if value > 127 else value
+
+
+def load_word(data: Bytes, at: int) -> int:
+    """Return the eight bytes at position `at` as a little-endian int64: the first one is its lowest bits."""
+    return int(_WORD(data, at)[0])  # type: ignore[arg-type]
+
+
+def load_pair(data: Bytes, at: int) -> int:
+    """Return the two bytes at position `at` as a little-endian uint16."""
+    return int(_PAIR(data, at)[0])  # type: ignore[arg-type]
 
 
 def store_i8(out: MutableBytes, at: int, value: int) -> None:
@@ -94,6 +105,14 @@ def copy_32s(out: MutableBytes, to: int, data: Bytes, at: int, size: int) -> Non
         out[to + i] = data[at + i]
 
 
+def copy_cell_ahead(out: MutableBytes, to: int, data: Bytes, at: int, size: int) -> None:
+    """Copy one byte or more as `copy_bytes` does, in whole pieces of 32 bytes up to 128.
+
+    So up to 128 bytes behind `at` and `to` are read and written: the caller has room for it.
+    """
+    out[to : to + size] = data[at : at + size]
+
+
 def copy_16s(out: MutableBytes, to: int, data: Bytes, at: int, size: int) -> None:
     """As `copy_32s`, with 16 bytes."""
     for i in range(size):
@@ -108,9 +127,8 @@ def prefetch(data: Bytes, start: int, end: int) -> int:
     return end
 
 
-def prefetch_far(data: Bytes, start: int, end: int) -> int:
-    """As `prefetch`, but not into the first cache, for bytes that are read so much later that they would not stay."""
-    return end
+def prefetch_two(data: Bytes, at: int) -> None:
+    """As `prefetch`, for the line of position `at` and the one behind it: without a loop, and so without a branch."""
 
 
 def as_int64(value: int) -> int:
@@ -185,8 +203,8 @@ def _reflected(value: int, bits: int) -> int:
     return int(f"{value:0{bits}b}"[::-1], 2)
 
 
-def _load(bits: int, *, signed: bool) -> Any:
-    """Return the LLVM body of a big-endian load: one unaligned load and a byte swap."""
+def _load(bits: int, *, signed: bool, little: bool = False) -> Any:
+    """Return the LLVM body of a load: unaligned, and a byte swap unless it is `little`-endian."""
     from llvmlite import ir
     from numba.extending import intrinsic
     from numba.np import arrayobj
@@ -204,7 +222,7 @@ def _load(bits: int, *, signed: bool) -> Any:
                 _check_range(context, builder, array, arguments[1], ir.Constant(ir.IntType(64), bits // 8))
             place = builder.gep(builder.bitcast(array.data, ir.IntType(8).as_pointer()), [arguments[1]])
             value = builder.load(builder.bitcast(place, ir.IntType(bits).as_pointer()), align=1)
-            if bits > 8:
+            if bits > 8 and not little:
                 value = builder.bswap(value)
             return value if bits == 64 else (builder.sext if signed else builder.zext)(value, ir.IntType(64))
 
@@ -259,6 +277,8 @@ machine_body(load_u8)(lambda: _load(8, signed=False))
 machine_body(load_i32)(lambda: _load(32, signed=True))
 machine_body(load_u32)(lambda: _load(32, signed=False))
 machine_body(load_i64)(lambda: _load(64, signed=True))
+machine_body(load_word)(lambda: _load(64, signed=True, little=True))
+machine_body(load_pair)(lambda: _load(16, signed=False, little=True))
 machine_body(store_i8)(lambda: _store(8))
 machine_body(store_i32)(lambda: _store(32))
 machine_body(store_u32)(lambda: _store(32))
@@ -378,6 +398,53 @@ def _copy_pieces(width: int) -> Any:
     return intrinsic(copy)
 
 
+@machine_body(copy_cell_ahead)
+def _copy_cell_ahead() -> Any:
+    """Return the LLVM body of a copy in one to four moves of 32 bytes, and memcpy for what is behind 128."""
+    from llvmlite import ir
+    from numba.extending import intrinsic
+    from numba.np import arrayobj
+
+    array_struct: Any = arrayobj.make_array
+    check = bounds_checked()
+    byte, word, wide = ir.IntType(8), ir.IntType(64), ir.VectorType(ir.IntType(64), 4)
+
+    def copy(_typing: Any, out: Any, to: Any, data: Any, at: Any, size: Any) -> Any:
+        from numba import types as nb
+
+        def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            out_array = array_struct(signature.args[0])(context, builder, arguments[0])
+            in_array = array_struct(signature.args[2])(context, builder, arguments[2])
+            to, at, size = arguments[1], arguments[3], arguments[4]
+            if check:
+                reach = builder.select(builder.icmp_signed(">", size, word(128)), size, word(128))
+                _check_range(context, builder, out_array, to, reach)
+                _check_range(context, builder, in_array, at, reach)
+            target = builder.gep(builder.bitcast(out_array.data, byte.as_pointer()), [to])
+            source = builder.gep(builder.bitcast(in_array.data, byte.as_pointer()), [at])
+
+            def move_from(place: int) -> None:
+                """Move 32 bytes, and go on if there are more."""
+                if place < 128:
+                    here = [builder.gep(base, [word(place)]) for base in (source, target)]
+                    piece = builder.load(builder.bitcast(here[0], wide.as_pointer()), align=1)
+                    builder.store(piece, builder.bitcast(here[1], wide.as_pointer()), align=1)
+                    with builder.if_then(builder.icmp_signed(">", size, word(place + 32))):
+                        move_from(place + 32)
+                else:
+                    places = [byte.as_pointer(), byte.as_pointer(), word]
+                    memcpy = builder.module.declare_intrinsic("llvm.memcpy", places)
+                    rest = [builder.gep(base, [word(place)]) for base in (target, source)]
+                    builder.call(memcpy, [*rest, builder.sub(size, word(place)), ir.IntType(1)(0)])
+
+            move_from(0)
+            return context.get_dummy_value()
+
+        return nb.void(out, nb.int64, data, nb.int64, nb.int64), codegen
+
+    return intrinsic(copy)
+
+
 machine_body(copy_32s)(lambda: _copy_pieces(32))
 machine_body(copy_16s)(lambda: _copy_pieces(16))
 
@@ -421,8 +488,8 @@ def _difference() -> Any:
     return _in_python(lambda value, other: np.int64(np.uint64(value) - np.uint64(other)))
 
 
-def _prefetch(nearness: int) -> Any:
-    """Return the LLVM body of a prefetch; `nearness` 3 means all caches, 2 the second one and those behind it."""
+def _prefetch_line() -> Any:
+    """Return the LLVM body of a prefetch of one line, to all caches."""
     from llvmlite import ir
     from numba.core import cgutils as untyped
     from numba.extending import intrinsic
@@ -440,12 +507,17 @@ def _prefetch(nearness: int) -> Any:
             place = builder.gep(builder.bitcast(array.data, byte.as_pointer()), [arguments[1]])
             kind = ir.FunctionType(ir.VoidType(), [byte.as_pointer(), number, number, number])
             function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0i8")
-            builder.call(function, [place, number(0), number(nearness), number(1)])  # to read; data
+            builder.call(function, [place, number(0), number(3), number(1)])  # to read; all caches; data
             return context.get_dummy_value()
 
         return nb.void(data, at), codegen
 
-    one: Any = intrinsic(ask)
+    return intrinsic(ask)
+
+
+@machine_body(prefetch)
+def _prefetch() -> Any:
+    one = _prefetch_line()
 
     def lines(data: Any, start: int, end: int) -> int:
         while start < end:
@@ -456,8 +528,15 @@ def _prefetch(nearness: int) -> Any:
     return _in_python(lines)
 
 
-machine_body(prefetch)(lambda: _prefetch(3))
-machine_body(prefetch_far)(lambda: _prefetch(2))
+@machine_body(prefetch_two)
+def _prefetch_two() -> Any:
+    one = _prefetch_line()
+
+    def two(data: Any, at: int) -> None:
+        one(data, at)
+        one(data, at + _LINE)
+
+    return _inlined(two)
 
 
 @machine_body(as_index)
