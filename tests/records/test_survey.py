@@ -8,14 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from magicbyte.codecs import Codec
 from magicbyte.errors import BatchTooLargeError, CorruptRecordError
 from magicbyte.records.batch import RecordBatch
 from magicbyte.records.columns import Record
+from magicbyte.records.decode import decode
 from magicbyte.records.encode import Format, encode_records
 from magicbyte.records.enriched import build_enriched_message, encode_tags
-from magicbyte.records.layout import Dialect
+from magicbyte.records.layout import Dialect, TimestampType
 from magicbyte.records.message import build_message
-from magicbyte.records.survey import Survey, survey_messages, survey_records
+from magicbyte.records.survey import Survey, first_of_time, survey_messages, survey_records
 
 RECORDS = st.lists(
     st.builds(
@@ -105,3 +107,41 @@ def test_a_message_over_the_limit_is_named() -> None:
     with pytest.raises(BatchTooLargeError, match=f"position {len(small)}, offsets 7..7.* found {len(large)}"):
         survey_messages(memoryview(small + large), 1, limit=len(large) - 1)
     assert survey_messages(memoryview(small + large), 1, limit=len(large)).records == 2
+
+
+@given(
+    records=RECORDS,
+    compressed=st.booleans(),
+    append_time=st.booleans(),
+    timestamp=st.integers(-(1 << 40), 1 << 40),
+    first=st.integers(0, 40),
+)
+def test_the_first_record_of_a_time_is_the_one_that_decoding_finds(
+    records: list[Record], compressed: bool, append_time: bool, timestamp: int, first: int
+) -> None:
+    written = [Record(5 + at, each.timestamp, 0, each.key, each.value, each.headers) for at, each in enumerate(records)]
+    batch = RecordBatch(
+        memoryview(bytearray(encode_records(written, Format.V2, Codec.LZ4 if compressed else Codec.NONE)))
+    )
+    if append_time:
+        batch.set_max_timestamp(TimestampType.LOG_APPEND_TIME, 1 << 39)
+    wanted = [
+        (each.timestamp, each.offset)
+        for columns in decode(batch.buffer)
+        for each in columns
+        if each.timestamp >= timestamp and each.offset >= first
+    ]
+    for form in ("plain", "compiled"):
+        with mock.patch.dict(os.environ, MAGICBYTE_KERNELS=form):
+            assert first_of_time(batch, timestamp, first) == (wanted[0] if wanted else None)
+
+
+def test_a_search_for_a_time_tells_of_records_that_are_not_whole() -> None:
+    content = bytearray(encode_records([Record(0, 1, 0, b"key", b"value")], Format.V2))
+    content[61] = 60  # the record's length
+    for form in ("plain", "compiled"):
+        with (
+            mock.patch.dict(os.environ, MAGICBYTE_KERNELS=form),
+            pytest.raises(CorruptRecordError, match="record length"),
+        ):
+            first_of_time(RecordBatch(memoryview(content)), 2, 0)

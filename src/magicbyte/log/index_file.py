@@ -1,7 +1,7 @@
 """An index file of a segment that lives: entries are added, looked up on the disk, cut off again.
 
 As Kafka, it has its full size, zeros behind the entries, while its segment is appended to, and is trimmed when that is
-closed. A look-up reads some twenty entries of the file and keeps nothing, so that memory does not grow with the log.
+closed. A look-up reads some ten entries and a page of it and keeps nothing, so that memory does not grow with the log.
 The entries themselves: indexes.py. Sources: Kafka's AbstractIndex, OffsetIndex and TimeIndex.
 """
 
@@ -21,7 +21,7 @@ ENRICHED_ENTRY = struct.Struct(">iqi")  # relative offset, timestamp, position
 
 Entry = tuple[int, ...]
 
-_AT_ONCE = 64  # entries that are read in one piece at the end of a search
+_AT_ONCE = 512  # entries that are read in one piece at the end of a search: it costs little more than one of them
 
 
 class IndexFile:

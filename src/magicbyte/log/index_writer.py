@@ -8,7 +8,6 @@ rules, and which real segments each of them reproduces. Sources: Kafka's LogSegm
 
 from __future__ import annotations
 
-import bisect
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -288,13 +287,14 @@ class SegmentIndexer:
 
     def _choose(self, positions: Int64Array) -> Int64Array:
         """Return which of the appends at `positions` get an entry: those more than the interval behind the last one."""
-        begin: list[int] = positions.tolist()
-        chosen = []
-        at = bisect.bisect_right(begin, self._indexed_at + self._rules.interval_bytes)
-        while at < len(begin):
+        interval, chosen = self._rules.interval_bytes, []
+        following = np.searchsorted(positions, positions + interval, side="right").tolist()
+        at = int(np.searchsorted(positions, self._indexed_at + interval, side="right"))
+        while at < len(following):
             chosen.append(at)
-            self._indexed_at = begin[at]
-            at = bisect.bisect_right(begin, begin[at] + self._rules.interval_bytes, at + 1)
+            at = following[at]
+        if chosen:
+            self._indexed_at = int(positions[chosen[-1]])
         return np.array(chosen, np.int64)
 
     def _add_times(self, table: BatchTable, timestamps: Int64Array, last: Int64Array, indexed: Int64Array) -> None:

@@ -17,9 +17,11 @@ from magicbyte.log.index_file import ENRICHED_ENTRY, OFFSET_ENTRY, TIME_ENTRY, I
 from magicbyte.log.index_writer import MAX_RELATIVE, SegmentIndexer, SegmentIndexes, last_offsets, max_timestamps
 from magicbyte.log.indexes import TransactionIndex
 from magicbyte.log.resync import Limits, Sound, sound_beginning
+from magicbyte.records.batch import RecordBatch
 from magicbyte.records.decode import DecodeOptions, decode_rows
-from magicbyte.records.layout import LOG_OVERHEAD, MAX_TIMESTAMP, NO_TIMESTAMP, V0_MINIMUM, V1_TIMESTAMP, Dialect
+from magicbyte.records.layout import LOG_OVERHEAD, MAGIC, MAX_TIMESTAMP, NO_TIMESTAMP, V0_MINIMUM, V1_TIMESTAMP, Dialect
 from magicbyte.records.scan import scan
+from magicbyte.records.survey import first_of_time
 
 if TYPE_CHECKING:
     from struct import Struct
@@ -409,12 +411,21 @@ class Segment:
         for head in self.heads(begin):
             if head.timestamp < timestamp or (head.last_offset is not None and head.last_offset < first_offset):
                 continue
-            table = scan(memoryview(self.log.read_at(head.position, head.size)), dialect=self.config.dialect)
-            for columns in decode_rows(table, [0], _TIMES_ONLY):
-                times, offsets = np.asarray(columns.timestamp), np.asarray(columns.offset)
-                rows = np.flatnonzero((times >= timestamp) & (offsets >= first_offset))
-                if len(rows):
-                    return int(times[rows[0]]), int(offsets[rows[0]])
+            found = self._first_of_time(head, timestamp, first_offset)
+            if found is not None:
+                return found
+        return None
+
+    def _first_of_time(self, head: Head, timestamp: int, first_offset: int) -> tuple[int, int] | None:
+        """As `find_timestamp`, inside one entry."""
+        data = memoryview(self.log.read_at(head.position, head.size))
+        if data[MAGIC.start] == 2 and self.config.dialect is Dialect.KAFKA:
+            return first_of_time(RecordBatch(data), timestamp, first_offset)
+        for columns in decode_rows(scan(data, dialect=self.config.dialect), [0], _TIMES_ONLY):
+            times, offsets = np.asarray(columns.timestamp), np.asarray(columns.offset)
+            rows = np.flatnonzero((times >= timestamp) & (offsets >= first_offset))
+            if len(rows):
+                return int(times[rows[0]]), int(offsets[rows[0]])
         return None
 
     def position_before_timestamp(self, timestamp: int) -> int:

@@ -7,11 +7,14 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from magicbyte.codecs import decompress
 from magicbyte.errors import BatchTooLargeError, CorruptRecordError
 from magicbyte.records import kernels
 from magicbyte.records import survey_kernels as survey
+from magicbyte.records.batch import RecordBatch
+from magicbyte.records.decode import DEFAULT_MAX_BATCH_BYTES
 from magicbyte.records.forms import form_for
-from magicbyte.records.layout import LOG_OVERHEAD, OFFSET, RECORD_MINIMUM, Dialect
+from magicbyte.records.layout import LOG_OVERHEAD, OFFSET, RECORD_MINIMUM, Dialect, TimestampType
 from magicbyte.records.scan import complaint
 from magicbyte.wire.kernel import worth_compiling
 from magicbyte.wire.primitives import IEEE
@@ -56,6 +59,35 @@ def survey_records(section: memoryview, count: int, base_timestamp: int) -> Surv
         error.position = int(state[kernels.AT])
         raise error
     return _survey(state)
+
+
+def first_of_time(batch: RecordBatch, timestamp: int, first_offset: int) -> tuple[int, int] | None:
+    """Return timestamp (ms) and offset of the first record that has `timestamp` or a later one.
+
+    Offsets below `first_offset` do not count; None where the batch has no such record. Its CRC is not checked. Raises
+    CorruptRecordError for records that are not whole, as far as they were looked at, and BatchTooLargeError.
+    """
+    section = batch.records_section
+    if batch.codec:
+        section = decompress(batch.codec, section, limit=DEFAULT_MAX_BATCH_BYTES)
+    form = form_for(compiled=worth_compiling(len(section)))
+    state = form.zeros(kernels.STATE)
+    append_time = batch.timestamp_type is TimestampType.LOG_APPEND_TIME  # then that of every record is the header's
+    if append_time and batch.max_timestamp < timestamp:
+        return None
+    wanted = survey.LEAST_TIME if append_time else timestamp
+    status = form.form(survey.first_of_time)(
+        form.bytes_of(section), 0, len(section), batch.record_count, batch.base_timestamp, wanted,
+        first_offset - batch.base_offset, state,
+    )  # fmt: skip
+    if status == kernels.DONE:
+        time = batch.max_timestamp if append_time else int(state[kernels.DELTA])
+        return time, batch.base_offset + int(state[kernels.LATER])
+    if status == kernels.CUT_MESSAGE and state[kernels.FOUND] == 0:
+        return None
+    error = complaint(status, state)
+    error.position = int(state[kernels.AT])
+    raise error.locate(offsets=(batch.base_offset, batch.last_offset))
 
 
 def survey_messages(

@@ -230,3 +230,26 @@ def survey_messages(
         state[AT] = state[LYING]
         return BAD_VALUE_LENGTH
     return DONE
+
+
+@kernel
+def first_of_time(
+    data: Bytes, at: int, end: int, count: int, base: int, timestamp: int, least_delta: int, state: Int64s
+) -> int:
+    """Find the first of the `count` records of a v2 batch with `timestamp` or a later one.
+
+    Timestamps count from `base`; only records whose offset delta is `least_delta` or more count. Returns DONE, with the
+    timestamp in state[DELTA] and the delta in state[LATER], or why the walk ended: CUT_MESSAGE at `end` where there is
+    none. Shapes: state (STATE,).
+    """
+    for _ in range(count):
+        status = find_fields(data, at, end, state)
+        if status != DONE:
+            return int(status)
+        time = as_int64(base + state[DELTA])
+        if time >= timestamp and state[LATER] >= least_delta:
+            state[DELTA] = time
+            return DONE
+        at = state[STOP]
+    state[AT], state[EXPECTED], state[FOUND] = at, 1, end - at
+    return CUT_MESSAGE
