@@ -127,6 +127,7 @@ def test_the_brokers_numbers_are_taken_where_none_are_given(world: World) -> Non
         (InvalidTopicError, {"name": "n" * 250}),
         (InvalidTopicError, {"name": "is_there"}),
         (InvalidPartitionsError, {"partitions": 0}),
+        (InvalidPartitionsError, {"partitions": (1 << 31) - 1}),
         (InvalidReplicationFactorError, {"replication_factor": 2}),
         (InvalidReplicaAssignmentError, {"assignments": {1: [0]}}),
         (InvalidReplicaAssignmentError, {"assignments": {0: [1]}}),
@@ -153,6 +154,7 @@ def test_partitions_are_added_behind_those_that_there_are(world: World) -> None:
     assert topics.add_partitions("t", 4, assignments=[[0], [0]]).partitions == 4
     for count, assignments, error in (
         (4, None, InvalidPartitionsError),
+        ((1 << 31) - 1, None, InvalidPartitionsError),
         (6, [[0]], InvalidReplicaAssignmentError),
         (5, [[1]], InvalidReplicaAssignmentError),
     ):

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from magicbyte.broker.request import Handler, Request
-from magicbyte.errors import ErrorCode, UnknownTopicError
+from magicbyte.errors import ErrorCode, MagicbyteError
 from magicbyte.log.checkpoints import TopicPartition
 from magicbyte.protocol.messages.describe_cluster import (
     DescribeClusterBroker,
@@ -89,7 +89,7 @@ async def describe_producers(broker: Broker, request: Request[DescribeProducersR
 def _producers(broker: Broker, topic: str, index: int) -> PartitionResponse:
     try:
         entries = broker.topics.log(topic, index).producers.snapshot().producers
-    except UnknownTopicError as error:
+    except MagicbyteError as error:
         return PartitionResponse(partition_index=index, error_code=error.code, error_message=str(error))
     states = [
         ProducerState(

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Final
 
 from magicbyte.broker import configs
 from magicbyte.broker.request import Handler, Request
-from magicbyte.errors import ErrorCode, MagicbyteError, UnknownTopicError
+from magicbyte.broker.topics import MOST_PARTITIONS
+from magicbyte.errors import ErrorCode, LogDirectoryError, MagicbyteError, PolicyViolationError, UnknownTopicError
 from magicbyte.protocol.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 
 _FIRST_WITH_IDS: Final = 6  # of DeleteTopics
 _BROKERS_OWN: Final = -1
+_MADE_AT_ONCE: Final = 100  # logs of a topic
 
 
 async def create_topics(broker: Broker, request: Request[CreateTopicsRequest]) -> CreateTopicsResponse:
@@ -52,14 +54,19 @@ async def create_topics(broker: Broker, request: Request[CreateTopicsRequest]) -
     names = Counter(each.name for each in message.topics)
     results = []
     made: list[Topic] = []
+    left = MOST_PARTITIONS
     async with broker.directory:
-        await broker.gate.quiet()
         for each in message.topics:
+            await asyncio.sleep(0)  # others have their turn
+            await broker.gate.quiet()
             if names[each.name] > 1:
                 why = "expected a topic once in a request"
                 results.append(_not_created(each.name, ErrorCode.INVALID_REQUEST, why))
                 continue
+            left -= len(each.assignments) or max(each.num_partitions, 1)
             try:
+                if left < 0:
+                    raise PolicyViolationError(f"expected up to {MOST_PARTITIONS} partitions in a request")
                 topic = _create(broker, each, validate_only=message.validate_only)
             except MagicbyteError as error:
                 results.append(_not_created(each.name, error.code, str(error)))
@@ -109,9 +116,12 @@ def _created(broker: Broker, topic: Topic, *, validate_only: bool) -> CreatableT
 
 
 async def _make_logs(broker: Broker, topic: str, partitions: range) -> None:
-    """Make the logs of partitions now, rather than when they are first asked for; others have their turn in between."""
-    with contextlib.suppress(UnknownTopicError):  # deleted meanwhile
-        for partition in partitions:
+    """Make the logs of partitions now, rather than when they are first asked for; others have their turn in between.
+
+    Not those of hundreds: that takes longer than who asked waits.
+    """
+    with contextlib.suppress(UnknownTopicError, LogDirectoryError):  # deleted meanwhile; who writes to it will be told
+        for partition in partitions[:_MADE_AT_ONCE]:
             broker.topics.log(topic, partition)
             await asyncio.sleep(0)
 

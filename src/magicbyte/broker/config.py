@@ -322,13 +322,17 @@ class BrokerConfig:
         "log.cleaner.backoff.ms", 15_000, "How long the cleaner waits when nothing is due.", least=0, update=_ANY_TIME
     )
     log_cleaner_dedupe_buffer_size = integer(
-        "log.cleaner.dedupe.buffer.size", 128 << 20, "Memory for the keys of one compaction.", update=_ANY_TIME
+        "log.cleaner.dedupe.buffer.size",
+        128 << 20,
+        "Memory for the keys of one compaction.",
+        least=1 << 20,
+        update=_ANY_TIME,
     )
     log_cleaner_io_buffer_size = integer(
         "log.cleaner.io.buffer.size",
         512 << 10,
         "Memory for what the cleaner reads and writes.",
-        least=0,
+        least=1024,
         kind=_INT,
         update=_ANY_TIME,
     )
@@ -336,7 +340,7 @@ class BrokerConfig:
         "log.cleaner.io.buffer.load.factor",
         "0.9",
         "How full the memory for keys may be.",
-        least=0,
+        least=0.01,
         most=1,
         update=_ANY_TIME,
     )
@@ -344,7 +348,7 @@ class BrokerConfig:
         "log.cleaner.io.max.bytes.per.second",
         "1.7976931348623157E308",
         "What the cleaner reads and writes in a second.",
-        least=0,
+        least=1,
         most=1.8e308,
         update=_ANY_TIME,
     )

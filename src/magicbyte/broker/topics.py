@@ -46,6 +46,9 @@ if TYPE_CHECKING:
 
 _KEEPS_ALL: Final = {"retention.bytes": "-1", "retention.ms": "-1"}
 INTERNAL: Final = frozenset({"__consumer_offsets", "__transaction_state"})
+MOST_PARTITIONS: Final = 10_000
+"""Of a topic, and of all that one request makes: it is a few bytes, what it asks for is not."""
+
 _LEGAL: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _LONGEST: Final = 249
 
@@ -198,8 +201,8 @@ class Topics:
                 raise InvalidRequestError("either brokers of each partition, or numbers of partitions and replicas")
             return len(assignments)
         count = self._config.num_partitions if partitions is None else partitions
-        if count < 1:
-            raise InvalidPartitionsError(f"expected a number of partitions from 1 on, found {count}")
+        if not 1 <= count <= MOST_PARTITIONS:
+            raise InvalidPartitionsError(f"expected 1 to {MOST_PARTITIONS} partitions, found {count}")
         factor = self._config.default_replication_factor if replicas is None else replicas
         if factor != 1:
             raise InvalidReplicationFactorError(f"replication factor {factor}: there is one broker")
@@ -266,6 +269,8 @@ class Topics:
             raise InvalidPartitionsError(
                 f"topic {name} has {topic.partitions} partitions: expected more, found {count}"
             )
+        if count > MOST_PARTITIONS:
+            raise InvalidPartitionsError(f"expected up to {MOST_PARTITIONS} partitions, found {count}")
         new = range(topic.partitions, count)
         if assignments is not None:
             if len(assignments) != len(new):
