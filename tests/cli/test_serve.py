@@ -1,0 +1,59 @@
+"""`magicbyte serve`: what it says, and how it ends."""
+
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cli.command import run
+
+SERVE = [sys.executable, "-m", "magicbyte", "serve"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_it_says_where_it_listens_and_ends_cleanly(number: signal.Signals, tmp_path: Path) -> None:
+    command = [*SERVE, "--dir", str(tmp_path / "logs"), "--listen", "127.0.0.1:0", "num.partitions=3"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    assert line.startswith("listening on 127.0.0.1:")
+    assert line.endswith(f" (PLAINTEXT), logs in {tmp_path / 'logs'}\n")
+    socket.create_connection(("127.0.0.1", int(line.split(" (")[0].rpartition(":")[2]))).close()
+    process.send_signal(number)
+    _, errors = process.communicate(timeout=20)
+    assert process.returncode == 0
+    assert "kcat" in errors
+    assert errors.endswith("stopped\n")
+    assert (tmp_path / "logs/.kafka_cleanshutdown").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (["--listen", "nowhere"], "expected HOST:PORT"),
+        (["key"], "expected KEY=VALUE"),
+        (["num.partitions=many"], "num.partitions: expected"),
+        (["listeners=SSL://127.0.0.1:0"], "only PLAINTEXT"),
+    ],
+)
+def test_settings_that_cannot_be_are_one_line_and_wrong_use(arguments: list[str], why: str, tmp_path: Path) -> None:
+    done = run("serve", "--dir", str(tmp_path / "logs"), *arguments)
+    assert done.exit_code == 2
+    assert why in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_file_of_settings_is_read_and_the_command_line_wins(tmp_path: Path) -> None:
+    (tmp_path / "server.properties").write_text(
+        "log.dirs=/nowhere\nlisteners=PLAINTEXT://127.0.0.1:0\nno.such.thing=1\n"
+    )
+    command = [*SERVE, "--config", str(tmp_path / "server.properties"), f"log.dirs={tmp_path / 'logs'}"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert str(tmp_path / "logs") in process.stdout.readline()
+    process.terminate()
+    _, errors = process.communicate(timeout=20)
+    assert "warning: no.such.thing: unknown" in errors
