@@ -183,6 +183,16 @@ def test_a_new_member_that_is_never_answered_is_let_go_after_five_minutes(world:
     assert world.beat(member, generation) == ErrorCode.REBALANCE_IN_PROGRESS
 
 
+def test_a_rebalance_that_all_have_left_takes_new_members(world: World) -> None:
+    _, (member,) = world.stable(1)
+    world.join()
+    world.leave((member, None))
+    assert world.group().state is GroupState.PREPARING_REBALANCE
+    assert world.join(version=3, protocols={"other": b""}).answer is None
+    world.later(10_000)  # as long as the one is waited for that has its id
+    assert world.group().protocol == "other"
+
+
 def test_a_member_that_asks_twice_gets_an_answer_to_both(world: World) -> None:
     _, (leader, _) = world.stable(2)
     first = world.join(leader, version=3)

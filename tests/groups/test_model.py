@@ -191,10 +191,13 @@ class Consumers(RuleBasedStateMachine):
             self.fail(member, answer.error_code)
             return
         member.assignment = answer.assignment
-        wanted = [self.work(member.id, member.generation)]
-        if member.instance is not None:  # its predecessor's, if it took that one's place
-            wanted += [b"", *(self.work(each.id, member.generation) for each in self.all if each.gone)]
-        assert answer.assignment in wanted, "each member has what the leader gave to it in this generation"
+        if member.instance is None:
+            assert answer.assignment == self.work(member.id, member.generation), "what the leader gave to it"
+        elif answer.assignment:  # its own, or, if it took the place of one before it, that one's
+            assert answer.assignment.endswith(self.work("", member.generation))
+            others = [each for each in self.all if not each.gone and each is not member]
+            held = [each.assignment for each in others if each.generation == member.generation]
+            assert answer.assignment not in held
 
     def work(self, member_id: str, generation: int) -> bytes:
         return f"{member_id} in {generation}".encode()

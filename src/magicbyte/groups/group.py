@@ -131,7 +131,7 @@ class Group:
         return known is not None or len(self.members) < self.config.max_size
 
     def _supports(self, protocol_type: str, protocols: Iterable[str]) -> bool:
-        if self.state is GroupState.EMPTY:
+        if not self.members:
             return bool(protocol_type and list(protocols))
         return protocol_type == self.protocol_type and not self._common().isdisjoint(protocols)
 
