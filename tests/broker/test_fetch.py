@@ -343,3 +343,21 @@ def test_an_answer_to_a_fetch_has_the_size_it_says_though_its_records_come_from_
             peer.close()
 
     run(work())
+
+
+def test_readers_at_the_end_and_far_behind_it_are_given_the_same_sets(folder: Path) -> None:
+    async def work() -> None:
+        async with Running(folder) as broker:
+            broker.topics.create("topic", configs={"segment.bytes": "20000"})
+            peer = await Peer.of(broker)
+            partition = broker.partition("topic", 0)
+            for at in range(2 * partition.RECENT):
+                await produce(peer, "topic", made(records(2), Format.V2), Format.V2)
+                latest = await fetch(peer, 11, asking("topic", 2 * at))
+                assert [each.offset for each in read(latest)] == [2 * at, 2 * at + 1]
+            for offset in range(0, 4 * partition.RECENT, 7):
+                whole = await fetch(peer, 11, asking("topic", offset, limit=1))
+                assert [each.offset for each in read(whole)] == [offset - offset % 2, offset - offset % 2 + 1]
+            peer.close()
+
+    run(work())

@@ -101,7 +101,7 @@ class Appends:
             spent = now_ns() - started
             end_before = partition.log.log_end_offset
             first, last = await self._write(partition, prepared, now_ms)
-            durable = self._written(partition, prepared.size, rules.format.magic) if first >= end_before else None
+            durable = self._written(partition, prepared, rules.format.magic) if first >= end_before else None
             if request_version is not None:
                 _count(broker.metrics.of(partition.topic), records, rules, prepared, request_version, dialect, spent)
         if durable is not None and not await durable:
@@ -120,9 +120,9 @@ class Appends:
         finally:
             gate.leave()
 
-    def _written(self, partition: Partition, size: int, magic: int) -> asyncio.Future[bool] | None:
+    def _written(self, partition: Partition, prepared: PreparedAppend, magic: int) -> asyncio.Future[bool] | None:
         """Let readers have what was written, now or when it is durable; return what says so."""
-        partition.appended(size, magic)
+        partition.appended(prepared.first_offset, prepared.size, magic)
         if not partition.log.config.group_commit:
             partition.advance(partition.log.log_end_offset)
             return None

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from magicbyte.broker.conversion import SliceConversion, converted, newest_magic
@@ -226,12 +227,12 @@ class _Partition:
         limit = max(min(asked.partition_max_bytes, left), 0)
         strict = self.request.version < _FIRST_WITH_WHOLE_SETS
         whole_first = not strict and not self.reading.size
-        if asked.fetch_offset == upper == log.log_end_offset or asked.fetch_offset >= partition.hot_offset:
-            found = log.read(asked.fetch_offset, limit, upper=upper, whole_first=whole_first)
-        else:
-            found = await asyncio.to_thread(
-                log.read, asked.fetch_offset, limit, upper=upper, whole_first=whole_first
-            )  # fmt: skip
+        at_end = upper == log.log_end_offset
+        found = partition.recent(asked.fetch_offset, limit, whole_first=whole_first) if at_end else None
+        if found is None:
+            read = partial(log.read, asked.fetch_offset, limit, upper=upper, whole_first=whole_first)
+            is_hot = (at_end and asked.fetch_offset == upper) or asked.fetch_offset >= partition.hot_offset
+            found = read() if is_hot else await asyncio.to_thread(read)
         if found is None or strict or whole_first:
             return found
         head = found.file.read_at(found.position, LOG_OVERHEAD) if found.length >= LOG_OVERHEAD else _EMPTY
