@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections import Counter
 from typing import TYPE_CHECKING, Any
@@ -14,10 +15,10 @@ from magicbyte.cli.progress import progress
 from magicbyte.cli.render import many, readable, time_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from magicbyte.cli.options import F
-    from magicbyte.log.diff import Difference, DiffReport, PartitionComparison
+    from magicbyte.log.diff import Difference, DiffReport, Log, PartitionComparison
     from magicbyte.records.columns import Record
     from magicbyte.records.digest import Digest
     from magicbyte.records.layout import Dialect
@@ -77,6 +78,7 @@ def diff(
 ) -> None:
     """Say whether two logs hold the same records, and where they differ.
 
+    A and B are log directories, partition folders, segments, or topics of a running cluster: kafka://HOST:PORT/TOPIC.
     Partitions are matched by topic and number, or if A and B have one each, whatever their names. Keys, values,
     timestamps, timestamp types and headers are compared as far as the formats of both sides have a place for them; what
     could not be compared is counted. How records are grouped and compressed does not matter, nor do producer ids,
@@ -84,18 +86,19 @@ def diff(
 
     Exit status: 0 the same, 1 different or damaged.
     """
-    from magicbyte.log.diff import DiffOptions, DiffReport, Ignored
-    from magicbyte.log.diff import diff as differences
-    from magicbyte.log.directory import discover
-    from magicbyte.log.partitions import choose, in_use
+    from magicbyte.log.diff import DiffOptions, DiffReport, Ignored, diff_logs
+    from magicbyte.log.directory import PartitionDirectory
 
-    total = sum(each.size for path in (a, b) for each in in_use(choose(discover([path]), topics)))
     damage = Damage(on_damage)
     report = DiffReport()
     shown: dict[str, list[Difference]] = {}
-    with progress(total, shares_terminal=form == "text") as advance:
+    with contextlib.ExitStack() as stack:
+        dialects = dialect_a, dialect_b
+        left, right = (_logs(stack, path, topics, dialect) for path, dialect in zip((a, b), dialects, strict=True))
+        total = sum(each.size for each in (*left, *right) if isinstance(each, PartitionDirectory))
+        advance = stack.enter_context(progress(total, shares_terminal=form == "text"))
         chosen = DiffOptions(frozenset(map(Ignored, ignore)), max_batch_bytes, threads, damage, advance)
-        for each in differences(a, b, chosen, topics=topics, dialects=(dialect_a, dialect_b), report=report):
+        for each in diff_logs(left, right, chosen, dialects=dialects, report=report):
             of_partition = shown.setdefault(each.partition, [])
             if len(of_partition) < limit:
                 of_partition.append(each)
@@ -106,6 +109,20 @@ def diff(
     damage.exit()
     if not report.same:
         click.get_current_context().exit(1)
+
+
+def _logs(stack: contextlib.ExitStack, path: str, topics: tuple[str, ...], dialect: Dialect | None) -> Sequence[Log]:
+    """Return the partitions at a path, or of a topic, whose brokers are connected as long as `stack` is open."""
+    if not path.startswith("kafka://"):
+        from magicbyte.log.diff import partitions_at
+
+        return partitions_at(path, topics)
+    from magicbyte.client.fetched import open_topic
+
+    try:
+        return stack.enter_context(open_topic(path, dialect))
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error
 
 
 # ---- JSON

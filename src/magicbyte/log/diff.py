@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import enum
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby, pairwise
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from magicbyte.records.columns import Record, RecordColumns
 from magicbyte.records.decode import DEFAULT_MAX_BATCH_BYTES, DecodeOptions
 from magicbyte.records.digest import NOTHING, Array, Digest, RecordHashes, hash_records
 from magicbyte.records.layout import CONTROL_BIT, ENRICHED_CONTROL_BIT, NO_TIMESTAMP, Dialect
+from magicbyte.records.scan import BatchTable
 from magicbyte.wire import kernel
 
 
@@ -67,6 +68,22 @@ class Difference:
     b: Record | None
 
 
+class FetchedLog(Protocol):
+    """A partition whose sets come from somewhere else than a folder: from a broker (client/fetched.py)."""
+
+    path: str
+    topic: str
+    partition: int
+    first: int
+    """Where it begins for a reader."""
+
+    def tables(self) -> Iterator[BatchTable]:
+        """Yield whole entries in the order of their offsets; the first may begin before `first`."""
+
+
+Log = PartitionDirectory | FetchedLog
+
+
 @dataclass(slots=True)
 class Side:
     """One of two partitions that are compared. What lies below offset `first` does not count.
@@ -74,10 +91,20 @@ class Side:
     `any_lz4_header`: LZ4 frames of magic 1 with the broken header checksum are read, not refused.
     """
 
-    partition: PartitionDirectory
+    partition: Log
     dialect: Dialect | None = None
     first: int = 0
     any_lz4_header: bool = False
+
+    @classmethod
+    def of(cls, log: Log, dialect: Dialect | None = None) -> Side:
+        """Return a partition from where it begins for a reader."""
+        return cls(log, dialect, log_start_offset(log) if isinstance(log, PartitionDirectory) else log.first)
+
+    @property
+    def size(self) -> int:
+        """Bytes to be read, 0 where nobody knows."""
+        return self.partition.size if isinstance(self.partition, PartitionDirectory) else 0
 
 
 @dataclass(slots=True)
@@ -133,25 +160,36 @@ class Pair(NamedTuple):
     """A partition as both logs have it; None where one has not."""
 
     name: str
-    a: PartitionDirectory | None
-    b: PartitionDirectory | None
+    a: Log | None
+    b: Log | None
 
 
-def pair_up(a: list[PartitionDirectory], b: list[PartitionDirectory]) -> list[Pair]:
+def partitions_at(path: str, topics: Collection[str] = ()) -> list[Log]:
+    """Return the partitions at `path`, those of `topics` or all, but for folders that a broker would not read from.
+
+    Raises LogDirectoryError, UnknownTopicError.
+    """
+    return list(in_use(choose(discover([path]), topics)))
+
+
+def _name(log: Log) -> str:
+    return log.name if isinstance(log, PartitionDirectory) else f"{log.topic}-{log.partition}"
+
+
+def pair_up(a: Sequence[Log], b: Sequence[Log]) -> list[Pair]:
     """Return the partitions of two logs by name, sorted. If each has one only, they are a pair whatever their names.
 
-    Folders that a broker would not read from are left out. Raises LogDirectoryError for a name that comes twice.
+    Raises LogDirectoryError for a name that comes twice.
     """
-    a, b = in_use(a), in_use(b)
     if len(a) == len(b) == 1:
-        name = a[0].name if a[0].topic is not None or b[0].topic is None else b[0].name
+        name = _name(a[0]) if a[0].topic is not None or b[0].topic is None else _name(b[0])
         return [Pair(name, a[0], b[0])]
     sides = []
     for found in (a, b):
-        by_name = {each.name: each for each in found}
+        by_name = {_name(each): each for each in found}
         if len(by_name) < len(found):
-            twice = next(name for name, count in Counter(each.name for each in found).items() if count > 1)
-            paths = " and ".join(each.path for each in found if each.name == twice)
+            twice = next(name for name, count in Counter(map(_name, found)).items() if count > 1)
+            paths = " and ".join(each.path for each in found if _name(each) == twice)
             raise LogDirectoryError(f"{twice}: expected once, found {paths}")
         sides.append(by_name)
     pairs = [Pair(name, sides[0].get(name), sides[1].get(name)) for name in sides[0].keys() | sides[1].keys()]
@@ -182,15 +220,23 @@ def diff(
 
     Raises LogDirectoryError, UnknownTopicError, and what `options.on_damage` raises.
     """
+    yield from diff_logs(partitions_at(a, topics), partitions_at(b, topics), options, dialects=dialects, report=report)
+
+
+def diff_logs(
+    a: Sequence[Log],
+    b: Sequence[Log],
+    options: DiffOptions = DEFAULT_OPTIONS,
+    *,
+    dialects: tuple[Dialect | None, Dialect | None] = (None, None),
+    report: DiffReport | None = None,
+) -> Iterator[Difference]:
+    """Yield how the partitions `a` and `b` differ, as `diff`."""
     report = DiffReport() if report is None else report
-    found = (choose(discover([path]), topics) for path in (a, b))
-    for pair in pair_up(*found):
+    for pair in pair_up(a, b):
         if pair.a is not None and pair.b is not None:
-            a_side, b_side = (
-                Side(each, dialect, log_start_offset(each))
-                for each, dialect in zip((pair.a, pair.b), dialects, strict=True)
-            )
-            yield from diff_partition(a_side, b_side, options, name=pair.name, report=report)
+            sides = Side.of(pair.a, dialects[0]), Side.of(pair.b, dialects[1])
+            yield from diff_partition(*sides, options, name=pair.name, report=report)
         else:
             path_a, path_b = (None if each is None else each.path for each in (pair.a, pair.b))
             report.partitions.append(PartitionComparison(pair.name, path_a, path_b))
@@ -202,7 +248,7 @@ def diff_partition(
     """Yield how two partitions differ, as `diff`, and add one PartitionComparison to the report."""
     comparison = PartitionComparison(name, a.partition.path, b.partition.path)
     report.partitions.append(comparison)
-    kernel.expect(a.partition.size + b.partition.size)
+    kernel.expect(a.size + b.size)
     matching = _Matching(comparison, options.ignore)
     left, right = (_Cursor(_pieces(side, options)) for side in (a, b))
     pending: Difference | None = None
@@ -273,10 +319,9 @@ class _Piece:
 
 def _pieces(side: Side, options: DiffOptions) -> Iterator[_Piece]:
     """Yield the records of one side with rising offsets. Those that do not rise are damage, and left out."""
-    reader = SegmentReader(side.partition, side.dialect)
 
     def chunks() -> Iterator[Chunk]:
-        for chunk in reader.chunks(first=side.first, merge=True, limit=options.limit, on_damage=options.on_damage):
+        for chunk in _chunks(side, options):
             options.progress(chunk.table.end)
             yield chunk
 
@@ -306,6 +351,20 @@ def _pieces(side: Side, options: DiffOptions) -> Iterator[_Piece]:
             piece = piece.take(rises)
         if len(piece.hashes):
             yield piece
+
+
+def _chunks(side: Side, options: DiffOptions) -> Iterator[Chunk]:
+    """Yield the entries of one side. What is fetched has positions as if it were one file."""
+    log = side.partition
+    if isinstance(log, PartitionDirectory):
+        reader = SegmentReader(log, side.dialect)
+        yield from reader.chunks(first=side.first, merge=True, limit=options.limit, on_damage=options.on_damage)
+        return
+    position = 0
+    for table in log.tables():
+        kernel.expect(position + table.end)
+        yield Chunk(log.path, position, table)
+        position += table.end
 
 
 def _hashed(chunk: Chunk, decoding: DecodeOptions, on_damage: DamageHandler) -> Iterator[_Piece]:
