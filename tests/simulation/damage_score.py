@@ -11,17 +11,20 @@ from magicbyte.log.salvage import SegmentPlan
 from magicbyte.log.verify import Finding
 from simulation.damaged_logs import DamagedLog, offset_field
 
-_IN_FRONT = 1024  # of an entry, in which the record begins that seems to hold it
-_PLAIN_IN_FRONT = 128
+_IN_FRONT = 64 << 10  # of an entry, in which the record or message begins that seems to hold it
 
 
 @dataclass
 class Salvaged:
-    """Entries: `whole` ones, `hidden` of them (see `is_hidden`), other ones `missed`, and `wrong` ones taken."""
+    """Entries: `whole` ones, `hidden` of them (see `is_hidden`), other ones `missed`.
+
+    Taken, and no entries of the log: those that are `alike` (see `is_alike`), and `wrong` ones.
+    """
 
     whole: int
     hidden: list[int] = field(default_factory=list)
     missed: list[int] = field(default_factory=list)
+    alike: list[int] = field(default_factory=list)
     wrong: list[int] = field(default_factory=list)
 
 
@@ -29,6 +32,8 @@ def of_salvage(log: DamagedLog, plan: SegmentPlan) -> Salvaged:
     """Compare the entries of `plan` with the log's: positions of those that should not be missing, or not be there."""
     scored = Salvaged(len(log.whole))
     taken: dict[int, int] = {}
+    places: list[tuple[int, int]] = []
+    others: list[int] = []
     view = memoryview(log.content)
     last = -1
     for extent in plan.extents:
@@ -39,17 +44,33 @@ def of_salvage(log: DamagedLog, plan: SegmentPlan) -> Salvaged:
             assert offset > last, "offsets rise in what is salvaged"
             last = offset
             original = log.originals.get(offset)
-            if original is None or view[at:end] != original.content:
-                scored.wrong.append(at)
+            if original is None or bytes(view[at:end]) != original.content:
+                others.append(len(places))
             else:
                 taken[offset] = at
+            places.append((at, end))
             at = end
-    assert plan.entries == len(taken) + len(scored.wrong)
+    assert plan.entries == len(places)
+    for index in others:
+        (scored.alike if is_alike(log, places, index) else scored.wrong).append(places[index][0])
     for offset in sorted(log.whole.keys() - taken.keys()):
         position = log.whole[offset]
         size = len(log.originals[offset].content)
         (scored.hidden if is_hidden(log, position, position + size) else scored.missed).append(position)
     return scored
+
+
+def is_alike(log: DamagedLog, places: list[tuple[int, int]], index: int) -> bool:
+    """Say whether the content at `places[index]`, of all that was taken by offsets, is like a whole entry in its place.
+
+    Its record does not begin in front of it any more: that page lies elsewhere. What is taken in front of it and behind
+    it by offsets is in front and behind in the file. A log that had an entry there would have these same bytes.
+    """
+    start, end = places[index]
+    in_front = index == 0 or places[index - 1][1] <= start
+    behind = index == len(places) - 1 or end <= places[index + 1][0]
+    changed = any(what == "offset" and first < end and start < last for first, last, what in log.regions)
+    return in_front and behind and not changed and not is_hidden(log, start, end)
 
 
 def is_hidden(log: DamagedLog, start: int, end: int) -> bool:
@@ -61,13 +82,9 @@ def is_hidden(log: DamagedLog, start: int, end: int) -> bool:
     """
     content = log.content
     for at in range(max(start - _IN_FRONT, 0), start):
-        head, stop = _record(content, at)
-        if stop >= end and head <= start and _written(log, content[at:head]) and _goes_on(log, stop):
-            return True
-    for at in range(max(start - _PLAIN_IN_FRONT, 0), start):
-        head, stop = _message(content, at)
-        if stop >= end and head <= start and _written(log, content[at + 8 : head]) and _goes_on(log, stop):
-            return True
+        for (head, stop), written in ((_record(content, at), at), (_message(content, at), at + 8)):
+            if stop >= end and head <= start and _written(log, content[written:head]) and _goes_on(log, stop):
+                return True
     return False
 
 

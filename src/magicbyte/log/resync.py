@@ -641,6 +641,8 @@ class _Search:
                     return found.position, _How.SEARCHED
                 rising, goes_on = found.first > least, self._like_header(end, highest)
                 contradicted = rising and self._contradicted(end, least, highest)
+                if count >= _SHORT_RUN and rising and not contradicted:
+                    return found.position, _How.SEARCHED
                 if not cut and (goes_on or not (self._tail_of_record(end) or self._claims(position, end, last))):
                     stray = contradicted or (not rising and count == 1 and not goes_on) or highest > self.limits.high
                     return found.position, _How.STRAY if stray else _How.SEARCHED
