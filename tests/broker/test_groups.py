@@ -4,7 +4,9 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import aiokafka
 import kafka
@@ -14,11 +16,34 @@ from kafka.admin import KafkaAdminClient
 
 from golden_data import Case, log_cases
 from magicbyte.broker.groups import records_of
+from magicbyte.broker.versions import SERVED
 from magicbyte.client import Client, admin, groups
+from magicbyte.client.connection import Connection
 from magicbyte.client.groups import Committed
 from magicbyte.codecs import Codec
 from magicbyte.errors import BrokerError, ErrorCode
 from magicbyte.groups.effects import Store
+from magicbyte.groups.partitioning import partition_for
+from magicbyte.protocol import APIS, Message
+from magicbyte.protocol.messages.delete_groups import DeleteGroupsRequest
+from magicbyte.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
+from magicbyte.protocol.messages.find_coordinator import FindCoordinatorRequest
+from magicbyte.protocol.messages.heartbeat import HeartbeatRequest
+from magicbyte.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
+from magicbyte.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from magicbyte.protocol.messages.list_groups import ListGroupsRequest
+from magicbyte.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from magicbyte.protocol.messages.offset_delete import OffsetDeleteRequest
+from magicbyte.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+)
+from magicbyte.protocol.messages.sync_group import SyncGroupRequest
 from magicbyte.records.batch import RecordBatch
 from magicbyte.records.decode import decode
 from magicbyte.records.encode import Format
@@ -192,6 +217,120 @@ def test_our_client_commits_by_both_ways_and_each_has_its_own_offsets(tmp_path: 
             assert await groups.committed_offsets(client, "g", [place], zookeeper=True) == {place: Committed(2)}
 
     asyncio.run(asyncio.wait_for(work(), 30))
+
+
+def test_every_version_that_is_advertised_is_answered() -> None:
+    requests: list[Message] = [
+        FindCoordinatorRequest(key="g", coordinator_keys=["g"]),
+        JoinGroupRequest(group_id="g", session_timeout_ms=10_000, protocol_type="consumer"),
+        SyncGroupRequest(group_id="g"),
+        HeartbeatRequest(group_id="g"),
+        LeaveGroupRequest(group_id="g", member_id="m", members=[MemberIdentity(member_id="m")]),
+        OffsetCommitRequest(
+            group_id="g",
+            topics=[OffsetCommitRequestTopic(name="t", partitions=[OffsetCommitRequestPartition()])],
+        ),
+        OffsetFetchRequest(
+            group_id="g",
+            topics=[OffsetFetchRequestTopic(name="t", partition_indexes=(0,))],
+            groups=[OffsetFetchRequestGroup(group_id="g", topics=None)],
+        ),
+        DescribeGroupsRequest(groups=["g"]),
+        ListGroupsRequest(),
+        DeleteGroupsRequest(groups_names=["g"]),
+        OffsetDeleteRequest(group_id="g"),
+    ]
+
+    async def work() -> int:
+        answered = 0
+        async with Broker() as broker:
+            host, _, port = broker.bootstrap_servers.rpartition(":")
+            connection = await Connection.open(host, int(port), client_id="c")
+            for request in requests:
+                assert request.API_KEY is not None
+                for version in SERVED[request.API_KEY].versions:
+                    sent = only_of(request, version)
+                    response = await connection.send(sent, versions=range(version, version + 1))
+                    assert type(response) is APIS[request.API_KEY].response
+                    answered += 1
+            await connection.aclose()
+        return answered
+
+    assert asyncio.run(asyncio.wait_for(work(), 30)) == sum(
+        len(served.versions) for served in SERVED.values() if served.module == "groups"
+    )
+
+
+def only_of(request: Message, version: int) -> Message:
+    """Return the request without what this version of it has not."""
+    without: dict[str, Any] = {}
+    match request:
+        case FindCoordinatorRequest():
+            without = {"key": ""} if version >= 4 else {"coordinator_keys": []}
+        case LeaveGroupRequest():
+            without = {"member_id": ""} if version >= 3 else {"members": []}
+        case OffsetFetchRequest():
+            without = {"group_id": "", "topics": []} if version >= 8 else {"groups": []}
+    return replace(request, **without)  # type: ignore[type-var]
+
+
+def test_members_that_fall_silent_are_let_go_by_the_clock() -> None:
+    async def work() -> int:
+        settings = {"group.min.session.timeout.ms": "50"}
+        async with Broker(settings) as broker, Client(broker.bootstrap_servers) as client:
+            await groups.committed_offsets(client, "g", [("t", 0)])  # the coordinator is there
+            node = await client.coordinator("g")
+            join = JoinGroupRequest(
+                group_id="g",
+                session_timeout_ms=50,
+                protocol_type="consumer",
+                protocols=[JoinGroupRequestProtocol(name="range")],
+            )
+            joined = await client.ask(node, join, JoinGroupResponse, versions=range(1))
+            members = []
+            while not members or members[-1]:
+                described = await client.ask(node, DescribeGroupsRequest(groups=["g"]), DescribeGroupsResponse)
+                members.append(len(described.groups[0].members))
+                await asyncio.sleep(0.01)
+            assert described.groups[0].group_state == "Empty"
+            return int(joined.generation_id)
+
+    assert asyncio.run(asyncio.wait_for(work(), 30)) == 1
+
+
+def test_groups_whose_log_is_damaged_are_not_served_and_others_are(tmp_path: Path) -> None:
+    names = ["g", "simple"]
+
+    async def work() -> list[ErrorCode | None]:
+        settings = {**SETTINGS, "offsets.topic.num.partitions": "5"}
+        async with Broker(settings, directory=tmp_path) as broker, Client(broker.bootstrap_servers) as client:
+            await send_some(broker)
+            for name in names:
+                await groups.commit_offsets(client, name, {("topic", 0): Committed(3)})
+        (path,) = (tmp_path / f"__consumer_offsets-{partition_for('g', 5)}").glob("*.log")
+        damaged = bytearray(path.read_bytes())
+        damaged[70] ^= 1
+        path.write_bytes(damaged)
+        async with (
+            Broker(settings, directory=tmp_path) as broker,
+            Client(broker.bootstrap_servers, retry_ms=0) as client,
+        ):
+            codes: list[ErrorCode | None] = []
+            for name in names:
+                code: ErrorCode | None = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+                while code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+                    try:
+                        found = await groups.committed_offsets(client, name, [("topic", 0)])
+                        assert found == {("topic", 0): Committed(3)}
+                        code = None
+                    except BrokerError as error:
+                        code = error.code
+                codes.append(code)
+            return codes
+
+    assert partition_for("g", 5) != partition_for("simple", 5)
+    codes = asyncio.run(asyncio.wait_for(work(), 30))
+    assert codes == [ErrorCode.COORDINATOR_NOT_AVAILABLE, None]
 
 
 @pytest.mark.parametrize("case", log_cases(topic="__consumer_offsets"), ids=str)
