@@ -98,6 +98,7 @@ def test_sequence_numbers_count_all_children_that_ever_were(store: Session) -> N
     store.delete("/a/n_0000000001")
     assert store.create("/a/n_", sequence=True) == "/a/n_0000000002"
     assert store.get("/a").cversion == 4  # three came, one went
+    assert store.create("/a/", sequence=True) == "/a/0000000003"
 
 
 def test_ephemeral_nodes_go_with_their_session_and_only_with_it(tree: Tree) -> None:

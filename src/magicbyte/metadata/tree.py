@@ -153,7 +153,8 @@ class Tree:
         return _Change(self.last_zxid + 1, self._clock.now_ms())
 
     def _one(self, change: _Change, asked: NodeChange, session: int) -> str:
-        _check_path(asked.path)
+        sequence = isinstance(asked, CreateNode) and asked.sequence
+        _check_path(f"{asked.path}0" if sequence else asked.path)  # the digits may be the whole name
         match asked:
             case CreateNode():
                 return self._create(change, asked, session)
@@ -181,7 +182,7 @@ class Tree:
         return change.children[path]
 
     def _create(self, change: _Change, asked: CreateNode, session: int) -> str:
-        if asked.path == ROOT:
+        if asked.path == ROOT and not asked.sequence:
             raise NodeExistsError(ROOT, "the node is there already")
         parent, name = _split(asked.path)
         above = self._known(change, parent)
