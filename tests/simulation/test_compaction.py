@@ -3,7 +3,9 @@
 import pytest
 
 from log.compacted import Cleaned, latest
+from magicbyte.records.encode import Format
 from magicbyte.testing.disk import SimulatedDisk
+from simulation.ledger import keyed, latest_values
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -30,3 +32,20 @@ def test_after_a_cut_at_any_operation_no_record_is_lost_changed_or_twice_there(s
         assert latest(found) == latest(before)
         outcomes.add(len(found))
     assert {len(before), len(compacted)} <= outcomes
+
+
+def test_no_cut_brings_back_what_a_tombstone_deleted_that_goes_with_its_whole_segment() -> None:
+    """The new segment ends before the last of the old ones begin, so that only their own names tell that they went."""
+    log = Cleaned(segment_index_bytes=240)
+    for deletes in (False, False, True):
+        log.append([1 if log.log.log_end_offset else 2], deletes=deletes, target=Format.V1)
+        log.roll()
+    cuts: list[SimulatedDisk] = []
+    log.disk.observer = lambda _kind, _path: cuts.extend(log.disk.after_a_cut(len(cuts) + at) for at in range(8))
+    log.clean(1, delete_retention_ms=0)
+    log.disk.observer = None
+    assert log.keys() == [2]
+    for cut in cuts:
+        found = Cleaned(cut, segment_index_bytes=240)
+        assert set(latest_values(keyed(found.records()))) == {b"2"}
+        assert all(found.log.offset_for_timestamp(each.timestamp) for each in found.records())

@@ -110,7 +110,7 @@ def select(log: PartitionLog, checkpoint: int | None, config: CompactionConfig, 
         first_dirty = log.log_start_offset
     segments, active = log.segments, log.active
     bounds = [active.base_offset]
-    if log.config.rules.has_producers:
+    if log.config.rules.has_producers or log.config.dialect is Dialect.ENRICHED:
         bounds.append(log.last_stable_offset)
     dirty = _floor(segments, first_dirty)
     if config.min_lag_ms > 0:

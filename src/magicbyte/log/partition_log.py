@@ -673,8 +673,8 @@ class PartitionLog:
             self.files.sync_directory(self.folder)  # the new ones are whole: from here on a crash ends with them
             bases = {each.base_offset for each in new}
             at = self.segments.index(old[0]) if old else 0
-            for segment in old:
-                segment.rename(DELETED, snapshot=segment.base_offset not in bases)
+            for segment in old:  # the first one first: else what a tombstone deleted could come back without it
+                segment.rename(DELETED, snapshot=segment.base_offset not in bases, log_first=True)
                 self._deleted.append((now_ms + self.config.file_delete_delay_ms, segment))
             self.files.sync_directory(self.folder)  # else an old one could come back beside the new ones
             for segment in new:
