@@ -125,26 +125,20 @@ def _choice(settings: Mapping[str, str], name: str, values: Mapping[str, _Value]
     return values[text]
 
 
-@dataclass(frozen=True, slots=True)
 class Request:
-    """What the version of the Produce request lets a client send, and what it can be told. None: the broker itself."""
+    """What the version of the Produce request lets a client send, and what it can be told. None: the broker itself.
 
-    version: int | None
+    `is_client`: a client sent this, so that nothing of the broker's own may be in it. `wants_one_batch`: a set must be
+    exactly one whole batch of magic 2, from version 3 on. `may_use_zstd`: the client knows zstd, from version 7 on.
+    """
 
-    @property
-    def is_client(self) -> bool:
-        """Whether a client sent this: then nothing of the broker's own may be in it."""
-        return self.version is not None
+    __slots__ = ("is_client", "may_use_zstd", "version", "wants_one_batch")
 
-    @property
-    def wants_one_batch(self) -> bool:
-        """Whether a set must be exactly one whole batch of magic 2: from version 3 on."""
-        return self.version is not None and self.version >= 3
-
-    @property
-    def may_use_zstd(self) -> bool:
-        """Whether the client knows zstd: from version 7 on."""
-        return self.version is None or self.version >= 7
+    def __init__(self, version: int | None) -> None:
+        self.version = version
+        self.is_client = version is not None
+        self.wants_one_batch = version is not None and version >= 3
+        self.may_use_zstd = version is None or version >= 7
 
     def _knows_only_corrupt(self) -> bool:
         return self.version is not None and self.version < 3

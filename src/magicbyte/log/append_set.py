@@ -47,6 +47,7 @@ MOST_NAMED = 1000
 """Records at fault that a refusal names: there may be millions."""
 _KEPT_SCRATCH = 4 << 20
 _APPEND_TIME = TimestampType.LOG_APPEND_TIME
+_CODECS = tuple(Codec)
 _AS_IT_IS = DecodeOptions(verify=False, control=True, limit=1 << 62)
 
 
@@ -55,7 +56,7 @@ class Part:
     """A batch, a wrapper, or a row of plain messages of one magic.
 
     `view` is the header of the batch or wrapper, None for plain messages; `data` the part as it was produced;
-    `records` its records section or messages, decompressed.
+    `records` its records section or messages, decompressed. `is_control`: it is the broker's own.
     """
 
     magic: int
@@ -65,10 +66,7 @@ class Part:
     records: memoryview
     survey: Survey
 
-    @property
-    def is_control(self) -> bool:
-        """Whether this is the broker's own."""
-        return self.view is not None and self.view.is_control
+    is_control: bool = False
 
 
 @dataclass(slots=True)
@@ -133,10 +131,12 @@ class _Unpacker:
     def __init__(self, limit: int) -> None:
         self.count = 0
         self._limit = self._left = limit
-        self._scratch = _memory.scratch
+        self._scratch: memoryview
 
     def unpack(self, codec: Codec, payload: memoryview, header: Lz4Header) -> memoryview:
         """Return what `payload` holds. Raises CorruptRecordError, BatchTooLargeError."""
+        if not self.count:
+            self._scratch = _memory.scratch
         self.count += 1
         wanted = min(max(4 * len(payload), 1024), self._left)
         while True:
@@ -181,13 +181,10 @@ class _Reader:
     def outer(self, records: memoryview) -> list[_Outer]:
         """Return the rows of the set, each whole, its checksums right; no more than the request may send."""
         size = len(records)
-        if (
-            size >= RECORD_BATCH_OVERHEAD
-            and records[16] == 2
-            and LOG_OVERHEAD + SIZE.read(records) == size
-            and self.dialect is Dialect.KAFKA
-        ):
-            return [self._batch(records)]
+        if size >= RECORD_BATCH_OVERHEAD and records[16] == 2 and self.dialect is Dialect.KAFKA:
+            batch = RecordBatch(records)
+            if batch.size == size:
+                return [self._batch(batch)]
         table = scan(records, dialect=self.dialect, merge=True)
         rows = [self._row(table, row) for row in range(len(table))]
         rest = records[table.end :]
@@ -210,7 +207,7 @@ class _Reader:
         position, magic = int(table.position[row]), int(table.magic[row])
         data = table.buffer[position : position + int(table.size[row])]
         if magic == 2:
-            return self._batch(data)
+            return self._batch(RecordBatch(data))
         attributes = int(table.attributes[row])
         try:
             if int(table.count[row]) > 0:
@@ -232,14 +229,13 @@ class _Reader:
             raise self.request.damaged(error.locate(shift=position)) from None
         return _Outer(data, magic, attributes, view, None)
 
-    def _batch(self, data: memoryview) -> _Outer:
-        self._check_size(len(data))
-        batch = RecordBatch(data)
+    def _batch(self, batch: RecordBatch) -> _Outer:
+        self._check_size(batch.size)
         try:
             batch.verify()
         except CorruptRecordError as error:
             raise self.request.damaged(error) from None
-        return _Outer(data, 2, batch.attributes, batch, None)
+        return _Outer(batch.buffer, 2, batch.attributes, batch, None)
 
     def may_trust(self, rows: list[_Outer]) -> bool:
         """Say whether wrappers need not be opened: they are trusted, and none has to be written anew."""
@@ -253,12 +249,12 @@ class _Reader:
     def open(self, entry: _Outer) -> Part:
         """Return the part that a row is, its records unpacked and walked."""
         view = entry.view
+        if isinstance(view, RecordBatch):
+            return self._open_batch(view)
         if entry.survey is not None:
             if entry.survey.lying is not None:
                 raise self.request.damaged(entry.survey.lying)
             return Part(entry.magic, Codec.NONE, entry.data, None, entry.data, entry.survey)
-        if isinstance(view, RecordBatch):
-            return self._open_batch(view)
         if isinstance(view, Message):
             return self._open_wrapper(view)
         assert view is not None
@@ -266,31 +262,31 @@ class _Reader:
 
     def _codec(self, attributes: int) -> Codec:
         number = attributes & CODEC_MASK
-        if number > Codec.ZSTD:
+        if number >= len(_CODECS):
             raise self.request.damaged(f"codec: expected 0 to 4, found {number}")
-        return Codec(number)
+        return _CODECS[number]
 
     def _open_batch(self, batch: RecordBatch) -> Part:
-        request, to_batch = self.request, self.rules.format is Format.V2
+        request, to_batch, is_control = self.request, self.rules.format is Format.V2, batch.is_control
         codec = self._codec(batch.attributes)
         if codec is Codec.ZSTD and not (request.may_use_zstd and to_batch):
             raise AppendRefusedError(
                 ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs magic 2 and version 7 of the request"
             )
         if request.is_client:
-            if batch.is_control:
+            if is_control:
                 raise request.illegal("a client may not send control batches")
             if batch.base_offset != 0:
                 raise request.illegal(f"base offset of a produced batch: expected 0, found {batch.base_offset}")
         has_producer = batch.producer_id > NO_PRODUCER_ID
         if batch.is_transactional and not has_producer:
             raise request.not_authorized("a transactional batch without a producer id")
-        if not to_batch and (has_producer or batch.is_control):
+        if not to_batch and (has_producer or is_control):
             raise unsupported(f"format {self.rules.format.value} has no producer ids and no control batches")
         count = batch.record_count
         if count <= 0 or batch.last_offset_delta != count - 1:
             raise request.illegal(f"a batch of {count} records whose last offset delta is {batch.last_offset_delta}")
-        if has_producer and batch.base_sequence < 0 and not batch.is_control:
+        if has_producer and batch.base_sequence < 0 and not is_control:
             raise request.illegal(f"base sequence of an idempotent batch: {batch.base_sequence}")
         records = batch.records_section
         if codec:
@@ -301,7 +297,7 @@ class _Reader:
             raise request.illegal(error) from None
         if survey.out_of_order >= 0:
             raise request.illegal(f"offset delta of record {survey.out_of_order} is another number")
-        return Part(2, codec, batch.buffer, batch, records, survey)
+        return Part(2, codec, batch.buffer, batch, records, survey, is_control)
 
     def _unpack(self, codec: Codec, payload: memoryview, header: Lz4Header) -> memoryview:
         try:
@@ -344,7 +340,7 @@ class _Reader:
                 raise request.illegal("a client may not send control messages")
             if self.rules.format is not Format.ENRICHED:
                 raise unsupported(f"format {self.rules.format.value} has no control messages of the enriched dialect")
-            return Part(1, Codec.NONE, view.buffer, view, view.buffer, nothing)
+            return Part(1, Codec.NONE, view.buffer, view, view.buffer, nothing, is_control=True)
         try:
             count, non_keyed = view.num_messages, view.non_keyed
         except CorruptRecordError as error:

@@ -57,15 +57,13 @@ class Format(enum.Enum):
     V2 = "2"
     ENRICHED = "enriched"
 
-    @property
-    def magic(self) -> int:
-        """The magic byte."""
-        return 1 if self is Format.ENRICHED else int(self.value)
+    magic: int
+    dialect: Dialect
 
-    @property
-    def dialect(self) -> Dialect:
-        """The dialect that a reader must be told."""
-        return Dialect.ENRICHED if self is Format.ENRICHED else Dialect.KAFKA
+    def __init__(self, value: str) -> None:
+        """Know the magic byte, and the dialect that a reader must be told."""
+        self.magic = 1 if value == "enriched" else int(value)
+        self.dialect = Dialect.ENRICHED if value == "enriched" else Dialect.KAFKA
 
     def check_codec(self, codec: Codec) -> None:
         """Raise UnsupportedCompressionError for zstd in any format but V2."""

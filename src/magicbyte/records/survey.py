@@ -124,5 +124,10 @@ def survey_messages(
 
 def _survey(state: Any) -> Survey:
     flat: list[int] = state if isinstance(state, list) else state.tolist()
-    records, null_keys, least, latest, *rest, _ = flat[kernels.STATE :]
-    return Survey._make((records, null_keys, None if least == survey.MOST_TIME else least, latest, *rest, None))
+    records, null_keys, least, latest, latest_at, out_of_order, headers, append_bits, nested, other_magic, _ = flat[
+        kernels.STATE :
+    ]
+    earliest = None if least == survey.MOST_TIME else least
+    return Survey(
+        records, null_keys, earliest, latest, latest_at, out_of_order, headers, append_bits, nested, other_magic
+    )
