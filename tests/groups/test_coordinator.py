@@ -53,6 +53,14 @@ def test_a_member_is_given_its_id_before_it_is_one(world: World) -> None:
     assert [each.member_id for each in second.members] == ["c-id0"]
 
 
+@pytest.mark.parametrize("version", [3, 9])
+def test_a_client_with_the_longest_name_has_an_id_that_fits(world: World, version: int) -> None:
+    member = world.join(version=version, client_id="é" * 16_000).answer.member_id
+    if version > 3:
+        world.join(member, version=version, client_id="é" * 16_000)
+    assert world.sync(member, 1, {member: b"mine"}).answer.assignment == b"mine"
+
+
 @pytest.mark.parametrize("version", range(4))
 def test_old_versions_join_at_once(world: World, version: int) -> None:
     answer = world.join(version=version).answer

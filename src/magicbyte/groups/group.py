@@ -31,6 +31,9 @@ NEW_MEMBER_JOIN_MS: Final = 5 * 60_000
 """How long one that joins for the first time is waited for: it cannot send heartbeats yet."""
 NULLABLE_PROTOCOL: Final = 7  # version of JoinGroup from which on no protocol is null
 KNOWN_MEMBER_ID: Final = 4  # version of JoinGroup from which on a member has an id before it is one
+LONGEST_NAME: Final = (
+    1000  # characters of a client's name in its member id, which must fit into a string of the protocol
+)
 SKIPS_ASSIGNMENT: Final = 9  # version of JoinGroup that tells a leader to assign nothing
 
 TopicPartition = tuple[str, int]
@@ -142,7 +145,8 @@ class Group:
 
     def _join_new(self, caller: Caller, request: JoinGroupRequest, now_ms: int) -> list[Effect]:
         instance = request.group_instance_id
-        member_id = f"{caller.client_id if instance is None else instance}-{self.token()}"
+        name = caller.client_id if instance is None else instance
+        member_id = f"{name[:LONGEST_NAME]}-{self.token()}"
         if instance is not None and instance in self.static:
             return self._replace_static(caller, member_id, request, now_ms)
         if instance is None and caller.version >= KNOWN_MEMBER_ID:
