@@ -277,6 +277,24 @@ def test_a_deleted_topic_is_gone_and_another_of_its_name_is_empty_and_another(fo
     run(work())
 
 
+def test_a_small_request_cannot_ask_for_more_than_there_is_room_for(folder: Path) -> None:
+    async def work() -> None:
+        async with Running(folder) as broker:
+            peer = await Peer.of(broker)
+            huge = admin_steps.topic("huge", (1 << 31) - 1)
+            assert await make(peer, huge) == [ErrorCode.POLICY_VIOLATION]
+            some = [admin_steps.topic(f"t{number}", 4000) for number in range(3)]
+            assert await make(peer, *some) == [0, 0, ErrorCode.POLICY_VIOLATION]
+            assert len(broker.logs.logs) == 200  # the rest when they are needed
+            assert broker.partition("t1", 3999).log.log_end_offset == 0
+            grown = grow.CreatePartitionsTopic(name="t0", count=(1 << 31) - 1, assignments=None)
+            response = await peer.ask(grow.CreatePartitionsRequest(topics=[grown]), 3, grow.CreatePartitionsResponse)
+            assert response.results[0].error_code == ErrorCode.INVALID_PARTITIONS
+            peer.close()
+
+    run(work())
+
+
 def test_deleting_may_be_forbidden(folder: Path) -> None:
     async def work() -> int:
         async with Running(folder, {"delete.topic.enable": "false"}) as broker:
