@@ -473,6 +473,18 @@ def test_offsets_count_when_they_are_stored(world: World, append: ErrorCode, tol
     assert world.committed(("t", 0)) == [(8, 0)]
 
 
+def test_an_offset_that_is_stored_after_its_group_was_deleted_is_there(world: World) -> None:
+    world.commit(3, place=("t", 1))
+    world.holds = True
+    waiting = world.commit(7)
+    world.ask(DeleteGroupsRequest(groups_names=["g"]))
+    world.release()
+    assert waiting.answer.topics[0].partitions[0].error_code == 0
+    assert world.committed(*PLACES) == [(7, 0), (-1, 0), (-1, 0)]
+    world.start()
+    assert world.committed(*PLACES) == [(7, 0), (-1, 0), (-1, 0)]
+
+
 def test_a_commit_is_a_sign_of_life(world: World) -> None:
     generation, (member,) = world.stable(1, session=6_000)
     for offset in range(3):

@@ -12,30 +12,29 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from magicbyte.errors import ErrorCode
+from magicbyte.groups import offsets
 from magicbyte.groups.config import GroupConfig
 from magicbyte.groups.deadlines import Deadlines
 from magicbyte.groups.effects import Caller, Effect, Reply, Store
 from magicbyte.groups.group import Due, Group, Member, TopicPartition, refused_join
 from magicbyte.groups.loading import LoadedPartition
 from magicbyte.groups.partitioning import partition_for
-from magicbyte.groups.records import CONSUMER, GroupMetadataKey, GroupMetadataValue, OffsetCommitKey, OffsetCommitValue
-from magicbyte.groups.rules import COMMIT_REPLY, LOADING_REPLY, OFFSETS_NOT_STORED, GroupState
+from magicbyte.groups.records import GroupMetadataKey, GroupMetadataValue, OffsetCommitKey
+from magicbyte.groups.rules import LOADING_REPLY, OFFSETS_NOT_STORED, GroupState
 from magicbyte.protocol.messages import (
     delete_groups,
     describe_groups,
     heartbeat,
     leave_group,
     list_groups,
-    offset_commit,
-    offset_delete,
-    offset_fetch,
 )
 from magicbyte.protocol.messages.join_group import JoinGroupRequest
+from magicbyte.protocol.messages.offset_commit import OffsetCommitRequest
+from magicbyte.protocol.messages.offset_delete import OffsetDeleteRequest
+from magicbyte.protocol.messages.offset_fetch import OffsetFetchRequest
 from magicbyte.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from magicbyte.protocol.runtime import Message
 
-UNKNOWN_OFFSET = -1
-NO_GENERATION = -1
 DEAD_IS_AN_ERROR = 6  # version of DescribeGroups from which on a group that is not there is one
 MANY_LEAVE = 3  # version of LeaveGroup from which on each member has a code
 OPERATIONS = 1 << 3 | 1 << 6 | 1 << 8
@@ -73,7 +72,8 @@ class Coordinator:
         self.partitions: dict[int, Partition] = {}
         self.deadlines = Deadlines[Due]()
         self.closed = False
-        self._token, self._has_partition = token, has_partition
+        self.has_partition = has_partition
+        self._token = token
 
     # ---- partitions
 
@@ -99,7 +99,7 @@ class Coordinator:
         for producer, waiting in found.open_transactions.items():
             for key, committed in waiting:
                 if committed.value is not None:
-                    group = self.groups.setdefault(key.group, self._new(key.group))
+                    group = self.group_of(key.group)
                     group.pending_offsets.setdefault(producer, {})[key.topic, key.partition] = committed.value
         self.partitions[partition] = Partition.ACTIVE
 
@@ -116,6 +116,13 @@ class Coordinator:
         """Answer everybody who waits: the broker stops. Requests that still come are refused."""
         self.closed = True
         return [each for group in self.groups.values() for each in group.dismiss(ErrorCode.NOT_COORDINATOR)]
+
+    def group_of(self, group_id: str) -> Group:
+        """Return the group with this name, made if need be."""
+        group = self.groups.get(group_id)
+        if group is None:
+            group = self.groups[group_id] = self._new(group_id)
+        return group
 
     def _new(self, group_id: str) -> Group:
         partition = partition_for(group_id, self.config.offsets_partitions)
@@ -171,7 +178,7 @@ class Coordinator:
             if request.member_id:
                 code = ErrorCode.UNKNOWN_MEMBER_ID
             else:
-                group = self.groups[request.group_id] = self._new(request.group_id)
+                group = self.group_of(request.group_id)
         if code or group is None:
             return [refused_join(caller, request.member_id, code)]
         return group.join(caller, request, now_ms)
@@ -228,171 +235,6 @@ class Coordinator:
         if caller.version < MANY_LEAVE:
             response = leave_group.LeaveGroupResponse(error_code=left[0].error_code)
         return [Reply(caller, response), *effects]
-
-    # ---- offsets
-
-    def commit(self, caller: Caller, request: offset_commit.OffsetCommitRequest, now_ms: int) -> list[Effect]:
-        """Store offsets, of a member or of whoever assigns partitions to itself; answer when they are stored.
-
-        Version 0, which goes to ZooKeeper, is not answered here.
-        """
-        group = self.groups.get(request.group_id)
-        code = self.status(request.group_id, may_be_empty=True) or self._commit_refusal(group, request, now_ms)
-        taken, topics = dict[TopicPartition, OffsetCommitValue](), list[offset_commit.OffsetCommitResponseTopic]()
-        stored = list[offset_commit.OffsetCommitResponsePartition]()  # that get the code of the append
-        for topic in request.topics:
-            answers = []
-            for each in topic.partitions:
-                answer = offset_commit.OffsetCommitResponsePartition(partition_index=each.partition_index)
-                answers.append(answer)
-                answer.error_code = code or self._partition_refusal(topic.name, each)
-                if not answer.error_code:
-                    taken[topic.name, each.partition_index] = self._value(request, each, now_ms)
-                    stored.append(answer)
-            topics.append(offset_commit.OffsetCommitResponseTopic(name=topic.name, partitions=answers))
-        reply = Reply(caller, offset_commit.OffsetCommitResponse(topics=topics))
-        if not taken:
-            return [reply]
-        group = self.groups.setdefault(request.group_id, group or self._new(request.group_id))
-        committing = group
-
-        def then(code: ErrorCode, _now_ms: int) -> list[Effect]:
-            if not code:
-                committing.offsets.update(taken)
-            for answer in stored:
-                answer.error_code = OFFSETS_NOT_STORED.get(code, code)
-            return [reply]
-
-        return [Store(group.partition, _offset_records(group.group_id, taken.items()), then)]
-
-    def _commit_refusal(
-        self, group: Group | None, request: offset_commit.OffsetCommitRequest, now_ms: int
-    ) -> ErrorCode:
-        generation, member_id = request.generation_id_or_member_epoch, request.member_id
-        if group is None:
-            return ErrorCode.NONE if generation < 0 else ErrorCode.ILLEGAL_GENERATION
-        if generation < 0 and group.state is GroupState.EMPTY:
-            return ErrorCode.NONE
-        code = group.fault(member_id, request.group_instance_id)
-        if code or generation != group.generation:
-            return code or ErrorCode.ILLEGAL_GENERATION
-        code = COMMIT_REPLY[group.state]
-        if not code:
-            group.touch(group.members[member_id], now_ms)
-        return code
-
-    def _partition_refusal(self, topic: str, partition: offset_commit.OffsetCommitRequestPartition) -> ErrorCode:
-        if not self._has_partition(topic, partition.partition_index):
-            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        size = len((partition.committed_metadata or "").encode())
-        return ErrorCode.OFFSET_METADATA_TOO_LARGE if size > self.config.offset_metadata_max_bytes else ErrorCode.NONE
-
-    def _value(
-        self,
-        request: offset_commit.OffsetCommitRequest,
-        partition: offset_commit.OffsetCommitRequestPartition,
-        now_ms: int,
-    ) -> OffsetCommitValue:
-        committed_ms = now_ms if partition.commit_timestamp == -1 else partition.commit_timestamp
-        version, expire_ms = self.config.stored.offset_value, -1
-        if request.retention_time_ms != -1:
-            version, expire_ms = 1, now_ms + request.retention_time_ms
-        elif self.config.stored.expires_by_commit:
-            expire_ms = committed_ms + self.config.offsets_retention_ms
-        return OffsetCommitValue(
-            version=version,
-            offset=partition.committed_offset,
-            leader_epoch=partition.committed_leader_epoch,
-            metadata=partition.committed_metadata or "",
-            commit_timestamp=committed_ms,
-            expire_timestamp=expire_ms,
-            topic_id=None,
-        )
-
-    def fetch(self, caller: Caller, request: offset_fetch.OffsetFetchRequest, _now_ms: int) -> list[Effect]:
-        """Tell committed offsets: of one group, or of several from version 8 on. Version 0 is not answered here."""
-        if caller.version >= 8:
-            groups = [self._fetched(caller, each.group_id, each.topics, request) for each in request.groups]
-            return [Reply(caller, offset_fetch.OffsetFetchResponse(groups=groups))]
-        found = self._fetched(caller, request.group_id, request.topics, request)
-        topics = [
-            offset_fetch.OffsetFetchResponseTopic(
-                name=topic.name,
-                partitions=[
-                    offset_fetch.OffsetFetchResponsePartition(
-                        partition_index=each.partition_index,
-                        committed_offset=each.committed_offset,
-                        committed_leader_epoch=each.committed_leader_epoch,
-                        metadata=each.metadata,
-                        error_code=each.error_code,
-                    )
-                    for each in topic.partitions
-                ],
-            )
-            for topic in found.topics
-        ]
-        return [Reply(caller, offset_fetch.OffsetFetchResponse(topics=topics, error_code=found.error_code))]
-
-    def _fetched(
-        self,
-        caller: Caller,
-        group_id: str,
-        topics: Iterable[offset_fetch.OffsetFetchRequestTopic | offset_fetch.OffsetFetchRequestTopics] | None,
-        request: offset_fetch.OffsetFetchRequest,
-    ) -> offset_fetch.OffsetFetchResponseGroup:
-        status = self.status(group_id, may_be_empty=True)
-        group = None if status else self.groups.get(group_id)
-        if status and caller.version >= 2:
-            return offset_fetch.OffsetFetchResponseGroup(group_id=group_id, error_code=status)
-        if topics is None:
-            wanted = [] if group is None else list(_by_topic(group.offsets).items())
-        else:
-            wanted = [(each.name, list(each.partition_indexes)) for each in topics]
-        answer = [
-            offset_fetch.OffsetFetchResponseTopics(
-                name=topic,
-                partitions=[_fetched_partition(group, (topic, each), request.require_stable, status) for each in which],
-            )
-            for topic, which in wanted
-        ]
-        return offset_fetch.OffsetFetchResponseGroup(group_id=group_id, topics=answer)
-
-    def delete_offsets(self, caller: Caller, request: offset_delete.OffsetDeleteRequest, _now_ms: int) -> list[Effect]:
-        """Answer an OffsetDelete: offsets of topics that the group reads just now stay."""
-        group = self.groups.get(request.group_id)
-        code = self.status(request.group_id)
-        subscribed: set[str] | None = set()
-        if not code and group is None:
-            code = ErrorCode.GROUP_ID_NOT_FOUND
-        elif not code and group is not None and group.state is not GroupState.EMPTY:
-            code = ErrorCode.NONE if group.protocol_type == CONSUMER else ErrorCode.NON_EMPTY_GROUP
-            subscribed = group.subscribed_topics()
-        if code or group is None:
-            return [Reply(caller, offset_delete.OffsetDeleteResponse(error_code=code))]
-        deleted, topics = list[TopicPartition](), list[offset_delete.OffsetDeleteResponseTopic]()
-        for topic in request.topics:
-            answers = []
-            for each in topic.partitions:
-                refusal = ErrorCode.NONE
-                if not self._has_partition(topic.name, each.partition_index):
-                    refusal = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                elif subscribed is None or topic.name in subscribed:
-                    refusal = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
-                elif (topic.name, each.partition_index) in group.offsets:
-                    deleted.append((topic.name, each.partition_index))
-                answers.append(
-                    offset_delete.OffsetDeleteResponsePartition(
-                        partition_index=each.partition_index, error_code=refusal
-                    )
-                )
-            topics.append(offset_delete.OffsetDeleteResponseTopic(name=topic.name, partitions=answers))
-        response = offset_delete.OffsetDeleteResponse(topics=topics)
-
-        def then(code: ErrorCode, _now_ms: int) -> list[Effect]:
-            response.error_code = OFFSETS_NOT_STORED.get(code, code)
-            return [Reply(caller, response)]
-
-        return self._forget(group, deleted, then)
 
     # ---- groups
 
@@ -480,10 +322,10 @@ class Coordinator:
                 result.error_code = ErrorCode.NON_EMPTY_GROUP
             elif not result.error_code and group is not None:
                 waiting += 1
-                effects += self._forget(group, list(group.offsets), gone(result), always=True)
+                effects += self.forget(group, list(group.offsets), gone(result), always=True)
         return effects or [reply]
 
-    def _forget(
+    def forget(
         self,
         group: Group,
         places: Iterable[TopicPartition],
@@ -509,7 +351,7 @@ class Coordinator:
         for group in list(self.groups.values()):
             expired = list(group.expired_offsets(now_ms))
             if expired or group.is_idle:
-                effects += self._forget(group, expired, _nothing)
+                effects += self.forget(group, expired, _nothing)
         return effects
 
     def forget_topic(self, topic: str) -> list[Effect]:
@@ -518,7 +360,7 @@ class Coordinator:
         for group in list(self.groups.values()):
             places = [place for place in group.offsets if place[0] == topic]
             if places:
-                effects += self._forget(group, places, _nothing)
+                effects += self.forget(group, places, _nothing)
         return effects
 
 
@@ -527,9 +369,9 @@ ANSWERED: Final[Mapping[type[Message], Callable[[Coordinator, Caller, Any, int],
     SyncGroupRequest: Coordinator.sync,
     heartbeat.HeartbeatRequest: Coordinator.heartbeat,
     leave_group.LeaveGroupRequest: Coordinator.leave,
-    offset_commit.OffsetCommitRequest: Coordinator.commit,
-    offset_fetch.OffsetFetchRequest: Coordinator.fetch,
-    offset_delete.OffsetDeleteRequest: Coordinator.delete_offsets,
+    OffsetCommitRequest: offsets.commit,
+    OffsetFetchRequest: offsets.fetch,
+    OffsetDeleteRequest: offsets.delete_offsets,
     describe_groups.DescribeGroupsRequest: Coordinator.describe,
     list_groups.ListGroupsRequest: Coordinator.list_all,
     delete_groups.DeleteGroupsRequest: Coordinator.delete,
@@ -538,40 +380,6 @@ ANSWERED: Final[Mapping[type[Message], Callable[[Coordinator, Caller, Any, int],
 
 def _nothing(_code: ErrorCode, _now_ms: int) -> list[Effect]:
     return []
-
-
-def _offset_records(
-    group_id: str, offsets: Iterable[tuple[TopicPartition, OffsetCommitValue]]
-) -> tuple[tuple[bytes, bytes | None], ...]:
-    return tuple(
-        (OffsetCommitKey(1, group_id, topic, partition).to_bytes(), value.to_bytes())
-        for (topic, partition), value in offsets
-    )
-
-
-def _by_topic(places: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    found: dict[str, list[int]] = {}
-    for topic, partition in places:
-        found.setdefault(topic, []).append(partition)
-    return found
-
-
-def _fetched_partition(
-    group: Group | None, place: TopicPartition, stable: bool, code: ErrorCode
-) -> offset_fetch.OffsetFetchResponsePartitions:
-    committed = None if group is None else group.offsets.get(place)
-    if group is not None and stable and any(place in each for each in group.pending_offsets.values()):
-        committed, code = None, ErrorCode.UNSTABLE_OFFSET_COMMIT
-    if committed is None:
-        return offset_fetch.OffsetFetchResponsePartitions(
-            partition_index=place[1], committed_offset=UNKNOWN_OFFSET, error_code=code
-        )
-    return offset_fetch.OffsetFetchResponsePartitions(
-        partition_index=place[1],
-        committed_offset=committed.offset,
-        committed_leader_epoch=committed.leader_epoch,
-        metadata=committed.metadata,
-    )
 
 
 def _restore(group: Group, stored: GroupMetadataValue, now_ms: int) -> None:

@@ -1,0 +1,229 @@
+"""Committed offsets: the requests that store, tell and delete them, answered as those of the coordinator itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final
+
+from magicbyte.errors import ErrorCode
+from magicbyte.groups.effects import Caller, Effect, Reply, Store
+from magicbyte.groups.group import Group, TopicPartition
+from magicbyte.groups.records import CONSUMER, OffsetCommitKey, OffsetCommitValue
+from magicbyte.groups.rules import COMMIT_REPLY, OFFSETS_NOT_STORED, GroupState
+from magicbyte.protocol.messages import offset_commit, offset_delete, offset_fetch
+
+if TYPE_CHECKING:
+    from magicbyte.groups.coordinator import Coordinator
+
+UNKNOWN_OFFSET: Final = -1
+MANY_GROUPS: Final = 8  # version of OffsetFetch from which on it asks for several groups
+GROUP_CODE: Final = 2  # version of OffsetFetch from which on a group has a code of its own
+
+
+def commit(
+    coordinator: Coordinator, caller: Caller, request: offset_commit.OffsetCommitRequest, now_ms: int
+) -> list[Effect]:
+    """Store offsets, of a member or of whoever assigns partitions to itself; answer when they are stored.
+
+    Version 0, which goes to ZooKeeper, is not answered here.
+    """
+    group = coordinator.groups.get(request.group_id)
+    code = coordinator.status(request.group_id, may_be_empty=True) or _commit_refusal(group, request, now_ms)
+    taken, topics = dict[TopicPartition, OffsetCommitValue](), list[offset_commit.OffsetCommitResponseTopic]()
+    stored = list[offset_commit.OffsetCommitResponsePartition]()  # that get the code of the append
+    for topic in request.topics:
+        answers = []
+        for each in topic.partitions:
+            answer = offset_commit.OffsetCommitResponsePartition(partition_index=each.partition_index)
+            answers.append(answer)
+            answer.error_code = code or _partition_refusal(coordinator, topic.name, each)
+            if not answer.error_code:
+                taken[topic.name, each.partition_index] = _value(coordinator, request, each, now_ms)
+                stored.append(answer)
+        topics.append(offset_commit.OffsetCommitResponseTopic(name=topic.name, partitions=answers))
+    reply = Reply(caller, offset_commit.OffsetCommitResponse(topics=topics))
+    if not taken:
+        return [reply]
+
+    def then(code: ErrorCode, _now_ms: int) -> list[Effect]:
+        if not code and not coordinator.status(request.group_id, may_be_empty=True):
+            # A group that was deleted meanwhile is there again, as the log says.
+            coordinator.group_of(request.group_id).offsets.update(taken)
+        for answer in stored:
+            answer.error_code = OFFSETS_NOT_STORED.get(code, code)
+        return [reply]
+
+    group = coordinator.group_of(request.group_id)
+    return [Store(group.partition, _offset_records(group.group_id, taken.items()), then)]
+
+
+def _commit_refusal(group: Group | None, request: offset_commit.OffsetCommitRequest, now_ms: int) -> ErrorCode:
+    generation, member_id = request.generation_id_or_member_epoch, request.member_id
+    if group is None:
+        return ErrorCode.NONE if generation < 0 else ErrorCode.ILLEGAL_GENERATION
+    if generation < 0 and group.state is GroupState.EMPTY:
+        return ErrorCode.NONE
+    code = group.fault(member_id, request.group_instance_id)
+    if code or generation != group.generation:
+        return code or ErrorCode.ILLEGAL_GENERATION
+    code = COMMIT_REPLY[group.state]
+    if not code:
+        group.touch(group.members[member_id], now_ms)
+    return code
+
+
+def _partition_refusal(
+    coordinator: Coordinator, topic: str, partition: offset_commit.OffsetCommitRequestPartition
+) -> ErrorCode:
+    if not coordinator.has_partition(topic, partition.partition_index):
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if len((partition.committed_metadata or "").encode()) > coordinator.config.offset_metadata_max_bytes:
+        return ErrorCode.OFFSET_METADATA_TOO_LARGE
+    return ErrorCode.NONE
+
+
+def _value(
+    coordinator: Coordinator,
+    request: offset_commit.OffsetCommitRequest,
+    partition: offset_commit.OffsetCommitRequestPartition,
+    now_ms: int,
+) -> OffsetCommitValue:
+    committed_ms = now_ms if partition.commit_timestamp == -1 else partition.commit_timestamp
+    version, expire_ms = coordinator.config.stored.offset_value, -1
+    if request.retention_time_ms != -1:
+        version, expire_ms = 1, now_ms + request.retention_time_ms
+    elif coordinator.config.stored.expires_by_commit:
+        expire_ms = committed_ms + coordinator.config.offsets_retention_ms
+    return OffsetCommitValue(
+        version=version,
+        offset=partition.committed_offset,
+        leader_epoch=partition.committed_leader_epoch,
+        metadata=partition.committed_metadata or "",
+        commit_timestamp=committed_ms,
+        expire_timestamp=expire_ms,
+        topic_id=None,
+    )
+
+
+def fetch(
+    coordinator: Coordinator, caller: Caller, request: offset_fetch.OffsetFetchRequest, _now_ms: int
+) -> list[Effect]:
+    """Tell committed offsets: of one group, or of several from version 8 on. Version 0 is not answered here."""
+    if caller.version >= MANY_GROUPS:
+        groups = [_fetched(coordinator, caller, each.group_id, each.topics, request) for each in request.groups]
+        return [Reply(caller, offset_fetch.OffsetFetchResponse(groups=groups))]
+    found = _fetched(coordinator, caller, request.group_id, request.topics, request)
+    topics = [
+        offset_fetch.OffsetFetchResponseTopic(
+            name=topic.name,
+            partitions=[
+                offset_fetch.OffsetFetchResponsePartition(
+                    partition_index=each.partition_index,
+                    committed_offset=each.committed_offset,
+                    committed_leader_epoch=each.committed_leader_epoch,
+                    metadata=each.metadata,
+                    error_code=each.error_code,
+                )
+                for each in topic.partitions
+            ],
+        )
+        for topic in found.topics
+    ]
+    return [Reply(caller, offset_fetch.OffsetFetchResponse(topics=topics, error_code=found.error_code))]
+
+
+def _fetched(
+    coordinator: Coordinator,
+    caller: Caller,
+    group_id: str,
+    topics: Iterable[offset_fetch.OffsetFetchRequestTopic | offset_fetch.OffsetFetchRequestTopics] | None,
+    request: offset_fetch.OffsetFetchRequest,
+) -> offset_fetch.OffsetFetchResponseGroup:
+    status = coordinator.status(group_id, may_be_empty=True)
+    group = None if status else coordinator.groups.get(group_id)
+    if status and caller.version >= GROUP_CODE:
+        return offset_fetch.OffsetFetchResponseGroup(group_id=group_id, error_code=status)
+    if topics is None:
+        wanted = [] if group is None else list(_by_topic(group.offsets).items())
+    else:
+        wanted = [(each.name, list(each.partition_indexes)) for each in topics]
+    answer = [
+        offset_fetch.OffsetFetchResponseTopics(
+            name=topic,
+            partitions=[_fetched_partition(group, (topic, each), request.require_stable, status) for each in which],
+        )
+        for topic, which in wanted
+    ]
+    return offset_fetch.OffsetFetchResponseGroup(group_id=group_id, topics=answer)
+
+
+def delete_offsets(
+    coordinator: Coordinator, caller: Caller, request: offset_delete.OffsetDeleteRequest, _now_ms: int
+) -> list[Effect]:
+    """Answer an OffsetDelete: offsets of topics that the group reads just now stay."""
+    group = coordinator.groups.get(request.group_id)
+    code = coordinator.status(request.group_id)
+    subscribed: set[str] | None = set()
+    if not code and group is None:
+        code = ErrorCode.GROUP_ID_NOT_FOUND
+    elif not code and group is not None and group.state is not GroupState.EMPTY:
+        code = ErrorCode.NONE if group.protocol_type == CONSUMER else ErrorCode.NON_EMPTY_GROUP
+        subscribed = group.subscribed_topics()
+    if code or group is None:
+        return [Reply(caller, offset_delete.OffsetDeleteResponse(error_code=code))]
+    deleted, topics = list[TopicPartition](), list[offset_delete.OffsetDeleteResponseTopic]()
+    for topic in request.topics:
+        answers = []
+        for each in topic.partitions:
+            refusal = ErrorCode.NONE
+            if not coordinator.has_partition(topic.name, each.partition_index):
+                refusal = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            elif subscribed is None or topic.name in subscribed:
+                refusal = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+            elif (topic.name, each.partition_index) in group.offsets:
+                deleted.append((topic.name, each.partition_index))
+            answers.append(
+                offset_delete.OffsetDeleteResponsePartition(partition_index=each.partition_index, error_code=refusal)
+            )
+        topics.append(offset_delete.OffsetDeleteResponseTopic(name=topic.name, partitions=answers))
+    response = offset_delete.OffsetDeleteResponse(topics=topics)
+
+    def then(code: ErrorCode, _now_ms: int) -> list[Effect]:
+        response.error_code = OFFSETS_NOT_STORED.get(code, code)
+        return [Reply(caller, response)]
+
+    return coordinator.forget(group, deleted, then)
+
+
+def _offset_records(
+    group_id: str, offsets: Iterable[tuple[TopicPartition, OffsetCommitValue]]
+) -> tuple[tuple[bytes, bytes | None], ...]:
+    return tuple(
+        (OffsetCommitKey(1, group_id, topic, partition).to_bytes(), value.to_bytes())
+        for (topic, partition), value in offsets
+    )
+
+
+def _by_topic(places: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    found: dict[str, list[int]] = {}
+    for topic, partition in places:
+        found.setdefault(topic, []).append(partition)
+    return found
+
+
+def _fetched_partition(
+    group: Group | None, place: TopicPartition, stable: bool, code: ErrorCode
+) -> offset_fetch.OffsetFetchResponsePartitions:
+    committed = None if group is None else group.offsets.get(place)
+    if group is not None and stable and any(place in each for each in group.pending_offsets.values()):
+        committed, code = None, ErrorCode.UNSTABLE_OFFSET_COMMIT
+    if committed is None:
+        return offset_fetch.OffsetFetchResponsePartitions(
+            partition_index=place[1], committed_offset=UNKNOWN_OFFSET, error_code=code
+        )
+    return offset_fetch.OffsetFetchResponsePartitions(
+        partition_index=place[1],
+        committed_offset=committed.offset,
+        committed_leader_epoch=committed.leader_epoch,
+        metadata=committed.metadata,
+    )
