@@ -402,8 +402,9 @@ class _Rewriting:
         target = Format.ENRICHED if sets.enriched else Format(str(int(sets.magic[self.rows[0]])))
         writer = Writer(self.columns, target)
         alone = [union for union in unions if len(union) > 1 or not self.whole[union[0]]]
-        for codec, group in itertools.groupby(alone, key=lambda union: self._codec(union[0])):
-            chosen = list(group)
+        codecs = (sets.attributes[self.rows] & CODEC_MASK).tolist()
+        for number, group in itertools.groupby(alone, key=lambda union: codecs[union[0]]):
+            codec, chosen = Codec(number), list(group)
             fields: list[int] = []
             for union in chosen:
                 first, end = int(starts[union[0]]), int(starts[union[-1]] + self.kept[union[-1]])
@@ -426,9 +427,6 @@ class _Rewriting:
                 self.sets.pieces[int(self.rows[at])] = b"", 0
             self.dropped.sets_rewritten += 1
             self.dropped.sets_merged += len(union) - 1
-
-    def _codec(self, at: int) -> Codec:
-        return Codec(int(self.sets.attributes[self.rows[at]]) & CODEC_MASK)
 
     def _header(self, union: list[int], target: Format) -> BatchHeader:
         sets, first, last = self.sets, int(self.rows[union[0]]), int(self.rows[union[-1]])

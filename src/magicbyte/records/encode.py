@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import accumulate
-from typing import Any
+from typing import Any, NamedTuple
 
 from magicbyte.codecs import Codec, compress
 from magicbyte.codecs import lz4_kernels as lz4
@@ -23,7 +23,7 @@ from magicbyte.errors import (
 )
 from magicbyte.records import encode_kernels as kernels
 from magicbyte.records import repack_kernels as repack
-from magicbyte.records.batch import batch_attributes, build_batch, write_batch_header
+from magicbyte.records.batch import batch_attributes, write_batch_header
 from magicbyte.records.columns import BytesColumn, HeaderColumns, Record, RecordColumns
 from magicbyte.records.enriched import MAX_SECONDS, build_enriched_wrapper
 from magicbyte.records.forms import form_for
@@ -71,8 +71,7 @@ class Format(enum.Enum):
             raise UnsupportedCompressionError(f"zstd needs magic 2: format {self.value} cannot hold it")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BatchHeader:
+class BatchHeader(NamedTuple):
     """What the header of a batch or wrapper says and its records alone do not. None: what follows from the records.
 
     Times in ms. `max_timestamp` with a `timestamp_type` of LogAppendTime is the time of the append, which then holds
@@ -294,12 +293,12 @@ class Writer:
         count = len(batches) // kernels.BATCH
         if header is DEFAULT_HEADER:
             return [header] * count
-        header = replace(header, base_offset=None, last_offset=None, base_timestamp=None)
+        header = header._replace(base_offset=None, last_offset=None, base_timestamp=None)
         if header.base_sequence == NO_SEQUENCE:
             return [header] * count
         offsets = batches[kernels.OFFSET :: kernels.BATCH]
         sequences = [header.base_sequence + int(offset) - first_offset & 0x7FFFFFFF for offset in offsets]
-        return [replace(header, base_sequence=sequence) for sequence in sequences]
+        return [header._replace(base_sequence=sequence) for sequence in sequences]
 
     def write(
         self, batches: Any, codec: Codec, headers: Sequence[BatchHeader], old: OldFrames | None = None
@@ -369,28 +368,29 @@ class Writer:
                 last = header.last_offset
             if not 0 <= last - base <= kernels.MAX_INT32 and end > first:
                 raise _offsets_error(base, last)
-            fields: dict[str, int] = {
-                "base_offset": base,
-                "last_offset_delta": last - base,
-                "base_timestamp": base_timestamp,
-                "max_timestamp": latest if header.max_timestamp is None else header.max_timestamp,
-                "record_count": end - first,
-                "attributes": batch_attributes(
+            batch: bytearray | memoryview = out[start - gap : stop]
+            if not gap:
+                batch = bytearray(RECORD_BATCH_OVERHEAD) + compress(codec, batch, level=self.level)
+                pieces.append(batch)
+            write_batch_header(
+                batch,
+                base_offset=base,
+                last_offset_delta=last - base,
+                base_timestamp=base_timestamp,
+                max_timestamp=latest if header.max_timestamp is None else header.max_timestamp,
+                record_count=end - first,
+                attributes=batch_attributes(
                     codec,
                     TimestampType.LOG_APPEND_TIME if append_time == 1 else TimestampType.CREATE_TIME,
                     is_transactional=header.is_transactional,
                     is_control=header.is_control,
                     has_delete_horizon=header.has_delete_horizon,
                 ),
-                "partition_leader_epoch": header.partition_leader_epoch,
-                "producer_id": header.producer_id,
-                "producer_epoch": header.producer_epoch,
-                "base_sequence": header.base_sequence,
-            }
-            if gap:
-                write_batch_header(out[start - gap : stop], **fields)
-            else:
-                pieces.append(build_batch(compress(codec, out[start:stop], level=self.level), **fields))
+                partition_leader_epoch=header.partition_leader_epoch,
+                producer_id=header.producer_id,
+                producer_epoch=header.producer_epoch,
+                base_sequence=header.base_sequence,
+            )
         return out if gap else _joined(pieces)
 
     def _write_wrappers(
@@ -527,5 +527,5 @@ def _flat(values: Any) -> list[int]:
     return flat
 
 
-def _joined(pieces: list[bytes]) -> memoryview:
+def _joined(pieces: Sequence[bytes | bytearray]) -> memoryview:
     return memoryview(pieces[0] if len(pieces) == 1 else b"".join(pieces))
