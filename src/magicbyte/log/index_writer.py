@@ -287,15 +287,19 @@ class SegmentIndexer:
 
     def _choose(self, positions: Int64Array) -> Int64Array:
         """Return which of the appends at `positions` get an entry: those more than the interval behind the last one."""
-        interval, chosen = self._rules.interval_bytes, []
-        following = np.searchsorted(positions, positions + interval, side="right").tolist()
+        interval = self._rules.interval_bytes
         at = int(np.searchsorted(positions, self._indexed_at + interval, side="right"))
-        while at < len(following):
-            chosen.append(at)
-            at = following[at]
-        if chosen:
+        chosen: Int64Array = np.arange(at, len(positions))
+        if len(chosen) and not (np.diff(positions[at:]) > interval).all():
+            following = np.searchsorted(positions, positions + interval, side="right").tolist()
+            found = []
+            while at < len(following):
+                found.append(at)
+                at = following[at]
+            chosen = np.array(found, np.int64)
+        if len(chosen):
             self._indexed_at = int(positions[chosen[-1]])
-        return np.array(chosen, np.int64)
+        return chosen
 
     def _add_times(self, table: BatchTable, timestamps: Int64Array, last: Int64Array, indexed: Int64Array) -> None:
         """Move the largest timestamp on, and add the time index entries due behind the `indexed` rows."""
@@ -304,9 +308,12 @@ class SegmentIndexer:
         holder = np.maximum.accumulate(np.where(grows, np.arange(len(table)), -1))  # row of the largest; -1: before
         times = largest[1:][indexed]
         new = times > np.concatenate(([self._last_time], times[:-1]))
-        holders = holder[indexed][new].tolist()
-        offsets = [self._offset_of_time(table, row, last) for row in holders]
-        self._times.add(times[new], np.array(offsets, np.int64))
+        holders = holder[indexed][new]
+        if self._rules.names_record_of_time:
+            offsets = np.array([self._offset_of_time(table, row, last) for row in holders.tolist()], np.int64)
+        else:
+            offsets = np.where(holders < 0, self._largest_offset, last[holders])
+        self._times.add(times[new], offsets)
         if len(times):
             self._last_time = max(self._last_time, int(times[-1]))
         self._largest_offset = self._offset_of_time(table, int(holder[-1]), last)
