@@ -1,6 +1,6 @@
 """Each client, each of its features, topics of each format: what the run of test_clients.py does and expects.
 
-    python -m interop.matrix KAFKA_VERSION [CLIENT...]     (in tests/) against a real broker, or `ours`
+    python -m interop.matrix KAFKA_VERSION [CLIENT...]     (in tests/) against a real broker before 4.0, or `ours`
 
 A broker that is not ours proves the programs of `clients/` and the table of what cannot be.
 """
