@@ -376,8 +376,19 @@ async def simple(talk: Talk) -> None:
     await talk.delete("simple", "simple")
 
 
-async def converse(address: str, versions: dict[int, int]) -> Steps:
-    """Go through all of it; return what was said."""
+async def old_offsets(talk: Talk) -> None:
+    """Offsets as consumers of 0.8 keep them, in ZooKeeper."""
+    later, talk.versions = talk.versions, {**talk.versions, COMMIT: 0, FETCH: 0}
+    await talk.fetch("old, before", "old")
+    await talk.commit("old", group="old", places={"t": [0, 9], "none": [0]})
+    await talk.commit("old, large text", group="old", places={"t": [1]}, metadata="x" * 4097)
+    await talk.fetch("old", "old")
+    talk.versions = later
+    await talk.fetch("old, asked for otherwise", "old")
+
+
+async def converse(address: str, versions: dict[int, int], *, old: bool) -> Steps:
+    """Go through all of it, with offsets in ZooKeeper where brokers know them (`old`); return what was said."""
     talk = Talk(address, versions)
     try:
         await begin(talk)
@@ -387,6 +398,8 @@ async def converse(address: str, versions: dict[int, int]) -> Steps:
         if talk.has(JOIN, 5):
             await static(talk)
         await simple(talk)
+        if old:
+            await old_offsets(talk)
     finally:
         await talk.close()
     return talk.said
