@@ -447,6 +447,60 @@ def test_crashes_in_a_row_do_not_matter_either(
     assert tree(out) == tree(tmp_path / "whole")
 
 
+@pytest.mark.parametrize("name", ["3.9.1/txn-none", "0.9.0.1/compact-gzip.after"])
+@pytest.mark.parametrize("version", ["0.11.0.3", "2.3.1", "4.3"])
+def test_segments_that_an_interrupted_run_has_done_are_not_converted_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, version: str
+) -> None:
+    source, out = tmp_path / "source" / "orders-0", tmp_path / "out"
+    shutil.copytree(golden_data.log_case(name).partition_dir(), source)
+    segments = len(list(source.glob("*.log")))
+    assert segments > 2
+    options = ConvertOptions(Format.V2, Codec.GZIP, version=version)
+    whole = run(source, tmp_path / "whole", options)
+    read: list[str] = []
+    real = convert.read_chunks
+
+    def counted(file: Any, **named: Any) -> Any:
+        read.append(Path(file.path).name)
+        return real(file, **named)
+
+    monkeypatch.setattr(convert, "read_chunks", counted)
+    remember = convert._Job.remember_segments
+    for stop in range(1, segments):
+
+        def stopped(job: Any, done: Any, writer: Any, base_offset: int, next_offset: int) -> None:
+            remember(job, done, writer, base_offset, next_offset)
+            raise Crash
+
+        monkeypatch.setattr(convert._Job, "remember_segments", stopped)
+        read.clear()
+        with pytest.raises(Crash):
+            run(source, out, options)
+        assert read[0] == sorted(path.name for path in source.glob("*.log"))[stop - 1]
+    monkeypatch.setattr(convert._Job, "remember_segments", remember)
+    read.clear()
+    again = run(source, out, options)
+    assert read == sorted(path.name for path in source.glob("*.log"))[-1:]
+    assert [each.report for each in again] == [each.report for each in whole]
+    assert tree(out) == tree(tmp_path / "whole")
+
+
+def test_segments_that_are_not_there_as_they_were_are_converted_again(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(source, tmp_path / "whole", OPTIONS)
+    power, out = Power(monkeypatch), tmp_path / "out"
+    power.goes_after(12)
+    with pytest.raises(Crash):
+        run(source, out, OPTIONS)
+    power.goes_after(sys.maxsize)
+    for log in out.glob(".*.part/*.log"):
+        log.write_bytes(log.read_bytes()[:-1])
+    run(source, out, OPTIONS)
+    assert tree(out) == tree(tmp_path / "whole")
+
+
 def command(source: Path, out: Path, *, before: str = "") -> list[str]:
     program = f"{before}\nfrom magicbyte.cli.main import main; main()"
     arguments = ["convert", source, "--to", "v2", "--codec", "gzip", "--out", out, "--verify", "--threads", "2"]

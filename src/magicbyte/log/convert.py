@@ -251,6 +251,8 @@ class _Job:
     state: _State
     given_up: set[TopicPartition] = field(default_factory=set)
     """Partitions with an error: what is left of them need not be read."""
+    resumed: dict[TopicPartition, dict[str, Any] | None] = field(default_factory=dict)
+    """What the runs before had done of partitions that are not finished."""
 
     @classmethod
     def open(cls, out: Path, options: ConvertOptions, partitions: dict[TopicPartition, PartitionDirectory]) -> _Job:
@@ -312,7 +314,11 @@ class _Job:
 
     def pieces_of(self, name: TopicPartition, partition: PartitionDirectory) -> Iterator[_Piece]:
         dialect = self.options.dialect or partition.dialect
+        started = self.started(name)
         for segment in partition.segments:
+            if started is not None and segment.base_offset < started["through"]:
+                self.options.progress(segment.log.size)
+                continue
             yield _Piece(name, segment.base_offset)
             with partition.files.open(segment.log.path) as file:
                 for chunk in read_chunks(file, dialect=dialect, limit=self.options.limit):
@@ -357,10 +363,16 @@ class _Job:
         source = self.partitions[name]
         done = PartitionConversion(name, source.path, self.out / str(name))
         try:
-            with self.writer(source, name, directory) as writer:
-                next_offset = 0
+            started = self.started(name)
+            if started is not None:
+                done.report, done.lz4_headers = ConversionReport(**started["report"]), started["lz4Headers"]
+            with self.writer(source, name, directory, started) as writer:
+                next_offset = 0 if started is None else started["nextOffset"]
+                begun = _first_base(source) if started is None else started["through"]
                 for piece in pieces:
                     _append(writer, piece)
+                    if piece.segment is not None and piece.segment > begun:
+                        self.remember_segments(done, writer, piece.segment, next_offset)
                     add_report(done.report, piece.report)
                     done.lz4_headers += piece.lz4_headers
                     next_offset = max(next_offset, piece.next_offset)
@@ -378,7 +390,11 @@ class _Job:
         return done
 
     def writer(
-        self, source: PartitionDirectory, name: TopicPartition, directory: LogDirectoryWriter
+        self,
+        source: PartitionDirectory,
+        name: TopicPartition,
+        directory: LogDirectoryWriter,
+        started: dict[str, Any] | None,
     ) -> PartitionWriter:
         metadata = source.metadata()
         return directory.partition(
@@ -386,6 +402,7 @@ class _Job:
             segment_bytes=max([_SEGMENT_BYTES, *(segment.log.size for segment in source.segments)]),
             topic_id=None if metadata is None else metadata.topic_id,
             dialect=self.options.target.dialect,
+            resume_at=None if started is None else started["through"],
         )
 
     def verify(self, done: PartitionConversion) -> None:
@@ -420,9 +437,9 @@ class _Job:
         if done.verified:
             self.remember(done)
 
-    # ---- what is known of finished partitions
+    # ---- what is known of finished partitions, and of finished segments of the one that is being written
 
-    def remember(self, done: PartitionConversion) -> None:
+    def remember(self, done: PartitionConversion, **more: int) -> None:
         """Write into STATE what was done."""
         self.state.add(
             self.out,
@@ -433,8 +450,28 @@ class _Job:
                 "lost": done.report.lost(),
                 "lz4Headers": done.lz4_headers,
                 "verified": done.verified,
+                **more,
             },
         )
+
+    def remember_segments(
+        self, done: PartitionConversion, writer: PartitionWriter, base_offset: int, next_offset: int
+    ) -> None:
+        """Write into STATE that the segments below `base_offset` are done."""
+        written = writer.checkpoint()
+        self.remember(done, through=base_offset, nextOffset=next_offset, written=written)
+
+    def started(self, name: TopicPartition) -> dict[str, Any] | None:
+        """Return what STATE says of segments that an interrupted run has done, if they are there as they were."""
+        said = self.state.partitions.get(str(name))
+        temporary = temporary_name(self.out / str(name))
+        if said is None or "through" not in said or said["source"] != _identity(self.partitions[name]):
+            return None
+        if name not in self.resumed:
+            bases = {path: int(path.stem) for path in temporary.glob("*.log")}
+            written = sum(path.stat().st_size for path, base in bases.items() if base < said["through"])
+            self.resumed[name] = said if written == said["written"] else None
+        return self.resumed[name]
 
     def recalled(self, name: TopicPartition) -> PartitionConversion:
         """Return what an earlier run did."""
@@ -448,6 +485,10 @@ class _Job:
             verified=said["verified"],
             resumed=True,
         )
+
+
+def _first_base(source: PartitionDirectory) -> int:
+    return source.segments[0].base_offset if source.segments else 0
 
 
 def _last_epoch(source: PartitionDirectory) -> int | None:

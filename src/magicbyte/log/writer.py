@@ -69,7 +69,8 @@ class PartitionWriter:
     `segment_bytes` and the rules' limits roll segments as Kafka does; `topic_id` goes into `partition.metadata`. With
     `rules.recovering()` time indexes are what Kafka itself makes of a log that it finds, and no record is looked at;
     without, of versions 0.11 to 3.7, what a leader writes, which needs some batches decoded. What a former run left
-    under the temporary name is replaced. Raises LogDirectoryError when `folder` exists.
+    under the temporary name is replaced; or continued, if that run's `checkpoint` said that its segments below base
+    `resume_at` are complete: that is where to roll to, then. Raises LogDirectoryError when `folder` exists.
 
     A context manager: leaving it without `finish`, for an error or not, leaves the temporary folder, which nobody but
     the next PartitionWriter of this folder looks at.
@@ -85,6 +86,7 @@ class PartitionWriter:
         partition: int | None = None,
         topic_id: uuid.UUID | None = None,
         dialect: Dialect = Dialect.KAFKA,
+        resume_at: int | None = None,
     ) -> None:
         self.folder = folder
         self.name = folder.name if topic is None else f"{topic}-{partition}"
@@ -107,6 +109,9 @@ class PartitionWriter:
         if folder.exists():
             raise LogDirectoryError(f"{folder}: expected nothing of that name yet")
         self._temporary = temporary_name(folder)
+        if resume_at is not None:
+            self._resume(resume_at)
+            return
         if self._temporary.exists():
             shutil.rmtree(self._temporary)
         self._temporary.mkdir(parents=True)
@@ -170,6 +175,39 @@ class PartitionWriter:
         self._indexer = SegmentIndexer(base_offset, self._rules, dialect=self._dialect, producers=self._producers)
         with self._named_errors():
             self._log = self._path(base_offset, LOG).open("wb", buffering=0)  # closing it writes nothing more
+
+    def checkpoint(self) -> int:
+        """Make the segments in front of the open one last, for `resume_at` of its base; return the bytes of their logs.
+
+        To be called when the open segment, which `roll` began, is empty.
+        """
+        assert self._segment_size == 0, self._segment_size
+        sync_directory(self._temporary)
+        return self._whole_size
+
+    def _resume(self, base_offset: int) -> None:
+        """Take over the segments that begin below `base_offset`, of which nothing is written again."""
+        for path in self._temporary.iterdir():
+            if not path.stem.isdecimal() or int(path.stem) >= base_offset:
+                path.unlink()
+        (found,) = discover([str(self._temporary)])
+        for segment in found.segments:
+            self._bases.append(segment.base_offset)
+            self._base, self._segment_size = segment.base_offset, segment.log.size
+            self._whole_size += segment.log.size
+            self._end_offset = max(self._end_offset, segment.base_offset)
+            with found.files.open(segment.log.path) as file:
+                for chunk in read_chunks(file, dialect=self._dialect):
+                    self._take_over(chunk.table)
+        self._snapshots = sorted(found.snapshots)
+
+    def _take_over(self, table: BatchTable) -> None:
+        """Move the state behind entries that are written already."""
+        self._has_batches = bool(self._rules.has_producers and table.magic[len(table) - 1] == 2)
+        if self._rules.has_producers:
+            self._producers.append(table)
+            self._epochs.append(table)
+        self._end_offset = int(last_offsets(table)[-1]) + 1
 
     def note_epoch(self, epoch: int) -> None:
         """Note the epoch of a leader that has written nothing so far, if it is above those of the batches."""
@@ -328,14 +366,16 @@ class LogDirectoryWriter:
         segment_bytes: int = 1 << 30,
         topic_id: uuid.UUID | None = None,
         dialect: Dialect = Dialect.KAFKA,
+        resume_at: int | None = None,
     ) -> PartitionWriter:
-        """Return the writer of a partition that is not finished."""
+        """Return the writer of a partition that is not finished. `resume_at`: as in PartitionWriter."""
         return PartitionWriter(
             self._folder(topic, partition),
             rules=self._rules,
             segment_bytes=segment_bytes,
             topic_id=topic_id,
             dialect=dialect,
+            resume_at=resume_at,
         )
 
     def finish(
