@@ -23,6 +23,7 @@ from magicbyte.broker.gate import Gate, in_thread
 from magicbyte.broker.metrics import Metrics
 from magicbyte.broker.partition import Partition
 from magicbyte.broker.request import Connection
+from magicbyte.broker.sessions import Sessions
 from magicbyte.broker.topics import Topic, Topics, log_config_of, settings_of
 from magicbyte.errors import UnknownTopicError
 from magicbyte.groups.partitioning import OFFSETS_TOPIC
@@ -74,6 +75,7 @@ class Broker:
         self.node_id = config.broker_id
         self.clock: Clock = clock or SystemClock()
         self.metrics = Metrics()
+        self.fetch_sessions = Sessions(lambda: random.randint(1, (1 << 31) - 1))
         self.gate = Gate()
         self.directory = asyncio.Lock()
         self.ports: dict[str, int] = {}

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from magicbyte.broker.broker import Broker
     from magicbyte.broker.partition import Partition
     from magicbyte.broker.request import Handler, Request
+    from magicbyte.broker.sessions import Begun
     from magicbyte.log.segment import FileSlice
     from magicbyte.protocol.runtime import Piece
 
@@ -82,24 +83,22 @@ class _Reading:
 
 
 async def fetch(broker: Broker, request: Request[FetchRequest]) -> FetchResponse:
-    """Return records of each partition as soon as there are `min_bytes`, or an error, or `max_wait_ms` have passed.
-
-    Sessions are not kept, which is always allowed: 0 as their id says so.
-    """
+    """Return records of each partition as soon as there are `min_bytes`, or an error, or `max_wait_ms` have passed."""
     message = request.message
-    if message.session_id and message.session_epoch > 0:
-        return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+    begun = broker.fetch_sessions.begin(message, broker.clock.now_ms())
+    if begun.error:
+        return FetchResponse(error_code=begun.error)
     loop = asyncio.get_running_loop()
     deadline = loop.time() + message.max_wait_ms / 1000
     while True:
         event = asyncio.Event()
-        watched = _watch(broker, request, event)
+        watched = _watch(broker, begun, event)
         try:
-            reading = await _read(broker, request)
+            reading = await _read(broker, request, begun)
             left = deadline - loop.time()
             enough = reading.size >= message.min_bytes or reading.has_error or not watched
             if enough or left <= 0 or broker.is_stopping:
-                return _response(message, reading)
+                return _response(begun, reading)
             reading.close()
             await _wait(event, left)
         finally:
@@ -107,14 +106,13 @@ async def fetch(broker: Broker, request: Request[FetchRequest]) -> FetchResponse
                 partition.waiting.discard(event)
 
 
-def _watch(broker: Broker, request: Request[FetchRequest], event: asyncio.Event) -> list[Partition]:
+def _watch(broker: Broker, begun: Begun, event: asyncio.Event) -> list[Partition]:
     """Have `event` set when records come to a partition: from before it is read, so that none is missed."""
     watched = []
-    for topic in request.message.topics:
-        for each in topic.partitions:
-            if (partition := broker.known_partition(topic.topic, each.partition)) is not None:
-                partition.waiting.add(event)
-                watched.append(partition)
+    for topic, asked in begun.partitions:
+        if (partition := broker.known_partition(topic, asked.partition)) is not None:
+            partition.waiting.add(event)
+            watched.append(partition)
     return watched
 
 
@@ -126,24 +124,25 @@ async def _wait(event: asyncio.Event, seconds: float) -> None:
         pass
 
 
-def _response(message: FetchRequest, reading: _Reading) -> FetchResponse:
-    found = iter(reading.found)
-    return FetchResponse(
-        responses=[
-            FetchableTopicResponse(topic=topic.topic, partitions=[next(found).data for _ in topic.partitions])
-            for topic in message.topics
-        ]
-    )
+def _response(begun: Begun, reading: _Reading) -> FetchResponse:
+    found = [(each.topic, each.data, each.size) for each in reading.found]
+    if begun.session is not None:
+        news = begun.session.news(found)
+        found = news if begun.is_incremental else found
+    topics: list[FetchableTopicResponse] = []
+    for topic, data, _ in found:
+        if not topics or topics[-1].topic != topic:
+            topics.append(FetchableTopicResponse(topic=topic))
+        topics[-1].partitions.append(data)
+    return FetchResponse(session_id=0 if begun.session is None else begun.session.id, responses=topics)
 
 
-async def _read(broker: Broker, request: Request[FetchRequest]) -> _Reading:
-    message = request.message
+async def _read(broker: Broker, request: Request[FetchRequest], begun: Begun) -> _Reading:
     limited = request.version >= _FIRST_WITH_WHOLE_SETS
-    reading = _Reading(min(message.max_bytes, broker.config.fetch_max_bytes) if limited else 1 << 62)
+    reading = _Reading(min(request.message.max_bytes, broker.config.fetch_max_bytes) if limited else 1 << 62)
     try:
-        for topic in message.topics:
-            for asked in topic.partitions:
-                reading.found.append(await _Partition(broker, request, topic.topic, asked, reading).read())
+        for topic, asked in begun.partitions:
+            reading.found.append(await _Partition(broker, request, topic, asked, reading).read())
     except BaseException:
         reading.close()
         raise

@@ -1,0 +1,125 @@
+"""Fetch sessions: partitions that a reader named once, so that later requests name only what is other (KIP-227).
+
+Plain state: requests in, the partitions to read out. Source: Kafka's FetchSession.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from magicbyte.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from magicbyte.protocol.messages.fetch import FetchPartition, FetchRequest, PartitionData
+
+SLOTS: Final = 1000
+KEPT_MS: Final = 120_000  # a session that was used since then is not given up for another one
+_NO_SESSION, _NEW, _LAST_EPOCH = -1, 0, (1 << 31) - 1
+_NOTHING_SENT: Final = -1
+
+Key = tuple[str, int]
+
+
+@dataclass(slots=True)
+class _Known:
+    """A partition of a session: what the reader asks for, and what it was told last."""
+
+    asked: FetchPartition
+    high_watermark: int = _NOTHING_SENT
+    log_start_offset: int = _NOTHING_SENT
+
+
+@dataclass(slots=True)
+class Session:
+    """What one reader follows. The order is that of reading: what gave records goes to the end."""
+
+    id: int
+    used_ms: int
+    next_epoch: int = 1
+    partitions: dict[Key, _Known] = field(default_factory=dict)
+
+    def update(self, message: FetchRequest) -> None:
+        """Take in what a request names and what it forgets."""
+        for topic in message.forgotten_topics_data:
+            for index in topic.partitions:
+                self.partitions.pop((topic.topic, index), None)
+        for asked in message.topics:
+            for each in asked.partitions:
+                known = self.partitions.get((asked.topic, each.partition))
+                if known is None:
+                    self.partitions[asked.topic, each.partition] = _Known(each)
+                else:
+                    known.asked = each
+
+    def news(self, found: Sequence[tuple[str, PartitionData, int]]) -> list[tuple[str, PartitionData, int]]:
+        """Return what of an answer the reader does not know: topic, data and bytes of records."""
+        told = []
+        for each in found:
+            topic, data, size = each
+            known = self.partitions.get((topic, data.partition_index))
+            if known is None:  # forgotten meanwhile, by a request that did not wait for this answer
+                told.append(each)
+                continue
+            marks = data.high_watermark, data.log_start_offset
+            if size or data.error_code or marks != (known.high_watermark, known.log_start_offset):
+                told.append(each)
+                known.high_watermark, known.log_start_offset = marks
+                if data.error_code:
+                    known.high_watermark = _NOTHING_SENT  # told again as long as it is so, and when it is over
+            if size:
+                self.partitions[topic, data.partition_index] = self.partitions.pop((topic, data.partition_index))
+        return told
+
+
+class Begun(NamedTuple):
+    """What a request is to read, in order; `session` where one is kept; `is_incremental`: only news are told."""
+
+    partitions: list[tuple[str, FetchPartition]]
+    session: Session | None = None
+    is_incremental: bool = False
+    error: ErrorCode = ErrorCode.NONE
+
+
+class Sessions:
+    """All sessions of a broker. `new_id` draws a number from 1 to the largest int32."""
+
+    def __init__(self, new_id: Callable[[], int]) -> None:
+        self._sessions: dict[int, Session] = {}  # the one that was used last comes last
+        self._new_id = new_id
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def begin(self, message: FetchRequest, now_ms: int) -> Begun:
+        """Return what a request is to read, and take in what it says of its session."""
+        number, epoch = message.session_id, message.session_epoch
+        if epoch in (_NEW, _NO_SESSION):
+            self._sessions.pop(number, None)
+            asked = [(topic.topic, each) for topic in message.topics for each in topic.partitions]
+            return Begun(asked, self._open(message, now_ms) if epoch == _NEW and asked else None)
+        session = self._sessions.get(number)
+        if session is None:
+            return Begun([], error=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+        if epoch != session.next_epoch:
+            return Begun([], error=ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+        session.next_epoch = 1 if epoch == _LAST_EPOCH else epoch + 1
+        session.used_ms = now_ms
+        self._sessions[number] = self._sessions.pop(number)
+        session.update(message)
+        asked = [(topic, known.asked) for (topic, _), known in session.partitions.items()]
+        return Begun(asked, session, is_incremental=True)
+
+    def _open(self, message: FetchRequest, now_ms: int) -> Session | None:
+        if len(self._sessions) >= SLOTS:
+            oldest = next(iter(self._sessions.values()))
+            if now_ms - oldest.used_ms < KEPT_MS:
+                return None
+            del self._sessions[oldest.id]
+        number = self._new_id()
+        while number in self._sessions:
+            number = self._new_id()
+        session = self._sessions[number] = Session(number, now_ms)
+        session.update(message)
+        return session
