@@ -109,13 +109,13 @@ class World:
         again = random.Random(seed).random()
         try:
             noted = recovery_points(disk)
-            if again < 0.25:  # the power goes again while the log is mended
+            if again < 0.2:  # the power goes again while the log is mended
                 counting = disk.after_a_cut(seed)
                 open_directory(counting).release()
                 at = random.Random(seed).randint(1, max(counting.operations, 1))
                 disk = _cut_within(disk, at, seed)
                 self.deep += 1
-            self.verify(disk, noted, goes_on=again > 0.7)
+            self.verify(disk, noted, goes_on=again > 0.85)
         except Exception as error:
             raise BrokenError(
                 f"seed {self.seed}, operation {self.disk.operations} ({self.disk.phase}: {where}), "
@@ -222,12 +222,14 @@ class World:
             self.append(each)
             group.wait(self.log(each), (each, self.log(each).log_end_offset))
 
-        for each in self.random.sample(list(self.ledgers), k=2):
+        waiting = self.random.sample(list(self.ledgers), k=2)
+        for each in waiting:
             append(each)
         begun = group.begin()
         append(key)
-        if self.random.random() < 0.2:
-            self.truncate(key)
+        if self.random.random() < 0.4:
+            self.truncate(waiting[0])
+            self.append(waiting[0])
         begun.run()
         for each, end in group.end(begun, self.disk.now_ms).durable:
             self.ledgers[each].durable = max(self.ledgers[each].durable, end)
@@ -292,9 +294,11 @@ class World:
         self.maintenance.resume(key)
 
     def compact(self, key: TopicPartition) -> None:
-        """Let the worker go on: to the end of a compaction, or not."""
+        """Let the worker go on: to the end of a compaction, or not. Segments are small enough to be put together."""
         for each in (COMPACTED, MERGED):
             log, ledger = self.log(each), self.ledgers[each]
+            if self.random.random() < 0.4:
+                log.roll(self.disk.now_ms)
             ledger.cleaned_to = max(ledger.cleaned_to, min(log.high_watermark, log.active.base_offset))
         self.maintenance.step(self.random.choice((1, 1 << 20)), self.disk.now_ms)
 

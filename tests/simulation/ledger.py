@@ -6,9 +6,10 @@ are compared record for record, and by what they say of each key.
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from magicbyte.codecs import Codec
 from magicbyte.errors import OffsetOutOfRangeError
@@ -140,9 +141,10 @@ def keyed_batch(rng: random.Random, base: int, epoch: int, timestamp: int) -> Ba
     """A batch of several records, compressed or not, of an idempotent producer or of none."""
     records = some_records(rng, base, timestamp)
     producer = rng.choice((-1, 3, 4))
-    header = BatchHeader(partition_leader_epoch=epoch)
-    if producer >= 0:
-        header = replace(header, producer_id=producer, producer_epoch=0, base_sequence=base % 1000)
+    header = BatchHeader(
+        partition_leader_epoch=epoch, producer_id=producer, producer_epoch=min(producer, 0),
+        base_sequence=base % 1000 if producer >= 0 else -1,
+    )  # fmt: skip
     codec = rng.choice((Codec.NONE, Codec.NONE, Codec.LZ4))
     content = encode_records(records, Format.V2, codec, header=header)
     return Batch(base, base + len(records) - 1, content, timestamp, epoch, keyed(records))
@@ -195,6 +197,9 @@ def verify_log(log: PartitionLog, ledger: Ledger, now_ms: int) -> None:
     """See that what is in the log is what the ledger says, as far as a crash leaves that no choice."""
     least = ledger.least_end()
     expect(log.log_end_offset >= least, f"{log.folder}: ends at {log.log_end_offset}, before {least}")
+    for segment, following in itertools.pairwise(log.segments):
+        apart = segment.end_offset() <= following.base_offset
+        expect(apart, f"{log.folder}: {segment.base_offset} reaches into {following.base_offset}")
     kept = content_of(log)
     if ledger.is_compacted:
         verify_compacted(log, ledger, kept)

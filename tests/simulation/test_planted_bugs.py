@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 
-from magicbyte.log import checkpoints, compaction, loading, log_directory, partition_log, producer_snapshot
+from magicbyte.log import checkpoints, loading, log_directory, partition_log, producer_snapshot
 from magicbyte.log import files as log_files
 from magicbyte.log.group_commit import GroupCommit
 from magicbyte.log.log_directory import LogDirectory
-from magicbyte.log.maintenance import Maintenance
 from magicbyte.log.partition_log import Flush, PartitionLog
 from magicbyte.log.segment import CLEANED, COMPANIONS, DELETED, SWAP, Segment
 from magicbyte.testing.disk import SimulatedDisk
@@ -378,13 +377,6 @@ def a_compaction_whose_segment_is_not_synced(patch: Patch) -> None:
             patch.setattr(Segment, "sync", sync)
 
     patch.setattr(PartitionLog, "replace", replace)
-
-
-@planted
-def a_compaction_that_goes_on_though_its_log_was_truncated(patch: Patch) -> None:
-    patch.setattr(compaction.Compaction, "_truncated", lambda self: False)
-    patch.setattr(Maintenance, "pause", nothing)
-    patch.setattr(Maintenance, "resume", nothing)
 
 
 @pytest.mark.slow

@@ -18,6 +18,8 @@ import numpy as np
 from magicbyte.errors import CorruptRecordError
 from magicbyte.log.checkpoints import LEADER_EPOCHS, LeaderEpoch, parse_leader_epochs
 from magicbyte.log.directory import INDEXES, LOG, SNAPSHOT, parse_file
+from magicbyte.log.index_writer import MAX_RELATIVE
+from magicbyte.log.parting import part_segment
 from magicbyte.log.producer_snapshot import ProducerSnapshot
 from magicbyte.log.producer_state import LeaderEpochs, ProducerStates
 from magicbyte.log.reader import read_chunks
@@ -146,10 +148,11 @@ def finish_swaps(files: WritableFileSystem, folder: str, config: LogConfig) -> N
         if goes and not suffix:
             files.delete(f"{folder}/{base:020}{kind}")
     files.sync_directory(folder)  # else an old segment could come back beside the new one
-    for base, kind in swaps:
+    for base, kind in sorted(swaps):
         path = f"{folder}/{base:020}{kind}"
         if kind == LOG:
             files.rename(f"{path}{SWAP}", path)
+            files.sync_directory(folder)  # in order: what is still called `.swap` lies behind the others
         else:
             files.delete(f"{path}{SWAP}")
     files.sync_directory(folder)
@@ -179,9 +182,16 @@ def _epochs(files: WritableFileSystem, folder: str, config: LogConfig) -> Leader
     return epochs
 
 
+class _TooFarError(Exception):
+    """A sound entry is too far from its segment's base: the segment is to be parted."""
+
+
 @dataclass(slots=True)
 class _Opening:
-    """Opens the segments in `bases`, ascending, recovers those that have to be, and ends the log where one is cut."""
+    """Opens the segments in `bases`, ascending, recovers those that have to be, and ends the log where one is cut.
+
+    Segments whose offsets reach farther than an index can tell are parted.
+    """
 
     files: WritableFileSystem
     folder: str
@@ -196,7 +206,9 @@ class _Opening:
         unsure = max((base for base in self.bases if base <= recovery_point), default=0)
         producers: ProducerStates | None = None  # in front of the next segment, where that is known
         loaded = self.loaded
-        for base in self.bases:
+        waiting = list(self.bases)
+        while waiting:
+            base = waiting.pop(0)
             segment = Segment.of_log(self.files, self.folder, base, self.config)
             loaded.segments.append(segment)
             if (self.clean or base < unsure) and self._opened(segment):
@@ -207,7 +219,14 @@ class _Opening:
                 producers = producers_at(self.files, self.folder, self.config, before, base, replays=True)
             epochs = loaded.epochs if self.config.rules.has_producers else None
             again = not self.clean and base >= unsure  # the next start would do the same
-            recovered = segment.recover(producers, epochs, functools.partial(self._cut, segment), durable=not again)
+            try:
+                recovered = segment.recover(
+                    producers, epochs, functools.partial(self._cut_or_part, segment), durable=not again
+                )
+            except _TooFarError:
+                loaded.segments.pop()
+                waiting, producers = [*self._part(segment), *(each for each in waiting if each in self.bases)], None
+                continue
             loaded.recovered.append(base)
             loaded.end_offset = max(recovered.end_offset, base)
             if recovered.removed and not self.clean:
@@ -218,11 +237,32 @@ class _Opening:
         """Open the indexes of a segment that was closed; say whether they can be relied on."""
         try:
             segment.open_indexes()
-            last = segment.base_offset == self.bases[-1]
-            self.loaded.end_offset = segment.end_offset() if last else segment.base_offset
+            following = self._following(segment)
+            self.loaded.end_offset = segment.base_offset
+            if following is None or following - segment.base_offset > MAX_RELATIVE + 1:
+                self.loaded.end_offset = segment.end_offset()
         except CorruptRecordError:  # then the log itself tells
             return False
-        return True
+        return self.loaded.end_offset - segment.base_offset <= MAX_RELATIVE + 1
+
+    def _following(self, segment: Segment) -> int | None:
+        return next((base for base in self.bases if base > segment.base_offset), None)
+
+    def _cut_or_part(self, segment: Segment, kept: int, error: CorruptRecordError | None) -> None:
+        """Cut the segment, but for the sake of a sound entry that is only too far from its base."""
+        head = None if error is None or error.what != "offset" else next(segment.heads(kept), None)
+        if head is not None and segment.last_offset_of(head) - segment.base_offset > MAX_RELATIVE:
+            following = self._following(segment)
+            if following is None or segment.last_offset_of(head) < following:
+                raise _TooFarError
+        self._cut(segment, kept, error)
+
+    def _part(self, segment: Segment) -> list[int]:
+        """Put several logs in place of a segment; return their bases. What is damaged in it is put aside."""
+        bases = part_segment(segment, self._following(segment), functools.partial(self._cut, segment))
+        finish_swaps(self.files, self.folder, self.config)
+        self.bases = sorted({*self.bases, *bases} - ({segment.base_offset} - {*bases}))
+        return bases
 
     def _cut(self, segment: Segment, kept: int, error: CorruptRecordError | None) -> None:
         """Put aside what is cut off the segment, and delete those behind it, unless the log was closed."""
@@ -236,6 +276,7 @@ class _Opening:
             delete_files(self.files, self.folder, base)
         if later:
             self.files.sync_directory(self.folder)  # before the cut, which is what tells that they have to go
+            self.bases = [base for base in self.bases if base not in later]
 
     def _put_aside(self, segment: Segment, position: int, reason: str) -> None:
         copy = None if self.quarantine is None else _quarantined(segment, position, self.quarantine)

@@ -670,7 +670,7 @@ class PartitionLog:
             self.files.sync_directory(self.folder)
             for segment in reversed(new):
                 segment.rename(SWAP)
-            self.files.sync_directory(self.folder)  # the new ones are whole: from here on a crash ends with them
+                self.files.sync_directory(self.folder)  # when the first one is called so, a crash ends with all of them
             bases = {each.base_offset for each in new}
             at = self.segments.index(old[0]) if old else 0
             for segment in old:  # the first one first: else what a tombstone deleted could come back without it
@@ -679,7 +679,7 @@ class PartitionLog:
             self.files.sync_directory(self.folder)  # else an old one could come back beside the new ones
             for segment in new:
                 segment.rename("")
-            self.files.sync_directory(self.folder)
+                self.files.sync_directory(self.folder)  # in order: what is still called `.swap` lies behind the others
             self.segments[at : at + len(old)] = new
 
 
