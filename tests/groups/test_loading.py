@@ -11,7 +11,7 @@ from golden_data import Case, log_cases
 from groups.world import START, World
 from magicbyte.errors import CorruptRecordError, ErrorCode
 from magicbyte.groups.coordinator import Coordinator
-from magicbyte.groups.loading import LoadedPartition
+from magicbyte.groups.loading import LoadedPartition, Loading
 from magicbyte.groups.partitioning import java_hash, partition_for
 from magicbyte.groups.records import (
     GroupMetadataKey,
@@ -53,21 +53,22 @@ def marker(at: int, kind: ControlType) -> bytes:
 
 
 def loaded(*batches: bytes) -> LoadedPartition:
-    found = LoadedPartition()
-    found.read(memoryview(b"".join(batches)))
-    return found
+    loading = Loading()
+    loading.read(memoryview(b"".join(batches)))
+    return loading.finish()
 
 
 def place(found: LoadedPartition) -> int | None:
     committed = found.offsets.get("g", {}).get(PLACE)
-    return None if committed is None or committed.value is None else committed.value.offset
+    return None if committed is None else committed.offset
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_of_each_key_of_a_real_log_the_last_record_counts(case: Case) -> None:
-    found = LoadedPartition()
+    loading = Loading()
     for segment in case.segments().values():
-        found.read(memoryview(segment))
+        loading.read(memoryview(segment))
+    found = loading.finish()
     last = {record["key"]: record["value"] for record in case.records()}
     groups, offsets = {}, {}
     for raw_key, raw in last.items():
@@ -79,10 +80,8 @@ def test_of_each_key_of_a_real_log_the_last_record_counts(case: Case) -> None:
             offsets[key.group, key.topic, key.partition] = value
     assert groups or offsets
     assert found.groups == groups
-    assert {
-        (group, *where): each.value for group, places in found.offsets.items() for where, each in places.items()
-        if each.value is not None
-    } == offsets  # fmt: skip
+    read = {(group, *where): each for group, places in found.offsets.items() for where, each in places.items()}
+    assert read == offsets
     world = World()
     for partition in range(world.config.offsets_partitions):
         world.coordinator.loaded(partition, found, world.now_ms)
@@ -108,6 +107,22 @@ def test_of_each_key_of_a_real_log_the_last_record_counts(case: Case) -> None:
 )  # fmt: skip
 def test_offsets_of_a_transaction_count_when_it_has_ended_well(batches: list[bytes], expected: int | None) -> None:
     assert place(loaded(*batches)) == expected
+
+
+def test_keys_of_both_versions_mean_the_same_offset() -> None:
+    old = OffsetCommitKey(0, "g", "t", 0).to_bytes()
+    for rows, expected in (([(old, offset(1)[1]), offset(2)], 2), ([offset(2), (old, offset(1)[1])], 1)):
+        assert place(loaded(batch(0, rows))) == expected
+    assert place(loaded(batch(0, [(old, offset(1)[1]), (offset(0)[0], None)]))) is None
+
+
+def test_a_log_is_read_in_pieces_and_the_last_offset_is_told() -> None:
+    parts = [batch(0, [offset(1), offset(2)]), batch(5, [offset(3)], PRODUCER), marker(6, ControlType.COMMIT)]
+    loading = Loading()
+    assert [loading.read(memoryview(part)) for part in parts] == [1, 5, 6]
+    assert loading.read(memoryview(b"")) == -1
+    assert loading.read(memoryview(batch(7, [offset(4)]) + parts[0][:20])) == 7
+    assert place(loading.finish()) == 4
 
 
 def test_offsets_of_an_open_transaction_are_unstable() -> None:

@@ -12,7 +12,7 @@ from magicbyte.groups.config import GroupConfig
 from magicbyte.groups.coordinator import Coordinator
 from magicbyte.groups.effects import Caller, Effect, Reply, Store
 from magicbyte.groups.group import Group
-from magicbyte.groups.loading import LoadedPartition
+from magicbyte.groups.loading import Loading
 from magicbyte.protocol.messages.delete_groups import DeleteGroupsRequest
 from magicbyte.protocol.messages.describe_groups import DescribeGroupsRequest
 from magicbyte.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -85,10 +85,9 @@ class World:
         )
         for partition in range(self.config.offsets_partitions):
             self.coordinator.begin_loading(partition)
-            found = LoadedPartition()
-            records = self.log.get(partition, [])
-            found.read(memoryview(encode_records(records, Format.V2)))
-            self.coordinator.loaded(partition, found, self.now_ms)
+            loading = Loading()
+            loading.read(memoryview(encode_records(self.log.get(partition, []), Format.V2)))
+            self.coordinator.loaded(partition, loading.finish(), self.now_ms)
 
     def perform(self, effects: Sequence[Effect]) -> None:
         for effect in effects:

@@ -26,7 +26,7 @@ from magicbyte.errors import (
 from magicbyte.groups.config import GroupConfig, StoredVersions
 from magicbyte.groups.coordinator import ANSWERED, Coordinator
 from magicbyte.groups.effects import Caller, Effect, Reply, Store
-from magicbyte.groups.loading import LoadedPartition
+from magicbyte.groups.loading import LoadedPartition, Loading
 from magicbyte.groups.partitioning import OFFSETS_TOPIC
 from magicbyte.log.checkpoints import TopicPartition
 from magicbyte.metadata import layout
@@ -210,7 +210,7 @@ class Groups:
                 if each is not None and each.size:
                     await broker.gate.enter()  # no segment is exchanged while it is read
                     try:
-                        await in_thread(_read, each, found)
+                        found = await in_thread(_read, each)
                     finally:
                         broker.gate.leave()
             except (CorruptRecordError, LogDirectoryError, OSError) as error:
@@ -223,13 +223,14 @@ class Groups:
         self._set_timer()
 
 
-def _read(each: PartitionLog, found: LoadedPartition) -> None:
-    offset = each.log_start_offset
+def _read(each: PartitionLog) -> LoadedPartition:
+    loading, offset = Loading(), each.log_start_offset
     while (part := each.read(offset, READ_BYTES)) is not None:
-        last = found.read(memoryview(part.read()))
+        last = loading.read(memoryview(part.read()))
         if last < offset:
-            return
+            break
         offset = last + 1
+    return loading.finish()
 
 
 def records_of(store: Store, target: Format, codec: Codec, now_ms: int) -> memoryview:

@@ -87,20 +87,14 @@ class Coordinator:
 
     def loaded(self, partition: int, found: LoadedPartition, now_ms: int) -> None:
         """Take in what the log says; members have a whole session's time to be heard of."""
-        for group_id in {*found.groups, *found.offsets}:
-            group = self._new(group_id)
-            for place, committed in found.offsets.get(group_id, {}).items():
-                if committed.value is not None:
-                    group.offsets[place] = committed.value
-            if group_id in found.groups:
-                _restore(group, found.groups[group_id], now_ms)
-            if group_id in found.groups or group.offsets:
-                self.groups[group_id] = group
-        for producer, waiting in found.open_transactions.items():
-            for key, committed in waiting:
-                if committed.value is not None:
-                    group = self.group_of(key.group)
-                    group.pending_offsets.setdefault(producer, {})[key.topic, key.partition] = committed.value
+        for group_id, places in found.offsets.items():
+            if places:
+                self.group_of(group_id).offsets.update(places)
+        for group_id, value in found.groups.items():
+            _restore(self.group_of(group_id), value, now_ms)
+        for producer, pending in found.pending.items():
+            for group_id, places in pending.items():
+                self.group_of(group_id).pending_offsets[producer] = places
         self.partitions[partition] = Partition.ACTIVE
 
     def resign(self, partition: int) -> list[Effect]:

@@ -1,107 +1,144 @@
 """What a partition of `__consumer_offsets` says of its groups: of each key the last record counts.
 
-Offsets that were committed in a transaction count from its marker on. Source: Kafka's GroupMetadataManager (3.9).
+Offsets that were committed in a transaction count from its marker on. A long log has few keys: records are kept as they
+are until all is read, and only those that count are decoded. Source: Kafka's GroupMetadataManager (3.9).
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import NamedTuple
 
 from magicbyte.errors import CorruptRecordError
 from magicbyte.groups.group import TopicPartition
 from magicbyte.groups.records import (
-    GroupKey,
     GroupMetadataKey,
     GroupMetadataValue,
-    GroupValue,
     OffsetCommitKey,
     OffsetCommitValue,
     decode_key,
     decode_value,
 )
 from magicbyte.records.batch import RecordBatch
-from magicbyte.records.columns import Record
 from magicbyte.records.control import ControlType, marker_of
-from magicbyte.records.decode import decode, decode_batch
-from magicbyte.records.entry import entries
+from magicbyte.records.decode import DecodeOptions, decode_rows
+from magicbyte.records.entry import parse_entry
+from magicbyte.records.layout import CONTROL_BIT, TRANSACTIONAL_BIT
+from magicbyte.records.scan import BatchTable, scan
 
-
-class Committed(NamedTuple):
-    """A committed offset, None for a deleted one, and the offset of the record that says so."""
-
-    record_offset: int
-    value: OffsetCommitValue | None
+_OPTIONS = DecodeOptions(headers=False)
 
 
 @dataclass(slots=True)
 class LoadedPartition:
-    """The groups of a partition, and the offsets of all of them, as far as its log was read.
+    """The groups of a partition, and the offsets of all of them.
 
-    `open_transactions`: by producer, what it has committed and not ended. `passed_over` counts records of types and
-    versions that are not known here, such as those of the newer group protocols.
+    `pending`: by producer and group, offsets of transactions that have not ended. `passed_over` counts records that are
+    not known here, such as those of the newer group protocols.
     """
 
     groups: dict[str, GroupMetadataValue] = field(default_factory=dict)
-    offsets: dict[str, dict[TopicPartition, Committed]] = field(default_factory=dict)
-    open_transactions: dict[int, list[tuple[OffsetCommitKey, Committed]]] = field(default_factory=dict)
+    offsets: dict[str, dict[TopicPartition, OffsetCommitValue]] = field(default_factory=dict)
+    pending: dict[int, dict[str, dict[TopicPartition, OffsetCommitValue]]] = field(default_factory=dict)
     passed_over: int = 0
 
+
+class _Record(NamedTuple):
+    """A record as it lies in the log: its offset there, and its value."""
+
+    offset: int
+    value: bytes | None
+
+
+class Loading:
+    """Reads the log of a partition, piece by piece."""
+
+    def __init__(self) -> None:
+        self._last: dict[bytes, _Record] = {}
+        self._open: dict[int, dict[bytes, _Record]] = {}  # by producer
+
     def read(self, data: memoryview) -> int:
-        """Take in whole entries of the log, those that follow what was read before.
+        """Take in the whole entries of `data`, which follow those that were read before.
 
         Return their last offset, -1 where there are none. Raises CorruptRecordError.
         """
-        last = -1
-        for _, entry in entries(data):
-            last = entry.offset if not isinstance(entry, RecordBatch) else entry.last_offset
-            if not isinstance(entry, RecordBatch):
-                self._take([record for columns in decode(entry.buffer) for record in columns], None)
-            elif entry.is_control:
-                self._end(entry)
-            else:
-                self._take(decode_batch(entry.buffer), entry.producer_id if entry.is_transactional else None)
-        return last
-
-    def _take(self, records: list[Record], producer: int | None) -> None:
-        for record in records:
-            key, value = _decoded(record)
-            match key, value:
-                case OffsetCommitKey(), OffsetCommitValue() | None:
-                    committed = Committed(record.offset, value)
-                    if producer is None:
-                        self._commit(key, committed)
-                    else:
-                        self.open_transactions.setdefault(producer, []).append((key, committed))
-                case GroupMetadataKey(), GroupMetadataValue():
-                    self.groups[key.group] = value
-                case GroupMetadataKey(), None:
-                    self.groups.pop(key.group, None)
-                case _:
-                    self.passed_over += 1
-
-    def _commit(self, key: OffsetCommitKey, committed: Committed) -> None:
-        offsets = self.offsets.setdefault(key.group, {})
-        before = offsets.get((key.topic, key.partition))
-        if (
-            before is None or before.record_offset < committed.record_offset
-        ):  # a transaction may end behind later commits
-            offsets[key.topic, key.partition] = committed
+        table = scan(data)
+        for special, rows in groupby(range(len(table)), key=_specials(table).__contains__):
+            if not special:
+                self._last.update(_records(table, rows))
+                continue
+            for row in rows:
+                batch = RecordBatch(_entry(table, row))
+                if batch.is_control:
+                    batch.verify()
+                    self._end(batch)
+                else:
+                    self._open.setdefault(batch.producer_id, {}).update(_records(table, [row]))
+        if table.damage is not None:
+            raise table.damage
+        if not len(table):
+            return -1
+        last = parse_entry(_entry(table, len(table) - 1))
+        return last.last_offset if isinstance(last, RecordBatch) else int(table.offset[-1])
 
     def _end(self, batch: RecordBatch) -> None:
         marker = marker_of(batch)
         if marker is None or not marker.ends_transaction:
             return
-        for key, committed in self.open_transactions.pop(batch.producer_id, []):
-            if marker.type == ControlType.COMMIT:
-                self._commit(key, committed)
+        for key, record in self._open.pop(batch.producer_id, {}).items():
+            before = self._last.get(key)
+            later = before is None or before.offset < record.offset  # else it was committed again meanwhile
+            if marker.type == ControlType.COMMIT and later:
+                self._last[key] = record
+
+    def finish(self) -> LoadedPartition:
+        """Return what all that was read says. Raises CorruptRecordError."""
+        found = LoadedPartition()
+        _take(found, self._last, found.offsets)
+        for producer, records in self._open.items():
+            _take(found, records, found.pending.setdefault(producer, {}))
+        return found
 
 
-def _decoded(record: Record) -> tuple[GroupKey, GroupValue | None]:
-    """Return key and value; the value is not looked at where the key is none that counts here."""
-    if record.key is None:
-        place = (record.offset, record.offset)
-        raise CorruptRecordError("key", expected="one in every record", found="null").locate(offsets=place)
-    key = decode_key(record.key)
-    counts = isinstance(key, (OffsetCommitKey, GroupMetadataKey))
-    return key, decode_value(key, record.value) if counts else None
+def _specials(table: BatchTable) -> frozenset[int]:
+    """Return the rows of batches that belong to transactions, or end them."""
+    bits = TRANSACTIONAL_BIT | CONTROL_BIT
+    return frozenset(row for row in range(len(table)) if table.attributes[row] & bits and table.magic[row] == 2)
+
+
+def _entry(table: BatchTable, row: int) -> memoryview:
+    position = int(table.position[row])
+    return table.buffer[position : position + int(table.size[row])]
+
+
+def _records(table: BatchTable, rows: Iterable[int]) -> Iterator[tuple[bytes, _Record]]:
+    for columns in decode_rows(table, rows, _OPTIONS):
+        for record in columns:
+            if record.key is None:
+                place = (record.offset, record.offset)
+                raise CorruptRecordError("key", expected="one in every record", found="null").locate(offsets=place)
+            yield record.key, _Record(record.offset, record.value)
+
+
+def _take(
+    found: LoadedPartition,
+    records: dict[bytes, _Record],
+    offsets: dict[str, dict[TopicPartition, OffsetCommitValue]],
+) -> None:
+    """Decode records, the earlier ones first: keys of different versions may mean the same."""
+    for raw, record in sorted(records.items(), key=lambda each: each[1].offset):
+        key = decode_key(raw)
+        counts = isinstance(key, (OffsetCommitKey, GroupMetadataKey))
+        match key, decode_value(key, record.value) if counts else None:
+            case OffsetCommitKey(), OffsetCommitValue() as value:
+                offsets.setdefault(key.group, {})[key.topic, key.partition] = value
+            case OffsetCommitKey(), None:
+                offsets.get(key.group, {}).pop((key.topic, key.partition), None)
+            case GroupMetadataKey(), GroupMetadataValue() as value:
+                found.groups[key.group] = value
+            case GroupMetadataKey(), None:
+                found.groups.pop(key.group, None)
+            case _:
+                found.passed_over += 1
