@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Hashable
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 K = TypeVar("K", bound=Hashable)
+FEW: Final = 64
 
 
 class Deadlines(Generic[K]):
@@ -50,15 +51,20 @@ class Deadlines(Generic[K]):
                 continue  # there is an earlier entry, or was
             del self._named[key]
             due = self._due.get(key)
-            if due is None:
-                continue
-            if due <= now_ms:
+            if due == at_ms:
                 del self._due[key]
                 return key
-            self._push(key, due)
+            if due is not None:
+                self._push(key, due)
         return None
 
     def _push(self, key: K, at_ms: int) -> None:
+        if len(self._heap) > FEW + 2 * len(self._due):  # most of it was cancelled
+            self._heap, self._named = [], {}
+            for each, due in self._due.items():
+                self._push(each, due)
+            if key in self._named:
+                return
         self._count += 1
         self._named[key] = at_ms
         heapq.heappush(self._heap, (at_ms, self._count, key))
