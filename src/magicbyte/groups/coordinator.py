@@ -389,7 +389,4 @@ def _restore(group: Group, stored: GroupMetadataValue, now_ms: int) -> None:
             each.member_id, each.group_instance_id, each.client_id, each.client_host, each.session_timeout, timeout,
             protocols, each.assignment,
         )  # fmt: skip
-        group.members[each.member_id] = member
-        if each.group_instance_id is not None:
-            group.static[each.group_instance_id] = each.member_id
-        group.touch(member, now_ms)
+        group.admit(member, now_ms + member.session_timeout_ms)

@@ -67,6 +67,11 @@ class Member:
     syncing: Caller | None = None
     is_new: bool = False
 
+    @property
+    def names(self) -> set[str]:
+        """The protocols that it knows."""
+        return {name for name, _ in self.protocols}
+
     def metadata(self, protocol: str) -> bytes:
         """Return what it sent for a protocol."""
         return dict(self.protocols)[protocol]
@@ -98,6 +103,7 @@ class Group:
     pending_offsets: dict[int, dict[TopicPartition, OffsetCommitValue]] = field(default_factory=dict)
     _gathering_ms: int | None = None  # of the first rebalance: how much longer it may wait for more
     _has_new: bool = False  # somebody came since that wait began
+    _support: Counter[str] = field(default_factory=Counter)  # how many members know a protocol
 
     @property
     def is_idle(self) -> bool:
@@ -140,8 +146,7 @@ class Group:
 
     def _common(self) -> set[str]:
         """Return the protocols that all members support."""
-        each = [{name for name, _ in member.protocols} for member in self.members.values()]
-        return set.intersection(*each)
+        return {name for name, members in self._support.items() if members == len(self.members)}
 
     def _join_new(self, caller: Caller, request: JoinGroupRequest, now_ms: int) -> list[Effect]:
         instance = request.group_instance_id
@@ -157,25 +162,30 @@ class Group:
 
     def _add(self, caller: Caller, member_id: str, request: JoinGroupRequest, now_ms: int) -> list[Effect]:
         self._forget_pending(member_id)
-        member = Member(
-            member_id, request.group_instance_id, caller.client_id, caller.host, 0, 0, (), joining=caller, is_new=True
-        )
+        member = Member(member_id, request.group_instance_id, caller.client_id, caller.host, 0, 0, (), is_new=True)
+        self.admit(member, now_ms + NEW_MEMBER_JOIN_MS)
         self._take(member, caller, request)
-        self.members[member_id] = member
-        if member.instance_id is not None:
-            self.static[member.instance_id] = member_id
         self.protocol_type = request.protocol_type
         self.leader = self.leader or member_id
         self._has_new = True
-        self.deadlines.set(Due(self.group_id, "session", member_id), now_ms + NEW_MEMBER_JOIN_MS)
         return self._prepare(now_ms)
+
+    def admit(self, member: Member, until_ms: int) -> None:
+        """Take a member in, who is to be heard of before `until_ms`."""
+        self.members[member.member_id] = member
+        self._support.update(member.names)
+        if member.instance_id is not None:
+            self.static[member.instance_id] = member.member_id
+        self.deadlines.set(Due(self.group_id, "session", member.member_id), until_ms)
 
     def _take(self, member: Member, caller: Caller, request: JoinGroupRequest) -> None:
         """Let a member be what it says now, and wait for the end of the rebalance."""
         timeout = request.rebalance_timeout_ms
         member.session_timeout_ms = request.session_timeout_ms
         member.rebalance_timeout_ms = timeout if caller.version >= 1 else request.session_timeout_ms
+        self._support.subtract(member.names)
         member.protocols = _protocols_of(request)
+        self._support.update(member.names)
         member.joining = caller
 
     def _rejoin(self, caller: Caller, member: Member, request: JoinGroupRequest, now_ms: int) -> list[Effect]:
@@ -470,6 +480,8 @@ class Group:
     def _drop(self, member: Member) -> list[Effect]:
         effects = _fenced_join(member, ErrorCode.UNKNOWN_MEMBER_ID) + _fenced_sync(member, ErrorCode.UNKNOWN_MEMBER_ID)
         del self.members[member.member_id]
+        self._support.subtract(member.names)
+        self._support += Counter()  # without those that nobody knows any more
         self.unsynced.discard(member.member_id)
         if member.instance_id is not None:
             self.static.pop(member.instance_id, None)
