@@ -4,6 +4,7 @@ import asyncio
 import os
 import random
 import socket
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -75,6 +76,32 @@ def test_a_file_that_is_shorter_than_promised_is_an_error(tmp_path: Path, descri
     file = File(tmp_path / "file", descriptor=descriptor)
     with file.file, pytest.raises(NetworkError, match="95 bytes less"):
         asyncio.run(arrives(lambda stream: stream.send_file(file, 0, 100)))
+
+
+@pytest.mark.skipif(not hasattr(os, "RWF_NOWAIT"), reason="the system does not tell what is cached")
+def test_bytes_that_are_not_cached_are_read_by_a_thread_before_they_are_sent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_bytes(BYTES)
+    cold, readers, preadv = True, set[int](), os.preadv
+
+    def slow(descriptor: int, buffers: list[memoryview], position: int, flags: int = 0) -> int:
+        if flags & os.RWF_NOWAIT and cold:
+            raise BlockingIOError
+        if not flags:
+            readers.add(threading.get_ident())
+        return preadv(descriptor, buffers, position, flags)
+
+    monkeypatch.setattr(os, "preadv", slow)
+    file = File(tmp_path / "file", descriptor=True)
+    with file.file:
+        assert asyncio.run(arrives(lambda stream: stream.send_file(file, 5, len(BYTES) - 5))) == BYTES[5:]
+        assert readers
+        assert threading.get_ident() not in readers
+        readers.clear()
+        cold = False
+        assert asyncio.run(arrives(lambda stream: stream.send_file(file, 5, len(BYTES) - 5))) == BYTES[5:]
+        assert not readers
 
 
 def test_one_task_reads_while_another_writes() -> None:
