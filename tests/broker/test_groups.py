@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -296,6 +297,38 @@ def test_members_that_fall_silent_are_let_go_by_the_clock() -> None:
             return int(joined.generation_id)
 
     assert asyncio.run(asyncio.wait_for(work(), 30)) == 1
+
+
+STORED = {
+    "magic 0": {"log.message.format.version": "0.9.0", "inter.broker.protocol.version": "0.9.0"},
+    "magic 1": {"log.message.format.version": "0.10.2", "inter.broker.protocol.version": "0.10.2"},
+    "magic 1, gzip": {"log.message.format.version": "0.10.2", "offsets.topic.compression.codec": "1"},
+    "magic 2, zstd": {"offsets.topic.compression.codec": "4"},
+    "enriched": {"log.message.format.version": "enriched"},
+    "one partition": {"offsets.topic.num.partitions": "1"},
+}
+
+
+@pytest.mark.parametrize("settings", STORED.values(), ids=STORED)
+def test_what_was_acknowledged_outlives_a_broker_that_is_not_stopped(settings: dict[str, str], tmp_path: Path) -> None:
+    """The directory is copied while the broker runs: so it would be found after a kill."""
+    before, after = tmp_path / "before", tmp_path / "after"
+    places = {("topic", partition): Committed(partition + 5, "text") for partition in range(PARTITIONS)}
+
+    async def work() -> object:
+        async with Broker({**SETTINGS, **settings}, directory=before) as broker:
+            async with Client(broker.bootstrap_servers) as client:
+                await send_some(broker)
+                await groups.commit_offsets(client, "g", dict.fromkeys(places, Committed(1)))
+                await groups.commit_offsets(client, "g", places)
+            shutil.copytree(before, after)
+        async with (
+            Broker({**SETTINGS, **settings}, directory=after) as broker,
+            Client(broker.bootstrap_servers) as client,
+        ):
+            return await groups.committed_offsets(client, "g", places)
+
+    assert asyncio.run(asyncio.wait_for(work(), 30)) == places
 
 
 def test_groups_whose_log_is_damaged_are_not_served_and_others_are(tmp_path: Path) -> None:
