@@ -121,7 +121,7 @@ def test_a_fetch_that_needs_no_conversion_gives_the_stored_bytes_and_is_counted_
 
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.LZ4])
 def test_a_large_fetch_is_converted_while_it_is_sent_and_what_comes_is_a_beginning(codec: Codec, folder: Path) -> None:
-    sent, batch = records(1000, 1000), 200
+    sent, batch = records(1000, 4000), 20
 
     async def work() -> None:
         async with Running(folder) as broker:
@@ -133,8 +133,8 @@ def test_a_large_fetch_is_converted_while_it_is_sent_and_what_comes_is_a_beginni
             for version in (0, 2, 3):
                 offset, found = 0, list[Record]()
                 while offset < len(sent):
-                    got = [each for each in read(await fetch(peer, version, asking("topic", offset))) if
-                           each.offset >= offset]  # fmt: skip
+                    data = await fetch(peer, version, asking("topic", offset, limit=8 << 20))
+                    got = [each for each in read(data) if each.offset >= offset]
                     assert got, f"version {version} makes no progress at {offset}"
                     found += got
                     offset = found[-1].offset + 1
@@ -170,8 +170,7 @@ def test_the_memory_of_a_conversion_does_not_grow_with_the_fetch(folder: Path) -
             finally:
                 tracemalloc.stop()
             assert size >= count * len(data)
-            assert peak < size // 4
-            assert peak < 32 * CHUNK_BYTES
+            assert peak < 8 * CHUNK_BYTES
             peer.close()
 
     run(work())

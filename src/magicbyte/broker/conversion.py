@@ -18,7 +18,7 @@ from magicbyte.records.scan import scan
 if TYPE_CHECKING:
     from magicbyte.log.segment import FileSlice
 
-CHUNK_BYTES: Final = 128 << 10
+CHUNK_BYTES: Final = 512 << 10
 """Of stored bytes that are converted at a time: memory is some multiple of this, or of one batch that is larger."""
 
 
