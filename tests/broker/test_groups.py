@@ -33,6 +33,7 @@ from magicbyte.protocol.messages.heartbeat import HeartbeatRequest
 from magicbyte.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from magicbyte.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from magicbyte.protocol.messages.list_groups import ListGroupsRequest
+from magicbyte.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from magicbyte.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -180,6 +181,30 @@ def test_aiokafkas_admin_client_describes_and_deletes_groups() -> None:
             await asking.close()
 
     asyncio.run(asyncio.wait_for(work(), 30))
+
+
+@pytest.mark.parametrize("partitions", [50, 3])
+def test_groups_work_whoever_made_their_topic(partitions: int) -> None:
+    """50: whoever asked for its metadata; 3: an administrator."""
+
+    async def work() -> int:
+        async with Broker(SETTINGS) as broker, Client(broker.bootstrap_servers) as client:
+            await send_some(broker)
+            await groups.committed_offsets(client, "other", [("topic", 0)])  # the coordinator is there already
+            await admin.delete_topic(client, "__consumer_offsets")
+            if partitions == 3:
+                await admin.create_topic(client, admin.NewTopic("__consumer_offsets", partitions=3))
+            else:
+                asking = MetadataRequest(topics=[MetadataRequestTopic(name="__consumer_offsets")])
+                await client.ask_any(asking, MetadataResponse)
+            client.forget_coordinator("g")
+            await groups.commit_offsets(client, "g", {("topic", 0): Committed(3)})
+            assert await groups.committed_offsets(client, "g", [("topic", 0)]) == {("topic", 0): Committed(3)}
+            found = broker.served.topics.known("__consumer_offsets")
+            assert broker.served.topics.log("__consumer_offsets", partition_for("g", found.partitions)).size
+            return found.partitions
+
+    assert asyncio.run(asyncio.wait_for(work(), 30)) == partitions
 
 
 def test_offsets_go_with_their_topic_and_groups_with_theirs() -> None:

@@ -212,6 +212,8 @@ class Broker:
 
     async def create_topic(self, name: str) -> Topic:
         """Make a topic with the broker's settings, unless somebody else just did. Raises what `Topics.create` does."""
+        if name == OFFSETS_TOPIC:
+            return await self.groups.found()
         async with self.directory:
             await self.gate.quiet()
             return self.topics.get(name) or self.topics.create(name)

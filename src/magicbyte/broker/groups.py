@@ -11,6 +11,7 @@ import logging
 import uuid
 from collections import deque
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from magicbyte.broker.gate import in_thread
@@ -21,14 +22,12 @@ from magicbyte.errors import (
     LogDirectoryError,
     MagicbyteError,
     MetadataError,
-    TopicExistsError,
 )
 from magicbyte.groups.config import GroupConfig, StoredVersions
 from magicbyte.groups.coordinator import ANSWERED, Coordinator
 from magicbyte.groups.effects import Caller, Effect, Reply, Store
 from magicbyte.groups.loading import LoadedPartition, Loading
 from magicbyte.groups.partitioning import OFFSETS_TOPIC
-from magicbyte.log.checkpoints import TopicPartition
 from magicbyte.metadata import layout
 from magicbyte.protocol.messages.find_coordinator import (
     Coordinator as FoundCoordinator,
@@ -58,6 +57,7 @@ if TYPE_CHECKING:
     from magicbyte.broker.broker import Broker
     from magicbyte.broker.config import BrokerConfig
     from magicbyte.broker.request import Handler, Request
+    from magicbyte.broker.topics import Topic
     from magicbyte.log.partition_log import PartitionLog
     from magicbyte.protocol import Message
 
@@ -75,42 +75,52 @@ class Groups:
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        topic = broker.topics.get(OFFSETS_TOPIC)
         self.coordinator = Coordinator(
-            _config(broker.config, None if topic is None else topic.partitions),
-            token=lambda: str(uuid.uuid4()),
-            has_partition=self._has_partition,
+            _config(broker.config), token=lambda: str(uuid.uuid4()), has_partition=self._has_partition
         )
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms: int | None = None
         self._stores: dict[int, deque[Store]] = {}
+        topic = broker.topics.get(OFFSETS_TOPIC)
         if topic is not None:
-            for partition in range(topic.partitions):
-                self.coordinator.begin_loading(partition)
-            broker.spawn(self._load(topic.partitions))
+            self._begin(topic.partitions)
         broker.spawn(self._expire())
+
+    def _begin(self, partitions: int) -> None:
+        """Coordinate the groups of all partitions of the topic; those that have a log are read first."""
+        broker = self._broker
+        self.coordinator.config = replace(self.coordinator.config, offsets_partitions=partitions)
+        logs = {
+            key.partition: each for key, each in broker.logs.logs.items() if key.topic == OFFSETS_TOPIC and each.size
+        }
+        for partition in range(partitions):
+            if partition in logs:
+                self.coordinator.begin_loading(partition)
+            else:
+                self.coordinator.loaded(partition, LoadedPartition(), broker.clock.now_ms())
+        if logs:
+            broker.spawn(self._load(logs))
 
     def _has_partition(self, topic: str, partition: int) -> bool:
         found = self._broker.topics.get(topic)
         return found is not None and 0 <= partition < found.partitions
 
-    async def found(self) -> None:
-        """Make the topic of the offsets, unless it is there. Raises what `Topics.create` does."""
+    async def found(self) -> Topic:
+        """Return the topic of the offsets, made if need be. Raises what `Topics.create` does."""
         broker = self._broker
-        if broker.topics.get(OFFSETS_TOPIC) is not None:
-            return
-        async with broker.directory:
-            await broker.gate.quiet()
-            try:
-                topic = broker.topics.create(
-                    OFFSETS_TOPIC, self.coordinator.config.offsets_partitions, 1, _topic_settings(broker.config)
-                )
-            except TopicExistsError:
-                return
-            # Logs are made when they are needed. The last one tells how many there are, should the tree be lost.
-            broker.topics.log(OFFSETS_TOPIC, topic.partitions - 1)
-        for partition in range(topic.partitions):
-            self.coordinator.loaded(partition, LoadedPartition(), broker.clock.now_ms())
+        topic = broker.topics.get(OFFSETS_TOPIC)
+        if topic is None:
+            async with broker.directory:
+                await broker.gate.quiet()
+                topic = broker.topics.get(OFFSETS_TOPIC)
+                if topic is None:
+                    partitions = broker.config.offsets_topic_num_partitions
+                    topic = broker.topics.create(OFFSETS_TOPIC, partitions, 1, _topic_settings(broker.config))
+                    # Logs are made when they are needed; the last one tells how many there are, if the tree is lost.
+                    broker.topics.log(OFFSETS_TOPIC, partitions - 1)
+        if not self.coordinator.partitions:
+            self._begin(topic.partitions)
+        return topic
 
     # ---- requests
 
@@ -134,7 +144,7 @@ class Groups:
 
     def _set_timer(self) -> None:
         next_ms = self.coordinator.next_ms()
-        if next_ms == self._timer_ms:
+        if next_ms == self._timer_ms or self.coordinator.closed:
             return
         if self._timer is not None:
             self._timer.cancel()
@@ -201,18 +211,16 @@ class Groups:
             return error.code
         return ErrorCode.NONE
 
-    async def _load(self, partitions: int) -> None:
-        """Read what the log says of all groups. Partitions without a log hold nothing."""
+    async def _load(self, logs: Mapping[int, PartitionLog]) -> None:
+        """Read what logs say of their groups."""
         broker = self._broker
-        for index in range(partitions):
-            found, each = LoadedPartition(), broker.logs.logs.get(TopicPartition(OFFSETS_TOPIC, index))
+        for index, each in logs.items():
             try:
-                if each is not None and each.size:
-                    await broker.gate.enter()  # no segment is exchanged while it is read
-                    try:
-                        found = await in_thread(_read, each)
-                    finally:
-                        broker.gate.leave()
+                await broker.gate.enter()  # no segment is exchanged while it is read
+                try:
+                    found = await in_thread(_read, each)
+                finally:
+                    broker.gate.leave()
             except (CorruptRecordError, LogDirectoryError, OSError) as error:
                 log.error("%s-%d cannot be read, its groups are not served: %s", OFFSETS_TOPIC, index, error)  # noqa: TRY400
                 self.coordinator.load_failed(index)
@@ -243,13 +251,13 @@ def records_of(store: Store, target: Format, codec: Codec, now_ms: int) -> memor
     return memoryview(encode_records(rows, target, codec, header=header))
 
 
-def _config(config: BrokerConfig, partitions: int | None) -> GroupConfig:
+def _config(config: BrokerConfig) -> GroupConfig:
     return GroupConfig(
         min_session_timeout_ms=config.group_min_session_timeout_ms,
         max_session_timeout_ms=config.group_max_session_timeout_ms,
         initial_rebalance_delay_ms=config.group_initial_rebalance_delay_ms,
         max_size=config.group_max_size,
-        offsets_partitions=partitions or config.offsets_topic_num_partitions,
+        offsets_partitions=config.offsets_topic_num_partitions,
         offsets_retention_ms=config.offsets_retention_minutes * 60_000,
         offset_metadata_max_bytes=config.offset_metadata_max_bytes,
         stored=StoredVersions.of(config.inter_broker_protocol_version),
