@@ -1,7 +1,6 @@
 """What Kafka's own unit tests of appending check, in our words, and outputs of its validator on the same input.
 
-The numbers in the names are those of the list that these were taken from; what is missing there is elsewhere: spoilt
-batches and records in test_append_rules.py, fetches and control records in the tests of records/.
+The numbers in the names are those of docs/checks.md, which says where the others are.
 """
 
 import pytest
@@ -24,9 +23,10 @@ from magicbyte.codecs import Codec, Lz4Header, compress, decompress
 from magicbyte.errors import AppendRefusedError, CorruptRecordError, ErrorCode, UnsupportedCompressionError
 from magicbyte.log.append import PreparedAppend, prepare, take
 from magicbyte.log.append_rules import AppendRules
+from magicbyte.log.producer_snapshot import ProducerEntry
 from magicbyte.records.batch import RecordBatch
 from magicbyte.records.columns import Record
-from magicbyte.records.control import ControlType, build_marker
+from magicbyte.records.control import ControlType, build_marker, parse_control_record
 from magicbyte.records.convert import convert
 from magicbyte.records.decode import decode
 from magicbyte.records.encode import Format
@@ -325,6 +325,54 @@ def test_63_and_64_an_empty_slice_and_a_format_that_was_lowered() -> None:
     log = batch(GZIP) + patched(wrapper(1, GZIP), OFFSET, 3, reseal=False)
     out = b"".join(convert(log, V1))
     assert [record.offset for columns in decode(memoryview(out)) for record in columns] == [0, 1, 2, 3]
+
+
+PLAIN_RECORD = bytes((12, 0, 0, 0, 1, 1, 0))
+
+
+@pytest.mark.parametrize("codec", [NONE, GZIP, LZ4])
+@pytest.mark.parametrize(
+    "record",
+    [
+        bytes((10, 0, 0, 0, 1, 1, 0)),  # one byte shorter than it says
+        bytes((14, 0, 0, 0, 1, 1, 0)),  # one longer
+        bytes((12, 0, 0, 0, 1, 1, 2)),  # a header more than there are
+        bytes((16, 0, 0, 0, 1, 1, 0, 0, 0)),  # one fewer
+        bytes((16, 0, 0, 0, 1, 1, 2, 1, 1)),  # a header whose key has the length -1
+        bytes((24, 0, 0, 0, 1, 128, 128, 128, 128, 128, 1, 0, 0)),  # a varint of six groups
+    ],
+)
+def test_54_a_record_that_contradicts_its_own_lengths_is_illegal(record: bytes, codec: Codec) -> None:
+    sound = batch_with(compress(codec, PLAIN_RECORD), codec, 1)
+    assert append(sound, 8).records == 1
+    assert refusal(batch_with(compress(codec, record), codec, 1), 8).code is ErrorCode.INVALID_RECORD
+
+
+@pytest.mark.parametrize("codec", [NONE, GZIP, LZ4])
+@pytest.mark.parametrize("count", [1, 2, 4, 5])
+def test_55_a_count_that_is_not_that_of_the_records_is_illegal(count: int, codec: Codec) -> None:
+    data = batch(codec, AROUND)
+    assert append(data, 8).records == 3
+    spoilt = patched(patched(data, LAST_OFFSET_DELTA, count - 1), RECORD_COUNT, count)
+    assert refusal(spoilt, 8).code is ErrorCode.INVALID_RECORD
+
+
+def test_56_sequences_go_on_with_0_behind_the_largest_and_back_again() -> None:
+    largest = (1 << 31) - 1
+    data = batch(NONE, AROUND, producer_id=7, producer_epoch=0, base_sequence=largest)
+    done = append(data, 3)
+    assert done.producer is not None
+    assert done.producer.last_sequence == 1
+    entry = ProducerEntry(7, 0, 0, 5, 1, NOW, -1, -1)
+    assert entry.first_sequence == largest
+
+
+def test_66_a_marker_that_is_cut_or_of_a_negative_version_is_damage_and_a_longer_one_is_none() -> None:
+    key = b"\0\0\0\1"
+    for value in (b"\0\0\0\0\0", b"\xff\xff\0\0\0\4"):
+        with pytest.raises(CorruptRecordError):
+            parse_control_record(0, key, value)
+    assert parse_control_record(0, key, b"\0\1\0\0\0\4more").coordinator_epoch == 4
 
 
 # ---- what Kafka's validator made of the same bytes: log end 100, clock 9000, leader epoch 7, a compacted topic

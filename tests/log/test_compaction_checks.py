@@ -1,4 +1,4 @@
-"""Kafka's rules for its cleaner, situation by situation; the numbers are those of docs/compact.md."""
+"""Kafka's rules for its cleaner, situation by situation; the numbers are those of docs/checks.md."""
 
 import dataclasses
 
@@ -9,8 +9,10 @@ from magicbyte.codecs import Codec
 from magicbyte.errors import CorruptRecordError
 from magicbyte.log.compaction import Compaction, CompactionConfig, Selection
 from magicbyte.log.index_writer import IndexRules
+from magicbyte.records.columns import Record
 from magicbyte.records.control import ControlType
 from magicbyte.records.encode import Format
+from magicbyte.records.message import build_message, build_wrapper
 
 LATER = NOW + 2 * DAY
 FORMATS = pytest.mark.parametrize(
@@ -248,6 +250,19 @@ def test_17_the_clock_and_no_timestamp_decides_when_a_tombstone_goes() -> None:
         assert 1 in log.offsets()
     log.clean(4, now_ms=NOW + DAY)
     assert log.offsets() == [2, 3]
+
+
+def test_18_a_wrapper_of_magic_1_with_messages_of_magic_0_is_damage_and_changes_nothing() -> None:
+    inner = [Record(at, 0, 0, b"k", b"v") for at in range(4)]
+    content = b"".join(build_message(0, each.offset, 0, each.key, each.value) for each in inner)
+    log = Cleaned()
+    log.put(build_wrapper(1, Codec.GZIP, content, 3, NOW))
+    log.append([1])
+    log.roll()
+    before = log.data
+    with pytest.raises(CorruptRecordError):
+        log.clean()
+    assert log.data == before
 
 
 def test_19_and_20_a_record_larger_than_every_buffer_is_compacted() -> None:

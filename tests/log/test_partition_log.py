@@ -12,6 +12,7 @@ from log.appended import batch_of, batch_of_two
 from magicbyte.codecs import Codec
 from magicbyte.errors import (
     AppendRefusedError,
+    CorruptRecordError,
     ErrorCode,
     LogDirectoryError,
     LogDirectoryOfflineError,
@@ -194,6 +195,22 @@ def test_11_with_timestamps_only_they_roll(folder: Path) -> None:
     assert bases(log) == [0]
     add(log, NOW + 1001)
     assert bases(log) == [0, 4]
+
+
+def test_12_what_holds_nothing_is_not_appended_and_rolls_nothing(folder: Path) -> None:
+    log = open_log(folder, segment_ms="1000")
+    log.roll(NOW + 5000)
+    log.roll(NOW + 10_000)
+    assert bases(log) == [0]
+    add(log, NOW)
+    prepared = prepare(
+        memoryview(b""), AppendRules.of({}), next_offset=1, now_ms=NOW + 5000, leader_epoch=0, request_version=2
+    )
+    assert (prepared.records, prepared.first_offset) == (0, -1)
+    for nothing in (b"", batch_of(1, NOW + 5000)[:-1]):
+        with pytest.raises(CorruptRecordError):
+            record_set(nothing, log.config.rules)
+    assert (bases(log), log.log_end_offset) == ([0], 1)
 
 
 def test_13_jitter_is_taken_off_the_time(folder: Path) -> None:

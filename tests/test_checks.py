@@ -1,0 +1,49 @@
+"""Every numbered check of docs/checks.md has a test that is there."""
+
+from __future__ import annotations
+
+import ast
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs/checks.md"
+NUMBERS = {
+    "Appending, and conversion on a fetch": 66,
+    "The cleaner": 34,
+    "Log, recovery, retention": 34,
+    "The enriched dialect": 16,
+}
+"""How many checks each list has."""
+NOT_YET = {("The enriched dialect", 16)}
+"""Checks of what is not built."""
+
+
+def rows(section: str) -> list[tuple[list[int], str]]:
+    text = PAGE.read_text(encoding="utf-8").partition(f"## {section}\n")[2].partition("\n## ")[0]
+    lines = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("| ")][1:]
+    return [([int(number) for number in numbers.split(", ")], test) for numbers, _, test in lines]
+
+
+@cache
+def functions_of(path: str) -> set[str]:
+    tree = ast.parse((ROOT / path).read_text(encoding="utf-8"))
+    return {each.name for each in tree.body if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef)}
+
+
+@pytest.mark.parametrize("section", NUMBERS)
+def test_every_number_has_one_row(section: str) -> None:
+    found = [number for numbers, _ in rows(section) for number in numbers]
+    assert sorted(found) == list(range(1, NUMBERS[section] + 1))
+
+
+@pytest.mark.parametrize("section", NUMBERS)
+def test_every_row_names_a_test_that_is_there(section: str) -> None:
+    for numbers, test in rows(section):
+        if test.startswith("`"):
+            path, _, name = test.strip("`").partition("::")
+            assert name in functions_of(path), test
+        else:
+            assert {(section, number) for number in numbers} <= NOT_YET, numbers
