@@ -121,7 +121,7 @@ def test_a_fetch_that_needs_no_conversion_gives_the_stored_bytes_and_is_counted_
 
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.LZ4])
 def test_a_large_fetch_is_converted_while_it_is_sent_and_what_comes_is_a_beginning(codec: Codec, folder: Path) -> None:
-    sent, batch = records(1000, 4000), 20
+    sent, batch = records(1000, 2000), 20
 
     async def work() -> None:
         async with Running(folder) as broker:
@@ -140,6 +140,9 @@ def test_a_large_fetch_is_converted_while_it_is_sent_and_what_comes_is_a_beginni
                     offset = found[-1].offset + 1
                 poorest = Format.V0 if version == 0 else Format.V1
                 assert facts(found, poorest) == facts(sent, poorest)
+                counted = broker.metrics.of("topic").fetched[Conversion(Format.V2, poorest, version)]
+                assert counted.sets >= len(sent) // batch
+                assert counted.bytes >= broker.partition("topic", 0).log.size
             peer.close()
 
     run(work())

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from magicbyte.broker.metrics import now_ns
 from magicbyte.errors import CorruptRecordError
 from magicbyte.records.convert import ConversionReport, convert
 from magicbyte.records.encode import Format
@@ -24,10 +25,11 @@ CHUNK_BYTES: Final = 512 << 10
 
 @dataclass(slots=True)
 class SliceConversion:
-    """The conversion of one slice. `source` is the newest format in it; `sets` were converted, of `converted_bytes`."""
+    """The conversion of one slice. `source` is the newest format in it; `time_ns` what the conversion took so far."""
 
     source: Format
     target: Format
+    time_ns: int = 0
     report: ConversionReport = field(default_factory=ConversionReport)
 
 
@@ -66,6 +68,7 @@ def converted(
 ) -> Iterator[list[memoryview]]:
     """Yield what the slice becomes, never an empty list. Raises CorruptRecordError, UnsupportedCompressionError."""
     for chunk in whole_entries(found, dialect):
+        started = now_ns()
         try:
             buffers = list(
                 convert(
@@ -79,5 +82,6 @@ def converted(
             )
         except CorruptRecordError as error:
             raise error.locate(path=found.file.path) from None
+        conversion.time_ns += now_ns() - started
         if buffers:
             yield buffers

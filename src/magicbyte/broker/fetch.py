@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from magicbyte.broker.conversion import SliceConversion, converted, newest_magic
-from magicbyte.broker.metrics import Conversion, count, now_ns
+from magicbyte.broker.metrics import Conversion, count
 from magicbyte.broker.parts import ConvertedPart, FilePart
 from magicbyte.errors import (
     CorruptRecordError,
@@ -271,18 +271,21 @@ class _Partition:
 
     async def _converted(self, partition: Partition, found: FileSlice, conversion: SliceConversion) -> list[Piece]:
         """Return the slice in the target format: all of it where it is small, else to be converted while it is sent."""
-        started = now_ns()
         limit = self.broker.topics.rules(self.topic).max_decompressed_bytes
         dialect = partition.log.config.dialect
         chunks = converted(found, dialect, conversion, self.asked.fetch_offset, limit)
         first, second = await asyncio.to_thread(_first_two, chunks)
-        metrics = self.broker.metrics.of(self.topic)
+        metrics, report = self.broker.metrics.of(self.topic), conversion.report
         what = Conversion(conversion.source, conversion.target, self.request.version)
-        count(metrics.fetched, what, found.length, conversion.report.batches, now_ns() - started)
+
+        def done() -> None:
+            count(metrics.fetched, what, report.bytes_in, report.batches, conversion.time_ns)
+
         if not second:
+            done()
             return [*first]
         announced = max(found.length, sum(map(len, first)) + sum(map(len, second)))
-        return [ConvertedPart(announced, first + second, chunks)]
+        return [ConvertedPart(announced, first + second, chunks, done)]
 
 
 def _first_two(chunks: Iterator[list[memoryview]]) -> tuple[list[memoryview], list[memoryview]]:

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import os
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from magicbyte.errors import MagicbyteError
@@ -60,11 +60,13 @@ class ConvertedPart(Elsewhere):
     drop what is not whole at the end of a fetch, and ask again from there.
     """
 
-    __slots__ = ("_chunks", "_first")
+    __slots__ = ("_chunks", "_done", "_first")
 
-    def __init__(self, nbytes: int, first: list[memoryview], rest: Iterator[list[memoryview]]) -> None:
+    def __init__(
+        self, nbytes: int, first: list[memoryview], rest: Iterator[list[memoryview]], done: Callable[[], None]
+    ) -> None:
         super().__init__(nbytes)
-        self._first, self._chunks = first, rest
+        self._first, self._chunks, self._done = first, rest, done
 
     async def send(self, stream: Stream) -> None:
         """Send as many bytes as were announced. Damage further on ends the conversion, and is found by the next."""
@@ -87,8 +89,9 @@ class ConvertedPart(Elsewhere):
             return []
 
     def close(self) -> None:
-        """Let go of what is not converted yet."""
+        """Let go of what is not converted yet, and tell whoever counts."""
         self._chunks = iter(())
+        self._done()
 
 
 async def _fill(stream: Stream, left: int) -> None:

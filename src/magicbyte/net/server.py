@@ -120,8 +120,9 @@ class Incoming:
         (size,) = _SIZE.unpack_from(rest)
         if not 0 <= size <= self._largest:
             raise ProtocolError("size of a frame", expected=f"0 to {self._largest}", found=size, position=0)
+        self.begun = False  # it is not the peer who is waited for
         await self._budget.take(size)
-        self.held = size
+        self.held, self.begun = size, True
         end = _SIZE.size + size
         frame = rest[_SIZE.size : end] if end <= len(rest) else await self._large(rest[_SIZE.size :], size)
         self._rest = rest[end:] if end < len(rest) else _EMPTY
