@@ -102,6 +102,12 @@ def reason(cell: Cell) -> str | None:
     return None
 
 
+def due(client: str) -> list[Cell]:
+    """Return the cells of a client that have to pass."""
+    cells = [(client, feature, magic) for feature in FEATURES for magic in FORMATS]
+    return [cell for cell in cells if reason(cell) is None]
+
+
 def b64(cell: bytes | None) -> B64:
     return None if cell is None else base64.b64encode(cell).decode()
 

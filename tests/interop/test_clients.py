@@ -29,7 +29,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> matrix.Results:
 @pytest.mark.parametrize("magic", matrix.FORMATS)
 @pytest.mark.parametrize("client", matrix.COMMANDS)
 def test_a_client_does_all_that_it_can(results: matrix.Results, client: str, magic: str) -> None:
-    due = [cell for feature in matrix.FEATURES if matrix.reason(cell := (client, feature, magic)) is None]
+    due = [cell for cell in matrix.due(client) if cell[2] == magic]
     assert {cell: results.cells.get(cell, "was not tried") for cell in due} == dict.fromkeys(due)
 
 
