@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import random
+import re
 from collections.abc import Callable
 
 from log.appended import batch_of
@@ -74,7 +75,7 @@ def open_directory(disk: SimulatedDisk, seed: int = 0) -> LogDirectory:
 class World:
     """A directory at work. Within each file operation whose number is a multiple of `every` it looks at `cuts` cuts.
 
-    `within`: only operations on paths that contain this.
+    `within`: only operations on paths in which this regular expression is found.
     """
 
     def __init__(self, seed: int, *, every: int = 1, cuts: int = 1, within: str = "") -> None:
@@ -93,7 +94,7 @@ class World:
     # ---- cuts
 
     def observe(self, kind: str, path: str) -> None:
-        if self.disk.operations % self.every or self.within not in path:
+        if self.disk.operations % self.every or not re.search(self.within, path):
             return
         for key, log in self.directory.logs.items() if self.directory is not None else ():
             ledger = self.ledgers.get(key)
@@ -230,7 +231,9 @@ class World:
         if self.random.random() < 0.4:
             self.truncate(waiting[0])
             self.append(waiting[0])
-        begun.run()
+        assert self.directory is not None
+        with self.directory.health:
+            begun.run()
         for each, end in group.end(begun, self.disk.now_ms).durable:
             self.ledgers[each].durable = max(self.ledgers[each].durable, end)
 
@@ -334,9 +337,9 @@ class World:
         return {each: log.log_end_offset for each, log in self.directory.logs.items()}
 
     def restart(self, key: TopicPartition) -> None:
-        """Close the directory and open it; half of the time with a new segment in one of the logs, as by its age."""
+        """Close the directory and open it; half of the time with an empty segment in the log with producers."""
         if self.random.random() < 0.5:
-            self.roll(self.random.choice(list(self.ledgers)))
+            self.roll(PLAIN)
         ends = self.close()
         self.directory = None
         self.go_on(lambda ledger, end: ledger.end <= end <= ends[ledger.key])  # less where it ended with a hole
@@ -355,6 +358,7 @@ class World:
         self.check(disk.after_a_cut(seed), seed, "for good")
         self.disk = disk
         disk.operations, disk.counted, disk.observer = old.operations, old.counted, self.observe
+        disk.failures = old.failures
         self.go_on(lambda ledger, end: end >= ledger.least_end())
 
     def die(self) -> None:
