@@ -132,7 +132,8 @@ class ClientProcess:
     def note(process: "subprocess.Popen[str]", answers: "queue.Queue[str]") -> None:
         assert process.stdout is not None
         for line in process.stdout:
-            answers.put(line)
+            if line.startswith("{"):  # or a library has something to say
+                answers.put(line)
         answers.put("")
 
     def answer(self, seconds: float) -> dict[str, Any]:
@@ -152,8 +153,11 @@ class ClientProcess:
         if self.process.poll() is not None:
             self.start_again()
         assert self.process.stdin is not None
-        self.process.stdin.write("\t".join(map(str, words)) + "\n")
-        self.process.stdin.flush()
+        try:
+            self.process.stdin.write("\t".join(map(str, words)) + "\n")
+            self.process.stdin.flush()
+        except OSError as error:
+            raise ClientFailedError("ended") from error
         return self.answer(ANSWER_SECONDS)
 
     def close(self) -> None:

@@ -180,24 +180,24 @@ class Run:
         self.results = Results()
         self.written: dict[str, dict[int, tuple[str, Known]]] = {}  # topic -> offset -> writer and record
         self.ends: dict[str, int] = {}
+        self.processes: dict[str, ClientProcess] = {}
         self.lock = threading.Lock()
 
     def run(self) -> Results:
         self.make_topics()
         with ThreadPoolExecutor(len(self.clients)) as threads:
-            processes = dict(zip(self.clients, threads.map(self.start, self.clients), strict=True))
             try:
-                for work in (self.write, self.read):
-                    list(threads.map(lambda client, work=work: work(client, processes[client]), self.clients))
+                for work in (self.start, self.write, self.read):
+                    list(threads.map(work, self.clients))
                     self.ends = self.find_ends()
             finally:
-                for process in processes.values():
+                for process in self.processes.values():
                     process.close()
         return self.results
 
-    def start(self, client: str) -> ClientProcess:
+    def start(self, client: str) -> None:
         log = self.folder / f"{client.replace(' ', '-')}.log"
-        return ClientProcess(COMMANDS[client](), self.target.bootstrap, log)
+        self.processes[client] = ClientProcess(COMMANDS[client](), self.target.bootstrap, log)
 
     def make_topics(self) -> None:
         admin = KafkaAdminClient(bootstrap_servers=self.target.bootstrap)
@@ -243,7 +243,8 @@ class Run:
         if self.log is not None:
             self.log(f"{time.monotonic() - start:6.2f} s  {', '.join(cell)}: {found or 'ok'}")
 
-    def write(self, client: str, process: ClientProcess) -> None:
+    def write(self, client: str) -> None:
+        process = self.processes[client]
         for magic in self.target.formats:
             for feature in (*PRODUCE, "idempotent produce"):
                 self.cell(client, feature, magic, partial(self.produce, client, process, feature, magic))
@@ -264,7 +265,8 @@ class Run:
         assert {each.magic for each in sets} == {MAGICS[magic]}, sets
         assert codec in {each.codec for each in sets}, sets  # a set that it would make larger may come as it is
 
-    def read(self, client: str, process: ClientProcess) -> None:
+    def read(self, client: str) -> None:
+        process = self.processes[client]
         for magic in self.target.formats:
             group = self.topic(client.replace(" ", "-"), magic)
             self.cell(client, "consume", magic, partial(self.consume, client, process, magic, self.topic("all", magic)))
