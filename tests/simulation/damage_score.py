@@ -151,7 +151,8 @@ class Verified:
 def of_verify(log: DamagedLog, findings: Iterable[Finding]) -> Verified:
     """Compare findings with the log's damage.
 
-    Where blocks were moved, which entries are called out of order, and which not, is a matter of view.
+    Where blocks were moved, which entries are called out of order, and which not, is a matter of view. Of an entry that
+    is hidden nobody can tell that it is whole.
     """
     found = [(each.position, each.end, each) for each in findings if each.position is not None and each.end is not None]
     scored = Verified(len(log.regions))
@@ -160,8 +161,12 @@ def of_verify(log: DamagedLog, findings: Iterable[Finding]) -> Verified:
             scored.unreported.append(region)
     starts = [start for start, _ in log.untouched]
     for position, end, each in found:
-        at = bisect.bisect_left(starts, end) - 1
-        if each.what != "offset" and at >= 0 and log.untouched[at][1] > position:
+        at = bisect.bisect_left(starts, end)
+        touched = []
+        while each.what != "offset" and at > 0 and log.untouched[at - 1][1] > position:
+            at -= 1
+            touched.append(log.untouched[at])
+        if not all(is_hidden(log, *entry) for entry in touched):
             scored.blamed.append(each)
     return scored
 

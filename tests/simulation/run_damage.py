@@ -16,8 +16,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-os.environ.setdefault("MAGICBYTE_KERNELS", "compiled")
-
 from magicbyte.log.directory import discover
 from magicbyte.log.resync import limits_of
 from magicbyte.log.salvage import plan_segment
@@ -39,6 +37,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=3000, help="begin no further seed after so many")
     parser.add_argument("--out", type=Path, required=True)
     chosen = parser.parse_args()
+    os.environ.setdefault("MAGICBYTE_KERNELS", "compiled")
     first, last = map(int, chosen.seeds.split("-"))
     began = time.monotonic()
     for kind in chosen.kinds.split(","):
@@ -57,6 +56,7 @@ def main() -> None:
             of_kind["total"] = total(of_kind["seeds"])
             chosen.out.write_text(json.dumps(known, indent=1) + "\n")
             print(name, seed, of_kind["seeds"][str(seed)], flush=True)
+    print("\n".join(table(json.loads(chosen.out.read_text()))))
 
 
 class Held(Memory):
@@ -96,11 +96,33 @@ def scored(log: DamagedLog) -> dict[str, Any]:
     return figures(of_salvage(log, plan), of_verify(log, verify([partition], depth=Depth.QUICK)))
 
 
+COLUMNS = {
+    "seeds": "seeds",
+    "whole entries": "whole",
+    "missed": "missed",
+    "wrong": "wrong",
+    "hidden": "hidden",
+    "alike": "alike",
+    "regions": "regions",
+    "unreported": "unreported",
+    "blamed": "blamed",
+}
+
+
 def total(seeds: dict[str, dict[str, int]]) -> dict[str, int]:
     """Return the sums over all seeds."""
-    return {"seeds": len(seeds)} | {
-        name: sum(each[name] for each in seeds.values()) for name in next(iter(seeds.values()))
-    }
+    names = next(iter(seeds.values()))
+    return {"seeds": len(seeds)} | {name: sum(each[name] for each in seeds.values()) for name in names}
+
+
+def table(known: dict[str, Any]) -> list[str]:
+    """Return the lines of a table: what was run, and how much of each there was."""
+    rows = [["", *COLUMNS], ["---"] * (len(COLUMNS) + 1)]
+    rows += [
+        [name.removesuffix(", pages"), *(f"{each['total'][column]:,}" for column in COLUMNS.values())]
+        for name, each in known.items()
+    ]
+    return [f"| {' | '.join(row)} |".replace("|  |", "| |") for row in rows]
 
 
 if __name__ == "__main__":
