@@ -616,6 +616,26 @@ def test_groups_without_members_are_deleted_for_good(world: World) -> None:
     assert listed(world) == {"g": "Stable"}
 
 
+def test_groups_are_deleted_together_whether_or_not_there_is_something_to_store(world: World) -> None:
+    world.join(group="idle", protocols={})
+    world.commit(7, group="simple")
+    world.holds = True
+    waiting = world.ask(DeleteGroupsRequest(groups_names=["idle", "simple", "idle"]))
+    assert waiting.answer is None
+    world.release()
+    assert [each.error_code for each in waiting.answer.results] == [0, 0, ErrorCode.GROUP_ID_NOT_FOUND]
+
+
+def test_a_deletion_that_cannot_be_stored_says_so(world: World) -> None:
+    world.commit(7)
+    world.append_code = ErrorCode.KAFKA_STORAGE_ERROR
+    response = world.answered(DeleteGroupsResponse, DeleteGroupsRequest(groups_names=["g"]))
+    assert [each.error_code for each in response.results] == [ErrorCode.NOT_COORDINATOR]
+    world.append_code = ErrorCode.NONE
+    world.start()
+    assert world.committed(("t", 0)) == [(7, 0)]
+
+
 # ---- partitions
 
 

@@ -295,7 +295,7 @@ class Coordinator:
         """Delete groups without members, and their offsets; answer when all of it is stored."""
         results = [delete_groups.DeletableGroupResult(group_id=each) for each in request.groups_names]
         reply = Reply(caller, delete_groups.DeleteGroupsResponse(results=results))
-        waiting = 0
+        waiting = 1  # for this loop to end, too: what need not be stored is done at once
         effects: list[Effect] = []
 
         def gone(result: delete_groups.DeletableGroupResult) -> Callable[[ErrorCode, int], list[Effect]]:
@@ -317,7 +317,8 @@ class Coordinator:
             elif not result.error_code and group is not None:
                 waiting += 1
                 effects += self.forget(group, list(group.offsets), gone(result), always=True)
-        return effects or [reply]
+        waiting -= 1
+        return effects if waiting else [*effects, reply]
 
     def forget(
         self,
