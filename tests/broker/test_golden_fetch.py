@@ -76,6 +76,14 @@ async def check(peer: Peer, case: WireCase, name: str, request: bytes, said: dic
         assert (bytes_of(ours), ours.high_watermark) == (b"", -1), where
         return "error"
     assert refuses_headers or ours.high_watermark == said["highWatermark"], where
+    if name.endswith("committed"):
+        _, kafka = read_response(case.exchanges()[f".{name}"][1][4:], APIS[1], version)
+        assert isinstance(kafka, FetchResponse)
+        aborted = kafka.responses[0].partitions[0].aborted_transactions or []
+        assert aborted, where
+        told = ours.aborted_transactions or []
+        assert told[: len(aborted)] == aborted, where  # theirs end with a segment, of which ours is all
+        assert case.broker != "2.8.2" or len(told) == len(aborted), where
     stored, offset = case.segment, said["fetchOffset"]
     magic = MAGIC_OF_VERSION[version] if version < len(MAGIC_OF_VERSION) else 2
     data = bytes_of(ours)

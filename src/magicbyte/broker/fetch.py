@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 from magicbyte.broker.conversion import SliceConversion, converted, newest_magic
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from magicbyte.broker.partition import Partition
     from magicbyte.broker.request import Handler, Request
     from magicbyte.broker.sessions import Begun
+    from magicbyte.log.partition_log import PartitionLog
     from magicbyte.log.segment import FileSlice
     from magicbyte.protocol.runtime import Piece
 
@@ -61,18 +63,19 @@ class _Found:
 
 @dataclass(slots=True)
 class _Reading:
-    """One look at all partitions of a request. `left` bytes may still be read."""
+    """One look at all partitions of a request: `size` bytes were found, `left` may still be read."""
 
     left: int
+    size: int = 0
+    has_error: bool = False
     found: list[_Found] = field(default_factory=list)
 
-    @property
-    def size(self) -> int:
-        return sum(each.size for each in self.found)
-
-    @property
-    def has_error(self) -> bool:
-        return any(each.data.error_code for each in self.found)
+    def add(self, found: _Found) -> None:
+        """Take in what the next partition answers."""
+        self.found.append(found)
+        self.size += found.size
+        self.left -= found.size
+        self.has_error = self.has_error or bool(found.data.error_code)
 
     def close(self) -> None:
         """Give back what was found, as it will not be sent."""
@@ -142,7 +145,7 @@ async def _read(broker: Broker, request: Request[FetchRequest], begun: Begun) ->
     reading = _Reading(min(request.message.max_bytes, broker.config.fetch_max_bytes) if limited else 1 << 62)
     try:
         for topic, asked in begun.partitions:
-            reading.found.append(await _Partition(broker, request, topic, asked, reading).read())
+            reading.add(await _Partition(broker, request, topic, asked, reading).read())
     except BaseException:
         reading.close()
         raise
@@ -200,12 +203,12 @@ class _Partition:
         if found is None:
             return _Found(self.topic, data)
         if committed:
-            aborted = await asyncio.to_thread(log.aborted_transactions, asked.fetch_offset, upper)
+            end = min(upper, _end_of_segment(log, found))
+            aborted = await asyncio.to_thread(log.aborted_transactions, asked.fetch_offset, end)
             data.aborted_transactions = [
                 AbortedTransaction(producer_id=each.producer_id, first_offset=each.first_offset) for each in aborted
             ]
         data.records = await self._records(partition, found)
-        self.reading.left -= found.length
         return _Found(self.topic, data, found.length)
 
     def _epoch_fault(self) -> ErrorCode:
@@ -286,6 +289,15 @@ class _Partition:
             return [*first]
         announced = max(found.length, sum(map(len, first)) + sum(map(len, second)))
         return [ConvertedPart(announced, first + second, chunks, done)]
+
+
+def _end_of_segment(log: PartitionLog, found: FileSlice) -> int:
+    """Return the offset behind the segment that a slice is of."""
+    segments = list(log.segments)
+    for segment, following in pairwise(segments):
+        if segment.log is found.file:
+            return following.base_offset
+    return log.log_end_offset
 
 
 def _first_two(chunks: Iterator[list[memoryview]]) -> tuple[list[memoryview], list[memoryview]]:
