@@ -208,13 +208,12 @@ async def delete_records(broker: Broker, request: Request[DeleteRecordsRequest])
 
 async def _delete_records(broker: Broker, topic: str, partition: int, offset: int) -> int:
     found = broker.partition(topic, partition)
-    await broker.gate.enter()
-    try:
-        async with found.lock:
-            broker.topics.check_erasable(topic)
-            return found.log.delete_records(offset)
-    finally:
-        broker.gate.leave()
+    async with found.lock:  # before the gate, as appends do
+        await broker.gate.quiet()
+        if broker.partition(topic, partition) is not found:
+            raise UnknownTopicError(f"{found} was deleted; what has its name now is another one")
+        broker.topics.check_erasable(topic)
+        return found.log.delete_records(offset)
 
 
 HANDLERS: Final[Mapping[type, Handler]] = {

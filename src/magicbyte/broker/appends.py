@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from magicbyte.broker.gate import in_thread
 from magicbyte.broker.metrics import Conversion, TopicMetrics, count, now_ns
-from magicbyte.errors import LogDirectoryOfflineError
+from magicbyte.errors import LogDirectoryOfflineError, UnknownTopicError
 from magicbyte.log.append import NOTHING_STORED, PreparedAppend, prepare
 from magicbyte.log.config import FOREVER
 from magicbyte.log.group_commit import GroupCommit, Outcome
@@ -79,7 +79,8 @@ class Appends:
         """Append a set; return when it is as durable as the topic's settings ask for, and readers can have it.
 
         `request_version`: of the Produce request, None for what the broker writes itself. `dialect`: of `records`.
-        Raises AppendRefusedError, LogDirectoryOfflineError: then nothing of it is in the log.
+        Raises AppendRefusedError, LogDirectoryOfflineError, and UnknownTopicError where the topic was deleted
+        meanwhile: then nothing of it is in the log.
         """
         broker = self._broker
         self._expect(len(records))
@@ -113,12 +114,19 @@ class Appends:
         log, gate = partition.log, self._broker.gate
         if log.config.flush_messages == FOREVER and not log.active.must_roll(prepared, now_ms):
             await gate.quiet()
+            self._check_is_there(partition)
             return log.append_prepared(prepared, now_ms)
         await gate.enter()
         try:
+            self._check_is_there(partition)
             return await in_thread(log.append_prepared, prepared, now_ms)
         finally:
             gate.leave()
+
+    def _check_is_there(self, partition: Partition) -> None:
+        """Raise UnknownTopicError for a partition that was deleted while an append waited for its turn."""
+        if self._broker.partition(partition.topic, partition.index) is not partition:
+            raise UnknownTopicError(f"{partition} was deleted; what has its name now is another one")
 
     def _written(self, partition: Partition, prepared: PreparedAppend, magic: int) -> asyncio.Future[bool] | None:
         """Let readers have what was written, now or when it is durable; return what says so."""
@@ -137,13 +145,17 @@ class Appends:
         """Sync, for all who wait by then, until nobody does."""
         try:
             while len(self._commits):
-                running = self._commits.begin()
+                await self._broker.gate.enter()  # no log is deleted while it is synced
                 try:
-                    await in_thread(running.run)
-                except OSError as error:
-                    outcome = Outcome(durable=[], lost=self._commits.fail(running, error))
-                else:
-                    outcome = self._commits.end(running, self._broker.clock.now_ms())
+                    running = self._commits.begin()
+                    try:
+                        await in_thread(running.run)
+                    except OSError as error:
+                        outcome = Outcome(durable=[], lost=self._commits.fail(running, error))
+                    else:
+                        outcome = self._commits.end(running, self._broker.clock.now_ms())
+                finally:
+                    self._broker.gate.leave()
                 for waiter in outcome.durable:
                     waiter.partition.advance(waiter.end_offset)
                     waiter.tell(durable=True)

@@ -108,7 +108,8 @@ class PartitionLog:
         self.last_flush_ms = 0
         self._deleted: list[tuple[int, Segment]] = []  # when its files go
         self._lowered, self._jitter = lowered, jitter
-        self.generation = 0  # one more with each truncation
+        self.generation = 0  # one more with each truncation, and at the end
+        self._is_released = False
 
     @classmethod
     def open(
@@ -332,8 +333,8 @@ class PartitionLog:
     # ---- durability
 
     def begin_flush(self) -> Flush | None:
-        """Return the sync that makes all durable that was appended so far; None when it is."""
-        if self.recovery_point >= self.log_end_offset:
+        """Return the sync that makes all durable that was appended so far; None when it is, or the log was let go."""
+        if self.recovery_point >= self.log_end_offset or self._is_released:
             return None
         return Flush(self.active.log, self.log_end_offset, self.generation)
 
@@ -367,7 +368,9 @@ class PartitionLog:
         self.release()
 
     def release(self) -> None:
-        """Let go of all open files, as they are."""
+        """Let go of all open files, as they are. What was not durable by then is not to be acknowledged."""
+        self._is_released = True
+        self.generation += 1
         for segment in (*self.segments, *(each for _, each in self._deleted)):
             segment.release()
         self._deleted.clear()
