@@ -270,3 +270,69 @@ def test_an_enriched_wrapper_that_cannot_be_opened_is_left_out(tmp_path):
     (done,) = salvage_logs(partitions, tmp_path / "out", SalvageOptions(dialect=Dialect.ENRICHED))
     assert [(each.offsets, each.why) for each in done.report.aside] == [((6, 6), UNOPENED)]
     assert (done.folder / f"{0:020}.log").read_bytes() == b"".join([*messages, last])
+
+
+# What nobody can tell: two logs that became the same bytes. docs/salvage.md says which of them salvage believes in.
+INSIDE = damaged_logs.batch(RNG, 5, Codec.LZ4, None, 30)  # with the offsets of BATCHES[6]
+HOLDER = damaged_logs.batch(RNG, 1, Codec.NONE, lambda: RNG.randbytes(300) + INSIDE + RNG.randbytes(300), 30)
+WRONG_CRC = overwrite(HOLDER, 17, b"\0\0\0\0")
+BEFORE, BEHIND = b"".join(BATCHES[:6]), b"".join(BATCHES[7:])
+
+
+def test_an_entry_in_a_record_whose_lengths_add_up_is_its_content_though_its_offsets_are_missing():
+    at = HOLDER.index(INSIDE)
+    # One log had HOLDER there, and its checksum was overwritten. The other one had INSIDE between two other entries,
+    # and these were overwritten by what was in front of it and behind it in the first.
+    other = [WRONG_CRC[:at], INSIDE, WRONG_CRC[at + len(INSIDE) :]]
+    assert b"".join(other) == WRONG_CRC
+    plan, found = taken(BEFORE + WRONG_CRC + BEHIND)
+    assert found == BEFORE + BEHIND
+    assert [(loss.position, loss.offsets) for loss in plan.lost] == [(len(BEFORE), (30, 34))]
+
+
+def test_content_whose_record_begins_nowhere_and_whose_offsets_are_missing_just_there_is_an_entry():
+    at = HOLDER.index(INSIDE)
+    # One log had INSIDE there, between entries that were overwritten. The other one had HOLDER, whose beginning was.
+    overwritten = bytes(at) + INSIDE + HOLDER[at + len(INSIDE) :]
+    plan, found = taken(BEFORE + overwritten + BEHIND)
+    assert found == BEFORE + INSIDE + BEHIND
+    assert plan.aside == []
+
+
+def test_content_with_high_offsets_is_taken_back_when_the_log_goes_on_behind_it():
+    high = [damaged_logs.batch(RNG, 5, Codec.LZ4, None, 1000 + 5 * at) for at in range(2)]
+    junk = bytes(RNG.randbytes(200))
+    content = b"".join([*BATCHES[:3], junk, *high, *BATCHES[4:]])
+    plan, found = taken(content)
+    assert found == b"".join(BATCHES[:3] + BATCHES[4:])
+    position = start(3) + len(junk)
+    assert [aside.position for aside in plan.aside] == [position, position + len(high[0])]
+    assert [loss.offsets for loss in plan.lost] == [(15, 19)]
+
+
+def test_entries_that_fill_a_hole_come_back_from_between_damage():
+    junk = bytes(RNG.randbytes(300))
+    content = b"".join([*BATCHES[:3], junk, *BATCHES[6:8], junk, *BATCHES[3:5], junk, *BATCHES[8:]])
+    plan, found = taken(content)
+    assert found == b"".join(BATCHES[:5] + BATCHES[6:])
+    assert plan.moved == 2
+    assert plan.aside == []
+
+
+def test_two_entries_with_the_same_offsets_are_told_apart_by_where_they_lie():
+    wandered = overwrite(BATCHES[2], 0, struct.pack(">Q", 30))  # its offset changed into that of BATCHES[6]
+    content = b"".join(
+        [
+            *BATCHES[:2],
+            wandered,
+            *BATCHES[3:6],
+            RNG.randbytes(200),
+            BATCHES[7],
+            RNG.randbytes(200),
+            BATCHES[6],
+            *BATCHES[8:],
+        ]
+    )
+    plan, found = taken(content)
+    assert found == b"".join(BATCHES[:2] + BATCHES[3:])
+    assert [aside.position for aside in plan.aside] == [start(2)]
