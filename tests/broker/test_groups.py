@@ -356,6 +356,21 @@ def test_what_was_acknowledged_outlives_a_broker_that_is_not_stopped(settings: d
     assert asyncio.run(asyncio.wait_for(work(), 30)) == places
 
 
+def test_offsets_are_found_when_the_metadata_is_lost(tmp_path: Path) -> None:
+    """The number of partitions, by which groups find theirs, follows from the logs that are there."""
+
+    async def work() -> object:
+        async with Broker(SETTINGS, directory=tmp_path) as broker, Client(broker.bootstrap_servers) as client:
+            await send_some(broker)
+            await groups.commit_offsets(client, "g", {("topic", 0): Committed(3)})
+        (tmp_path / "magicbyte-metadata.sqlite").unlink()
+        settings = {**SETTINGS, "offsets.topic.num.partitions": "7"}  # for a topic that is made, which this is not
+        async with Broker(settings, directory=tmp_path) as broker, Client(broker.bootstrap_servers) as client:
+            return await groups.committed_offsets(client, "g", [("topic", 0)])
+
+    assert asyncio.run(asyncio.wait_for(work(), 30)) == {("topic", 0): Committed(3)}
+
+
 def test_groups_whose_log_is_damaged_are_not_served_and_others_are(tmp_path: Path) -> None:
     names = ["g", "simple"]
 
