@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from magicbyte.broker import cluster
 from magicbyte.broker.appends import Appends
 from magicbyte.broker.background import Background
-from magicbyte.broker.dispatch import Dispatcher
+from magicbyte.broker.dispatch import Dispatcher, load_first
 from magicbyte.broker.gate import Gate, in_thread
 from magicbyte.broker.metrics import Metrics
 from magicbyte.broker.partition import Partition
@@ -96,10 +96,13 @@ class Broker:
         Raises LogDirectoryError when another process has the directory, InvalidConfigError, NetworkError for an
         address that cannot be listened on; then nothing is left open.
         """
+        loading = asyncio.create_task(in_thread(load_first))  # while the disk is waited for
+        await asyncio.sleep(0)
         try:
             self._open()
             self._background = Background(self)
             await self._listen()
+            await loading
         except BaseException:
             await self.stop()
             raise

@@ -1,6 +1,7 @@
 """From a frame to its handler, and from what that returns to what is sent.
 
-A handler's file is imported when the first request for it comes: none of it costs a start.
+A handler's file is imported when the first request for it comes; those that every client sends first, while a start waits
+for its disk.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from magicbyte.broker.request import Connection, Handler, Request
 from magicbyte.broker.versions import SERVED, unsupported_versions
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     from magicbyte.broker.broker import Broker
     from magicbyte.net.server import Answer
     from magicbyte.protocol import Message
+
+
+FIRST_ASKED: Final = (18, 3, 0, 1)  # ApiVersions, Metadata, Produce, Fetch
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +38,12 @@ def _route(key: int) -> _Route:
     served, request = SERVED[key], APIS[key].request
     module: Any = import_module(f"magicbyte.broker.{served.module}")
     return _Route(served.versions, request, module.HANDLERS[request])
+
+
+def load_first() -> None:
+    """Import what the first requests of a client need."""
+    for key in FIRST_ASKED:
+        _route(key)
 
 
 class Dispatcher:
