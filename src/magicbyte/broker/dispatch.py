@@ -1,7 +1,7 @@
 """From a frame to its handler, and from what that returns to what is sent.
 
-A handler's file is imported when the first request for it comes; those that every client sends first, while a start waits
-for its disk.
+A handler's file is imported when the first request for it comes, or, of those that every client sends first, while a
+start waits for its disk.
 """
 
 from __future__ import annotations
