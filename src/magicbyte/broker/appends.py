@@ -106,6 +106,7 @@ class Appends:
             if request_version is not None:
                 _count(broker.metrics.of(partition.topic), records, rules, prepared, request_version, dialect, spent)
         if durable is not None and not await durable:
+            self._check_is_there(partition)
             raise LogDirectoryOfflineError(f"{partition}: what was appended could not be made durable")
         return Appended(first, last, prepared.log_append_time)
 
