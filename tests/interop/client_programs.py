@@ -115,13 +115,13 @@ class ClientProcess:
     """A running client. `ask` may be called by one thread at a time."""
 
     def __init__(self, command: list[str], bootstrap: str, log: Path) -> None:
-        self.start_again = lambda: self.start(command, bootstrap, log)
-        self.start_again()
+        self.command, self.log = [*command, bootstrap], log
+        self.start()
 
-    def start(self, command: list[str], bootstrap: str, log: Path) -> None:
-        with log.open("ab") as errors:
+    def start(self) -> None:
+        with self.log.open("ab") as errors:
             self.process = subprocess.Popen(
-                [*command, bootstrap], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True
+                self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True
             )
         self.answers: queue.Queue[str] = queue.Queue()
         self.reader = threading.Thread(target=self.note, args=[self.process, self.answers], daemon=True)
@@ -151,7 +151,7 @@ class ClientProcess:
     def ask(self, *words: object) -> dict[str, Any]:
         """Return the answer to a command. A client that failed is started anew for the next one."""
         if self.process.poll() is not None:
-            self.start_again()
+            self.start()
         assert self.process.stdin is not None
         try:
             self.process.stdin.write("\t".join(map(str, words)) + "\n")
