@@ -44,6 +44,6 @@ def test_kafka_python_reads_what_it_wrote_through_a_broker_in_a_thread() -> None
         partition = kafka.TopicPartition("topic", 0)
         consumer.assign([partition])
         consumer.seek(partition, 0)
-        found = [each.value for each, _ in zip(consumer, VALUES, strict=False)]
+        found = [each.value for _, each in zip(VALUES, consumer, strict=False)]
         consumer.close()
     assert found == VALUES
