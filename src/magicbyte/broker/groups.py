@@ -222,7 +222,7 @@ class Groups:
                 finally:
                     broker.gate.leave()
             except (CorruptRecordError, LogDirectoryError, OSError) as error:
-                log.error("%s-%d cannot be read, its groups are not served: %s", OFFSETS_TOPIC, index, error)  # noqa: TRY400
+                log.critical("%s-%d cannot be read, its groups are not served: %s", OFFSETS_TOPIC, index, error)
                 self.coordinator.load_failed(index)
                 continue
             if found.passed_over:
