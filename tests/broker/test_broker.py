@@ -434,3 +434,24 @@ def test_a_half_frame_and_a_vanished_client_leave_nothing_behind(make: Callable[
             good.close()
 
     run(work())
+
+
+def test_a_produce_that_nobody_could_acknowledge_or_may_send_is_refused(folder: Path) -> None:
+    async def work() -> None:
+        async with Running(folder) as broker:
+            broker.topics.create("topic", configs={"min.insync.replicas": "2"})
+            broker.topics.create("__consumer_offsets", 1)
+            peer = await Peer.of(broker)
+            assert (await produce(peer, acks=-1)).error_code == 19
+            assert (await produce(peer, acks=1)).error_code == 0
+            refused = await produce(peer, acks=2, version=8)
+            assert (refused.error_code, refused.base_offset, refused.error_message) == (
+                21,
+                -1,
+                "acks 2: expected -1, 0 or 1",
+            )
+            assert (await produce(peer, "__consumer_offsets")).error_code == 17
+            assert broker.partition("topic", 0).log.log_end_offset == 3
+            peer.close()
+
+    run(work())
