@@ -11,8 +11,8 @@ and snapshots made anew and synced. Rival: reading the file in pieces of 4 MiB. 
 of CPU time and wall clock. Target: >= half of the rival's speed.
 
 `group commit`: 32 writers that each append a batch of one record of 100 bytes and wait until it is durable, with one
-sync for all of them (`GroupCommit`), beside one writer that syncs each append. Same log, same disk, in turns; medians
-of appends a second. Target: >= 0.7 x 32 x.
+sync for all of them (`GroupCommit`, round after round in one thread), beside one writer that syncs each append. Same
+log, same disk, in turns; medians of appends a second. Target: >= 0.7 x 32 x.
 
 Run: python benchmarks/live_log.py [CASE...]   (written to benchmarks/results/live_log.json)
 """
