@@ -8,8 +8,9 @@ compilers; its ZooKeeper is up before a start is measured, and in none of its fi
 
 - start: from the process' start until a set of ten records was produced and fetched by a client that tries all the
   time; resident memory then.
-- v2, v1: produce (acks=1, linger.ms=5) and consume records of 100 and 1000 bytes of text. In the cases of v1 the client
-  is told that brokers are of 0.10.0, so that it sends magic 1, which is the topics' format.
+- v2, v0: produce (acks=1, linger.ms=5) and consume records of 100 and 1000 bytes of text. In the cases of v0 the client
+  is told that brokers are of 0.9, so that it sends magic 0, which is the topics' format. (It cannot be told to send
+  magic 1 to a broker that knows better.)
 - down-conversion: a log in format 2, read by a client that is told the same.
 - round trip: one record at a time, acks=1, from call to acknowledgement.
 - idle: connections that asked for ApiVersions once.
@@ -58,7 +59,7 @@ RECORDS = {100: 600_000, 1000: 150_000}
 BATCH = 2000  # records handed to the client in a call
 TICK = os.sysconf("SC_CLK_TCK")
 HERE = Path(__file__).parent
-OLD_CLIENT = {"api.version.request": False, "broker.version.fallback": "0.10.0.1"}
+OLD_CLIENT = {"api.version.request": False, "broker.version.fallback": "0.9.0"}
 SERVER = {
     "-XX:TieredStopAtLevel=1": [],
     "-Xmx512m": ["-Xms1g", "-Xmx1g"],
@@ -367,7 +368,8 @@ def moving(folder: Path, version: str, size: int, codec: str) -> dict[str, Any]:
     lines, count = values(size), RECORDS[size]
     old = version.startswith("0.10")
     settings = OLD_CLIENT if old else {}
-    with pair(folder, version, ("message.format.version=1",) if old else ()) as turns:
+    form = ("log.message.format.version=0.9.0",) if old else ()
+    with pair(folder, version, form, form) as turns:
         clients = {server: producer(server, codec, settings) for server in turns.servers.values()}
         produced = turns.measure(count, lambda server: produce(clients[server], "bench", lines, count))
         clients.clear()
@@ -434,7 +436,7 @@ CASES: dict[str, Callable[[Path], dict[str, Any]]] = {
         for size in RECORDS
     },
     **{
-        f"v1 {codec} {size} B": lambda folder, size=size, codec=codec: moving(folder, "0.10.0.1", size, codec)
+        f"v0 {codec} {size} B": lambda folder, size=size, codec=codec: moving(folder, "0.10.0.1", size, codec)
         for codec in ("none", "lz4")
         for size in RECORDS
     },
