@@ -75,7 +75,7 @@ def open_directory(disk: SimulatedDisk, seed: int = 0) -> LogDirectory:
 class World:
     """A directory at work. Within each file operation whose number is a multiple of `every` it looks at `cuts` cuts.
 
-    `within`: only operations on paths in which this regular expression is found.
+    `within`: only operations in whose kind and path this regular expression is found.
     """
 
     def __init__(self, seed: int, *, every: int = 1, cuts: int = 1, within: str = "") -> None:
@@ -94,7 +94,7 @@ class World:
     # ---- cuts
 
     def observe(self, kind: str, path: str) -> None:
-        if self.disk.operations % self.every or not re.search(self.within, path):
+        if self.disk.operations % self.every or not re.search(self.within, f"{kind} {path}"):
             return
         for key, log in self.directory.logs.items() if self.directory is not None else ():
             ledger = self.ledgers.get(key)
