@@ -5,7 +5,7 @@ One machine for logs whose head is cut, in Kafka's dialect and the enriched one,
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
@@ -285,7 +285,7 @@ class LiveMergedLog(LiveCompactedLog):
         )  # fmt: skip
 
 
-def with_settings(machine: type[RuleBasedStateMachine], examples: int) -> type[RuleBasedStateMachine.TestCase]:
+def with_settings(machine: type[RuleBasedStateMachine], examples: int) -> Any:
     machine.TestCase.settings = settings(
         max_examples=examples,
         stateful_step_count=40,
