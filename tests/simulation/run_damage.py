@@ -45,17 +45,16 @@ def main() -> None:
         originals = log_of(random.Random(f"sound-{kind}"), kind, chosen.mib << 20)
         for seed in range(first, last + 1):
             known = json.loads(chosen.out.read_text()) if chosen.out.exists() else {}
-            of_kind = known.setdefault(name, {"seeds": {}})
-            if str(seed) in of_kind["seeds"] or time.monotonic() - began > chosen.seconds:
+            of_kind = known.setdefault(name, {"seeds": [], "total": {}, "regionsByKind": {}})
+            if seed in of_kind["seeds"] or time.monotonic() - began > chosen.seconds:
                 continue
             log = damage(random.Random(f"{seed}-{kind}"), originals, DAMAGES, pages=chosen.pages)
-            of_kind["seeds"][str(seed)] = scored(log) | {"entries": len(originals)}
-            of_kind["regionsByKind"] = dict(
-                Counter(of_kind.get("regionsByKind", {})) + Counter(what for _, _, what in log.regions)
-            )
-            of_kind["total"] = total(of_kind["seeds"])
+            found = {"entries": len(originals), **scored(log)}
+            of_kind["seeds"] = sorted([*of_kind["seeds"], seed])
+            of_kind["total"] = sums(of_kind["total"], found)
+            of_kind["regionsByKind"] = sums(of_kind["regionsByKind"], Counter(what for _, _, what in log.regions))
             chosen.out.write_text(json.dumps(known, indent=1) + "\n")
-            print(name, seed, of_kind["seeds"][str(seed)], flush=True)
+            print(name, seed, found, flush=True)
     print("\n".join(table(json.loads(chosen.out.read_text()))))
 
 
@@ -91,13 +90,12 @@ def scored(log: DamagedLog) -> dict[str, Any]:
         name = write(Path(folder) / "t-0", b"")
         os.truncate(name / f"{0:020}.log", len(log.content))  # takes no room: all is read from memory
         (found,) = discover([str(name)])
-    partition = replace(found, files=HeldFiles(log.content))  # type: ignore[arg-type]
+    partition = replace(found, files=HeldFiles(log.content))
     plan = plan_segment(Held(log.content), limits_of(partition, partition.segments[0]), Dialect.KAFKA)
     return figures(of_salvage(log, plan), of_verify(log, verify([partition], depth=Depth.QUICK)))
 
 
 COLUMNS = {
-    "seeds": "seeds",
     "whole entries": "whole",
     "missed": "missed",
     "wrong": "wrong",
@@ -109,17 +107,20 @@ COLUMNS = {
 }
 
 
-def total(seeds: dict[str, dict[str, int]]) -> dict[str, int]:
-    """Return the sums over all seeds."""
-    names = next(iter(seeds.values()))
-    return {"seeds": len(seeds)} | {name: sum(each[name] for each in seeds.values()) for name in names}
+def sums(one: dict[str, int], other: dict[str, int]) -> dict[str, int]:
+    """Return the sums by name."""
+    return {name: one.get(name, 0) + other.get(name, 0) for name in sorted({*one, *other})}
 
 
 def table(known: dict[str, Any]) -> list[str]:
     """Return the lines of a table: what was run, and how much of each there was."""
-    rows = [["", *COLUMNS], ["---"] * (len(COLUMNS) + 1)]
+    rows = [["", "seeds", *COLUMNS], ["---"] * (len(COLUMNS) + 2)]
     rows += [
-        [name.removesuffix(", pages"), *(f"{each['total'][column]:,}" for column in COLUMNS.values())]
+        [
+            name.removesuffix(", pages"),
+            str(len(each["seeds"])),
+            *(f"{each['total'][column]:,}" for column in COLUMNS.values()),
+        ]
         for name, each in known.items()
     ]
     return [f"| {' | '.join(row)} |".replace("|  |", "| |") for row in rows]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 
 from fuzz import agreement
@@ -11,6 +14,7 @@ from magicbyte.records.layout import Dialect
 from simulation.damage_score import Salvaged, of_salvage
 from simulation.damaged_logs import damaged
 from simulation.memory import Memory
+from simulation.run_damage import table
 
 KINDS = ["v2", "nested", "nested-nasty", "messages", "messages-nested", "wrappers", "mixed"]
 SEGMENT = Limits(0, 2**31 - 1)
@@ -42,6 +46,12 @@ def test_pages_in_wrong_places_cost_nothing_else(seed: int, kind: str) -> None:
     with agreement.kernels("compiled"):
         scored = score(seed, kind, 24 << 20, 100)
     assert (scored.hidden, scored.missed, scored.alike, scored.wrong) == ([], [], [], [])
+
+
+def test_the_page_has_the_figures_that_were_found() -> None:
+    lines = table(json.loads((Path(__file__).parent / "damage_figures.json").read_text()))
+    page = (Path(__file__).parents[2] / "docs" / "salvage.md").read_text()
+    assert "\n".join(lines) in page
 
 
 @pytest.mark.slow
