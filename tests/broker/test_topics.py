@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from broker.serving import Clock
-from magicbyte.broker.cluster import ProducerIds, found_cluster, register
+from magicbyte.broker.cluster import ProducerIds, found_cluster, register, tell_of_config_change
 from magicbyte.broker.config import BrokerConfig
 from magicbyte.broker.topics import Topics, log_config_of
 from magicbyte.errors import (
@@ -320,6 +320,28 @@ def test_a_broker_is_registered_as_member_and_controller_while_its_session_lasts
     store.transaction([DeleteNode("/brokers/ids/3"), DeleteNode("/controller")])
     register(store, 3, endpoints, None, Clock())
     assert store.get("/controller_epoch").data == b"2"
+
+
+def test_what_told_of_a_change_of_settings_is_taken_away_after_a_quarter_of_an_hour(world: World) -> None:
+    clock = Clock()
+    world.metadata = MemoryStore(clock)
+    found_cluster(world.metadata, None, ids())
+    for minutes in (0, 10, 20, 40):
+        clock.ms = NOW + minutes * 60_000
+        changes = tell_of_config_change(world.metadata, "topics", f"t{minutes}", clock.ms)
+        world.metadata.transaction(changes)
+        left = world.metadata.children("/config/changes")
+        assert (
+            left
+            == {
+                0: ["config_change_0000000000"],
+                10: ["config_change_0000000000", "config_change_0000000001"],
+                20: ["config_change_0000000001", "config_change_0000000002"],
+                40: ["config_change_0000000003"],
+            }[minutes]
+        )
+    data = world.metadata.get("/config/changes/config_change_0000000003").data
+    assert data == b'{"version":2,"entity_path":"topics/t40"}'
 
 
 def test_producer_ids_go_on_behind_the_block_that_was_noted(world: World) -> None:

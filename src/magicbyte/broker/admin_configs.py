@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from magicbyte.broker import configs
+from magicbyte.broker.cluster import tell_of_config_change
 from magicbyte.broker.configs import Change, Described, Source
 from magicbyte.broker.request import Handler, Request
 from magicbyte.broker.topics import check_name
@@ -191,7 +192,7 @@ def _alter_broker(broker: Broker, name: str, rewrite: Rewrite, *, validate_only:
     broker.metadata.transaction(
         [
             SetNode(path, data) if known else CreateNode(path, data),
-            CreateNode(layout.CONFIG_CHANGE, layout.dump_config_change("brokers", entity), sequence=True),
+            *tell_of_config_change(broker.metadata, "brokers", entity, broker.clock.now_ms()),
         ]
     )
     config.change(of_all, of_this)

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from magicbyte.errors import LogDirectoryError
 from magicbyte.metadata import layout
-from magicbyte.ports import CreateNode, NodeChange, SetNode
+from magicbyte.ports import CreateNode, DeleteNode, NodeChange, SetNode
 
 if TYPE_CHECKING:
     from magicbyte.metadata.layout import BrokerEndpoint
     from magicbyte.ports import Clock, MetadataStore
+
+_CHANGES_KEPT_MS: Final = 15 * 60_000
 
 
 def found_cluster(metadata: MetadataStore, known_id: str | None, new_id: Callable[[], uuid.UUID]) -> str:
@@ -67,6 +69,15 @@ def register(
         ]
     )
     return metadata.get(path).czxid
+
+
+def tell_of_config_change(metadata: MetadataStore, kind: str, name: str, now_ms: int) -> list[NodeChange]:
+    """Return what tells other brokers whose settings have changed, and takes away what told of changes long ago."""
+    parent = layout.CONFIG_CHANGE.rpartition("/")[0]
+    told = [f"{parent}/{each}" for each in metadata.children(parent)]
+    old = [path for path in told if metadata.get(path).ctime_ms < now_ms - _CHANGES_KEPT_MS]
+    said = CreateNode(layout.CONFIG_CHANGE, layout.dump_config_change(kind, name), sequence=True)
+    return [*(DeleteNode(path) for path in old), said]
 
 
 class ProducerIds:

@@ -79,7 +79,7 @@ def describe_topic(topic: Topic, config: BrokerConfig) -> list[Described]:
 
 
 def describe_broker(config: BrokerConfig) -> list[Described]:
-    """Return all settings of this broker, by name; those that were set here and are unknown included."""
+    """Return all settings of this broker, by name."""
     found = []
     for name, setting in sorted(SETTINGS.items()):
         synonyms = tuple(_of_broker(setting, config))

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from magicbyte.broker import topic_config
+from magicbyte.broker.cluster import tell_of_config_change
 from magicbyte.broker.topic_config import TopicConfig
 from magicbyte.errors import (
     InvalidConfigError,
@@ -337,7 +338,7 @@ class Topics:
             self._metadata.transaction(
                 [
                     SetNode(path, data) if known else CreateNode(path, data),
-                    CreateNode(layout.CONFIG_CHANGE, layout.dump_config_change("topics", name), sequence=True),
+                    *tell_of_config_change(self._metadata, "topics", name, self._clock.now_ms()),
                 ]
             )
             self._keep(altered)
