@@ -40,6 +40,7 @@ def copy_with_crc(source: str, target: str) -> None:
 
 def compare() -> dict[str, object]:
     """Run both in turns, each into a folder of its own that is removed at once."""
+    before = verify.load()
     folder = data.gibibyte_segment()
     (segment,) = folder.glob("*/*.log")
     runs: dict[str, list[dict[str, float]]] = {"magicbyte": [], "copy and crc32c": []}
@@ -58,7 +59,8 @@ def compare() -> dict[str, object]:
         shutil.rmtree(scratch)
     results = {name: verify.summary(found[1:]) for name, found in runs.items()}  # the first one warms up
     ratios = harness.ratios(results, {"copy and crc32c": TARGET}, "seconds")
-    return {"bytes": segment.stat().st_size, "results": results, "ratios": ratios}
+    loads = [before, verify.load()]
+    return {"bytes": segment.stat().st_size, "load_average": loads, "results": results, "ratios": ratios}
 
 
 if __name__ == "__main__":
