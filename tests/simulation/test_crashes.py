@@ -3,10 +3,16 @@
 docs/crash-safety.md says what is promised, and what the recorded run of `run_crashes.py` covered.
 """
 
+import json
+from pathlib import Path
+
 import pytest
 
 from simulation.crashes import STEPS, run
-from simulation.run_crashes import KINDS
+from simulation.run_crashes import KINDS, table
+
+PAGE = Path(__file__).parents[2] / "docs/crash-safety.md"
+FIGURES = Path(__file__).with_name("crash_figures.json")
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
@@ -23,6 +29,15 @@ def test_the_work_does_every_kind_of_file_operation_and_every_step() -> None:
     done = {name.replace("_", " ") for name in STEPS} - idle | {"open", "close", "create partition", "delete partition"}
     assert {phase for _, phase in world.disk.counted} >= done - {"truncate fully", "truncate far"}
     assert world.disk.operations > 3000
+
+
+def test_the_page_says_what_the_recorded_run_covered() -> None:
+    figures, page = json.loads(FIGURES.read_text()), PAGE.read_text()
+    assert "\n".join(table(figures)) in page
+    assert f"{figures['total']:,} cuts of {len(figures['seeds'])} seeds" in page
+    assert figures["total"] >= 20_000
+    assert all(int(name.split("x")[1]) >= 200 for name in figures["seeds"])
+    assert {kind for counts in figures["covered"].values() for kind in counts} == set(KINDS)
 
 
 @pytest.mark.slow
