@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     import numpy as np
     import pyarrow as pa
 
+_MOST_MILLIS = ((1 << 63) - 1) // 1000  # that fit in int64 as microseconds
+
 
 class Record(NamedTuple):
     """One record as a consumer sees it. `timestamp` in ms since the epoch, -1 none; `headers` in their order."""
@@ -215,7 +217,8 @@ class RecordColumns:
         """Return the columns that `schema` names, in its order and types, as one Arrow batch.
 
         Known names are those of ARROW_SCHEMA (`arrow_schema()`), the schema of Spark's Kafka source. Keys and values
-        that were decoded packed are not copied.
+        that were decoded packed are not copied. A timestamp beyond what int64 holds in microseconds (the year 294247;
+        nanoseconds that were produced as milliseconds, say) is null, so that the rest can be read; `timestamp` has it.
         """
         import numpy as np
         import pyarrow as pa
@@ -234,8 +237,10 @@ class RecordColumns:
                 case "offset":
                     columns.append(pa.array(np.asarray(self.offset, np.int64)))
                 case "timestamp":
-                    micros = np.asarray(self.timestamp, np.int64) * 1000
-                    columns.append(pa.array(micros).cast(pa.timestamp("us")).cast(field.type))
+                    millis = np.asarray(self.timestamp, np.int64)
+                    beyond = (millis > _MOST_MILLIS) | (millis < -_MOST_MILLIS)
+                    micros = pa.array(millis * 1000, mask=beyond if beyond.any() else None)
+                    columns.append(micros.cast(pa.timestamp("us")).cast(field.type))
                 case "timestampType":
                     columns.append(pa.array(np.asarray(self.timestamp_type, np.int32)))
                 case "headers":
