@@ -282,12 +282,6 @@ class PolicyViolationError(MagicbyteError):
     code = ErrorCode.POLICY_VIOLATION
 
 
-class TopicDeletionDisabledError(MagicbyteError):
-    """Topics are not deleted here: `delete.topic.enable` is false."""
-
-    code = ErrorCode.TOPIC_DELETION_DISABLED
-
-
 class UnknownTopicIdError(MagicbyteError):
     """No topic has this id."""
 

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from magicbyte.broker.topics import Topic
 
 _FIRST_WITH_IDS: Final = 6  # of DeleteTopics
+_FIRST_WITH_DISABLED: Final = 3  # of DeleteTopics
 _BROKERS_OWN: Final = -1
 _MADE_AT_ONCE: Final = 100  # logs of a topic
 
@@ -168,15 +169,20 @@ async def delete_topics(broker: Broker, request: Request[DeleteTopicsRequest]) -
             if each.name is not None and each.name in deleted and each.topic_id == NULL_UUID:
                 results.append(deleted[each.name])
                 continue
-            result = _delete(broker, each)
+            result = _delete(broker, each, request.version)
             results.append(result)
             if not result.error_code:
                 deleted[result.name] = result
     return DeleteTopicsResponse(responses=results)
 
 
-def _delete(broker: Broker, wanted: DeleteTopicState) -> DeletableTopicResult:
+def _delete(broker: Broker, wanted: DeleteTopicState, version: int) -> DeletableTopicResult:
     result = DeletableTopicResult(name=wanted.name, topic_id=wanted.topic_id)
+    if not broker.config.delete_topic_enable:
+        known = version >= _FIRST_WITH_DISABLED
+        result.error_code = ErrorCode.TOPIC_DELETION_DISABLED if known else ErrorCode.INVALID_REQUEST
+        result.error_message = "delete.topic.enable is false"
+        return result
     if (wanted.name is None) == (wanted.topic_id == NULL_UUID):
         result.error_code, result.error_message = ErrorCode.INVALID_REQUEST, "expected either a name or an id"
         return result

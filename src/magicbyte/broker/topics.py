@@ -23,7 +23,6 @@ from magicbyte.errors import (
     InvalidRequestError,
     InvalidTopicError,
     PolicyViolationError,
-    TopicDeletionDisabledError,
     TopicExistsError,
     UnknownTopicError,
     UnknownTopicIdError,
@@ -292,10 +291,8 @@ class Topics:
     # ---- deleting
 
     def delete(self, name: str) -> None:
-        """Delete a topic; its files go after their delay. Raises UnknownTopicError, TopicDeletionDisabledError."""
+        """Delete a topic; its files go after their delay. Raises UnknownTopicError."""
         self.known(name)
-        if not self._config.delete_topic_enable:
-            raise TopicDeletionDisabledError("delete.topic.enable is false")
         self._metadata.create(f"{layout.DELETE_TOPICS}/{name}", parents=True)  # from here on a restart goes on with it
         self._finish_delete(name)
 
