@@ -4,7 +4,7 @@ A produced set goes through `prepare` as a leader's log does it, compiled kernel
 and codec match the topic: time of the append over that of decompressing the same payload (`decompress`, the codec
 alone, into a buffer that is there). Beside it the way without KIP-31: the same set read, its records numbered anew and
 compressed again (`recompress`). Uncompressed batches: over a CRC-32C of the same bytes (`crc32c`). Records of 1000
-bytes as in data.py. One process on one core; the rivals of a case take turns, 25 rounds of about 50 ms; medians of CPU
+bytes as in data.py. One process on one core; the rivals of a case take turns, 11 rounds of about 50 ms; medians of CPU
 time.
 `one record`: quantiles of single calls, wall clock.
 
@@ -33,7 +33,7 @@ from magicbyte.wire.checksum import crc32c
 from magicbyte.wire.kernel import warm
 
 NOW = 1_700_000_100_000
-ROUNDS = 25
+ROUNDS = 11
 ROUND_SECONDS = 0.05
 SIZES = {"16 kB": 16, "128 kB": 130, "1 MB": 1020}
 IN_PLACE, PLAIN, ONE_RECORD_US = 1.3, 3.0, 40.0
