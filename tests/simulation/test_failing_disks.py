@@ -39,7 +39,7 @@ def failed(seed: int, operation: int, number: int) -> World:
 def test_whatever_a_failing_disk_leaves_is_mended(seed: int, number: int) -> None:
     whole = World(seed, every=NEVER).run(STEPS)
     kinds: set[str] = set()
-    for operation in range(5 + 11 * seed, whole.disk.operations, 97):
+    for operation in range(seed, whole.disk.operations, 89):
         world = failed(seed, operation, number)
         kinds |= {kind for kind, _ in world.disk.counted}
         world.check(world.disk.after_a_cut(operation), operation, f"failed at {operation}")

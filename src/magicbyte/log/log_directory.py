@@ -79,16 +79,18 @@ class LogDirectory:
     def open(cls, files: WritableFileSystem, path: str, settings: Settings, *, now_ms: int) -> LogDirectory:
         """Lock the directory, made if need be, and open all logs in it, mended where it was not closed.
 
-        Raises LogDirectoryError when another process has it, or when it is another broker's.
+        Raises LogDirectoryError when another process has it, or when it is another broker's; LogDirectoryOfflineError
+        when its disk fails.
         """
         path = path.rstrip("/")
-        if not exists(files, path):
-            files.make_directory(path)
-            files.sync_directory(path.rpartition("/")[0] or "/")
-        try:
-            lock = files.lock(f"{path}/{LOCK}")
-        except BlockingIOError as error:
-            raise LogDirectoryError(f"{path}: another process is using this log directory") from error
+        with Health(path):
+            if not exists(files, path):
+                files.make_directory(path)
+                files.sync_directory(path.rpartition("/")[0] or "/")
+            try:
+                lock = files.lock(f"{path}/{LOCK}")
+            except BlockingIOError as error:
+                raise LogDirectoryError(f"{path}: another process is using this log directory") from error
         self = cls(files, path, settings, lock)
         try:
             with self.health:
