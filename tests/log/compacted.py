@@ -153,7 +153,8 @@ class Cleaned:
             for entry in self.disk.list(FOLDER):
                 if entry.name.endswith(".snapshot"):
                     self.disk.delete(entry.path)
-        settings = {"segment_bytes": self.config.segment_bytes, "rules": self.config.rules}
+        names = ("segment_bytes", "segment_index_bytes", "rules")
+        settings = {name: getattr(self.config, name) for name in names}
         return Cleaned(self.disk, dialect=self.config.dialect, **settings)
 
 

@@ -10,7 +10,7 @@ from simulation.ledger import keyed, latest_values
 
 @pytest.mark.parametrize("seed", range(3))
 def test_after_a_cut_at_any_operation_no_record_is_lost_changed_or_twice_there(seed: int) -> None:
-    log = Cleaned()
+    log = Cleaned(segment_index_bytes=480)
     for round_ in range(3):
         log.append([1, 2, 3, round_ + 10])
         log.append([2], deletes=round_ == 2)
@@ -26,7 +26,7 @@ def test_after_a_cut_at_any_operation_no_record_is_lost_changed_or_twice_there(s
     assert len(compacted) < len(before)
     outcomes = set()
     for cut in cuts:
-        found = Cleaned(cut).records()
+        found = Cleaned(cut, segment_index_bytes=480).records()
         assert set(found) <= set(before)
         assert [record.offset for record in found] == sorted({record.offset for record in found})
         assert latest(found) == latest(before)
