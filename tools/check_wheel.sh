@@ -18,5 +18,8 @@ from importlib.resources import files
 
 assert files("magicbyte").joinpath("py.typed").is_file()
 assert any(path.name == "LICENSE" for path in distribution("magicbyte").files)
+assert [each.value for each in distribution("magicbyte").entry_points if each.group == "pytest11"] == [
+    "magicbyte.testing.plugin"
+]
 END
 echo "the wheel installs and runs"

@@ -1,0 +1,116 @@
+"""pytest's fixtures for a broker: `kafka_broker`, one for a test run, and `kafka_topic`, one for a test.
+
+pytest finds them where magicbyte is installed; a run that uses neither imports nothing else of magicbyte.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import re
+import threading
+from collections.abc import Coroutine, Iterator, Mapping
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+if TYPE_CHECKING:
+    from magicbyte.client.admin import NewTopic
+    from magicbyte.testing.broker import Broker
+
+SETTINGS: Final = "kafka_broker_settings"
+MARK: Final = "kafka_topic"
+_MARK_USE: Final = "kafka_topic(partitions=1, configs={}): how the topic of the fixture kafka_topic is made"
+_LONGEST: Final = 100  # characters of a test's name in that of its topic; Kafka takes 249 in all
+_TIMEOUT_MS: Final = 10_000
+
+_numbers = itertools.count(1)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the setting of pytest's own configuration file."""
+    parser.addini(SETTINGS, "Settings of kafka_broker, with Kafka's names: KEY=VALUE, one per line.", type="linelist")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Add the mark."""
+    config.addinivalue_line("markers", _MARK_USE)
+
+
+@pytest.fixture(scope="session")
+def kafka_broker_settings(pytestconfig: pytest.Config) -> Mapping[str, str]:
+    """Settings of the broker by name: those of pytest's configuration. A fixture of this name of yours replaces it."""
+    settings = {}
+    for line in pytestconfig.getini(SETTINGS):
+        name, equals, value = line.partition("=")
+        if not equals:
+            raise pytest.UsageError(f"{SETTINGS}: {line!r}: expected KEY=VALUE")
+        settings[name.strip()] = value.strip()
+    return settings
+
+
+@pytest.fixture(scope="session")
+def kafka_broker(kafka_broker_settings: Mapping[str, str]) -> Iterator[Broker]:
+    """A broker for the whole run, in a thread of its own: `kafka_broker.bootstrap_servers` is where it listens."""
+    from magicbyte.testing.broker import Broker
+
+    with Broker(kafka_broker_settings) as broker:
+        yield broker
+
+
+@pytest.fixture
+def kafka_topic(kafka_broker: Broker, request: pytest.FixtureRequest) -> Iterator[str]:
+    """The name of a topic that is made for this test, empty, and deleted after it.
+
+    It has one partition, and what `@pytest.mark.kafka_topic(partitions=3, configs={...})` says.
+    """
+    from magicbyte.client.admin import NewTopic
+
+    mark = request.node.get_closest_marker(MARK)
+    topic = NewTopic(_name_for(request.node.name), **({} if mark is None else mark.kwargs))
+    _in_a_thread(_create(kafka_broker.bootstrap_servers, topic))
+    yield topic.name
+    _in_a_thread(_delete(kafka_broker.bootstrap_servers, topic.name))
+
+
+def _name_for(test: str) -> str:
+    """Return a name that no topic has had in this process, and that says in a log whose it is."""
+    return f"{re.sub('[^A-Za-z0-9-]+', '-', test)[:_LONGEST].strip('-')}-{next(_numbers)}"
+
+
+async def _create(bootstrap: str, topic: NewTopic) -> None:
+    from magicbyte.client import Client
+    from magicbyte.client.admin import create_topic
+
+    async with Client(bootstrap, request_timeout_ms=_TIMEOUT_MS, retry_ms=0) as client:
+        await create_topic(client, topic)
+
+
+async def _delete(bootstrap: str, name: str) -> None:
+    from magicbyte.client import Client
+    from magicbyte.client.admin import delete_topic
+    from magicbyte.errors import BrokerError, ErrorCode
+
+    async with Client(bootstrap, request_timeout_ms=_TIMEOUT_MS, retry_ms=0) as client:
+        try:
+            await delete_topic(client, name)
+        except BrokerError as error:
+            if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:  # the test has deleted it
+                raise
+
+
+def _in_a_thread(work: Coroutine[Any, Any, None]) -> None:
+    """Run a coroutine to its end, whatever loop this thread has or runs: that one belongs to the test."""
+    done: Future[None] = Future()
+
+    def run() -> None:
+        try:
+            done.set_result(asyncio.run(work))
+        except Exception as error:  # noqa: BLE001 whatever it is, the thread that waits is to have it
+            done.set_exception(error)
+
+    thread = threading.Thread(target=run, name="kafka_topic")
+    thread.start()
+    thread.join()
+    done.result()
