@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,7 +12,7 @@ import pytest
 
 import golden_data
 from cli.command import run
-from client.broker import ScriptedBroker
+from client.broker import ScriptedBroker, scripted
 from magicbyte.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from magicbyte.protocol.messages.list_offsets import (
     ListOffsetsPartitionResponse,
@@ -65,19 +63,8 @@ def served(topic: Topic) -> Iterator[str]:
     """Run a broker on a loop of its own inside the block; yield where it is."""
     broker = ScriptedBroker()
     broker.answers |= {FETCH: topic.fetch, LIST_OFFSETS: topic.list_offsets}
-    loop = asyncio.new_event_loop()
-    server = loop.run_until_complete(asyncio.start_server(broker.serve, "127.0.0.1", 0))
-    broker.port = server.sockets[0].getsockname()[1]
-    thread = threading.Thread(target=loop.run_forever)
-    thread.start()
-    try:
-        yield f"127.0.0.1:{broker.port}"
-    finally:
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join()
-        server.close()
-        loop.run_until_complete(server.wait_closed())
-        loop.close()
+    with scripted(broker) as bootstrap:
+        yield bootstrap
 
 
 def log_directory(tmp_path: Path, case: golden_data.Case = CASE) -> Path:

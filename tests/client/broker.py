@@ -1,8 +1,9 @@
 """A broker for tests: it answers what a script says, in the manner of a release, and keeps what it was asked."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 from magicbyte.client import Client
@@ -41,8 +42,9 @@ class ScriptedBroker:
     def asked(self, kind: type[Message]) -> list[Any]:
         return [request for request, _ in self.requests if isinstance(request, kind)]
 
-    def metadata(self, request: Any, _: int) -> MetadataResponse:
-        names = [self.topic] if request.topics is None else [each.name for each in request.topics]
+    def metadata(self, request: Any, version: int) -> MetadataResponse:
+        everything = request.topics is None or (version == 0 and not request.topics)
+        names = [self.topic] if everything else [each.name for each in request.topics]
         error = self.metadata_error
         return MetadataResponse(
             brokers=[MetadataResponseBroker(node_id=7, host="127.0.0.1", port=self.port)],
@@ -107,6 +109,24 @@ class ScriptedBroker:
         if isinstance(found, bytes | None):
             return found
         return bytes(write_response(found, version, correlation_id=correlation_id))
+
+
+@contextmanager
+def scripted(broker: ScriptedBroker) -> Iterator[str]:
+    """Run a broker on a loop of its own inside the block; yield where it is."""
+    loop = asyncio.new_event_loop()
+    server = loop.run_until_complete(asyncio.start_server(broker.serve, "127.0.0.1", 0))
+    broker.port = server.sockets[0].getsockname()[1]
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    try:
+        yield f"127.0.0.1:{broker.port}"
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        server.close()
+        loop.run_until_complete(server.wait_closed())
+        loop.close()
 
 
 @asynccontextmanager

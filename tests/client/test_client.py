@@ -22,6 +22,7 @@ from magicbyte.errors import (
     NetworkError,
     OffsetOutOfRangeError,
     ProtocolError,
+    UnknownTopicError,
     UnsupportedVersionError,
 )
 from magicbyte.protocol.messages import alter_configs, incremental_alter_configs
@@ -329,6 +330,19 @@ def test_an_unknown_topic_is_tried_for_a_while_and_asked_for_without_making_it()
     asked = broker.asked(MetadataRequest)
     assert len(asked) > 1
     assert not any(each.allow_auto_topic_creation for each in asked)
+
+
+@pytest.mark.parametrize("manner", ["new", "0.8.2"])
+def test_an_existing_topic_is_found_without_naming_it_and_another_is_an_error_with_those_near(manner: str) -> None:
+    async def work(client: Client) -> str:
+        assert (await client.existing_topic("topic")).name == "topic"
+        with pytest.raises(UnknownTopicError) as caught:
+            await client.existing_topic("topics")
+        return str(caught.value)
+
+    broker = ScriptedBroker(manner)
+    assert run(broker, work).endswith("found none of that name: is it 'topic'?")
+    assert not any(request.topics for request in broker.asked(MetadataRequest))
 
 
 def test_when_no_broker_answers_the_error_names_all() -> None:

@@ -32,7 +32,9 @@ COMMANDS = {
     "schema": "Compile message schemas; sizes, differences, advice.",
     "compact": "Keep the latest record of each key of a stopped broker's logs.",
     "retain": "Take old records away from a stopped broker's logs.",
+    "topics": "List, describe, make and delete a cluster's topics.",
     "serve": "Run a broker for Kafka clients of every era.",
+    "mirror": "Copy topics to another cluster, compressed sets unopened.",
     "warm": "Compile the fast paths now, not at their first use.",
 }
 """Each name, its hyphens as underscores, is also that of the module here and of the command in it."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import click
@@ -52,6 +52,17 @@ def partition_name(_context: click.Context, _parameter: click.Parameter, value: 
 def dialect_name(_context: click.Context, _parameter: click.Parameter, value: str | None) -> Dialect | None:
     """Return the dialect of that name: a callback."""
     return None if value is None else Dialect(value)
+
+
+def key_values(settings: Sequence[str]) -> dict[str, str]:
+    """Return KEY=VALUE arguments by key. Raises BadParameter."""
+    found = {}
+    for setting in settings:
+        name, equals, value = setting.partition("=")
+        if not equals:
+            raise click.BadParameter(f"{setting!r}: expected KEY=VALUE", param_hint="settings")
+        found[name.strip()] = value.strip()
+    return found
 
 
 def paths_argument(command: F) -> F:

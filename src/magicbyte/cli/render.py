@@ -211,6 +211,17 @@ def size_text(size: float) -> str:
     return f"{size:.0f} {_UNITS[unit]}" if unit == 0 or size >= 100 else f"{size:.1f} {_UNITS[unit]}"
 
 
+def table_lines(rows: list[list[str]], left: set[int]) -> list[str]:
+    """Return the lines of a table: columns as wide as they must be, those of `left` flush left."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = []
+    for row in rows:
+        cells = zip(row, widths, strict=True)
+        padded = [cell.ljust(width) if at in left else cell.rjust(width) for at, (cell, width) in enumerate(cells)]
+        lines.append("  ".join(padded).rstrip())
+    return lines
+
+
 _MILLISECONDS = re.compile(r"-?[0-9]{1,18}")
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from magicbyte.cli.render import many
+from magicbyte.cli.render import many, table_lines
 
 if TYPE_CHECKING:
     from magicbyte.schema import Advice, Change, FieldSize, MessageSchema, MessageSize, SchemaError
@@ -162,7 +162,7 @@ def _size_text(name: str, version: int, today: MessageSize, other_version: int, 
     if other is not None:
         share = 100 * (other.bytes - today.bytes) / max(today.bytes, 1)
         head += f"; proposed version {other_version}: {many(other.bytes, 'byte')} ({share:+.1f} %)"
-    return [head, "", *_columns(table, left={0, 1, 4})]
+    return [head, "", *table_lines(table, left={0, 1, 4})]
 
 
 def _size_cells(row: FieldSize | None) -> list[str]:
@@ -295,7 +295,7 @@ def _advice_text(name: str, version: int, samples: int, whole: int, advice: list
     saved = sum(each.saved for each in advice)
     head = f"{name} version {version}: {many(samples, 'sample')}, {many(whole, 'byte')}; "
     head += f"the best encodings save {saved} ({100 * saved / max(whole, 1):.1f} %)"
-    return [head, "", *_columns(table, left={0, 3, 5})]
+    return [head, "", *table_lines(table, left={0, 3, 5})]
 
 
 # ---- generate
@@ -350,15 +350,3 @@ def _text_of(path: Path) -> str:
 
 def _signed(number: int) -> str:
     return f"{number:+}" if number else "0"
-
-
-def _columns(table: list[list[str]], left: set[int]) -> list[str]:
-    """Return the lines of a table: columns as wide as they must be, those of `left` flush left."""
-    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-
-    lines = []
-    for row in table:
-        cells = zip(row, widths, strict=True)
-        padded = [cell.ljust(width) if at in left else cell.rjust(width) for at, (cell, width) in enumerate(cells)]
-        lines.append("  ".join(padded).rstrip())
-    return lines

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from magicbyte.cli.options import key_values
+
 if TYPE_CHECKING:
     from magicbyte.broker.broker import Broker
     from magicbyte.broker.config import BrokerConfig
@@ -54,12 +56,7 @@ def _given(directory: Path | None, listen: str | None, settings: tuple[str, ...]
         if _ADDRESS.fullmatch(listen) is None:
             raise click.BadParameter(f"{listen!r}: expected HOST:PORT", param_hint="--listen")
         given["listeners"] = f"PLAINTEXT://{listen}"
-    for setting in settings:
-        name, equals, value = setting.partition("=")
-        if not equals:
-            raise click.BadParameter(f"{setting!r}: expected KEY=VALUE", param_hint="settings")
-        given[name.strip()] = value.strip()
-    return given
+    return given | key_values(settings)
 
 
 async def _run(config: BrokerConfig) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import difflib
 import random
 import time
 from collections.abc import Awaitable, Callable, Sequence
@@ -10,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final, Self, TypeVar
 
 from magicbyte.client.connection import Connection
-from magicbyte.errors import BrokerError, ErrorCode, NetworkError, ProtocolError
+from magicbyte.errors import BrokerError, ErrorCode, NetworkError, ProtocolError, UnknownTopicError
 from magicbyte.protocol import APIS, Message
 from magicbyte.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from magicbyte.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
@@ -169,7 +170,17 @@ class Client:
                 return await self.ask(node, request, response, versions=versions)
             except NetworkError as error:
                 failures.append(str(error))
-        raise NetworkError("no broker answers: " + "; ".join(failures))
+        raise _silence(failures)
+
+    async def any_connection(self) -> Connection:
+        """Return a connection to any broker, one that is open if there is. Raises NetworkError."""
+        failures = []
+        for node in dict.fromkeys([*self._connections, *self.cluster.brokers.values(), *self.bootstrap]):
+            try:
+                return await self.connection(node)
+            except NetworkError as error:
+                failures.append(str(error))
+        raise _silence(failures)
 
     async def retried(self, attempt: Callable[[], Awaitable[T]]) -> T:
         """Return what `attempt` returns; as long as it fails in a way that may pass, try again, less and less often."""
@@ -190,12 +201,25 @@ class Client:
 
         Brokers before 0.11 make topics that they are asked for by name, if they are set up so.
         """
-        latest = await self._metadata_version()
+        connection = await self.any_connection()
+        latest = connection.versions.choose(APIS[3], _METADATA, connection.name)
         topics = None if names is None and latest >= 1 else [MetadataRequestTopic(name=name) for name in names or ()]
         request = MetadataRequest(topics=topics, allow_auto_topic_creation=latest < 4)
         response = await self.ask_any(request, MetadataResponse, versions=range(latest + 1))
         self._learn(response)
         return {each.name: self._topics[each.name].topic for each in response.topics if each.name is not None}
+
+    async def existing_topic(self, name: str) -> Topic:
+        """Ask for a topic without making it: for all there are, since old brokers make those that are named.
+
+        Raises UnknownTopicError, which says what similar names there are.
+        """
+        found = await self.topics()
+        if name not in found:
+            near = difflib.get_close_matches(name, found, 3)
+            there = f"is it {' or '.join(map(repr, near))}?" if near else f"none of {len(found)} there is like it"
+            raise UnknownTopicError(f"topic {name!r}: expected on the brokers, found none of that name: {there}")
+        return found[name]
 
     async def topic(self, name: str) -> Topic:
         """Return a topic from what is known, if it is not too old. Raises BrokerError."""
@@ -289,17 +313,6 @@ class Client:
 
         return await self.retried(once)
 
-    async def _metadata_version(self) -> int:
-        failures = []
-        for node in [*self._connections, *self.cluster.brokers.values(), *self.bootstrap]:
-            try:
-                connection = await self.connection(node)
-            except NetworkError as error:
-                failures.append(str(error))
-            else:
-                return connection.versions.choose(APIS[3], _METADATA, connection.name)
-        raise NetworkError("no broker answers: " + "; ".join(failures))
-
     def _learn(self, response: MetadataResponse) -> None:
         brokers = {each.node_id: Node(each.node_id, each.host, each.port) for each in response.brokers}
         if brokers:
@@ -317,6 +330,10 @@ class Client:
                 }  # fmt: skip
                 topic = Topic(each.name, each.is_internal, partitions, each.error_code)
                 self._topics[each.name] = _Known(topic, time.monotonic())
+
+
+def _silence(failures: Sequence[str]) -> NetworkError:
+    return NetworkError("no broker answers: " + "; ".join(failures))
 
 
 def only(items: Sequence[T], what: str) -> T:

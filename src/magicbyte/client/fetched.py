@@ -11,7 +11,6 @@ from typing import Final
 from magicbyte.client.client import Client
 from magicbyte.client.fetch import FetchOptions, read_sets
 from magicbyte.client.offsets import bounds
-from magicbyte.errors import UnknownTopicError
 from magicbyte.records.layout import Dialect
 from magicbyte.records.scan import BatchTable
 
@@ -65,8 +64,6 @@ def open_topic(address: str, dialect: Dialect | None = None) -> Iterator[list[Fe
 
 
 async def _partitions(client: Client, topic: str) -> dict[int, tuple[int, int]]:
-    """Return start and end of each partition. All topics are asked for: old brokers make one that is named."""
-    found = (await client.topics()).get(topic)
-    if found is None:
-        raise UnknownTopicError(f"topic {topic!r}: expected on the brokers, found none of that name")
+    """Return start and end of each partition."""
+    found = await client.existing_topic(topic)
     return {number: await bounds(client, topic, number) for number in sorted(found.partitions)}

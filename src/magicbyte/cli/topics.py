@@ -1,0 +1,195 @@
+"""`magicbyte topics`: which topics a cluster has, their partitions, making and deleting them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from magicbyte.cli.cluster import bootstrap_option, client_of, explained, is_internal
+from magicbyte.cli.options import key_values
+from magicbyte.cli.render import table_lines
+
+if TYPE_CHECKING:
+    from magicbyte.client import Client
+    from magicbyte.client.client import Partition, Topic
+
+Json = dict[str, Any]
+
+SINCE: Final = "0.10.1"  # brokers know CreateTopics and DeleteTopics
+_CREATE, _DELETE = 19, 20  # API keys
+_OWN_NUMBERS: Final = 4  # the first version of CreateTopics that takes -1 for the broker's own numbers
+
+_format = click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
+
+
+@click.group(invoke_without_command=True)
+@click.pass_context
+def topics(context: click.Context) -> None:
+    """List, describe, make and delete the topics of a cluster; its brokers may be of 0.8.2 to 4.x."""
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
+
+
+# ---- list
+
+
+@topics.command("list")
+@bootstrap_option
+@click.option("--internal", is_flag=True, help="Also those of the brokers themselves, such as __consumer_offsets.")
+@_format
+def list_(bootstrap: str, internal: bool, form: str) -> None:
+    """List topics with the number of their partitions and replicas."""
+    found = asyncio.run(_all(bootstrap))
+    shown = [topic for _, topic in sorted(found.items()) if internal or not is_internal(topic)]
+    if form == "json":
+        click.echo(json.dumps([_topic_json(topic) for topic in shown], indent=2))
+        return
+    rows = [["topic", "partitions", "replicas"]]
+    rows += [[each.name, str(len(each.partitions)), str(_replicas(each))] for each in shown]
+    click.echo("\n".join(table_lines(rows, left={0})))
+
+
+async def _all(bootstrap: str) -> dict[str, Topic]:
+    with explained("list topics", "0.8.2"):
+        async with client_of(bootstrap) as client:
+            return await client.topics()
+
+
+def _topic_json(topic: Topic) -> Json:
+    return {
+        "topic": topic.name,
+        "partitions": len(topic.partitions),
+        "replicas": _replicas(topic),
+        "internal": is_internal(topic),
+    }
+
+
+def _replicas(topic: Topic) -> int:
+    """Return the replicas of its partitions, the most where they differ: a reassignment is under way."""
+    return max((len(each.replicas) for each in topic.partitions.values()), default=0)
+
+
+# ---- describe
+
+
+@topics.command()
+@bootstrap_option
+@click.argument("names", nargs=-1, required=True, metavar="TOPIC...")
+@_format
+def describe(bootstrap: str, names: tuple[str, ...], form: str) -> None:
+    """Show each partition of topics: its brokers, its first offset, and the one behind its last record.
+
+    A partition without a leader has no offsets: nobody can say.
+    """
+    found = asyncio.run(_described(bootstrap, names))
+    if form == "json":
+        click.echo(json.dumps(found, indent=2))
+        return
+    rows = [["partition", "leader", "replicas", "in sync", "start", "end"]]
+    rows += [_cells(topic["topic"], each) for topic in found for each in topic["partitions"]]
+    click.echo("\n".join(table_lines(rows, left={0, 2, 3})))
+
+
+async def _described(bootstrap: str, names: tuple[str, ...]) -> list[Json]:
+    with explained("describe topics", "0.8.2"):
+        async with client_of(bootstrap) as client:
+            found = [await client.existing_topic(name) for name in names]
+            return [
+                {
+                    "topic": topic.name,
+                    "partitions": [
+                        await _partition_json(client, topic.name, each) for _, each in sorted(topic.partitions.items())
+                    ],
+                }
+                for topic in found
+            ]
+
+
+async def _partition_json(client: Client, topic: str, partition: Partition) -> Json:
+    from magicbyte.client.offsets import bounds
+
+    leads = partition.leader in client.cluster.brokers
+    start, end = await bounds(client, topic, partition.index) if leads else (None, None)
+    return {
+        "partition": partition.index,
+        "leader": partition.leader if leads else None,
+        "replicas": list(partition.replicas),
+        "inSync": list(partition.isr),
+        "start": start,
+        "end": end,
+    }
+
+
+def _cells(topic: str, partition: Json) -> list[str]:
+    numbers = [_known(partition[name]) for name in ("leader", "start", "end")]
+    brokers = [",".join(map(str, partition[name])) or "-" for name in ("replicas", "inSync")]
+    return [f"{topic}-{partition['partition']}", numbers[0], *brokers, *numbers[1:]]
+
+
+def _known(number: int | None) -> str:
+    return "-" if number is None else str(number)
+
+
+# ---- create
+
+
+@topics.command()
+@bootstrap_option
+@click.option("--partitions", type=click.IntRange(1), metavar="N",
+              help="[default: the brokers' own; 1 where they are older than 2.4]")  # fmt: skip
+@click.option("--replicas", type=click.IntRange(1), metavar="N", help="[default: the same]")
+@click.argument("name", metavar="TOPIC")
+@click.argument("settings", nargs=-1, metavar="[KEY=VALUE]...")
+def create(bootstrap: str, partitions: int | None, replicas: int | None, name: str, settings: tuple[str, ...]) -> None:
+    """Make a topic. Settings have Kafka's names: cleanup.policy=compact, say. Needs brokers from 0.10.1 on."""
+    asyncio.run(_create(bootstrap, name, partitions, replicas, key_values(settings)))
+
+
+async def _create(
+    bootstrap: str, name: str, partitions: int | None, replicas: int | None, settings: dict[str, str]
+) -> None:
+    with explained(f"create topic {name}", SINCE):
+        async with client_of(bootstrap) as client:
+            await create_topic(client, name, partitions, replicas, settings)
+
+
+async def create_topic(
+    client: Client, name: str, partitions: int | None, replicas: int | None, settings: dict[str, str]
+) -> None:
+    """Make a topic, with the brokers' own numbers for None. Raises UnsupportedVersionError where brokers cannot."""
+    from magicbyte.client.admin import NewTopic
+    from magicbyte.client.admin import create_topic as create
+    from magicbyte.protocol import APIS
+
+    connection = await client.any_connection()
+    latest = connection.versions.choose(APIS[_CREATE], None, connection.name)
+    own = -1 if latest >= _OWN_NUMBERS else 1
+    await create(client, NewTopic(name, partitions or own, replicas or own, settings))
+
+
+# ---- delete
+
+
+@topics.command()
+@bootstrap_option
+@click.argument("names", nargs=-1, required=True, metavar="TOPIC...")
+def delete(bootstrap: str, names: tuple[str, ...]) -> None:
+    """Delete topics with all their records, or none if one is not there. Needs brokers from 0.10.1 on."""
+    asyncio.run(_delete(bootstrap, names))
+
+
+async def _delete(bootstrap: str, names: tuple[str, ...]) -> None:
+    from magicbyte.client.admin import delete_topic
+    from magicbyte.protocol import APIS
+
+    with explained(f"delete topic {', '.join(names)}", SINCE):
+        async with client_of(bootstrap) as client:
+            connection = await client.any_connection()
+            connection.versions.choose(APIS[_DELETE], None, connection.name)
+            for name in names:
+                await client.existing_topic(name)
+            for name in names:
+                await delete_topic(client, name)

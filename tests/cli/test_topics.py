@@ -1,0 +1,145 @@
+"""`magicbyte topics` against a broker of ours, and against ones that are older, silent or without a leader."""
+
+import asyncio
+import json
+import socket
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from cli.command import run
+from client.broker import ScriptedBroker, scripted
+from magicbyte.client import Client
+from magicbyte.client.produce import send
+from magicbyte.protocol.messages.metadata import MetadataResponse
+from magicbyte.records.columns import Record
+from magicbyte.testing import Broker
+
+METADATA = 3
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[str]:
+    with Broker() as broker:
+        yield broker.bootstrap_servers
+
+
+@pytest.fixture
+def bootstrap(shared: str) -> Iterator[str]:
+    """A broker without topics."""
+    yield shared
+    made = [each["topic"] for each in json.loads(run("topics", "list", "-b", shared, "--format", "json").stdout)]
+    if made:
+        assert run("topics", "delete", "-b", shared, *made).exit_code == 0
+
+
+def produce(bootstrap: str, topic: str, partition: int, count: int) -> None:
+    async def work() -> None:
+        async with Client(bootstrap) as client:
+            await send(client, topic, partition, [Record(0, -1, 0, None, b"value")] * count)
+
+    asyncio.run(work())
+
+
+def test_topics_that_were_made_are_listed_and_described(bootstrap: str) -> None:
+    assert run("topics", "create", "-b", bootstrap, "orders", "--partitions", "2", "--replicas", "1").exit_code == 0
+    assert run("topics", "create", "-b", bootstrap, "bills", "cleanup.policy=compact").exit_code == 0
+    produce(bootstrap, "orders", 1, 5)
+    assert run("topics", "list", "-b", bootstrap).stdout == (
+        "topic   partitions  replicas\nbills            1         1\norders           2         1\n"
+    )
+    assert run("topics", "describe", "-b", bootstrap, "orders").stdout == (
+        "partition  leader  replicas  in sync  start  end\n"
+        "orders-0        0  0         0            0    0\n"
+        "orders-1        0  0         0            0    5\n"
+    )
+
+
+def test_the_same_as_json(bootstrap: str) -> None:
+    run("topics", "create", "-b", bootstrap, "orders")
+    produce(bootstrap, "orders", 0, 3)
+    (listed,) = json.loads(run("topics", "list", "-b", bootstrap, "--format", "json").stdout)
+    assert listed == {"topic": "orders", "partitions": 1, "replicas": 1, "internal": False}
+    (described,) = json.loads(run("topics", "describe", "-b", bootstrap, "orders", "--format", "json").stdout)
+    partition = {"partition": 0, "leader": 0, "replicas": [0], "inSync": [0], "start": 0, "end": 3}
+    assert described == {"topic": "orders", "partitions": [partition]}
+
+
+def test_a_topic_that_was_deleted_is_gone_and_none_is_when_one_of_two_is_not_there(bootstrap: str) -> None:
+    run("topics", "create", "-b", bootstrap, "orders")
+    result = run("topics", "delete", "-b", bootstrap, "orders", "order")
+    assert result.exit_code == 2
+    assert "topic 'order': expected on the brokers, found none of that name: is it 'orders'?" in result.stderr
+    assert "orders" in run("topics", "list", "-b", bootstrap).stdout
+    assert run("topics", "delete", "-b", bootstrap, "orders").exit_code == 0
+    assert run("topics", "list", "-b", bootstrap).stdout == "topic  partitions  replicas\n"
+
+
+def test_asking_for_a_topic_makes_none(bootstrap: str) -> None:
+    result = run("topics", "describe", "-b", bootstrap, "nowhere")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "none of 0 there is like it" in result.stderr
+    assert run("topics", "list", "-b", bootstrap).stdout.count("\n") == 1
+
+
+def test_what_a_broker_refuses_is_one_line_with_its_reason(bootstrap: str) -> None:
+    run("topics", "create", "-b", bootstrap, "orders")
+    for arguments, why in (
+        (["orders"], "TOPIC_ALREADY_EXISTS (36)"),
+        (["other", "cleanup.policy=burn"], "INVALID_CONFIG (40)"),
+        (["other", "--replicas", "3"], "INVALID_REPLICATION_FACTOR (38)"),
+        (["other", "cleanup.policy"], "expected KEY=VALUE"),
+    ):
+        result = run("topics", "create", "-b", bootstrap, *arguments)
+        assert (result.exit_code, result.stdout, result.stderr.count("\n")) == (2, "", 1)
+        assert why in result.stderr
+
+
+@pytest.mark.parametrize("manner", ["0.8.2", "0.9"])
+def test_old_brokers_list_topics_and_say_what_they_cannot_do(manner: str) -> None:
+    broker = ScriptedBroker(manner, topic="__consumer_offsets")
+    with scripted(broker) as address:
+        assert run("topics", "list", "-b", address).stdout == "topic  partitions  replicas\n"
+        assert "__consumer_offsets           2         1" in run("topics", "list", "-b", address, "--internal").stdout
+        for command in ("create", "delete"):
+            result = run("topics", command, "-b", address, "orders")
+            assert result.exit_code == 2
+            assert f"{command} topic orders: UNSUPPORTED_VERSION (35): brokers from 0.10.1 on" in result.stderr
+
+
+def test_a_partition_without_a_leader_has_no_offsets() -> None:
+    broker = ScriptedBroker()
+
+    def without_leader(request: Any, version: int) -> MetadataResponse:
+        found = broker.metadata(request, version)
+        for each in found.topics[0].partitions:
+            each.leader_id, each.isr_nodes, each.error_code = -1, (), 5
+        return found
+
+    broker.answers[METADATA] = without_leader
+    with scripted(broker) as address:
+        lines = run("topics", "describe", "-b", address, "topic").stdout.splitlines()
+    assert lines[1:] == [f"topic-{number}         -  7         -            -    -" for number in (0, 1)]
+
+
+def test_where_nobody_listens_the_error_says_what_starts_a_broker() -> None:
+    with socket.socket() as bound:  # bound, not listening: nobody else gets this port meanwhile
+        bound.bind(("127.0.0.1", 0))
+        result = run("topics", "list", "-b", f"127.0.0.1:{bound.getsockname()[1]}")
+    assert (result.exit_code, result.stdout, result.stderr.count("\n")) == (2, "", 1)
+    assert "no broker answers" in result.stderr
+    assert "`magicbyte serve` starts one" in result.stderr
+
+
+def test_an_address_without_port_and_no_address_are_wrong_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("MAGICBYTE_BOOTSTRAP", raising=False)
+    assert "expected HOST:PORT" in run("topics", "list", "-b", "nowhere").stderr
+    result = run("topics", "list")
+    assert result.exit_code == 2
+    assert "--bootstrap" in result.stderr
+
+
+def test_the_environment_may_say_where_the_brokers_are(bootstrap: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MAGICBYTE_BOOTSTRAP", bootstrap)
+    assert run("topics", "list").exit_code == 0
