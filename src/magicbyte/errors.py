@@ -399,6 +399,10 @@ class UnsupportedVersionError(MagicbyteError):
         return f"{self.what} has no version {self.version}: known are {known}"
 
 
+class MirrorError(MagicbyteError):
+    """A mirror cannot go on without losing records or copying some twice; the message says where, and why."""
+
+
 class NetworkError(MagicbyteError):
     """A peer that cannot be reached, or that went away, or that is silent for too long. The message names it."""
 

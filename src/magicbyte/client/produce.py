@@ -13,6 +13,7 @@ from magicbyte.client.versions import BrokerVersions
 from magicbyte.codecs import Codec
 from magicbyte.errors import BrokerError
 from magicbyte.protocol import APIS
+from magicbyte.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from magicbyte.protocol.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
@@ -31,6 +32,7 @@ ACKS_ALL: Final = -1
 _MAGIC_2, _MAGIC_1, _MAGIC_0 = range(3, 13), range(2, 3), range(2)  # by version of the request; 13 wants topic ids
 _ZSTD = range(7, 13)
 _OLD = range(3)
+_PRODUCER_ID = range(6)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +107,35 @@ async def send_compressed(
     magic, made = as_produced(data, dialect)
     codec = Codec(scan(memoryview(made), dialect=dialect).codec[0])
     return await _produce(client, topic, partition, memoryview(made), _versions_for(magic, codec), options)
+
+
+async def send_made(
+    client: Client,
+    topic: str,
+    partition: int,
+    data: Records,
+    magic: int,
+    codec: Codec,
+    options: ProduceOptions = DEFAULT_PRODUCE,
+) -> Produced:
+    """Produce one set that is a producer's already, in one request: nothing is looked at, nothing copied.
+
+    With a producer id the target takes it once, however often it is sent. Raises what `send` does for a request.
+    """
+    return await _produce(client, topic, partition, data, _versions_for(magic, codec), options)
+
+
+async def new_producer_id(client: Client) -> tuple[int, int]:
+    """Return an id of which brokers (from 0.11 on) take each set once, and its epoch. Raises BrokerError."""
+    request = InitProducerIdRequest(transactional_id=None)
+
+    async def ask() -> tuple[int, int]:
+        found = await client.ask_any(request, InitProducerIdResponse, versions=_PRODUCER_ID)
+        if found.error_code:
+            raise BrokerError("a producer id", found.error_code, broker="the cluster")
+        return found.producer_id, found.producer_epoch
+
+    return await client.retried(ask)
 
 
 def newest_format(versions: BrokerVersions) -> Format:

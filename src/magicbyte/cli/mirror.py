@@ -1,0 +1,101 @@
+"""`magicbyte mirror`: topics of a cluster to another, until Ctrl-C or SIGTERM, or until all is copied."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+import signal
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import click
+
+from magicbyte.cli.render import size_text
+
+if TYPE_CHECKING:
+    from magicbyte.mirror.copier import Copied
+    from magicbyte.mirror.mirror import Choice, Mirror
+
+_TELL_SECONDS = 1.0
+
+
+def _pattern(_context: click.Context, _parameter: click.Parameter, value: str) -> re.Pattern[str]:
+    try:
+        return re.compile(value)
+    except re.error as error:
+        raise click.BadParameter(f"{value!r}: {error}") from error
+
+
+@click.command()
+@click.option("--from", "source", required=True, metavar="HOST:PORT", help="Brokers of the cluster to copy from.")
+@click.option("--to", "target", required=True, metavar="HOST:PORT", help="Brokers of the cluster to copy to.")
+@click.option("--topics", required=True, callback=_pattern, metavar="REGEX", help="Topics whose whole name matches.")
+@click.option("--group", metavar="NAME", help="Consumer group at the target that keeps the progress.  "
+              "[default: magicbyte-mirror]")  # fmt: skip
+@click.option("--until-caught-up", is_flag=True, help="End when all is copied that the source has at the beginning.")
+@click.option("--explain", is_flag=True, help="Say what would be done with each topic, and do nothing.")
+def mirror(
+    source: str, target: str, topics: re.Pattern[str], group: str | None, until_caught_up: bool, explain: bool
+) -> None:
+    """Copy topics to another cluster. What is compressed is neither decompressed nor compressed again.
+
+    Topics that the target lacks are made. Ends cleanly with Ctrl-C or SIGTERM, and goes on where it stopped when it is
+    started again. A broker's address is HOST:PORT, or several with commas between them.
+    """
+    from magicbyte.mirror.mirror import Choice
+    from magicbyte.mirror.progress import DEFAULT_GROUP
+
+    choice = Choice(topics, DEFAULT_GROUP if group is None else group)
+    asyncio.run(_run(source, target, choice, until_caught_up=until_caught_up, explain=explain))
+
+
+async def _run(source: str, target: str, choice: Choice, *, until_caught_up: bool, explain: bool) -> None:
+    from magicbyte.client import Client
+    from magicbyte.mirror.mirror import Mirror
+
+    async with Client(source) as here, Client(target) as there:
+        mirror = Mirror(here, there, choice)
+        if explain:
+            for each in await mirror.plan():
+                click.echo(each.explain())
+            return
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            with contextlib.suppress(NotImplementedError):  # Windows: Ctrl-C cancels this task
+                loop.add_signal_handler(number, mirror.stop.set)
+        began = time.monotonic()
+        telling = asyncio.create_task(_tell(mirror, began))
+        try:
+            await (mirror.catch_up() if until_caught_up else mirror.run())
+        finally:
+            telling.cancel()
+            for line in _lines(mirror.copied(), time.monotonic() - began):
+                click.echo(line)
+
+
+async def _tell(mirror: Mirror, began: float) -> None:
+    """Say once a second on a terminal how each topic stands that is behind."""
+    while sys.stderr.isatty():
+        await asyncio.sleep(_TELL_SECONDS)
+        behind = {topic: each for topic, each in mirror.copied().items() if each.lag}
+        for line in _lines(behind, time.monotonic() - began):
+            click.echo(line, err=True)
+
+
+def _lines(copied: dict[str, Copied], seconds: float) -> list[str]:
+    return [f"{topic}: {_line(each, seconds)}" for topic, each in copied.items()]
+
+
+def _line(each: Copied, seconds: float) -> str:
+    total = each.closed_bytes + each.opened_bytes
+    parts = [
+        f"{size_text(each.closed_bytes)} closed in {each.closed_sets} sets",
+        f"{size_text(each.opened_bytes)} opened in {each.opened_sets}",
+        f"{total / max(seconds, 1e-9) / 1e6:.1f} MB/s",
+        f"{each.lag} offsets behind",
+    ]
+    if each.lost:
+        parts.append(f"{each.lost} offsets deleted at the source before they were copied")
+    return ", ".join(parts)

@@ -1,0 +1,111 @@
+"""A mirror: all chosen topics of a cluster, partition by partition, once or again and again."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from dataclasses import dataclass, fields
+from typing import Final
+
+from magicbyte.client import Client
+from magicbyte.errors import MirrorError
+from magicbyte.mirror.copier import Copied, PartitionCopier, Route
+from magicbyte.mirror.plan import Mode, TopicPlan, make_topic, plan
+from magicbyte.mirror.progress import DEFAULT_GROUP
+
+AT_ONCE: Final = 8  # partitions
+PLAN_SECONDS: Final = 30.0  # until topics are looked for again
+PAUSE_SECONDS: Final = 0.5  # between looks at the source when nothing came
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What to mirror: topics whose whole name matches. `group` keeps the progress at the target."""
+
+    topics: re.Pattern[str]
+    group: str = DEFAULT_GROUP
+
+
+class Mirror:
+    """Copies the chosen topics from a cluster to another. Setting `stop` ends it: what was copied is kept in mind."""
+
+    def __init__(self, source: Client, target: Client, choice: Choice) -> None:
+        self.stop = asyncio.Event()
+        self._source = source
+        self._target = target
+        self._choice = choice
+        self._planned: list[TopicPlan] = []
+        self._plan_again_at = 0.0
+        self._copiers: dict[tuple[str, int], PartitionCopier] = {}
+
+    async def plan(self) -> list[TopicPlan]:
+        """Return what would be done, and do nothing. Raises what `plan` of plan.py does."""
+        return await plan(self._source, self._target, self._choice.topics)
+
+    async def catch_up(self) -> None:
+        """Copy what the source has now; topics and partitions that are new are made and begun.
+
+        The first failure ends all, behind the sets at hand; partitions that went on are where they are. Raises what
+        `plan` and `PartitionCopier.catch_up` do.
+        """
+        if time.monotonic() >= self._plan_again_at:
+            self._planned, self._plan_again_at = await self._made(), time.monotonic() + PLAN_SECONDS
+        slots = asyncio.Semaphore(AT_ONCE)
+        try:
+            async with asyncio.TaskGroup() as group:
+                for each in self._planned:
+                    for partition in range(each.partitions):
+                        group.create_task(self._copy(self._copier(each, partition), slots))
+        except ExceptionGroup as errors:
+            raise errors.exceptions[0] from None
+
+    async def _made(self) -> list[TopicPlan]:
+        """Return the plan, whose topics are all there now."""
+        planned = await self.plan()
+        for each in planned:
+            if each.mode is Mode.KEYED:
+                raise MirrorError(f"{each.name}: {each.why}: this mode is not there yet; nothing was copied")
+        for each in planned:
+            if each.target_partitions is None and not self.stop.is_set():
+                await make_topic(self._target, each)
+        return planned
+
+    async def run(self) -> None:
+        """Copy until `stop` is set. Raises what `catch_up` does."""
+        while not self.stop.is_set():
+            await self.catch_up()
+            try:
+                await asyncio.wait_for(self.stop.wait(), PAUSE_SECONDS)
+            except TimeoutError:
+                continue
+
+    def copied(self) -> dict[str, Copied]:
+        """Return what was copied so far, by topic."""
+        found: dict[str, Copied] = {}
+        for (topic, _), copier in sorted(self._copiers.items()):
+            total = found.setdefault(topic, Copied())
+            for each in fields(Copied):
+                setattr(total, each.name, getattr(total, each.name) + getattr(copier.copied, each.name))
+        return found
+
+    def _copier(self, wanted: TopicPlan, partition: int) -> PartitionCopier:
+        key = wanted.name, partition
+        if key not in self._copiers:
+            route = Route(
+                self._source,
+                self._target,
+                wanted.name,
+                partition,
+                self._choice.group,
+                wanted.storage,
+                committed=wanted.committed,
+                once=wanted.once,
+            )
+            self._copiers[key] = PartitionCopier(route, self.stop)
+        return self._copiers[key]
+
+    async def _copy(self, copier: PartitionCopier, slots: asyncio.Semaphore) -> None:
+        async with slots:
+            if not self.stop.is_set():
+                await copier.catch_up()

@@ -1,0 +1,212 @@
+"""Sets on their way to another cluster: closed, with another header around the same compressed bytes, or opened.
+
+A set stays closed where the target stores its format and its header alone says enough. Headers are made a producer's:
+offsets from 0, no leader epoch, no transaction, time of creation, producer id and sequence of the mirror; checksums
+are verified before they are computed anew. Sources: Enriched Message Metadata, shallow mirroring; Kafka's LogValidator.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Final, NamedTuple
+
+from magicbyte.client.fetch import ClosedSets
+from magicbyte.codecs import Codec
+from magicbyte.errors import UnsupportedForMessageFormatError
+from magicbyte.protocol.runtime import Records
+from magicbyte.records.batch import HEADER, RecordBatch, batch_attributes
+from magicbyte.records.columns import RecordColumns
+from magicbyte.records.decode import decode
+from magicbyte.records.encode import BatchHeader, Format, columns_of, encode
+from magicbyte.records.entry import parse_entry
+from magicbyte.records.layout import ATTRIBUTES, BATCH_CRC, RECORD_BATCH_OVERHEAD, TimestampType
+from magicbyte.records.message import Message
+from magicbyte.records.transactions import CommittedFilter, batch_facts
+from magicbyte.wire.checksum import crc32c
+
+RUN_BYTES: Final = 512 << 10  # of plain messages that go in one request
+
+
+class Identity(NamedTuple):
+    """As whom batches are produced, and the sequence number of the next record."""
+
+    producer_id: int = -1
+    epoch: int = -1
+    sequence: int = -1
+
+    def behind(self, records: int) -> Identity:
+        """Return the identity for what follows so many records; after 2147483647 comes 0."""
+        return self if self.producer_id < 0 else self._replace(sequence=self.sequence + records & 0x7FFFFFFF)
+
+
+NOBODY: Final = Identity()
+
+
+class Storage(NamedTuple):
+    """What a topic of the target stores: sets of this format, and zstd if it knows that."""
+
+    format: Format
+    zstd: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Parcel:
+    """What goes in one request: a batch, a wrapper, or a run of plain messages, as bytes of the source.
+
+    `end` is where it ends in what was fetched, `entry` its first entry. Of its records those with offsets from `first`
+    to before `next_offset` are wanted. `why` it has to be opened; None: it stays closed.
+    """
+
+    data: memoryview
+    end: int
+    entry: Message | RecordBatch
+    first: int
+    next_offset: int
+    why: str | None
+
+
+class Made(NamedTuple):
+    """A parcel as it is produced: a set of `magic`, `codec` and so many `records`, -1 for what a wrapper holds."""
+
+    data: Records
+    magic: int
+    codec: Codec
+    records: int
+
+
+def parcels(found: ClosedSets, start: int, storage: Storage, *, at_boundary: bool) -> Iterator[Parcel]:
+    """Yield what a reader of committed records is to have of `found`, from the offset `start` on.
+
+    `at_boundary`: no set reaches over `start`. Ends at the last stable offset. Raises CorruptRecordError.
+    """
+    committed = CommittedFilter(found.aborted, found.last_stable_offset) if found.last_stable_offset >= 0 else None
+    run: Parcel | None = None
+    for row in range(len(found.table)):
+        position = int(found.table.position[row])
+        data = found.data[position : position + int(found.table.size[row])]
+        entry = parse_entry(data)
+        assert isinstance(entry, Message | RecordBatch), "whole, and in one of Kafka's own formats"
+        if committed is not None and entry.next_offset > found.last_stable_offset:
+            break
+        facts = batch_facts(entry)
+        wanted = not facts.is_control if committed is None else committed.delivers(facts)
+        if wanted and entry.record_count != 0:
+            why = _why(entry, start, storage, at_boundary=at_boundary)
+            parcel = Parcel(data, position + len(data), entry, start, entry.next_offset, why)
+            joined = None if run is None else _joined(run, parcel, found.data)
+            if run is not None and joined is None:
+                yield run
+            run = joined or parcel
+        start, at_boundary = entry.next_offset, True
+    if run is not None:
+        yield run
+
+
+def _joined(run: Parcel, parcel: Parcel, data: memoryview) -> Parcel | None:
+    """Return two parcels as one, if they are of plain messages that may go together."""
+    begin = run.end - len(run.data)
+    plain = all(isinstance(each, Message) and not each.is_wrapper for each in (run.entry, parcel.entry))
+    if not plain or run.entry.magic != parcel.entry.magic or parcel.end - begin > RUN_BYTES:
+        return None
+    return replace(run, data=data[begin : parcel.end], end=parcel.end, next_offset=parcel.next_offset)
+
+
+def _why(entry: Message | RecordBatch, first: int, storage: Storage, *, at_boundary: bool) -> str | None:
+    """Return why an entry cannot stay closed, None if it can."""
+    if entry.magic != storage.format.magic:
+        return f"magic {entry.magic} where the target stores {storage.format.magic}"
+    if entry.codec is Codec.ZSTD and not storage.zstd:
+        return "zstd, which the target does not know"
+    if isinstance(entry, Message):
+        return "it may begin before the log does" if entry.is_wrapper and not at_boundary else None
+    if entry.base_offset < first:
+        return "it begins before the log does"
+    if entry.last_offset_delta != entry.record_count - 1:
+        return "its offsets have holes"
+    return None if entry.delete_horizon_ms is None else "it has a delete horizon"
+
+
+def forward(parcel: Parcel, storage: Storage, identity: Identity = NOBODY, skip: int = 0) -> Made:
+    """Return a parcel as it is produced, without its first `skip` records, which are at the target already.
+
+    Raises CorruptRecordError for bytes that fail their checksum; UnsupportedForMessageFormatError for record headers
+    that the target cannot hold, and for a closed set of which a part is to be skipped.
+    """
+    if parcel.why is not None:
+        return _opened(parcel, storage, identity, skip)
+    if isinstance(parcel.entry, RecordBatch):
+        made = Made(closed_batch(parcel.entry, identity), 2, parcel.entry.codec, parcel.entry.record_count)
+    else:
+        made = _closed_messages(parcel)
+    if 0 < skip < made.records:
+        raise UnsupportedForMessageFormatError(f"a closed set of {made.records} records, of which {skip} are there")
+    return made
+
+
+def closed_batch(batch: RecordBatch, identity: Identity = NOBODY) -> Records:
+    """Return a batch with a producer's header, and the bytes of its records as they are: a view of them.
+
+    The largest timestamp stays what it is: of a batch whose times were those of the append the target corrects it.
+    """
+    batch.verify()
+    head = bytearray(RECORD_BATCH_OVERHEAD)
+    HEADER.pack_into(
+        head, 0, 0, batch.batch_length, -1, 2, 0, batch_attributes(batch.codec), batch.last_offset_delta,
+        batch.base_timestamp, batch.max_timestamp, *identity, batch.record_count,
+    )  # fmt: skip
+    BATCH_CRC.write(memoryview(head), crc32c(batch.records_section, crc32c(head[ATTRIBUTES.start :])))
+    return [bytes(head), batch.records_section]
+
+
+def closed_message(message: Message, first: int) -> bytes:
+    """Return a message or wrapper as a producer sends it. `first`: the offset behind the entry in front of it.
+
+    A wrapper gets the offset that its last message has if there is no hole, and none below: the target numbers what
+    is inside anew where that is wrong (KIP-31), and would refuse less.
+    """
+    message.verify()
+    copy = Message(memoryview(bytearray(message.buffer)))
+    copy.set_offset(message.offset - first if message.is_wrapper else 0)
+    if message.magic == 1:
+        copy.set_max_timestamp(TimestampType.CREATE_TIME, message.timestamp)
+    return bytes(copy.buffer)
+
+
+def _closed_messages(parcel: Parcel) -> Made:
+    pieces, count, at, first = [], 0, 0, parcel.first
+    while at < len(parcel.data):
+        message = Message.parse(parcel.data[at:])
+        assert message is not None, "parcels are of whole entries"
+        pieces.append(closed_message(message, first))
+        at, first, count = at + message.size, message.next_offset, count + 1
+    records = -1 if parcel.entry.is_wrapper else count
+    codec = parcel.entry.codec
+    return Made(b"".join(pieces), parcel.entry.magic, codec, records)
+
+
+def _opened(parcel: Parcel, storage: Storage, identity: Identity, skip: int) -> Made:
+    """Return the records of a parcel as one set in the target's format, with the same codec if that can be."""
+    parts = list(decode(parcel.data))
+    columns = parts[0] if len(parts) == 1 else columns_of(each for part in parts for each in part)
+    columns = columns.slice(bisect_left(columns.offset, parcel.first), len(columns))
+    total, target = len(columns), storage.format
+    columns = columns.slice(min(skip, total), total)
+    if target is not Format.V2 and columns.headers is not None and len(columns.headers.key):
+        raise UnsupportedForMessageFormatError(f"record headers, which magic {target.magic} cannot hold")
+    codec = parcel.entry.codec
+    if codec is Codec.ZSTD and not (storage.zstd and target is Format.V2):
+        codec = Codec.GZIP
+    header = BatchHeader(
+        producer_id=identity.producer_id, producer_epoch=identity.epoch, base_sequence=identity.sequence
+    )
+    batches = [(len(columns), header)] if len(columns) else []
+    return Made(encode(_numbered(columns), target, codec, batches=batches), target.magic, codec, total)
+
+
+def _numbered(columns: RecordColumns) -> RecordColumns:
+    """Return records as a producer numbers them. Their times stay those that readers of the source see."""
+    count = len(columns)
+    kinds = [int(TimestampType.CREATE_TIME)] * count
+    return replace(columns, offset=list(range(count)), timestamp_type=kinds)
