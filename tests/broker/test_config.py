@@ -42,6 +42,13 @@ def test_a_file_of_kafkas_own_is_understood() -> None:
     ]
 
 
+def test_a_topics_setting_given_to_the_broker_is_told_by_the_brokers_name() -> None:
+    assert BrokerConfig({"message.format.version": "1"}).warnings() == [
+        "message.format.version: unknown, or without effect here; the broker's default for topics is "
+        "log.message.format.version"
+    ]
+
+
 def test_every_default_can_be_read_and_every_setting_says_what_it_is() -> None:
     config = BrokerConfig()
     assert config.warnings() == []

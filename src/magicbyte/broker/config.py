@@ -437,7 +437,7 @@ class BrokerConfig:
     def warnings(self) -> list[str]:
         """Return what whoever starts the broker should know of these settings, a line each."""
         unknown = sorted(name for name in self.static if name not in SETTINGS and not _DIALECT.fullmatch(name))
-        found = [f"{name}: unknown, or without effect here" for name in unknown]
+        found = [f"{name}: unknown, or without effect here{_meant(name)}" for name in unknown]
         for each in self.listeners:
             if not each.is_loopback:
                 where = each.host or "all interfaces"
@@ -459,6 +459,11 @@ REFUSED: Final = {
     "alter.config.policy.class.name": "Java classes cannot be loaded",
 }
 """Settings that cannot be passed over: whoever has set them relies on what they do."""
+
+
+def _meant(unknown: str) -> str:
+    """Return what to write in place of a topic's setting that was given to the broker; "" if it is none."""
+    return f"; the broker's default for topics is log.{unknown}" if f"log.{unknown}" in SETTINGS else ""
 
 
 def _renamed(static: Mapping[str, str]) -> dict[str, str]:
