@@ -234,6 +234,10 @@ class AppendRefusedError(MagicbyteError):
         return self.message
 
 
+class RequestRefusedError(AppendRefusedError):
+    """A produced set that a request of its version may not carry: no log is asked."""
+
+
 class InvalidConfigError(MagicbyteError):
     """A setting with a value that it cannot have."""
 

@@ -120,6 +120,31 @@ def test_a_captured_request_is_answered_by_the_rules_and_stored_by_them(referenc
     assert len(cases(reference)) > 100
 
 
+def test_a_refused_set_is_told_the_start_of_the_log_where_the_captured_broker_told_it(folder: Path) -> None:
+    refused = []
+    for case in cases("2.8.2"):
+        version, data = int.from_bytes(case.request[6:8], "big"), case.info["outcome"] == "response" and case.response
+        if data and version >= 5:
+            _, response = read_response(data[4:], APIS[0], version)
+            assert isinstance(response, ProduceResponse)
+            theirs = response.responses[0].partition_responses[0]
+            if theirs.error_code:
+                refused.append((case, theirs.log_start_offset))
+
+    async def work() -> None:
+        async with Running(folder) as broker:
+            peer = await Peer.of(broker)
+            for at, (case, start) in enumerate(refused):
+                broker.topics.create(f"topic-{at}", configs=settings_of(case))
+                given = await answer(broker, peer, moved(case.request, f"topic-{at}", 0))
+                assert given.error_code, case
+                assert given.log_start_offset == start, case
+            peer.close()
+
+    run(work())
+    assert {start for _, start in refused} == {-1, 0}
+
+
 def test_a_response_of_an_unknown_partition_is_no_end_of_the_connection(folder: Path) -> None:
     case = next(each for each in cases("2.8.2") if each.name.startswith("unknown-partition"))
 

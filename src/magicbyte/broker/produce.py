@@ -7,7 +7,13 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from magicbyte.broker.appends import Appended
-from magicbyte.errors import AppendRefusedError, ErrorCode, LogDirectoryOfflineError, MagicbyteError
+from magicbyte.errors import (
+    AppendRefusedError,
+    ErrorCode,
+    LogDirectoryOfflineError,
+    MagicbyteError,
+    RequestRefusedError,
+)
 from magicbyte.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
     PartitionProduceData,
@@ -28,6 +34,11 @@ _ALL: Final = -1
 _NO_OFFSET: Final = -1
 _ADMIN_CLIENT: Final = "__admin_client"
 _FIRST_WITH_STORAGE_ERROR: Final = 4
+_NO_LOG_ASKED: Final = {  # faults that Kafka answers without the log's start, though some are found there
+    ErrorCode.CORRUPT_MESSAGE,
+    ErrorCode.MESSAGE_TOO_LARGE,
+    ErrorCode.RECORD_LIST_TOO_LARGE,
+}
 _AT_ONCE_BYTES: Final = 64 << 10  # of a request whose partitions are not worth a task each
 
 
@@ -63,9 +74,11 @@ async def _append(
         partition = _partition(broker, request, topic, part.index)
         found = await _store(broker, request, partition, part)
     except AppendRefusedError as error:
-        start = _NO_OFFSET if partition is None else partition.log.log_start_offset
+        start = _NO_OFFSET
         if partition is not None:
             broker.metrics.of(topic).sets_refused += 1
+            if error.code not in _NO_LOG_ASKED and not isinstance(error, RequestRefusedError):
+                start = partition.log.log_start_offset
         return PartitionProduceResponse(
             index=part.index,
             error_code=error.code,
@@ -97,18 +110,17 @@ def _partition(broker: Broker, request: Request[ProduceRequest], topic: str, ind
     if request.message.acks not in _ACKS:
         raise AppendRefusedError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks {request.message.acks}: expected -1, 0 or 1")
     partition = broker.partition(topic, index)
-    found = broker.topics.known(topic)
-    if found.is_internal and request.client_id != _ADMIN_CLIENT:
+    if broker.topics.known(topic).is_internal and request.client_id != _ADMIN_CLIENT:
         raise AppendRefusedError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic} is the broker's own")
-    if request.message.acks == _ALL and found.config.min_insync_replicas > 1:
-        wanted = found.config.min_insync_replicas
-        raise AppendRefusedError(ErrorCode.NOT_ENOUGH_REPLICAS, f"min.insync.replicas is {wanted}, and there is one")
     return partition
 
 
 async def _store(
     broker: Broker, request: Request[ProduceRequest], partition: Partition, part: PartitionProduceData
 ) -> Appended:
+    wanted = broker.topics.known(partition.topic).config.min_insync_replicas
+    if request.message.acks == _ALL and wanted > 1:
+        raise AppendRefusedError(ErrorCode.NOT_ENOUGH_REPLICAS, f"min.insync.replicas is {wanted}, and there is one")
     rules = broker.topics.rules(partition.topic)
     enriched = request.connection.enriched and partition.log.config.dialect is Dialect.ENRICHED
     records = part.records

@@ -19,6 +19,7 @@ from magicbyte.errors import (
     CorruptRecordError,
     ErrorCode,
     RecordError,
+    RequestRefusedError,
 )
 from magicbyte.log.append_rules import AppendRules, Request
 from magicbyte.records.batch import RecordBatch
@@ -194,7 +195,7 @@ class _Reader:
         if len(rest) >= LOG_OVERHEAD and SIZE.read(rest) < V0_MINIMUM:
             raise self.request.damaged(f"size of an entry: expected at least {V0_MINIMUM}, found {SIZE.read(rest)}")
         if self.request.wants_one_batch and (len(rows) != 1 or rows[0].magic != 2):
-            raise self.request.illegal("expected exactly one whole batch of magic 2")
+            raise RequestRefusedError(ErrorCode.INVALID_RECORD, "expected exactly one whole batch of magic 2")
         if len(rows) > 1 and any(row.magic == 2 for row in rows):
             raise self.request.illegal("a batch of magic 2 stands with other entries")
         return rows
@@ -270,9 +271,8 @@ class _Reader:
         request, to_batch, is_control = self.request, self.rules.format is Format.V2, batch.is_control
         codec = self._codec(batch.attributes)
         if codec is Codec.ZSTD and not (request.may_use_zstd and to_batch):
-            raise AppendRefusedError(
-                ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs magic 2 and version 7 of the request"
-            )
+            refused = AppendRefusedError if request.may_use_zstd else RequestRefusedError
+            raise refused(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs magic 2 and version 7 of the request")
         if request.is_client:
             if is_control:
                 raise request.illegal("a client may not send control batches")
