@@ -1,0 +1,358 @@
+"""A mirror between two brokers of ours: what arrives, and what is left of it after crashes."""
+
+import asyncio
+import hashlib
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any
+
+import pytest
+
+from cli.command import run as command
+from magicbyte.client import Client, admin, groups
+from magicbyte.client.fetch import read_records, read_sets
+from magicbyte.client.groups import Committed
+from magicbyte.client.offsets import bounds
+from magicbyte.client.produce import ProduceOptions, send
+from magicbyte.codecs import Codec
+from magicbyte.errors import MirrorError
+from magicbyte.mirror import copier, progress
+from magicbyte.mirror.copier import Copied
+from magicbyte.mirror.mirror import Choice, Mirror
+from magicbyte.records.columns import Record
+from magicbyte.records.encode import Format
+from magicbyte.records.entry import entries
+from magicbyte.testing import Broker
+from mirror.sets import counted, some
+
+CLOSED = {
+    Format.V2: list(Codec),
+    Format.V1: [Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.NONE],
+    Format.V0: [Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.NONE],
+}
+ALL = Choice(re.compile(".*"))
+Seen = list[tuple[int, int, bytes | None, bytes | None]]
+
+
+class Pair:
+    """Two clusters and a client of each."""
+
+    def __init__(self, source: Broker, target: Broker) -> None:
+        self.addresses = source.bootstrap_servers, target.bootstrap_servers
+
+    def run(self, work: Callable[[Client, Client], Coroutine[Any, Any, Any]]) -> Any:
+        async def inside() -> Any:
+            here, there = (Client(each, retry_ms=2000) for each in self.addresses)
+            async with here, there:
+                return await work(here, there)
+
+        return asyncio.run(asyncio.wait_for(inside(), 60))
+
+    def fill(self, topic: str, codecs: list[Codec], form: Format = Format.V2, partitions: int = 1) -> None:
+        """Make a topic at the source, and send ten sets of ten records to each partition."""
+
+        async def work(here: Client, _: Client) -> None:
+            configs = {"message.format.version": form.value}
+            await admin.create_topic(here, admin.NewTopic(topic, partitions, configs=configs))
+            for partition in range(partitions):
+                for turn in range(10):
+                    options = ProduceOptions(codec=codecs[turn % len(codecs)], format=form)
+                    await send(here, topic, partition, some(10 * turn, 10), options)
+
+        self.run(work)
+
+    def mirror(self, choice: Choice = ALL) -> dict[str, Copied]:
+        async def work(here: Client, there: Client) -> dict[str, Copied]:
+            mirror = Mirror(here, there, choice)
+            await mirror.catch_up()
+            return mirror.copied()
+
+        found: dict[str, Copied] = self.run(work)
+        return found
+
+    def command(self, *arguments: str) -> Any:
+        return command("mirror", "--from", self.addresses[0], "--to", self.addresses[1], "--topics", ".*", *arguments)
+
+
+@pytest.fixture
+def pair() -> Iterator[Pair]:
+    with Broker() as source, Broker() as target:
+        yield Pair(source, target)
+
+
+async def records(client: Client, topic: str, partition: int = 0) -> Seen:
+    ends = await bounds(client, topic, partition)
+    found = read_records(client, topic, partition, *ends)
+    return [(each.offset, each.timestamp, each.key, each.value) async for part in found for each in part]
+
+
+async def payloads(client: Client, topic: str) -> list[str]:
+    """Digests of what is behind the header of each set, as the broker stores it."""
+    ends, found = await bounds(client, topic, 0), []
+    async for sets in read_sets(client, topic, 0, *ends):
+        for _, entry in entries(sets.data):
+            found.append(hashlib.sha256(entry.buffer[{0: 26, 1: 34, 2: 61}[entry.magic] :]).hexdigest())
+    return found
+
+
+@pytest.mark.parametrize("form", CLOSED)
+def test_what_arrives_is_equal_and_nothing_was_decompressed(pair: Pair, form: Format) -> None:
+    pair.fill("topic", CLOSED[form], form, partitions=2)
+    with counted() as opened:
+        copied = pair.mirror()["topic"]
+    assert not opened
+    assert (copied.opened_sets, copied.lag) == (0, 0)
+    assert copied.closed_sets == 20
+
+    async def work(here: Client, there: Client) -> None:
+        for partition in (0, 1):
+            assert await records(there, "topic", partition) == await records(here, "topic", partition)
+        if form is not Format.V0:  # whose offsets inside are absolute: the target compresses anew
+            assert await payloads(there, "topic") == await payloads(here, "topic")
+        settings = await admin.describe_configs(there, admin.Resource.TOPIC, "topic")
+        assert settings["message.format.version"].value == form.value
+
+    pair.run(work)
+
+
+def test_a_second_run_copies_what_came_since(pair: Pair) -> None:
+    pair.fill("topic", [Codec.LZ4])
+    assert pair.mirror()["topic"].closed_sets == 10
+    assert pair.mirror()["topic"].closed_sets == 0
+    pair.run(lambda here, _: send(here, "topic", 0, some(0, 5), ProduceOptions(codec=Codec.GZIP)))
+    assert pair.mirror()["topic"].closed_sets == 1
+    pair.run(_same)
+
+
+async def _same(here: Client, there: Client) -> None:
+    assert await records(there, "topic") == await records(here, "topic")
+
+
+class CrashError(Exception):
+    """The end of a process, at a place that the test chooses."""
+
+
+def crash(pair: Pair, monkeypatch: pytest.MonkeyPatch, at: int, *, arrives: bool) -> None:
+    """Let a mirror crash at the set of this number, before or after the target has it."""
+    original, sent = copier.send_made, []
+
+    async def crashing(*arguments: Any, **named: Any) -> Any:
+        sent.append(1)
+        if len(sent) < at:
+            return await original(*arguments, **named)
+        if arrives:
+            await original(*arguments, **named)
+        raise CrashError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(copier, "send_made", crashing)
+        with pytest.raises(CrashError):
+            pair.mirror()
+
+
+@pytest.mark.parametrize("arrives", [False, True])
+@pytest.mark.parametrize("at", [1, 4, 10])
+def test_after_crashes_everything_is_there_once(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch, at: int, arrives: bool
+) -> None:
+    pair.fill("topic", [Codec.GZIP, Codec.NONE])
+    crash(pair, monkeypatch, at, arrives=arrives)
+    if at < 10:
+        crash(pair, monkeypatch, 1, arrives=not arrives)
+    pair.mirror()
+    pair.run(_same)
+
+
+def test_after_a_crash_converted_sets_are_there_once(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    pair.fill("topic", [Codec.GZIP, Codec.NONE], Format.V1)
+    pair.run(lambda _, there: admin.create_topic(there, admin.NewTopic("topic")))
+    crash(pair, monkeypatch, 6, arrives=True)
+    copied = pair.mirror()["topic"]
+    assert copied.opened_sets == 4
+    pair.run(_same)
+
+
+def test_without_producer_ids_nothing_is_lost_after_a_crash(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    pair.fill("topic", [Codec.GZIP], Format.V1)
+    crash(pair, monkeypatch, 4, arrives=True)
+    pair.mirror()
+
+    async def work(here: Client, there: Client) -> None:
+        source = [each[1:] for each in await records(here, "topic")]
+        target = [each[1:] for each in await records(there, "topic")]
+        assert target == source[:40] + source  # the place was kept before the first set, and the crash came early
+
+    pair.run(work)
+
+
+def test_a_mirror_whose_process_is_killed_goes_on_where_it_was(pair: Pair) -> None:
+    pair.fill("topic", [Codec.ZSTD], partitions=3)
+
+    async def more(here: Client, _: Client) -> None:
+        for turn in range(60):
+            await send(here, "topic", turn % 3, some(0, 200), ProduceOptions(codec=Codec.ZSTD))
+
+    async def arrived(_: Client, there: Client) -> None:
+        while not (await there.topics()).get("topic") or (await bounds(there, "topic", 1))[1] < 300:
+            await asyncio.sleep(0.01)
+
+    arguments = ["mirror", "--from", pair.addresses[0], "--to", pair.addresses[1], "--topics", "topic"]
+    process = subprocess.Popen([sys.executable, "-m", "magicbyte", *arguments])
+    try:
+        pair.run(more)
+        pair.run(arrived)
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    pair.mirror()
+
+    async def work(here: Client, there: Client) -> None:
+        for partition in range(3):
+            assert await records(there, "topic", partition) == await records(here, "topic", partition)
+
+    pair.run(work)
+
+
+def test_it_goes_on_until_it_is_told_to_stop(pair: Pair) -> None:
+    pair.fill("topic", [Codec.GZIP])
+    arguments = ["mirror", "--from", pair.addresses[0], "--to", pair.addresses[1], "--topics", "topic"]
+    process = subprocess.Popen([sys.executable, "-m", "magicbyte", *arguments], stdout=subprocess.PIPE, text=True)
+
+    async def grows(here: Client, there: Client) -> None:
+        for end in (100, 105):
+            while not (await there.topics()).get("topic") or (await bounds(there, "topic", 0))[1] < end:
+                await asyncio.sleep(0.01)
+            await send(here, "topic", 0, some(0, 5))
+
+    try:
+        pair.run(grows)
+    finally:
+        process.send_signal(signal.SIGTERM)
+        output, _ = process.communicate(timeout=30)
+    assert process.returncode == 0
+    assert output.startswith("topic: ")
+    assert "0 B opened in 0" in output
+
+
+def test_explain_says_what_would_be_done_and_does_nothing(pair: Pair) -> None:
+    pair.fill("new", [Codec.GZIP])
+    pair.fill("old", [Codec.GZIP], Format.V1, partitions=2)
+    pair.fill("more", [Codec.GZIP])
+    pair.fill("formats", [Codec.GZIP], Format.V0)
+
+    async def make(_: Client, there: Client) -> None:
+        await admin.create_topic(there, admin.NewTopic("more", 3))
+        await admin.create_topic(there, admin.NewTopic("formats"))
+
+    pair.run(make)
+    result = pair.command("--explain")
+    assert result.exit_code == 0, result.stderr
+    assert result.stdout.splitlines() == [
+        "formats: converted: magic 0 at the source, 2 at the target; 1 partition, there at the target; exactly once",
+        "more: keyed: 1 partitions become 3, so keys decide; 1 partition, there at the target; exactly once",
+        "new: closed: magic 2 at both; 1 partition, to be made at the target; exactly once",
+        "old: closed: magic 1 at both; 2 partitions, to be made at the target; at least once",
+    ]
+    assert sorted(pair.run(lambda _, there: there.topics())) == ["formats", "more"]
+    refused = pair.command("--until-caught-up")
+    assert refused.exit_code == 2
+    assert "more: 1 partitions become 3" in refused.stderr
+    assert sorted(pair.run(lambda _, there: there.topics())) == ["formats", "more"]
+
+
+def test_the_command_says_what_it_copied(pair: Pair) -> None:
+    pair.fill("topic", [Codec.GZIP])
+    result = pair.command("--until-caught-up")
+    assert result.exit_code == 0, result.stderr
+    assert re.fullmatch(
+        r"topic: [\d.]+ KiB closed in 10 sets, 0 B opened in 0, [\d.]+ MB/s, 0 offsets behind\n", result.stdout
+    )
+
+
+def test_a_target_with_records_of_others_is_refused(pair: Pair) -> None:
+    pair.fill("topic", [Codec.GZIP])
+    pair.run(lambda _, there: admin.create_topic(there, admin.NewTopic("topic")))
+    pair.run(lambda _, there: send(there, "topic", 0, some(0, 1)))
+    with pytest.raises(MirrorError, match="topic-0: the target holds records already"):
+        pair.mirror()
+
+
+def test_a_circle_is_refused(pair: Pair) -> None:
+    pair.fill("topic", [Codec.GZIP])
+    pair.mirror()
+    pair.addresses = pair.addresses[1], pair.addresses[0]
+    with pytest.raises(MirrorError, match="holds records already"):
+        pair.mirror()
+    pair.addresses = pair.addresses[0], pair.addresses[0]
+    with pytest.raises(MirrorError, match="same cluster"):
+        pair.mirror()
+
+
+def test_a_group_that_is_no_mirrors_or_another_ones_is_refused(pair: Pair) -> None:
+    pair.fill("topic", [Codec.GZIP])
+    pair.mirror()
+
+    def place(metadata: str) -> None:
+        offsets = {("topic", 0): Committed(3, metadata)}
+        pair.run(lambda _, there: groups.commit_offsets(there, progress.DEFAULT_GROUP, offsets))
+
+    place("")
+    with pytest.raises(MirrorError, match="expected the progress of a mirror"):
+        pair.mirror()
+    place(progress.Place(3, 3, source="elsewhere").metadata())
+    with pytest.raises(MirrorError, match="mirrors cluster elsewhere"):
+        pair.mirror()
+
+
+def test_a_topic_that_was_made_anew_is_noticed(pair: Pair) -> None:
+    pair.fill("topic", [Codec.GZIP])
+    pair.mirror()
+
+    async def anew(here: Client, _: Client) -> None:
+        await admin.delete_topic(here, "topic")
+        await admin.create_topic(here, admin.NewTopic("topic"))
+
+    pair.run(anew)
+    with pytest.raises(MirrorError, match="at offset 100 of a source that ends at 0"):
+        pair.mirror()
+
+
+def test_what_was_deleted_before_it_was_copied_is_counted(pair: Pair) -> None:
+    pair.fill("topic", [Codec.GZIP])
+    pair.mirror()
+    pair.run(lambda here, _: send(here, "topic", 0, some(0, 10), ProduceOptions(codec=Codec.GZIP)))
+    pair.run(lambda here, _: admin.delete_records(here, "topic", 0, 104))
+    copied = pair.mirror()["topic"]
+    assert (copied.lost, copied.opened_sets, copied.records) == (4, 1, 6)
+
+
+def test_a_set_that_is_too_large_for_the_target_ends_the_run_and_is_named(pair: Pair) -> None:
+    pair.fill("topic", [Codec.GZIP])
+    large = Record(0, 1_700_000_000_000, 0, None, os.urandom(5000))
+    pair.run(lambda here, _: send(here, "topic", 0, [large], ProduceOptions(codec=Codec.GZIP)))
+    small = {"max.message.bytes": "4000"}
+    pair.run(lambda _, there: admin.create_topic(there, admin.NewTopic("topic", configs=small)))
+    with pytest.raises(MirrorError, match=r"topic-0, offsets 100 to 100: a set of 5\d+ bytes is more than"):
+        pair.mirror()
+
+
+def test_lost_places_are_found_again_by_the_headers_of_the_target(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    pair.fill("topic", [Codec.GZIP])
+    saves: list[progress.Place] = []
+    original = progress.save
+
+    async def once(client: Client, group: str, topic: str, partition: int, place: progress.Place) -> None:
+        saves.append(place)
+        if len(saves) == 1:
+            await original(client, group, topic, partition, place)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(progress, "save", once)
+        assert pair.mirror()["topic"].closed_sets == 10
+    assert saves[0].offset == 0
+    assert pair.mirror()["topic"].closed_sets == 0
+    pair.run(_same)
