@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from magicbyte.errors import CorruptRecordError, TruncatedLogError
-from magicbyte.log.index_writer import IndexRules, first_offset, last_offsets, max_timestamps, offset_of_time
+from magicbyte.log.index_writer import (
+    IndexRules,
+    first_offset,
+    last_offsets,
+    looked_into,
+    max_timestamps,
+    offset_of_time,
+)
 from magicbyte.records.batch import RecordBatch
 from magicbyte.records.layout import LOG_OVERHEAD, MAGIC, NO_TIMESTAMP, RECORD_BATCH_OVERHEAD, SIZE, Dialect
 from magicbyte.records.scan import BatchTable, scan
@@ -17,6 +24,7 @@ from magicbyte.wire.checksum import Buffer
 
 if TYPE_CHECKING:
     from magicbyte.log.append import PreparedAppend
+    from magicbyte.log.indexes import Int64Array
 
 
 class Part(NamedTuple):
@@ -35,6 +43,42 @@ class Part(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class PlainRows:
+    """Many entries, one behind the other, each with all that an index says of it in its header: what parts it makes."""
+
+    position: Int64Array
+    size: Int64Array
+    first_offset: Int64Array
+    last_offset: Int64Array
+    timestamp: Int64Array
+
+    def since(self, since_entry: int, interval: int) -> Iterator[Part]:
+        """Do what `RecordSet.parts_since` does: a row that an entry is due at comes alone, what is between as one."""
+        row, count = 0, len(self.position)
+        while row < count:
+            beyond = int(self.position[row]) + interval - since_entry
+            due = max(row, int(np.searchsorted(self.position, beyond, "right")))
+            if due > row:
+                yield self._part(row, due)
+            if due < count:
+                yield self._part(due, due + 1)
+                since_entry = int(self.size[due])
+            row = due + 1
+
+    def _part(self, begin: int, end: int) -> Part:
+        at = begin + int(self.timestamp[begin:end].argmax())  # of several that are the largest the first counts
+        position, last = int(self.position[begin]), end - 1
+        return Part(
+            position,
+            int(self.position[last] + self.size[last]) - position,
+            int(self.first_offset[begin]),
+            int(self.last_offset[last]),
+            int(self.timestamp[at]),
+            int(self.last_offset[at]),
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class RecordSet:
     """Whole entries, as they are to lie in the log, in `pieces` of bytes.
 
@@ -48,9 +92,17 @@ class RecordSet:
     last_offset: int
     first_timestamp: int
     max_timestamp: int
-    parts: Sequence[Part]
+    parts: Sequence[Part] | PlainRows
     batches: Sequence[RecordBatch]
     has_older: bool
+
+    def parts_since(self, since_entry: int, interval: int) -> Iterable[Part]:
+        """Yield the parts in order. What may be one part, as none of it gets an index entry, may come as one.
+
+        `since_entry`: how many bytes stand between the last index entry and this set; an entry is due behind
+        `interval` bytes.
+        """
+        return self.parts.since(since_entry, interval) if isinstance(self.parts, PlainRows) else self.parts
 
 
 def record_set(data: Buffer, rules: IndexRules, dialect: Dialect = Dialect.KAFKA) -> RecordSet:
@@ -88,8 +140,9 @@ def prepared_set(prepared: PreparedAppend, rules: IndexRules, dialect: Dialect =
     found = _of_batch(batch)
     if prepared.max_timestamp_offset < 0 or not rules.names_record_of_time:
         return replace(found, pieces=prepared.buffers)
-    part = found.parts[0]._replace(time_offset=prepared.max_timestamp_offset)
-    return replace(found, pieces=prepared.buffers, parts=(part,))
+    (part,) = found.parts_since(0, 0)
+    named = part._replace(time_offset=prepared.max_timestamp_offset)
+    return replace(found, pieces=prepared.buffers, parts=(named,))
 
 
 def _of_batch(batch: RecordBatch) -> RecordSet:
@@ -100,13 +153,15 @@ def _of_batch(batch: RecordBatch) -> RecordSet:
 
 
 def _of_table(table: BatchTable, rules: IndexRules) -> RecordSet:
-    last, times = last_offsets(table).tolist(), max_timestamps(table).tolist()
-    positions, sizes = np.asarray(table.position).tolist(), np.asarray(table.size).tolist()
-    for row in range(1, len(table)):
-        if last[row] <= last[row - 1]:
-            raise CorruptRecordError(
-                "offset", expected=f"> {last[row - 1]}", found=last[row], position=positions[row]
-            ).locate(offsets=(last[row], last[row]))
+    last, times = last_offsets(table), max_timestamps(table)
+    position, size = np.asarray(table.position, np.int64), np.asarray(table.size, np.int64)
+    fallen = np.flatnonzero(np.diff(last) <= 0)
+    if fallen.size:
+        row = int(fallen[0]) + 1
+        found, place = int(last[row]), int(position[row])
+        raise CorruptRecordError("offset", expected=f"> {int(last[row - 1])}", found=found, position=place).locate(
+            offsets=(found, found)
+        )
 
     def first(row: int) -> int:
         wrapper = table.count[row] < 0 and table.dialect is Dialect.KAFKA
@@ -114,26 +169,32 @@ def _of_table(table: BatchTable, rules: IndexRules) -> RecordSet:
 
     def part(begin: int, end: int) -> Part:
         """Return the part of rows `begin` to below `end`."""
-        largest = max(range(begin, end), key=lambda row: (times[row], -row))
-        at = offset_of_time(table, largest, last[largest], rules) if times[largest] > NO_TIMESTAMP else last[largest]
-        size = positions[end - 1] + sizes[end - 1] - positions[begin]
-        return Part(positions[begin], size, first(begin), last[end - 1], times[largest], at)
+        at = begin + int(times[begin:end].argmax())  # of several that are the largest the first counts
+        last_of_it, timestamp = int(last[at]), int(times[at])
+        named = offset_of_time(table, at, last_of_it, rules) if timestamp > NO_TIMESTAMP else last_of_it
+        bytes_ = int(position[end - 1] + size[end - 1] - position[begin])
+        return Part(int(position[begin]), bytes_, first(begin), int(last[end - 1]), timestamp, named)
 
-    each = rules.entry_per_batch or table.dialect is Dialect.ENRICHED
-    parts = [part(row, row + 1) for row in range(len(table))] if each else [part(0, len(table))]
+    each, rows = rules.entry_per_batch or table.dialect is Dialect.ENRICHED, len(table)
+    parts: Sequence[Part] | PlainRows
+    if not each:
+        parts = [part(0, rows)]
+    elif table.dialect is Dialect.ENRICHED or looked_into(table, rules).any():
+        parts = [part(row, row + 1) for row in range(rows)]
+    else:
+        parts = PlainRows(position, size, np.asarray(table.offset, np.int64), last, times)
     batches = [
-        RecordBatch(table.buffer[positions[row] : positions[row] + sizes[row]])
-        for row in range(len(table))
-        if table.magic[row] == 2
+        RecordBatch(table.buffer[position[row] : position[row] + size[row]])
+        for row in np.flatnonzero(np.asarray(table.magic) == 2).tolist()
     ]
     return RecordSet(
         (table.buffer,),
         len(table.buffer),
         first(0),
-        last[-1],
-        times[0],
-        max(times),
+        int(last[-1]),
+        int(times[0]),
+        int(times.max()),
         parts,
         batches,
-        len(batches) < len(table),
+        len(batches) < rows,
     )

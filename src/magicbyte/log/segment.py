@@ -264,7 +264,7 @@ class Segment:
         self.size = begin + records.size
         enriched = self.config.dialect is Dialect.ENRICHED
         interval, base = self.config.index_interval_bytes, self.base_offset
-        for part in records.parts:
+        for part in records.parts_since(self._since_entry, interval):
             if part.max_timestamp > self.largest_timestamp:
                 self.largest_timestamp, self.largest_offset = part.max_timestamp, part.time_offset
             if self._since_entry > interval:
