@@ -2,8 +2,9 @@
 
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from magicbyte import codecs
 from magicbyte.client.fetch import ClosedSets
@@ -27,9 +28,9 @@ def some(start: int, count: int, *, holes: bool = False) -> list[Record]:
     ]
 
 
-def stored(target: Format, codec: Codec, start: int = 0, count: int = 10, **header: object) -> bytes:
+def stored(target: Format, codec: Codec, start: int = 0, count: int = 10, **header: Any) -> bytes:
     """A set as a leader stores it."""
-    made = BatchHeader(partition_leader_epoch=7, **header)  # type: ignore[arg-type]
+    made = BatchHeader(partition_leader_epoch=7, **header)
     return encode_records(some(start, count), target, codec, header=made)
 
 
@@ -49,14 +50,16 @@ def counted() -> Iterator[list[str]]:
     """Count what this thread opens inside the block: a name for each call that decompresses or decodes."""
     calls: list[str] = []
     here = threading.current_thread()
-    originals = {each.__name__: each for each in (codecs.decompress, codecs.decompress_into, decoding.decode)}
+    originals: dict[str, Callable[..., Any]] = {
+        each.__name__: each for each in (codecs.decompress, codecs.decompress_into, decoding.decode)
+    }
     changed = []
 
-    def counting(name: str) -> object:
-        def call(*arguments: object, **named: object) -> object:
+    def counting(name: str) -> Callable[..., Any]:
+        def call(*arguments: Any, **named: Any) -> Any:
             if threading.current_thread() is here:
                 calls.append(name)
-            return originals[name](*arguments, **named)  # type: ignore[operator]
+            return originals[name](*arguments, **named)
 
         return call
 

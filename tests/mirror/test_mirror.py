@@ -17,7 +17,7 @@ from magicbyte.client import Client, admin, groups
 from magicbyte.client.fetch import read_records, read_sets
 from magicbyte.client.groups import Committed
 from magicbyte.client.offsets import bounds
-from magicbyte.client.produce import ProduceOptions, send
+from magicbyte.client.produce import ProduceOptions, send, send_made
 from magicbyte.codecs import Codec
 from magicbyte.errors import MirrorError
 from magicbyte.mirror import copier, progress
@@ -138,14 +138,14 @@ class CrashError(Exception):
 
 def crash(pair: Pair, monkeypatch: pytest.MonkeyPatch, at: int, *, arrives: bool) -> None:
     """Let a mirror crash at the set of this number, before or after the target has it."""
-    original, sent = copier.send_made, []
+    sent = []
 
     async def crashing(*arguments: Any, **named: Any) -> Any:
         sent.append(1)
         if len(sent) < at:
-            return await original(*arguments, **named)
+            return await send_made(*arguments, **named)
         if arrives:
-            await original(*arguments, **named)
+            await send_made(*arguments, **named)
         raise CrashError
 
     with monkeypatch.context() as patch:
@@ -328,6 +328,23 @@ def test_what_was_deleted_before_it_was_copied_is_counted(pair: Pair) -> None:
     pair.run(lambda here, _: admin.delete_records(here, "topic", 0, 104))
     copied = pair.mirror()["topic"]
     assert (copied.lost, copied.opened_sets, copied.records) == (4, 1, 6)
+
+
+def test_a_log_that_begins_inside_a_wrapper_is_copied_from_there_also_after_a_crash(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pair.fill("topic", [Codec.GZIP], Format.V1)
+    pair.run(lambda here, _: admin.delete_records(here, "topic", 0, 34))
+    crash(pair, monkeypatch, 1, arrives=False)
+    copied = pair.mirror()["topic"]
+    assert (copied.opened_sets, copied.closed_sets, copied.lost) == (1, 6, 0)
+
+    async def same(here: Client, there: Client) -> None:
+        source = [each[1:] for each in await records(here, "topic")]
+        assert [each[1:] for each in await records(there, "topic")] == source
+        assert len(source) == 66
+
+    pair.run(same)
 
 
 def test_a_set_that_is_too_large_for_the_target_ends_the_run_and_is_named(pair: Pair) -> None:

@@ -117,7 +117,7 @@ class PartitionCopier:
         if not self._stop.is_set():
             self.copied.lag = max(end.offset - self._place.offset, 0)
         if self._place != place:
-            await self._save()
+            await self._save(self._place)
 
     async def _resume(self) -> Place:
         """Find out where to go on, and keep it with a producer id for what comes."""
@@ -133,9 +133,9 @@ class PartitionCopier:
             raise MirrorError(f"{route}: at offset {known.offset} of a source that ends at {end}: was it made anew?")
         else:
             place = await self._catch_up_with_target(known, start)
-        self._at_boundary = place.offset == (0 if known is None else known.offset)
-        self._place = place
-        await self._save()
+        # The log's start may be inside a set, and be where nothing was sent from yet; what was sent ended with a set.
+        self._at_boundary = not place.offset or place.offset > start
+        await self._save(place)
         return place
 
     async def _begin(self, start: int, source_id: str | None) -> Place:
@@ -194,7 +194,7 @@ class PartitionCopier:
         self._place = Place(parcel.next_offset, target, place.identity.behind(max(made.records, 0)), place.source)
         self._unsaved_bytes += len(parcel.data)
         if self._unsaved_bytes >= SAVE_BYTES or time.monotonic() - self._saved_at >= SAVE_SECONDS:
-            await self._save()
+            await self._save(self._place)
 
     async def _produced(self, parcel: Parcel, made: Made) -> int:
         """Produce, and return an offset that is at most the end of the target."""
@@ -214,8 +214,7 @@ class PartitionCopier:
         self._place = replace(self._place, offset=max(self._place.offset, offset))
         self._at_boundary = True
 
-    async def _save(self) -> None:
+    async def _save(self, place: Place) -> None:
         route = self._route
-        assert self._place is not None, "resumed before"
-        await progress.save(route.target, route.group, route.topic, route.partition, self._place)
+        await progress.save(route.target, route.group, route.topic, route.partition, place)
         self._unsaved_bytes, self._saved_at = 0, time.monotonic()
