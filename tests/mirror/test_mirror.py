@@ -264,6 +264,14 @@ def test_explain_says_what_would_be_done_and_does_nothing(pair: Pair) -> None:
     assert sorted(pair.run(lambda _, there: there.topics())) == ["formats", "more"]
 
 
+def test_a_target_that_speaks_3_0_stores_magic_2_whatever_its_topics_say() -> None:
+    with Broker() as source, Broker({"inter.broker.protocol.version": "3.0"}) as target:
+        pair = Pair(source, target)
+        pair.fill("topic", [Codec.GZIP], Format.V1)
+        result = pair.command("--explain")
+    assert result.stdout.startswith("topic: converted: magic 1 at the source, 2 at the target"), result.stderr
+
+
 def test_the_command_says_what_it_copied(pair: Pair) -> None:
     pair.fill("topic", [Codec.GZIP])
     result = pair.command("--until-caught-up")

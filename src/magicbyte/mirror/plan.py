@@ -29,6 +29,8 @@ NOT_COPIED: Final = frozenset(
 )  # fmt: skip
 """Settings of a topic that speak of its cluster, not of what is in it."""
 _FORMAT: Final = "message.format.version"
+_SPOKEN: Final = "inter.broker.protocol.version"
+_ONE_FORMAT: Final = 3  # from this version on magic 2 is stored, whatever the topic says
 _PRODUCE, _FETCH, _CREATE_TOPICS, _INIT_PRODUCER_ID, _DESCRIBE_CONFIGS = 0, 1, 19, 22, 32
 _OLD_PRODUCE, _ZSTD, _COMMITTED = range(3), range(7, 13), range(4, 13)
 _PEEK: Final = FetchOptions(max_bytes=1 << 16, max_wait_ms=0)
@@ -146,14 +148,18 @@ async def _format(
     newest = newest_format(versions)
     if versions.latest(APIS[_DESCRIBE_CONFIGS]) is None or versions.latest(APIS[_PRODUCE], _OLD_PRODUCE) is None:
         return newest
+    node = str(next(iter(target.cluster.brokers)))
+    broker = await admin.describe_configs(target, admin.Resource.BROKER, node)
+    spoken = broker.get(_SPOKEN)
+    if spoken is not None and spoken.value is not None and int(spoken.value.split(".")[0]) >= _ONE_FORMAT:
+        return newest
     if exists:
         setting = (await admin.describe_configs(target, admin.Resource.TOPIC, topic)).get(_FORMAT)
         value = None if setting is None else setting.value
     elif _FORMAT in configs:
         value = configs[_FORMAT]
     else:
-        broker = str(next(iter(target.cluster.brokers)))
-        setting = (await admin.describe_configs(target, admin.Resource.BROKER, broker)).get(f"log.{_FORMAT}")
+        setting = broker.get(f"log.{_FORMAT}")
         value = None if setting is None else setting.value
     if value == Format.ENRICHED.value:
         raise MirrorError(f"{topic}: enriched at the target, which is not mirrored to yet")
