@@ -1,0 +1,239 @@
+"""`magicbyte consume`: the records of a topic of a cluster."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, Literal, TypeVar
+
+import click
+
+from magicbyte.cli import render
+from magicbyte.cli.cluster import bootstrap_option, client_of, explained
+from magicbyte.cli.output import binary_output
+from magicbyte.cli.templates import Part, parse_template, templated, unescape
+from magicbyte.errors import UnknownTopicError
+
+if TYPE_CHECKING:
+    from magicbyte.client import Client
+    from magicbyte.records.columns import RecordColumns
+
+    Renderer = Callable[[RecordColumns], bytes]
+
+T = TypeVar("T")
+
+MAX_WAIT_MS: Final = 500  # for which a broker holds back the answer about a partition where nothing is new
+_LEAST_WAIT_MS: Final = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where to begin or end: `number` is an offset, how many offsets before the end, or a time in ms."""
+
+    kind: Literal["beginning", "end", "offset", "last", "time"]
+    number: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What is wanted of a topic. `until`: the time of the first record that is not wanted."""
+
+    topic: str
+    partitions: tuple[int, ...]
+    start: Place
+    until: int | None
+    ends: bool
+    committed: bool
+
+
+def _parsed(parse: Callable[[str], T]) -> Callable[[click.Context, click.Parameter, str | None], T | None]:
+    """Return a callback of an option whose value may be a ValueError."""
+
+    def callback(_context: click.Context, _parameter: click.Parameter, value: str | None) -> T | None:
+        try:
+            return None if value is None else parse(value)
+        except (ValueError, OverflowError) as error:
+            raise click.BadParameter(str(error)) from error
+
+    return callback
+
+
+def _places(_context: click.Context, _parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, Place]:
+    """Return `start` and `until` of what several -o say: a callback."""
+    found: dict[str, Place] = {}
+    for value in values:
+        side = "until" if value.startswith("e@") else "start"
+        if side in found:
+            raise click.BadParameter(f"{value!r}: expected one place to begin, and one e@TIME")
+        try:
+            found[side] = _place(value)
+        except (ValueError, OverflowError) as error:
+            expected = "beginning, end, an offset, -N for the last N offsets of each partition, s@TIME or e@TIME"
+            raise click.BadParameter(f"{value!r}: expected {expected}") from error
+    return found
+
+
+def _place(value: str) -> Place:
+    if value in ("beginning", "end"):
+        return Place("beginning" if value == "beginning" else "end")
+    if value.startswith(("s@", "e@")):
+        return Place("time", render.parse_time(value[2:]))
+    number = int(value)
+    return Place("last", -number) if number < 0 else Place("offset", number)
+
+
+@click.command()
+@bootstrap_option
+@click.option("-t", "--topic", required=True, help="The topic to read.")
+@click.option("-p", "--partition", "partitions", type=click.IntRange(0), multiple=True, metavar="N",
+              help="Only this partition. Can be given several times.")  # fmt: skip
+@click.option("-o", "--offset", "places", multiple=True, callback=_places, metavar="WHERE",
+              help="Where to begin: beginning, end, an offset, -N for the last N offsets of each partition, or s@TIME; "
+              "and with e@TIME where to end. TIME is ISO 8601 (UTC unless it says otherwise), or ms.  "
+              "[default: beginning]")  # fmt: skip
+@click.option("-e", "--exit", "ends", is_flag=True, help="End behind the record that is the last one now.")
+@click.option("-c", "--count", type=click.IntRange(0), metavar="N", help="End after this many records.")
+@click.option("-f", "--template", callback=_parsed(parse_template), metavar="TEMPLATE",
+              help="What to print of each record, as kcat has it: %s value, %k key, %S and %K their sizes (-1: null), "
+              r"%t topic, %p partition, %o offset, %T time in ms, %h headers; \n, \t, \xHH.")  # fmt: skip
+@click.option("-J", "--json", "as_json", is_flag=True, help="Print an object per line, with the members of `cat`.")
+@click.option("-K", "--key", "delimiter", callback=_parsed(unescape), metavar="DELIMITER",
+              help=r"Print the key and this in front of the value; \t is a tab.")  # fmt: skip
+@click.option("--values", type=click.Choice(list(render.CELLS)), default="utf8", show_default=True,
+              help="How -J shows bytes; json puts JSON documents in as such.")  # fmt: skip
+@click.option("--isolation", type=click.Choice(["read_uncommitted", "read_committed"]), default="read_uncommitted",
+              show_default=True, help="As a consumer's isolation.level.")  # fmt: skip
+def consume(
+    bootstrap: str,
+    topic: str,
+    partitions: tuple[int, ...],
+    places: dict[str, Place],
+    ends: bool,
+    count: int | None,
+    template: list[Part] | None,
+    as_json: bool,
+    delimiter: bytes | None,
+    values: str,
+    isolation: str,
+) -> None:
+    r"""Print the records of a topic, the value of each on a line, and wait for more until Ctrl-C.
+
+    With -e or e@TIME the records come partition by partition, in the order of their offsets; without, as they are
+    written. Nothing is committed, and a topic that is not there is not made.
+    """
+    chosen = [
+        name for name, given in (("-f", template), ("-J", as_json or None), ("-K", delimiter)) if given is not None
+    ]
+    if len(chosen) > 1:
+        raise click.UsageError(f"{' and '.join(chosen)} contradict each other")
+    keyed: list[Part] = [] if delimiter is None else ["k", delimiter]
+    parts = [*keyed, "s", b"\n"] if template is None else template
+    until = places.get("until")
+    wanted = Wanted(
+        topic,
+        partitions,
+        places.get("start", Place("beginning")),
+        None if until is None else until.number,
+        ends or until is not None,
+        isolation == "read_committed",
+    )
+
+    def renderer(partition: int) -> Renderer:
+        if not as_json:
+            return templated(parts, topic, partition)
+        lines = render.jsonl(values, topic, partition, named=True)
+        return lambda columns: lines(columns).encode()
+
+    with binary_output(None) as stream:
+        asyncio.run(_consume(bootstrap, wanted, _Output(stream, renderer, count)))
+
+
+class _Output:
+    """Where records go, up to so many (None: all)."""
+
+    def __init__(self, stream: BinaryIO, renderer: Callable[[int], Renderer], count: int | None) -> None:
+        self._stream = stream
+        self._renderer = renderer
+        self._left = count
+
+    @property
+    def is_full(self) -> bool:
+        return self._left == 0
+
+    async def take(self, partition: int, found: AsyncIterator[RecordColumns]) -> None:
+        """Write the records that are found in a partition, until there are enough."""
+        if self.is_full:
+            return
+        lines = self._renderer(partition)
+        async for columns in found:
+            part = columns if self._left is None else columns.slice(0, self._left)
+            self._stream.write(lines(part))
+            self._stream.flush()
+            if self._left is not None:
+                self._left -= len(part)
+            if self.is_full:
+                return
+
+
+async def _consume(bootstrap: str, wanted: Wanted, output: _Output) -> None:
+    from magicbyte.client.fetch import FetchOptions, read_records
+
+    with explained("read committed records", "0.11"):
+        async with client_of(bootstrap) as client:
+            partitions = await _partitions(client, wanted)
+            ranges = await asyncio.gather(*(_range(client, wanted, each) for each in partitions))
+            # A broker answers the requests of a connection in turn: none of them may hold up the others for long.
+            wait_ms = max(MAX_WAIT_MS // len(partitions), _LEAST_WAIT_MS)
+            options = FetchOptions(committed=wanted.committed, max_wait_ms=wait_ms)
+
+            async def read(partition: int, start: int, end: int | None) -> None:
+                await output.take(partition, read_records(client, wanted.topic, partition, start, end, options))
+
+            if wanted.ends:
+                for partition, ends in zip(partitions, ranges, strict=True):
+                    await read(partition, *ends)
+            else:
+                await _first_of(read(partition, *ends) for partition, ends in zip(partitions, ranges, strict=True))
+
+
+async def _first_of(work: Iterable[Coroutine[Any, Any, None]]) -> None:
+    """Wait until one of them ends, or fails, and end the others."""
+    tasks = [asyncio.ensure_future(each) for each in work]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for each in done:
+            each.result()
+    finally:
+        for each in tasks:
+            each.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _partitions(client: Client, wanted: Wanted) -> list[int]:
+    found = sorted((await client.existing_topic(wanted.topic)).partitions)
+    for each in wanted.partitions:
+        if each not in found:
+            raise UnknownTopicError(f"partition {each} of {wanted.topic!r}: expected one of 0 to {len(found) - 1}")
+    return sorted(set(wanted.partitions)) or found
+
+
+async def _range(client: Client, wanted: Wanted, partition: int) -> tuple[int, int | None]:
+    """Return the offset to begin at, and the one to end before: None for no end."""
+    from magicbyte.client.offsets import EARLIEST, LATEST, list_offset
+
+    async def at(timestamp: int) -> int:
+        found = await list_offset(client, wanted.topic, partition, timestamp)
+        return await at(LATEST) if found.offset is None else found.offset
+
+    place = wanted.start
+    match place.kind:
+        case "offset":
+            start = place.number
+        case "last":
+            start = max(await at(LATEST) - place.number, await at(EARLIEST))
+        case _:
+            start = await at({"beginning": EARLIEST, "end": LATEST}.get(place.kind, place.number))
+    if not wanted.ends:
+        return start, None
+    return start, await at(LATEST if wanted.until is None else wanted.until)
