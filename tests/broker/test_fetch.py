@@ -9,10 +9,13 @@ from typing import Any
 import pytest
 
 from broker.serving import Peer, Running, run
+from magicbyte.broker import conversion
+from magicbyte.broker import fetch as broker_fetch
 from magicbyte.broker.broker import Broker
 from magicbyte.broker.conversion import CHUNK_BYTES
 from magicbyte.broker.metrics import Conversion
 from magicbyte.codecs import Codec
+from magicbyte.log.segment import FileSlice
 from magicbyte.protocol import APIS, read_response, write_request
 from magicbyte.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
 from magicbyte.protocol.messages.produce import (
@@ -218,6 +221,43 @@ def test_a_fetch_waits_for_records_and_is_answered_when_they_come(folder: Path) 
             await produce(writer, "topic", made(records(3), Format.V2), Format.V2)
             assert [each.offset for each in read(await waiting)] == [0, 1, 2]
             assert not broker.partition("topic", 0).waiting
+            reader.close()
+            writer.close()
+
+    run(work())
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_what_a_reader_waits_for_is_converted_and_counted_once_however_often_it_is_looked_at(
+    version: int, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    conversions: list[int] = []
+
+    def counted(found: FileSlice, *arguments: Any) -> Any:
+        conversions.append(found.length)
+        return conversion.converted(found, *arguments)
+
+    monkeypatch.setattr(broker_fetch, "converted", counted)
+    data = made(records(10), Format.V1)
+
+    async def work() -> None:
+        async with Running(folder) as broker:
+            broker.topics.create("topic", configs={"message.format.version": "1"})
+            reader, writer = await Peer.of(broker), await Peer.of(broker)
+            wanted = asking("topic", 0, wait_ms=30_000, min_bytes=3 * len(data))
+            waiting = asyncio.create_task(fetch(reader, version, wanted))
+            watching = broker.partition("topic", 0).waiting
+            for _ in range(3):
+                while not watching:
+                    await asyncio.sleep(0)
+                look = next(iter(watching))
+                await produce(writer, "topic", data, Format.V1)
+                while look in watching:
+                    await asyncio.sleep(0)
+            assert [each.offset for each in read(await waiting)] == [*range(30)]
+            assert sum(conversions) == (3 * len(data) if version == 1 else 0)
+            (counters,) = broker.metrics.of("topic").fetched.values()
+            assert counters.bytes == 3 * len(data)
             reader.close()
             writer.close()
 

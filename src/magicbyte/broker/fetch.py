@@ -6,7 +6,7 @@ Sources: KIP-31, KIP-32 (formats by version), KIP-74 (limits), KIP-98 (isolation
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from magicbyte.broker.sessions import Begun
     from magicbyte.log.partition_log import PartitionLog
     from magicbyte.log.segment import FileSlice
-    from magicbyte.protocol.runtime import Piece
 
 _FORMAT_OF_VERSION: Final = (Format.V0, Format.V0, Format.V1, Format.V1)  # later ones: V2
 _FIRST_WITH_WHOLE_SETS: Final = 3  # a set that is larger than the limit comes whole, if it is the first
@@ -54,11 +53,16 @@ _EMPTY: Final = b""
 
 @dataclass(slots=True)
 class _Found:
-    """What one partition answers: `size` bytes of stored records, as they are in `data`, or an error."""
+    """What one partition answers: `size` bytes of stored records, or an error.
+
+    What goes as it is stored is in `data`; what is to be converted comes there by `finish`, which also counts, and is
+    called when it is known that this is the answer: once for a reader who waits for many bytes.
+    """
 
     topic: str
     data: PartitionData
     size: int = 0
+    finish: Callable[[_Found], Awaitable[_Found]] | None = None
 
 
 @dataclass(slots=True)
@@ -77,9 +81,21 @@ class _Reading:
         self.left -= found.size
         self.has_error = self.has_error or bool(found.data.error_code)
 
+    async def finish(self) -> None:
+        """Make what was found ready to be sent."""
+        try:
+            for at, each in enumerate(self.found):
+                finish, each.finish = each.finish, None  # which leads back to here: a circle is garbage for long
+                if finish is not None:
+                    self.found[at] = await finish(each)
+        except BaseException:
+            self.close()
+            raise
+
     def close(self) -> None:
         """Give back what was found, as it will not be sent."""
         for each in self.found:
+            each.finish = None
             for piece in each.data.records or ():
                 if isinstance(piece, FilePart | ConvertedPart):
                     piece.close()
@@ -101,6 +117,7 @@ async def fetch(broker: Broker, request: Request[FetchRequest]) -> FetchResponse
             left = deadline - loop.time()
             enough = reading.size >= message.min_bytes or reading.has_error or not watched
             if enough or left <= 0 or broker.is_stopping:
+                await reading.finish()
                 return _response(begun, reading)
             reading.close()
             await _wait(event, left)
@@ -162,8 +179,11 @@ class _Partition:
 
     async def read(self) -> _Found:
         """Return what there is, or the code of what is wrong."""
+        return await self._answered(self._read())
+
+    async def _answered(self, work: Awaitable[_Found]) -> _Found:
         try:
-            return await self._read()
+            return await work
         except MagicbyteError as error:
             code = error.code
             if isinstance(error, LogDirectoryOfflineError) and self.request.version < _FIRST_WITH_STORAGE_ERROR:
@@ -208,8 +228,7 @@ class _Partition:
             data.aborted_transactions = [
                 AbortedTransaction(producer_id=each.producer_id, first_offset=each.first_offset) for each in aborted
             ]
-        data.records = await self._records(partition, found)
-        return _Found(self.topic, data, found.length)
+        return await self._records(partition, found, data)
 
     def _epoch_fault(self) -> ErrorCode:
         """Compare the leader's epoch that the reader knows, if it does, with ours (KIP-320)."""
@@ -243,8 +262,8 @@ class _Partition:
 
     # ---- the bytes as they are, or converted
 
-    async def _records(self, partition: Partition, found: FileSlice) -> list[Piece]:
-        """Return the slice, or what it becomes for this reader."""
+    async def _records(self, partition: Partition, found: FileSlice, data: PartitionData) -> _Found:
+        """Return the slice, or what converts it for this reader."""
         version, dialect = self.request.version, partition.log.config.dialect
         target = Format.V2 if version >= len(_FORMAT_OF_VERSION) else _FORMAT_OF_VERSION[version]
         source = target
@@ -254,13 +273,13 @@ class _Partition:
         elif target is not Format.V2:
             newest = await self._newest(partition, found, target.magic)
             source = target if newest < 0 else Format(str(newest))
-        metrics = self.broker.metrics.of(self.topic)
         if source is target or (dialect is Dialect.KAFKA and source.magic < target.magic):
-            count(metrics.fetched, Conversion(source, source, version), found.length, 1, 0)
-            return [FilePart(found)]
+            data.records = [FilePart(found)]
+            return _Found(self.topic, data, found.length, partial(self._as_stored, source))
         if not self.broker.topics.known(self.topic).config.downconversion_enabled:
             raise UnsupportedVersionError("Fetch of a newer format", version)
-        return await self._converted(partition, found, SliceConversion(source, target))
+        conversion = SliceConversion(source, target)
+        return _Found(self.topic, data, found.length, partial(self._as_converted, partition, found, conversion))
 
     async def _newest(self, partition: Partition, found: FileSlice, target: int) -> int:
         """Return the newest magic of the whole entries in a slice, or a limit to it that `target` is not below."""
@@ -272,8 +291,20 @@ class _Partition:
         partition.saw(path, found.position, end, newest)
         return newest
 
-    async def _converted(self, partition: Partition, found: FileSlice, conversion: SliceConversion) -> list[Piece]:
-        """Return the slice in the target format: all of it where it is small, else to be converted while it is sent."""
+    async def _as_stored(self, stored: Format, answer: _Found) -> _Found:
+        metrics = self.broker.metrics.of(self.topic)
+        count(metrics.fetched, Conversion(stored, stored, self.request.version), answer.size, 1, 0)
+        return answer
+
+    async def _as_converted(
+        self, partition: Partition, found: FileSlice, conversion: SliceConversion, answer: _Found
+    ) -> _Found:
+        return await self._answered(self._converted(partition, found, conversion, answer))
+
+    async def _converted(
+        self, partition: Partition, found: FileSlice, conversion: SliceConversion, answer: _Found
+    ) -> _Found:
+        """Add the slice in the target format: all of it where it is small, else to be converted while it is sent."""
         limit = self.broker.topics.rules(self.topic).max_decompressed_bytes
         dialect = partition.log.config.dialect
         chunks = converted(found, dialect, conversion, self.asked.fetch_offset, limit)
@@ -286,9 +317,11 @@ class _Partition:
 
         if not second:
             done()
-            return [*first]
-        announced = max(found.length, sum(map(len, first)) + sum(map(len, second)))
-        return [ConvertedPart(announced, first + second, chunks, done)]
+            answer.data.records = [*first]
+        else:
+            announced = max(found.length, sum(map(len, first)) + sum(map(len, second)))
+            answer.data.records = [ConvertedPart(announced, first + second, chunks, done)]
+        return answer
 
 
 def _end_of_segment(log: PartitionLog, found: FileSlice) -> int:
