@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 import os
+import random
 import re
 import signal
 import subprocess
@@ -136,7 +137,7 @@ class CrashError(Exception):
     """The end of a process, at a place that the test chooses."""
 
 
-def crash(pair: Pair, monkeypatch: pytest.MonkeyPatch, at: int, *, arrives: bool) -> None:
+def crash(pair: Pair, monkeypatch: pytest.MonkeyPatch, at: int, *, arrives: bool, choice: Choice = ALL) -> None:
     """Let a mirror crash at the set of this number, before or after the target has it."""
     sent = []
 
@@ -151,7 +152,7 @@ def crash(pair: Pair, monkeypatch: pytest.MonkeyPatch, at: int, *, arrives: bool
     with monkeypatch.context() as patch:
         patch.setattr(copier, "send_made", crashing)
         with pytest.raises(CrashError):
-            pair.mirror()
+            pair.mirror(choice)
 
 
 @pytest.mark.parametrize("arrives", [False, True])
@@ -165,6 +166,40 @@ def test_after_crashes_everything_is_there_once(
         crash(pair, monkeypatch, 1, arrives=not arrives)
     pair.mirror()
     pair.run(_same)
+
+
+def test_after_any_row_of_crashes_everything_is_there_once(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Closed and converted sets in turn, the place kept often or not at all, up to four crashes in a row."""
+
+    async def mix(here: Client, there: Client) -> None:
+        for form in (Format.V1, Format.V2, Format.V1):
+            configs = {"message.format.version": form.value}
+            await admin.alter_configs(here, admin.Resource.TOPIC, topic, configs)
+            for turn in range(4):
+                codec = (Codec.GZIP, Codec.NONE)[turn % 2]
+                await send(here, topic, 0, some(10 * turn, 10), ProduceOptions(codec=codec, format=form))
+
+    for seed in range(12):
+        chance, topic = random.Random(seed), f"topic-{seed}"
+        choice = Choice(re.compile(topic))
+
+        async def make(here: Client, there: Client, name: str = topic) -> None:
+            for client in (here, there):
+                await admin.create_topic(client, admin.NewTopic(name))
+
+        pair.run(make)
+        pair.run(mix)
+        for _ in range(chance.randint(1, 4)):
+            monkeypatch.setattr(copier, "SAVE_SECONDS", chance.choice([0.0, 1000.0]))
+            crash(pair, monkeypatch, chance.randint(1, 3), arrives=chance.random() < 0.6, choice=choice)
+        pair.mirror(choice)
+
+        async def same(here: Client, there: Client, name: str = topic) -> None:
+            source, target = await records(here, name), await records(there, name)
+            assert target == source, name
+            assert len(target) == 120
+
+        pair.run(same)
 
 
 def test_after_a_crash_converted_sets_are_there_once(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
