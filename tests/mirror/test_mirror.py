@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Coroutine, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -388,6 +389,30 @@ def test_a_log_that_begins_inside_a_wrapper_is_copied_from_there_also_after_a_cr
         assert len(source) == 66
 
     pair.run(same)
+
+
+def test_headers_that_the_target_cannot_hold_end_the_run(pair: Pair) -> None:
+    pair.fill("topic", [Codec.GZIP])
+    record = Record(0, 1_700_000_000_000, 0, None, b"value", (("name", b"x"),))
+    pair.run(lambda here, _: send(here, "topic", 0, [record]))
+    old = {"message.format.version": "1"}
+    pair.run(lambda _, there: admin.create_topic(there, admin.NewTopic("topic", configs=old)))
+    with pytest.raises(MirrorError, match="topic-0, offsets 100 to 100: record headers, which magic 1"):
+        pair.mirror()
+
+
+def test_damage_at_the_source_ends_the_run_behind_what_is_sound(tmp_path: Path) -> None:
+    with Broker(directory=tmp_path) as source, Broker() as target:
+        pair = Pair(source, target)
+        pair.fill("topic", [Codec.GZIP])
+        with (tmp_path / "topic-0" / f"{0:020}.log").open("r+b") as log:
+            log.seek(-1, os.SEEK_END)
+            log.write(b"\xff")
+        result = pair.command("--until-caught-up")
+        ends = pair.run(lambda _, there: bounds(there, "topic", 0))
+    assert result.exit_code == 1
+    assert result.stderr.startswith("magicbyte: damage: topic-0, position 0, offsets 90..99: crc")
+    assert ends == (0, 90)
 
 
 def test_a_set_that_is_too_large_for_the_target_ends_the_run_and_is_named(pair: Pair) -> None:

@@ -14,10 +14,16 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from magicbyte.client import Client
-from magicbyte.client.fetch import FetchOptions, read_sets
+from magicbyte.client.fetch import ClosedSets, FetchOptions, read_sets
 from magicbyte.client.offsets import LATEST, bounds, list_offset
 from magicbyte.client.produce import new_producer_id, send_made
-from magicbyte.errors import BrokerError, ErrorCode, MirrorError
+from magicbyte.errors import (
+    BrokerError,
+    CorruptRecordError,
+    ErrorCode,
+    MirrorError,
+    UnsupportedForMessageFormatError,
+)
 from magicbyte.mirror import progress
 from magicbyte.mirror.progress import Place
 from magicbyte.mirror.rewrite import NOBODY, Identity, Made, Parcel, Storage, forward, parcels
@@ -92,32 +98,48 @@ class PartitionCopier:
         Raises MirrorError where going on would lose records or copy some twice, CorruptRecordError for damage at the
         source, BrokerError and NetworkError.
         """
-        route = self._route
-        place = self._place = self._place or await self._resume()
-        end = await list_offset(route.source, route.topic, route.partition, LATEST, committed=route.committed)
-        assert end.offset is not None, "every partition has an end"
-        options = FetchOptions(committed=route.committed)
-        self.copied.lag = max(end.offset - place.offset, 0)
-        async for found in read_sets(route.source, route.topic, route.partition, place.offset, end.offset, options):
-            start = self._place.offset
-            for parcel in parcels(found, start, route.storage, at_boundary=self._at_boundary):
-                if self._stop.is_set():
-                    break
-                await self._send(parcel)
-                self.copied.lag = max(end.offset - self._place.offset, 0)
-            if self._stop.is_set():
-                break
-            if len(found.table):
-                last = parse_entry(found.data[found.table.position[len(found.table) - 1] :])
-                assert last is not None, "the scan has seen all of it"
-                assert last.next_offset is not None, "Kafka's own formats tell it"
-                self._move(min(last.next_offset, end.offset))
-        if self._skip and not self._stop.is_set():
-            raise MirrorError(f"{route}: {self._skip} records of the target are not at the source any more")
-        if not self._stop.is_set():
-            self.copied.lag = max(end.offset - self._place.offset, 0)
+        try:
+            place = self._place = self._place or await self._resume()
+            await self._copy(place)
+        except CorruptRecordError as error:
+            error.locate(path=str(self._route))
+            raise
         if self._place != place:
             await self._save(self._place)
+
+    async def _copy(self, place: Place) -> None:
+        """Send what the source has from a place on."""
+        route = self._route
+        end = (await list_offset(route.source, route.topic, route.partition, LATEST, committed=route.committed)).offset
+        assert end is not None, "every partition has an end"
+        self._note_lag(end)
+        options = FetchOptions(committed=route.committed)
+        async for found in read_sets(route.source, route.topic, route.partition, place.offset, end, options):
+            await self._send_all(found, end)
+            if self._stop.is_set():
+                return
+        if self._skip:
+            raise MirrorError(f"{route}: {self._skip} records of the target are not at the source any more")
+
+    async def _send_all(self, found: ClosedSets, end: int) -> None:
+        """Send what is to be sent of some sets, and go on behind them: behind markers, aborted and empty ones, too."""
+        assert self._place is not None, "resumed before"
+        for parcel in parcels(found, self._place.offset, self._route.storage, at_boundary=self._at_boundary):
+            if self._stop.is_set():
+                return
+            await self._send(parcel)
+            self._note_lag(end)
+        if len(found.table):
+            last = parse_entry(found.data[found.table.position[len(found.table) - 1] :])
+            assert last is not None, "the scan has seen all of it"
+            assert last.next_offset is not None, "Kafka's own formats tell it"
+            self._place = replace(self._place, offset=max(self._place.offset, min(last.next_offset, end)))
+            self._at_boundary = True
+            self._note_lag(end)
+
+    def _note_lag(self, end: int) -> None:
+        assert self._place is not None, "resumed before"
+        self.copied.lag = max(end - self._place.offset, 0)
 
     async def _resume(self) -> Place:
         """Find out where to go on, and keep it with a producer id for what comes."""
@@ -183,7 +205,10 @@ class PartitionCopier:
     async def _send(self, parcel: Parcel) -> None:
         route, place = self._route, self._place
         assert place is not None, "resumed before"
-        made = forward(parcel, route.storage, place.identity.behind(self._skip), self._skip)
+        try:
+            made = forward(parcel, route.storage, place.identity.behind(self._skip), self._skip)
+        except UnsupportedForMessageFormatError as error:
+            raise MirrorError(f"{self._where(parcel)}: {error}") from error
         skipped = min(self._skip, max(made.records, 0))
         if made.records < 0 or skipped < made.records:
             target = await self._produced(parcel, made)
@@ -204,15 +229,12 @@ class PartitionCopier:
         except BrokerError as error:
             if error.code is not ErrorCode.MESSAGE_TOO_LARGE:
                 raise
-            where = f"{route}, offsets {parcel.first} to {parcel.next_offset - 1}"
-            raise MirrorError(f"{where}: a set of {len(parcel.data)} bytes is more than the target takes") from error
+            size = len(parcel.data)
+            raise MirrorError(f"{self._where(parcel)}: a set of {size} bytes is more than the target takes") from error
         return done.base_offset + max(made.records - self._skip, 1)
 
-    def _move(self, offset: int) -> None:
-        """Go on behind sets that are not copied: markers, aborted and empty ones."""
-        assert self._place is not None, "resumed before"
-        self._place = replace(self._place, offset=max(self._place.offset, offset))
-        self._at_boundary = True
+    def _where(self, parcel: Parcel) -> str:
+        return f"{self._route}, offsets {parcel.first} to {parcel.next_offset - 1}"
 
     async def _save(self, place: Place) -> None:
         route = self._route
