@@ -8,11 +8,13 @@ import re
 import signal
 import sys
 import time
+from collections.abc import Sized
 from typing import TYPE_CHECKING
 
 import click
 
 from magicbyte.cli.render import size_text
+from magicbyte.errors import UnknownTopicError
 
 if TYPE_CHECKING:
     from magicbyte.mirror.copier import Copied
@@ -58,8 +60,10 @@ async def _run(source: str, target: str, choice: Choice, *, until_caught_up: boo
     async with Client(source) as here, Client(target) as there:
         mirror = Mirror(here, there, choice)
         if explain:
-            for each in await mirror.plan():
+            planned = await mirror.plan()
+            for each in planned:
                 click.echo(each.explain())
+            _check_some(planned, choice)
             return
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
@@ -73,6 +77,14 @@ async def _run(source: str, target: str, choice: Choice, *, until_caught_up: boo
             telling.cancel()
             for line in _lines(mirror.copied(), time.monotonic() - began):
                 click.echo(line)
+        if until_caught_up:
+            _check_some(mirror.copied(), choice)
+
+
+def _check_some(found: Sized, choice: Choice) -> None:
+    """Raise an error where no topic was meant: a run without an end waits for one."""
+    if not found:
+        raise UnknownTopicError(f"--topics {choice.topics.pattern!r}: expected some at the source, found none")
 
 
 async def _tell(mirror: Mirror, began: float) -> None:
