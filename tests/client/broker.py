@@ -124,9 +124,17 @@ def scripted(broker: ScriptedBroker) -> Iterator[str]:
     finally:
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
-        server.close()
-        loop.run_until_complete(server.wait_closed())
+        loop.run_until_complete(_end(server))
         loop.close()
+
+
+async def _end(server: asyncio.Server) -> None:
+    server.close()
+    await server.wait_closed()
+    left = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in left:  # of connections whose end was not yet read
+        task.cancel()
+    await asyncio.gather(*left, return_exceptions=True)
 
 
 @asynccontextmanager

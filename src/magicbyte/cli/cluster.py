@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import click
 
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from magicbyte.cli.options import F
     from magicbyte.client import Client
     from magicbyte.client.client import Topic
+
+T = TypeVar("T")
 
 INTERNAL: Final = frozenset({"__consumer_offsets", "__transaction_state"})
 """Topics of brokers themselves, which those before 0.10 do not mark as such."""
@@ -43,10 +45,10 @@ def client_of(bootstrap: str) -> Client:
 
 
 @contextlib.contextmanager
-def explained(task: str, since: str) -> Iterator[None]:
-    """Inside the block a silent cluster, and a broker without a request for `task`, are said with what to do.
+def explained(task: str, unsupported: str) -> Iterator[None]:
+    """Inside the block a silent cluster, and brokers without a version for `task`, are said with what to do.
 
-    `since`: the first release whose brokers have the request.
+    `unsupported`: what is to be done about the latter.
     """
     try:
         yield
@@ -54,8 +56,20 @@ def explained(task: str, since: str) -> Iterator[None]:
         hint = "is a broker running there? `magicbyte serve` starts one"
         raise NetworkError(f"{error} ({hint})" if str(error).startswith("no broker answers") else str(error)) from error
     except UnsupportedVersionError as error:
-        why = f"brokers from {since} on can do it; for older ones there are the tools of their release"
-        raise BrokerError(task, ErrorCode.UNSUPPORTED_VERSION, broker="the cluster", detail=why) from error
+        code = ErrorCode.UNSUPPORTED_VERSION
+        raise BrokerError(task, code, broker="the cluster", detail=f"{unsupported} ({error})") from error
+
+
+def parsed(parse: Callable[[str], T]) -> Callable[[click.Context, click.Parameter, str | None], T | None]:
+    """Return a callback of an option whose value may be a ValueError."""
+
+    def callback(_context: click.Context, _parameter: click.Parameter, value: str | None) -> T | None:
+        try:
+            return None if value is None else parse(value)
+        except (ValueError, OverflowError) as error:
+            raise click.BadParameter(str(error)) from error
+
+    return callback
 
 
 def is_internal(topic: Topic) -> bool:

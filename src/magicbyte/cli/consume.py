@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, BinaryIO, Final, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, Literal
 
 import click
 
 from magicbyte.cli import render
-from magicbyte.cli.cluster import bootstrap_option, client_of, explained
+from magicbyte.cli.cluster import bootstrap_option, client_of, explained, parsed
 from magicbyte.cli.output import binary_output
 from magicbyte.cli.templates import Part, parse_template, templated, unescape
 from magicbyte.errors import UnknownTopicError
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from magicbyte.records.columns import RecordColumns
 
     Renderer = Callable[[RecordColumns], bytes]
-
-T = TypeVar("T")
 
 MAX_WAIT_MS: Final = 500  # for which a broker holds back the answer about a partition where nothing is new
 _LEAST_WAIT_MS: Final = 10
@@ -45,18 +43,6 @@ class Wanted:
     until: int | None
     ends: bool
     committed: bool
-
-
-def _parsed(parse: Callable[[str], T]) -> Callable[[click.Context, click.Parameter, str | None], T | None]:
-    """Return a callback of an option whose value may be a ValueError."""
-
-    def callback(_context: click.Context, _parameter: click.Parameter, value: str | None) -> T | None:
-        try:
-            return None if value is None else parse(value)
-        except (ValueError, OverflowError) as error:
-            raise click.BadParameter(str(error)) from error
-
-    return callback
 
 
 def _places(_context: click.Context, _parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, Place]:
@@ -94,11 +80,11 @@ def _place(value: str) -> Place:
               "[default: beginning]")  # fmt: skip
 @click.option("-e", "--exit", "ends", is_flag=True, help="End behind the record that is the last one now.")
 @click.option("-c", "--count", type=click.IntRange(0), metavar="N", help="End after this many records.")
-@click.option("-f", "--template", callback=_parsed(parse_template), metavar="TEMPLATE",
+@click.option("-f", "--template", callback=parsed(parse_template), metavar="TEMPLATE",
               help="What to print of each record, as kcat has it: %s value, %k key, %S and %K their sizes (-1: null), "
               r"%t topic, %p partition, %o offset, %T time in ms, %h headers; \n, \t, \xHH.")  # fmt: skip
 @click.option("-J", "--json", "as_json", is_flag=True, help="Print an object per line, with the members of `cat`.")
-@click.option("-K", "--key", "delimiter", callback=_parsed(unescape), metavar="DELIMITER",
+@click.option("-K", "--key", "delimiter", callback=parsed(unescape), metavar="DELIMITER",
               help=r"Print the key and this in front of the value; \t is a tab.")  # fmt: skip
 @click.option("--values", type=click.Choice(list(render.CELLS)), default="utf8", show_default=True,
               help="How -J shows bytes; json puts JSON documents in as such.")  # fmt: skip
@@ -179,7 +165,7 @@ class _Output:
 async def _consume(bootstrap: str, wanted: Wanted, output: _Output) -> None:
     from magicbyte.client.fetch import FetchOptions, read_records
 
-    with explained("read committed records", "0.11"):
+    with explained("read committed records", "brokers from 0.11 on can do it"):
         async with client_of(bootstrap) as client:
             partitions = await _partitions(client, wanted)
             ranges = await asyncio.gather(*(_range(client, wanted, each) for each in partitions))

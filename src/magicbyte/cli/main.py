@@ -34,6 +34,7 @@ COMMANDS = {
     "retain": "Take old records away from a stopped broker's logs.",
     "topics": "List, describe, make and delete a cluster's topics.",
     "consume": "Print the records of a cluster's topic.",
+    "produce": "Write lines to a cluster's topic.",
     "serve": "Run a broker for Kafka clients of every era.",
     "mirror": "Copy topics to another cluster, compressed sets unopened.",
     "warm": "Compile the fast paths now, not at their first use.",

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 
-SINCE: Final = "0.10.1"  # brokers know CreateTopics and DeleteTopics
+TOO_OLD: Final = "brokers from 0.10.1 on can do it; for older ones there are the tools of their release"
+EVERY: Final = "brokers from 0.8.2 on can do it"
 _CREATE, _DELETE = 19, 20  # API keys
 _OWN_NUMBERS: Final = 4  # the first version of CreateTopics that takes -1 for the broker's own numbers
 
@@ -53,7 +54,7 @@ def list_(bootstrap: str, internal: bool, form: str) -> None:
 
 
 async def _all(bootstrap: str) -> dict[str, Topic]:
-    with explained("list topics", "0.8.2"):
+    with explained("list topics", EVERY):
         async with client_of(bootstrap) as client:
             return await client.topics()
 
@@ -94,7 +95,7 @@ def describe(bootstrap: str, names: tuple[str, ...], form: str) -> None:
 
 
 async def _described(bootstrap: str, names: tuple[str, ...]) -> list[Json]:
-    with explained("describe topics", "0.8.2"):
+    with explained("describe topics", EVERY):
         async with client_of(bootstrap) as client:
             found = [await client.existing_topic(name) for name in names]
             return [
@@ -151,7 +152,7 @@ def create(bootstrap: str, partitions: int | None, replicas: int | None, name: s
 async def _create(
     bootstrap: str, name: str, partitions: int | None, replicas: int | None, settings: dict[str, str]
 ) -> None:
-    with explained(f"create topic {name}", SINCE):
+    with explained(f"create topic {name}", TOO_OLD):
         async with client_of(bootstrap) as client:
             await create_topic(client, name, partitions, replicas, settings)
 
@@ -185,7 +186,7 @@ async def _delete(bootstrap: str, names: tuple[str, ...]) -> None:
     from magicbyte.client.admin import delete_topic
     from magicbyte.protocol import APIS
 
-    with explained(f"delete topic {', '.join(names)}", SINCE):
+    with explained(f"delete topic {', '.join(names)}", TOO_OLD):
         async with client_of(bootstrap) as client:
             connection = await client.any_connection()
             connection.versions.choose(APIS[_DELETE], None, connection.name)

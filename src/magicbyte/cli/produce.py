@@ -1,0 +1,198 @@
+"""`magicbyte produce`: what comes on stdin, as records of a topic."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, cast
+
+import click
+
+from magicbyte.cli.cluster import bootstrap_option, client_of, explained, parsed
+from magicbyte.cli.templates import unescape
+from magicbyte.errors import ProtocolError, UnknownTopicError, UnsupportedVersionError
+
+if TYPE_CHECKING:
+    from io import BufferedReader
+
+    from magicbyte.client import Client
+    from magicbyte.client.produce import ProduceOptions
+    from magicbyte.records.columns import Record
+
+Header = tuple[str, bytes]
+
+READ_BYTES: Final = 1 << 20
+LARGEST_MESSAGE: Final = 64 << 20
+CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
+ACKS: Final = {"all": -1, "1": 1, "0": 0}
+
+
+def _header(text: str) -> Header:
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise ValueError(f"{text!r}: expected NAME=VALUE")
+    return name, value.encode(errors="surrogateescape")
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """How messages become records. `delimiter` None: they hold no key, and `key` is that of all."""
+
+    delimiter: bytes | None
+    key: bytes | None
+    headers: tuple[Header, ...]
+    empty_is_null: bool
+
+    def record(self, message: bytes) -> Record:
+        """Return the record of a message; one without the delimiter has no key of its own."""
+        from magicbyte.records.columns import Record
+
+        key, value = self.key, message
+        if self.delimiter is not None and self.delimiter in message:
+            key, _, value = message.partition(self.delimiter)
+        if self.empty_is_null:
+            return Record(0, -1, 0, key or None, value or None, self.headers)
+        return Record(0, -1, 0, key, value, self.headers)
+
+
+@click.command()
+@bootstrap_option
+@click.option("-t", "--topic", required=True, help="The topic to write to.")
+@click.option("-p", "--partition", type=click.IntRange(0), metavar="N", help="Write to this partition.  "
+              "[default: that of the key, as Java producers have it; in turn without one]")  # fmt: skip
+@click.option("-K", "--key-delimiter", "delimiter", callback=parsed(unescape), metavar="DELIMITER",
+              help=r"A message is key, this, value; \t is a tab.")  # fmt: skip
+@click.option("-k", "--key", callback=parsed(unescape), metavar="KEY", help="The key of messages that hold none.")
+@click.option("-H", "--header", "headers", multiple=True, metavar="NAME=VALUE",
+              help="A header of all records. Can be given several times.")  # fmt: skip
+@click.option("-D", "--delimiter", "end", callback=parsed(unescape), default=r"\n", show_default=True,
+              metavar="DELIMITER", help="What stands between messages.")  # fmt: skip
+@click.option("-Z", "--null", "empty_is_null", is_flag=True, help="What is empty, a key or a value, is null.")
+@click.option("-z", "--codec", type=click.Choice(CODECS), default="none", show_default=True)
+@click.option("--magic", type=click.Choice(["0", "1", "2"]), help="The message format to send.  "
+              "[default: the newest that the broker takes]")  # fmt: skip
+@click.option("--acks", type=click.Choice(list(ACKS)), default="all", show_default=True, help="As a producer's acks.")
+@click.option("--create", is_flag=True, help="Make the topic if it is not there, as the brokers are set up for.")
+def produce(
+    bootstrap: str,
+    topic: str,
+    partition: int | None,
+    delimiter: bytes | None,
+    key: bytes | None,
+    headers: tuple[str, ...],
+    end: bytes,
+    empty_is_null: bool,
+    codec: str,
+    magic: str | None,
+    acks: str,
+    create: bool,
+) -> None:
+    """Write the lines of stdin to a topic, a record each, until stdin ends.
+
+    What arrives together is sent together, in its order. A request that fails in a way that may pass is sent again: at
+    least once.
+    """
+    from magicbyte.client.produce import ProduceOptions
+    from magicbyte.codecs import Codec
+    from magicbyte.records.encode import Format
+
+    if not end:
+        raise click.BadParameter("expected at least one byte", param_hint="-D")
+    try:
+        shape = Shape(delimiter, key, tuple(map(_header, headers)), empty_is_null)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="-H") from error
+    options = ProduceOptions(Codec[codec.upper()], format=None if magic is None else Format(magic), acks=ACKS[acks])
+    stream = cast("BufferedReader", sys.stdin.buffer)
+    refused = f"they take {'no such codec, or ' if codec == 'zstd' else ''}other message formats: see --magic"
+    with explained(f"produce to {topic}", refused), asyncio.Runner() as runner:
+        client = client_of(bootstrap)
+        try:
+            sender = runner.run(_Sender.to(client, topic, partition, options, create=create))
+            runner.run(sender.check(shape))
+            # Reading stdin holds up the loop, which has nothing else to do, so that Ctrl-C is heard at once.
+            for messages in _messages(stream, end):
+                runner.run(sender.send([shape.record(message) for message in messages]))
+        finally:
+            runner.run(client.aclose())
+
+
+def _messages(stream: BufferedReader, end: bytes) -> Iterator[list[bytes]]:
+    """Yield the messages that come, those that arrive together at once. The last one need not have an end."""
+    rest = b""
+    while data := stream.read1(READ_BYTES):
+        *whole, rest = (rest + data).split(end)
+        if whole:
+            yield whole
+        if len(rest) > LARGEST_MESSAGE:
+            raise ProtocolError("message", expected=f"up to {LARGEST_MESSAGE} bytes and {end!r}", found="more")
+    if rest:
+        yield [rest]
+
+
+class _Sender:
+    """Sends records to a topic. Those without a key go to the partitions in turn, as many as come together."""
+
+    def __init__(
+        self, client: Client, topic: str, partitions: list[int], partition: int | None, options: ProduceOptions
+    ) -> None:
+        self._client = client
+        self._topic = topic
+        self._partitions = partitions
+        self._partition = partition
+        self._options = options
+        self._turn = 0
+
+    @classmethod
+    async def to(
+        cls, client: Client, topic: str, partition: int | None, options: ProduceOptions, *, create: bool
+    ) -> _Sender:
+        """Look the topic up, and make it if it is not there and `create` says so. Raises UnknownTopicError."""
+        try:
+            found = await client.existing_topic(topic)
+        except UnknownTopicError as error:
+            if not create:
+                raise UnknownTopicError(f"{error} --create makes it") from error
+            await _make(client, topic)
+            found = await client.retried(lambda: client.topic(topic))
+        if partition is not None and partition not in found.partitions:
+            known = len(found.partitions) - 1
+            raise UnknownTopicError(f"partition {partition} of {topic!r}: expected one of 0 to {known}")
+        return cls(client, topic, sorted(found.partitions), partition, options)
+
+    async def check(self, shape: Shape) -> None:
+        """Raise BadParameter for headers if what is sent cannot hold them."""
+        from magicbyte.client.produce import newest_format
+        from magicbyte.records.encode import Format
+
+        target = self._options.format or newest_format((await self._client.any_connection()).versions)
+        if shape.headers and target is not Format.V2:
+            raise click.BadParameter(f"magic {target.value} has no headers", param_hint="-H")
+
+    async def send(self, records: list[Record]) -> None:
+        """Send records, those of a partition in their order."""
+        from magicbyte.client.partitioning import partition_of
+        from magicbyte.client.produce import send
+
+        shares: dict[int, list[Record]] = {}
+        keyless = self._partitions[self._turn % len(self._partitions)]
+        for record in records:
+            chosen = self._partition
+            if chosen is None:
+                count = len(self._partitions)
+                chosen = keyless if record.key is None else self._partitions[partition_of(record.key, count)]
+            shares.setdefault(chosen, []).append(record)
+        self._turn += keyless in shares
+        await asyncio.gather(*(send(self._client, self._topic, at, part, self._options) for at, part in shares.items()))
+
+
+async def _make(client: Client, topic: str) -> None:
+    """Make a topic; old brokers, which have no request for it, do so when they are asked for it by name."""
+    from magicbyte.cli.topics import create_topic
+
+    try:
+        await create_topic(client, topic, None, None, {})
+    except UnsupportedVersionError:
+        await client.topics([topic])

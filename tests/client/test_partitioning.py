@@ -1,0 +1,24 @@
+"""The partition of a key beside that of two other clients, and beside Kafka's published hashes."""
+
+import random
+
+import pytest
+from aiokafka.partitioner import DefaultPartitioner
+from kafka.partitioner.default import murmur2 as their_murmur2
+
+from magicbyte.client.partitioning import murmur2, partition_of
+
+KEYS = [random.Random(7).randbytes(size) for size in range(100)]
+
+
+@pytest.mark.parametrize(("key", "expected"), [(b"21", -973932308), (b"foobar", -790332482), (b"abc", 479470107)])
+def test_a_hash_is_the_one_that_kafkas_own_tests_name(key: bytes, expected: int) -> None:
+    assert murmur2(key) == expected % (1 << 32)
+
+
+def test_hashes_and_partitions_of_keys_of_any_size_are_those_of_other_clients() -> None:
+    assert [murmur2(key) for key in KEYS] == [their_murmur2(key) for key in KEYS]
+    for count in (1, 2, 3, 7, 50):
+        partitions = list(range(count))
+        theirs = [DefaultPartitioner()(key, partitions, partitions) for key in KEYS]
+        assert [partition_of(key, count) for key in KEYS] == theirs
