@@ -84,7 +84,7 @@ def _place(value: str) -> Place:
               help="What to print of each record, as kcat has it: %s value, %k key, %S and %K their sizes (-1: null), "
               r"%t topic, %p partition, %o offset, %T time in ms, %h headers; \n, \t, \xHH.")  # fmt: skip
 @click.option("-J", "--json", "as_json", is_flag=True, help="Print an object per line, with the members of `cat`.")
-@click.option("-K", "--key", "delimiter", callback=parsed(unescape), metavar="DELIMITER",
+@click.option("-K", "--key-delimiter", "delimiter", callback=parsed(unescape), metavar="DELIMITER",
               help=r"Print the key and this in front of the value; \t is a tab.")  # fmt: skip
 @click.option("--values", type=click.Choice(list(render.CELLS)), default="utf8", show_default=True,
               help="How -J shows bytes; json puts JSON documents in as such.")  # fmt: skip

@@ -81,9 +81,10 @@ def _replicas(topic: Topic) -> int:
 @click.argument("names", nargs=-1, required=True, metavar="TOPIC...")
 @_format
 def describe(bootstrap: str, names: tuple[str, ...], form: str) -> None:
-    """Show each partition of topics: its brokers, its first offset, and the one behind its last record.
+    """Show each partition of topics.
 
-    A partition without a leader has no offsets: nobody can say.
+    Its brokers, its first offset, and the one behind its last record. A partition without a leader has no
+    offsets: nobody can say.
     """
     found = asyncio.run(_described(bootstrap, names))
     if form == "json":
@@ -145,7 +146,10 @@ def _known(number: int | None) -> str:
 @click.argument("name", metavar="TOPIC")
 @click.argument("settings", nargs=-1, metavar="[KEY=VALUE]...")
 def create(bootstrap: str, partitions: int | None, replicas: int | None, name: str, settings: tuple[str, ...]) -> None:
-    """Make a topic. Settings have Kafka's names: cleanup.policy=compact, say. Needs brokers from 0.10.1 on."""
+    """Make a topic.
+
+    Settings have Kafka's names: cleanup.policy=compact, say. Needs brokers from 0.10.1 on.
+    """
     asyncio.run(_create(bootstrap, name, partitions, replicas, key_values(settings)))
 
 
@@ -178,7 +182,10 @@ async def create_topic(
 @bootstrap_option
 @click.argument("names", nargs=-1, required=True, metavar="TOPIC...")
 def delete(bootstrap: str, names: tuple[str, ...]) -> None:
-    """Delete topics with all their records, or none if one is not there. Needs brokers from 0.10.1 on."""
+    """Delete topics with all their records.
+
+    None is deleted if one of those named is not there. Needs brokers from 0.10.1 on.
+    """
     asyncio.run(_delete(bootstrap, names))
 
 
