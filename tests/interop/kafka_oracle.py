@@ -249,10 +249,18 @@ def is_alive(pid, marker):
     """Say whether pid is still the running process whose command line mentions marker."""
     try:
         command_line = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace")
-        state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+        state, threads = state_of(pid)
     except (FileNotFoundError, ProcessLookupError):
         return False
-    return state != "Z" and str(marker) in command_line
+    if not command_line:  # it ends, and holds its files and locks until its last thread is gone
+        return state != "Z" or threads > 1
+    return str(marker) in command_line
+
+
+def state_of(pid):
+    """Return the state of a process, a letter, and how many threads it has."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return fields[0], int(fields[17])
 
 
 def port_is_open(port):
