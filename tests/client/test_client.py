@@ -23,6 +23,7 @@ from magicbyte.errors import (
     OffsetOutOfRangeError,
     ProtocolError,
     UnknownTopicError,
+    UnsupportedForMessageFormatError,
     UnsupportedVersionError,
 )
 from magicbyte.protocol.messages import alter_configs, incremental_alter_configs
@@ -260,6 +261,16 @@ def test_a_format_and_a_codec_that_the_broker_does_not_take_are_errors_that_name
     broker = ScriptedBroker(versions={PRODUCE: range(7), FETCH: range(11)})
     with pytest.raises(UnsupportedVersionError, match=r"Produce at broker 7 .* has no version 12: known are 0 to 6"):
         run(broker, lambda client: send(client, "topic", 0, records(0, 1), ProduceOptions(codec=Codec.ZSTD)))
+
+
+def test_headers_that_the_format_cannot_hold_are_an_error_before_anything_is_sent() -> None:
+    log = Appended()
+    broker = ScriptedBroker(versions={PRODUCE: range(3), FETCH: range(3)})
+    broker.answers[PRODUCE] = log.answer
+    record = Record(0, NOW, 0, None, b"v", (("name", b"value"),))
+    with pytest.raises(UnsupportedForMessageFormatError, match="topic-0: format 1 has no headers"):
+        run(broker, lambda client: send(client, "topic", 0, [record]))
+    assert log.sets == []
 
 
 def test_a_record_without_a_time_gets_the_present_one() -> None:

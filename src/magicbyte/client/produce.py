@@ -11,7 +11,7 @@ from magicbyte.client.client import Client, Node, only
 from magicbyte.client.compressed import as_produced
 from magicbyte.client.versions import BrokerVersions
 from magicbyte.codecs import Codec
-from magicbyte.errors import BrokerError
+from magicbyte.errors import BrokerError, UnsupportedForMessageFormatError
 from magicbyte.protocol import APIS
 from magicbyte.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from magicbyte.protocol.messages.produce import (
@@ -76,13 +76,16 @@ async def send(
 
     Offsets and timestamp types of the records do not count; those without a time get the present one. At least once:
     after a failure that may pass a request is sent again. Raises BrokerError, NetworkError, and what `encode` does;
-    the requests before the one that failed are in the log then.
+    the requests before the one that failed are in the log then. UnsupportedForMessageFormatError for headers that the
+    format cannot hold, before anything is sent.
     """
     columns = _numbered(records if isinstance(records, RecordColumns) else columns_of(records))
     if not len(columns):
         return []
     versions = await _broker_versions(client, topic, partition)
     target = options.format or newest_format(versions)
+    if target is not Format.V2 and columns.headers is not None and len(columns.headers.key):
+        raise UnsupportedForMessageFormatError(f"{topic}-{partition}: format {target.value} has no headers")
     made = encode(columns, target, options.codec, level=options.level, batch_bytes=options.batch_bytes)
     wanted = _versions_for(target.magic, options.codec)
     return [
