@@ -399,10 +399,19 @@ def start(version, folder, port, zk_port, broker_id, join_zk, overrides, timeout
             check=True,
             stdout=subprocess.DEVNULL,
         )
-    command = [*java_command(version, "512m", folder / "broker.log"), "kafka.Kafka", str(config)]
+    broker_log = folder / "broker.log"
+    logged_before = broker_log.stat().st_size if broker_log.exists() else 0
+
+    def is_ready():
+        if not broker_answers(version, port):
+            return False
+        # A 0.8 broker answers before ZooKeeper knows it, and cannot make a topic until then.
+        return version_key(version) >= (0, 9) or b"started (kafka.server" in broker_log.read_bytes()[logged_before:]
+
+    command = [*java_command(version, "512m", broker_log), "kafka.Kafka", str(config)]
     pid = state["pids"]["broker"] = spawn(command, folder / "broker.out")
     save_state()
-    wait_until(lambda: broker_answers(version, port), pid, folder, timeout, "the broker")
+    wait_until(is_ready, pid, folder, timeout, "the broker")
     return state
 
 
