@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from magicbyte.broker.broker import Broker as Served
 from magicbyte.client import Client
 from magicbyte.client.admin import NewTopic, create_topic
 from magicbyte.client.fetch import read_records
@@ -58,4 +59,16 @@ def test_a_directory_that_was_given_stays_with_its_records(tmp_path: Path) -> No
 
 def test_a_setting_that_cannot_be_is_raised_where_the_block_begins() -> None:
     with pytest.raises(InvalidConfigError, match=r"num\.partitions: expected"), Broker({"num.partitions": "many"}):
+        pass
+
+
+def test_a_fault_while_it_stops_is_raised_where_the_block_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    stop = Served.stop
+
+    async def failing(served: Served) -> None:
+        await stop(served)
+        raise OSError("a disk that failed")
+
+    monkeypatch.setattr(Served, "stop", failing)
+    with pytest.raises(OSError, match="a disk that failed"), Broker():
         pass

@@ -11,9 +11,8 @@ from __future__ import annotations
 import asyncio
 import shutil
 import tempfile
-import threading
 from collections.abc import Mapping
-from concurrent.futures import Future
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -32,7 +31,8 @@ class Broker:
         self._directory = directory
         self._temporary: str | None = None
         self._broker: Served | None = None
-        self._thread: threading.Thread | None = None
+        self._threads: ThreadPoolExecutor | None = None
+        self._ran: Future[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop: asyncio.Event | None = None
 
@@ -92,18 +92,16 @@ class Broker:
 
     def __enter__(self) -> Self:
         started: Future[None] = Future()
-        self._thread = threading.Thread(target=lambda: asyncio.run(self._run(started)), name="broker", daemon=True)
-        self._thread.start()
-        started.result()
+        self._threads = ThreadPoolExecutor(1, thread_name_prefix="broker")
+        self._ran = self._threads.submit(lambda: asyncio.run(self._run(started)))
+        wait((started, self._ran), return_when=FIRST_COMPLETED)
+        if not started.done():
+            self._end()
         return self
 
     async def _run(self, started: Future[None]) -> None:
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
-        try:
-            await self.start()
-        except Exception as error:  # noqa: BLE001 whatever it is, the thread that waits is to have it
-            started.set_exception(error)
-            return
+        await self.start()
         started.set_result(None)
         await self._stop.wait()
         await self.stop()
@@ -113,6 +111,12 @@ class Broker:
     ) -> None:
         assert self._loop is not None
         assert self._stop is not None
-        assert self._thread is not None
         self._loop.call_soon_threadsafe(self._stop.set)
-        self._thread.join()
+        self._end()
+
+    def _end(self) -> None:
+        """Wait for the thread's end; raise what ended it, if it was a fault."""
+        assert self._threads is not None
+        assert self._ran is not None
+        self._threads.shutdown()
+        self._ran.result()

@@ -8,9 +8,8 @@ from __future__ import annotations
 import asyncio
 import itertools
 import re
-import threading
 from collections.abc import Coroutine, Iterator, Mapping
-from concurrent.futures import Future
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
@@ -102,15 +101,5 @@ async def _delete(bootstrap: str, name: str) -> None:
 
 def _in_a_thread(work: Coroutine[Any, Any, None]) -> None:
     """Run a coroutine to its end, whatever loop this thread has or runs: that one belongs to the test."""
-    done: Future[None] = Future()
-
-    def run() -> None:
-        try:
-            done.set_result(asyncio.run(work))
-        except Exception as error:  # noqa: BLE001 whatever it is, the thread that waits is to have it
-            done.set_exception(error)
-
-    thread = threading.Thread(target=run, name="kafka_topic")
-    thread.start()
-    thread.join()
-    done.result()
+    with ThreadPoolExecutor(1, thread_name_prefix="kafka_topic") as threads:
+        threads.submit(asyncio.run, work).result()
