@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
 import time
 from dataclasses import dataclass, fields
@@ -13,6 +14,8 @@ from magicbyte.errors import MirrorError
 from magicbyte.mirror.copier import Copied, PartitionCopier, Route
 from magicbyte.mirror.plan import Mode, TopicPlan, make_topic, plan
 from magicbyte.mirror.progress import DEFAULT_GROUP
+
+log = logging.getLogger(__name__)
 
 AT_ONCE: Final = 8  # partitions
 PLAN_SECONDS: Final = 30.0  # until topics are looked for again
@@ -58,6 +61,8 @@ class Mirror:
                     for partition in range(each.partitions):
                         group.create_task(self._copy(self._copier(each, partition), slots))
         except ExceptionGroup as errors:
+            for other in errors.exceptions[1:]:
+                log.warning("another partition failed, too: %s", other)
             raise errors.exceptions[0] from None
 
     async def _made(self) -> list[TopicPlan]:
