@@ -9,12 +9,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+import numpy as np
+
 from magicbyte.broker.metrics import now_ns
 from magicbyte.errors import CorruptRecordError
 from magicbyte.records.convert import ConversionReport, convert
 from magicbyte.records.encode import Format
 from magicbyte.records.layout import LOG_OVERHEAD, Dialect
-from magicbyte.records.scan import scan
+from magicbyte.records.scan import BatchTable, scan
 
 if TYPE_CHECKING:
     from magicbyte.log.segment import FileSlice
@@ -33,8 +35,8 @@ class SliceConversion:
     report: ConversionReport = field(default_factory=ConversionReport)
 
 
-def whole_entries(found: FileSlice, dialect: Dialect) -> Iterator[memoryview]:
-    """Yield the entries of a slice in chunks of about `CHUNK_BYTES`; what is cut at its end is left out."""
+def whole_entries(found: FileSlice, dialect: Dialect) -> Iterator[BatchTable]:
+    """Yield the entries of a slice in chunks of about `CHUNK_BYTES`, up to the table's `end`; a cut one is left out."""
     position, end = found.position, found.position + found.length
     wanted = CHUNK_BYTES
     while position < end:
@@ -43,7 +45,7 @@ def whole_entries(found: FileSlice, dialect: Dialect) -> Iterator[memoryview]:
         if table.damage is not None and not table.end:
             raise table.damage.locate(path=found.file.path, shift=position)
         if table.end:
-            yield data[: table.end]
+            yield table
             position, wanted = position + table.end, CHUNK_BYTES
         elif position + len(data) >= end:
             return
@@ -57,9 +59,9 @@ def newest_magic(found: FileSlice) -> tuple[int, int]:
     Raises CorruptRecordError.
     """
     newest, end = -1, found.position
-    for chunk in whole_entries(found, Dialect.KAFKA):
-        newest = max(newest, *map(int, scan(chunk).magic))  # type: ignore[call-overload]
-        end += len(chunk)
+    for table in whole_entries(found, Dialect.KAFKA):
+        newest = max(newest, int(np.asarray(table.magic).max()))
+        end += table.end
     return newest, end
 
 
@@ -67,12 +69,12 @@ def converted(
     found: FileSlice, dialect: Dialect, conversion: SliceConversion, fetch_offset: int, limit: int
 ) -> Iterator[list[memoryview]]:
     """Yield what the slice becomes, never an empty list. Raises CorruptRecordError, UnsupportedCompressionError."""
-    for chunk in whole_entries(found, dialect):
+    for table in whole_entries(found, dialect):
         started = now_ns()
         try:
             buffers = list(
                 convert(
-                    chunk,
+                    table.buffer[: table.end],
                     conversion.target,
                     dialect=dialect,
                     fetch_offset=fetch_offset,
