@@ -221,7 +221,8 @@ class Appended:
             self.end += len(self.records(data))
         if not request.acks:
             return b""
-        found = PartitionProduceResponse(error_code=error, base_offset=base)
+        index = request.topic_data[0].partition_data[0].index
+        found = PartitionProduceResponse(index=index, error_code=error, base_offset=base)
         return ProduceResponse(responses=[TopicProduceResponse(name="topic", partition_responses=[found])])
 
     @staticmethod

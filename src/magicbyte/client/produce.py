@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, NamedTuple
 
-from magicbyte.client.client import Client, Node, only
+from magicbyte.client.client import Client, Node
 from magicbyte.client.compressed import as_produced
 from magicbyte.client.versions import BrokerVersions
 from magicbyte.codecs import Codec
-from magicbyte.errors import BrokerError, UnsupportedForMessageFormatError
+from magicbyte.errors import BrokerError, ProtocolError, UnsupportedForMessageFormatError
 from magicbyte.protocol import APIS
 from magicbyte.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from magicbyte.protocol.messages.produce import (
     PartitionProduceData,
+    PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
     TopicProduceData,
@@ -63,6 +64,14 @@ class Produced:
     base_offset: int
     log_append_time_ms: int
     log_start_offset: int
+
+
+class Addressed(NamedTuple):
+    """A set that is a producer's already, and the partition that it is for."""
+
+    topic: str
+    partition: int
+    data: Records
 
 
 async def send(
@@ -126,6 +135,27 @@ async def send_made(
     With a producer id the target takes it once, however often it is sent. Raises what `send` does for a request.
     """
     return await _produce(client, topic, partition, data, _versions_for(magic, codec), options)
+
+
+async def send_together(
+    client: Client,
+    node: Node,
+    sets: Sequence[Addressed],
+    magic: int,
+    codec: Codec,
+    options: ProduceOptions = DEFAULT_PRODUCE,
+) -> list[Produced | BrokerError]:
+    """Produce one set that is a producer's already to each of some partitions that `node` leads, in one request, once.
+
+    All are of this magic, and of codecs that brokers take in the same versions as `codec`: see `goes_with`. Returns
+    what became of each, in their order. Raises NetworkError and ProtocolError: nothing is known of any then.
+    """
+    return await _ask(client, node, sets, _versions_for(magic, codec), options)
+
+
+def goes_with(magic: int, codec: Codec) -> range:
+    """Return what is equal for sets that may go in one request: the versions of it that take them."""
+    return _versions_for(magic, codec)
 
 
 async def new_producer_id(client: Client) -> tuple[int, int]:
@@ -207,23 +237,38 @@ def _from_zero(part: memoryview, target: Format) -> Records:
 async def _produce(
     client: Client, topic: str, partition: int, data: Records, versions: range, options: ProduceOptions
 ) -> Produced:
-    request = ProduceRequest(
-        acks=options.acks,
-        timeout_ms=options.timeout_ms,
-        topic_data=[TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=partition, records=data)])],
-    )
-
     async def ask(node: Node) -> Produced:
-        if not options.acks:
-            await (await client.connection(node)).send_unanswered(request, versions=versions)
-            return Produced(-1, -1, -1)
-        response = await client.ask(node, request, ProduceResponse, versions=versions, wait_ms=options.timeout_ms)
-        found = only(only(response.responses, "topics").partition_responses, "partitions")
-        if found.error_code:
-            why = [] if found.error_message is None else [found.error_message]
-            why += [f"record {each.batch_index}: {each.batch_index_error_message}" for each in found.record_errors]
-            detail = "; ".join(why) or None
-            raise BrokerError(f"produce to {topic}-{partition}", found.error_code, broker=str(node), detail=detail)
-        return Produced(found.base_offset, found.log_append_time_ms, found.log_start_offset)
+        (answer,) = await _ask(client, node, [Addressed(topic, partition, data)], versions, options)
+        if isinstance(answer, BrokerError):
+            raise answer
+        return answer
 
     return await client.at_leader(topic, partition, ask)
+
+
+async def _ask(
+    client: Client, node: Node, sets: Sequence[Addressed], versions: range, options: ProduceOptions
+) -> list[Produced | BrokerError]:
+    """Produce one set to each of some partitions, in one request; return what became of each."""
+    topics: dict[str, TopicProduceData] = {}
+    for topic, partition, data in sets:
+        each = topics.get(topic) or topics.setdefault(topic, TopicProduceData(name=topic, partition_data=[]))
+        each.partition_data.append(PartitionProduceData(index=partition, records=data))
+    request = ProduceRequest(acks=options.acks, timeout_ms=options.timeout_ms, topic_data=list(topics.values()))
+    if not options.acks:
+        await (await client.connection(node)).send_unanswered(request, versions=versions)
+        return [Produced(-1, -1, -1)] * len(sets)
+    response = await client.ask(node, request, ProduceResponse, versions=versions, wait_ms=options.timeout_ms)
+    found = {(topic.name, each.index): each for topic in response.responses for each in topic.partition_responses}
+    if found.keys() != {each[:2] for each in sets}:
+        raise ProtocolError("partitions", expected=f"the {len(sets)} of the request", found=len(found), position=None)
+    return [_answer(found[topic, partition], topic, str(node)) for topic, partition, _ in sets]
+
+
+def _answer(found: PartitionProduceResponse, topic: str, broker: str) -> Produced | BrokerError:
+    if not found.error_code:
+        return Produced(found.base_offset, found.log_append_time_ms, found.log_start_offset)
+    why = [] if found.error_message is None else [found.error_message]
+    why += [f"record {each.batch_index}: {each.batch_index_error_message}" for each in found.record_errors]
+    what = f"produce to {topic}-{found.index}"
+    return BrokerError(what, found.error_code, broker=broker, detail="; ".join(why) or None)

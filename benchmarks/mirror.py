@@ -1,0 +1,314 @@
+"""`magicbyte mirror` beside Kafka's two mirrors, between the same two brokers, with the same sets.
+
+A topic of 8 partitions is filled with the sets of data.py (closed where the Java producer closes them, with its default
+of batch.size=16384) until it has MEGABYTES of them, compressed. Then each mirror in turn copies it, from a start of its
+own, to a target that lacks the topic. What counts is the time between two moments: when a quarter of the records is at
+the target, and when all are; start, first requests and most of what a JVM compiles lie before. Bytes are those of the
+source's sets, CPU is utime and stime of the mirror's process, all of its threads. Brokers and mirror share the
+machine's cores.
+
+Kafka's mirrors run with their defaults, but for the codec, which is the source's, what a mirror of one topic has no use
+for (heartbeats, checkpoints, ACLs), and as many consumers as there are cores. Heap 1 GiB, G1, both compilers.
+
+- closed CODEC SIZE: between real brokers, 2.8.2 and 3.9.1; rivals MirrorMaker 1 of 2.8.2 and MirrorMaker 2 of 3.9.1.
+- ours CODEC SIZE: between two brokers of ours, our mirror alone; closed, and opened since a source of magic 1 becomes
+  one of magic 2 at the target.
+
+Run: python benchmarks/mirror.py [CASE...]   (written to benchmarks/results/mirror.json; a case takes 1 to 3 minutes)
+"""
+
+import asyncio
+import contextlib
+import fnmatch
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import broker
+import data
+import harness
+from broker import Server
+from data import kafka_oracle
+from magicbyte.client import Client, admin
+from magicbyte.client.offsets import LATEST, list_offset
+from magicbyte.client.produce import send_made
+from magicbyte.codecs import Codec
+from magicbyte.mirror.rewrite import closed_message
+from magicbyte.records.batch import RecordBatch
+from magicbyte.records.entry import entries
+
+PARTITIONS = 8
+MEGABYTES = 400
+TOPIC = "bench"
+FIRST = 0.25  # of the records: where measuring begins
+MM1, MM2 = "2.8.2", "3.9.1"
+CODECS = {"gzip": Codec.GZIP, "zstd": Codec.ZSTD, "lz4": Codec.LZ4}
+MOST_SECONDS = 150
+EXTRA_JARS = ("connect-mirror", "connect-runtime")
+JVM = ["-Xms1g", "-Xmx1g", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-Djava.awt.headless=true"]
+
+Figures = dict[str, Any]
+
+
+class Job(NamedTuple):
+    """What a mirror is to do. `turn` tells those of one case apart."""
+
+    folder: Path
+    source: Server
+    target: Server
+    codec: str
+    turn: int
+
+
+Command = Callable[[Job], list[str]]
+
+
+# ---- the mirrors
+
+
+def magicbyte(job: Job) -> list[str]:
+    arguments = ["--from", job.source.bootstrap, "--to", job.target.bootstrap, "--topics", TOPIC]
+    return [sys.executable, "-m", "magicbyte", "mirror", *arguments, "--group", f"turn-{job.turn}"]
+
+
+def mirror_maker_1(job: Job) -> list[str]:
+    consumer = {
+        "bootstrap.servers": job.source.bootstrap,
+        "group.id": f"mm1-{job.turn}",
+        "auto.offset.reset": "earliest",
+    }
+    producer = {"bootstrap.servers": job.target.bootstrap, "compression.type": job.codec}
+    kafka_oracle.write_properties(job.folder / "consumer.properties", consumer)
+    kafka_oracle.write_properties(job.folder / "producer.properties", producer)
+    configs = [
+        "--consumer.config",
+        job.folder / "consumer.properties",
+        "--producer.config",
+        job.folder / "producer.properties",
+    ]
+    streams = str(os.cpu_count())
+    arguments = [*map(str, configs), "--whitelist", TOPIC, "--num.streams", streams]
+    return [*java(MM1, job.folder, kafka_oracle.fetch(MM1)), "kafka.tools.MirrorMaker", *arguments]
+
+
+def mirror_maker_2(job: Job) -> list[str]:
+    settings = {
+        "clusters": "source, target",
+        "source.bootstrap.servers": job.source.bootstrap,
+        "target.bootstrap.servers": job.target.bootstrap,
+        "target.producer.compression.type": job.codec,
+        "source->target.enabled": "true",
+        "source->target.topics": TOPIC,
+        "target->source.enabled": "false",
+        "replication.policy.class": "org.apache.kafka.connect.mirror.IdentityReplicationPolicy",
+        "tasks.max": os.cpu_count(),
+        "emit.heartbeats.enabled": "false",
+        "emit.checkpoints.enabled": "false",
+        "sync.topic.acls.enabled": "false",
+        **dict.fromkeys(("replication.factor", "offset-syncs.topic.replication.factor"), 1),
+        **{f"{each}.storage.replication.factor": 1 for each in ("config", "offset", "status")},
+    }
+    kafka_oracle.write_properties(job.folder / "mm2.properties", settings)
+    main = ["org.apache.kafka.connect.mirror.MirrorMaker", str(job.folder / "mm2.properties")]
+    return [*java(MM2, job.folder, connect_jars()), *main]
+
+
+def java(version: str, folder: Path, jars: Path) -> list[str]:
+    flags = kafka_oracle.logging_flags(version, folder / "mirror.log", "INFO")
+    return [kafka_oracle.jdk_program("java"), *JVM, *flags, "-cp", f"{jars}/*"]
+
+
+def connect_jars() -> Path:
+    """Return the folder of MirrorMaker 2's jars, fetched by Maven when it is not there."""
+    home = kafka_oracle.cache_home() / f"connect-{MM2}"
+    if not home.is_dir():
+        wanted = [("org.apache.kafka", name, MM2) for name in EXTRA_JARS]
+        wanted += [("ch.qos.reload4j", "reload4j", "1.2.25"), ("org.slf4j", "slf4j-reload4j", "1.7.36")]
+        listed = "".join(
+            f"<dependency><groupId>{group}</groupId><artifactId>{name}</artifactId><version>{version}</version></dependency>"
+            for group, name, version in wanted
+        )
+        build = Path(tempfile.mkdtemp(dir=home.parent))
+        (build / "pom.xml").write_text(
+            "<project><modelVersion>4.0.0</modelVersion><groupId>oracle</groupId><artifactId>connect</artifactId>"
+            f"<version>1</version><dependencies>{listed}</dependencies></project>\n"
+        )
+        options = ["-DoutputDirectory=jars", "-DincludeScope=runtime"]
+        subprocess.run(["mvn", "-q", "-B", kafka_oracle.DEPENDENCY_PLUGIN, *options], cwd=build, check=True)
+        (build / "jars").rename(home)
+        shutil.rmtree(build)
+    return home
+
+
+# ---- filling, and measuring
+
+
+async def fill(server: Server, magic: int, codec: str, size: int) -> tuple[int, int]:
+    """Fill the topic at the source with closed sets; return how many records and bytes it has then."""
+    log = memoryview(data.log(size, magic, codec).read_bytes())
+    sets = [entry for _, entry in entries(log)]
+    times = max(MEGABYTES * 10**6 // len(log), 1)
+    async with Client(server.bootstrap) as client:
+        await make(client, magic)
+
+        async def send_to(partition: int) -> None:
+            for _ in range(times):
+                for each in sets[partition::PARTITIONS]:
+                    made = closed(each)
+                    await send_made(client, TOPIC, partition, made, magic, CODECS[codec])
+
+        await asyncio.gather(*map(send_to, range(PARTITIONS)))
+        return sum(await ends(client)), times * len(log)
+
+
+def closed(entry: Any) -> Any:
+    """Return a set of the data as a producer sends it, one record behind the other."""
+    if isinstance(entry, RecordBatch):
+        return [bytes(8), entry.buffer[8:]]
+    return closed_message(entry, entry.offset - entry.record_count + 1 if entry.record_count > 0 else 0)
+
+
+async def make(client: Client, magic: int) -> None:
+    configs = {} if magic == 2 else {"message.format.version": str(magic)}
+    await admin.create_topic(client, admin.NewTopic(TOPIC, PARTITIONS, configs=configs))
+    while len((await client.topics([TOPIC]))[TOPIC].partitions) < PARTITIONS:
+        await asyncio.sleep(0.1)
+
+
+async def ends(client: Client) -> list[int]:
+    found = [await list_offset(client, TOPIC, partition, LATEST) for partition in range(PARTITIONS)]
+    return [each.offset or 0 for each in found]
+
+
+async def empty(client: Client) -> None:
+    """Have no topic at the target."""
+    if TOPIC in await client.topics():
+        await admin.delete_topic(client, TOPIC)
+    while TOPIC in await client.topics():
+        await asyncio.sleep(0.2)
+
+
+async def watch(client: Client, process: Server, records: int, size: int) -> Figures:
+    """Return what the mirror used between the two moments."""
+    deadline, began = time.monotonic() + MOST_SECONDS, None
+    while True:
+        await asyncio.sleep(0.05)
+        assert time.monotonic() < deadline, f"not all of {records} records came"
+        topic = (await client.topics()).get(TOPIC)
+        if topic is None or len(topic.partitions) < PARTITIONS:
+            continue
+        there = sum(await ends(client))
+        now = time.perf_counter(), process.cpu(), there
+        if began is None and there >= FIRST * records:
+            began = now
+        if there >= records:
+            break
+    assert began is not None
+    seconds, cpu, share = (after - before for before, after in zip(began, now, strict=True))
+    copied = size * share / records
+    return {
+        "MB_per_second": round(copied / seconds / 1e6, 1),
+        "cpu_seconds_per_GB": round(cpu / copied * 1e9, 2),
+        "measured_MB": round(copied / 1e6),
+        "cpu_seconds_from_start": round(process.cpu(), 2),
+        "resident_MB": round(process.resident() / 1e6),
+    }
+
+
+async def turn(command: Command, job: Job, filled: tuple[int, int], magic: int | None = None) -> Figures:
+    """Let one mirror copy all, and measure it. `magic`: of the target's topic, which is made before."""
+    job.folder.mkdir()
+    async with Client(job.target.bootstrap) as client:
+        await empty(client)
+        if magic is not None:
+            await make(client, magic)
+        with (job.folder / "out").open("wb") as out:
+            process = subprocess.Popen(command(job), stdout=out, stderr=out)
+        try:
+            return await watch(client, Server("", process.pid), *filled)
+        finally:
+            process.kill()
+            process.wait()
+
+
+@contextlib.contextmanager
+def real(folder: Path) -> Iterator[tuple[Server, Server]]:
+    with broker.kafka(MM1, folder / "source") as source, broker.kafka(MM2, folder / "target") as target:
+        yield started(source, target)
+
+
+@contextlib.contextmanager
+def own(folder: Path) -> Iterator[tuple[Server, Server]]:
+    folder.mkdir(exist_ok=True)
+    with broker.ours(folder / "source") as source, broker.ours(folder / "target") as target:
+        yield started(source, target)
+
+
+def started(source: Callable[[], Server], target: Callable[[], Server]) -> tuple[Server, Server]:
+    pair = source(), target()
+    for server in pair:
+        broker.first_records(server)
+    return pair
+
+
+def beside(folder: Path, codec: str, size: int) -> Figures:
+    """Compare the three between real brokers."""
+    rivals = {"magicbyte": magicbyte, f"MirrorMaker 1 {MM1}": mirror_maker_1, f"MirrorMaker 2 {MM2}": mirror_maker_2}
+    found: Figures = {}
+    with real(folder) as pair:
+        filled = asyncio.run(fill(pair[0], 2, codec, size))
+        for number, (name, command) in enumerate(rivals.items()):
+            found[name] = asyncio.run(
+                turn(folder / f"turn-{number}", pair, command, filled, codec=codec, number=number)
+            )
+    mine = found["magicbyte"]
+    found["ratios"] = {
+        name: {
+            "MB_per_second": round(mine["MB_per_second"] / each["MB_per_second"], 2),
+            "cpu_seconds_per_GB": round(each["cpu_seconds_per_GB"] / mine["cpu_seconds_per_GB"], 2),
+        }
+        for name, each in found.items()
+        if name != "magicbyte"
+    }
+    return found
+
+
+def alone(folder: Path, codec: str, size: int) -> Figures:
+    """Compare closed and opened between brokers of ours."""
+    found: Figures = {}
+    for name, magic in (("closed", 2), ("opened", 1)):
+        if magic == 1 and codec == "zstd":
+            continue
+        with own(folder / f"{name}-brokers") as pair:
+            filled = asyncio.run(fill(pair[0], magic, codec, size))
+            found[name] = asyncio.run(turn(magicbyte, Job(folder / name, *pair, codec, 0), filled, magic=2))
+    return found
+
+
+CASES: dict[str, Callable[[Path], Figures]] = {
+    f"{what} {codec} {size} B": lambda folder, work=work, codec=codec, size=size: work(folder, codec, size)
+    for what, work in (("closed", beside), ("ours", alone))
+    for codec in CODECS
+    for size in data.COUNTS
+}
+
+
+def main() -> None:
+    wanted = sys.argv[1:] or list(CASES)
+    for name in (name for pattern in wanted for name in fnmatch.filter(CASES, pattern)):
+        folder = Path(tempfile.mkdtemp(prefix="magicbyte-benchmark-"))
+        try:
+            result = CASES[name](folder)
+        finally:
+            shutil.rmtree(folder)
+        harness.save("mirror", __doc__, {name: result | {"load_average": os.getloadavg()[0]}})
+
+
+if __name__ == "__main__":
+    main()
