@@ -1,0 +1,92 @@
+"""The offset maps of mirrors, kept in a compacted topic of the target: one record for each run.
+
+Keys are JSON, {"group": "magicbyte-mirror", "topic": "t", "partition": 0, "source": 17}, values, too: {"target": 12,
+"exact": true}. `topic` is the target's. A record without a value takes its run away.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+from magicbyte.client import Client, admin
+from magicbyte.client.fetch import read_records
+from magicbyte.client.offsets import bounds
+from magicbyte.client.produce import ProduceOptions, send
+from magicbyte.codecs import Codec
+from magicbyte.errors import BrokerError, ErrorCode, MirrorError
+from magicbyte.mirror.offset_map import OffsetMap, Run, run_told
+from magicbyte.protocol import APIS
+from magicbyte.records.columns import Record
+from magicbyte.records.layout import NO_TIMESTAMP
+
+OFFSET_TOPIC: Final = "__magicbyte_mirror_offsets"
+MOST_REPLICAS: Final = 3
+_CREATE_TOPICS: Final = 19
+_OPTIONS: Final = ProduceOptions(codec=Codec.GZIP)  # which brokers of every era know
+
+TopicPartition: TypeAlias = tuple[str, int]
+
+
+async def make(client: Client) -> bool:
+    """Make the topic if it is not there; say whether it is then. Brokers before 0.10.1 make none for clients."""
+    if OFFSET_TOPIC in await client.topics():
+        return True
+    connection = await client.any_connection()
+    if connection.versions.latest(APIS[_CREATE_TOPICS]) is None:
+        return False
+    replicas = min(MOST_REPLICAS, len(client.cluster.brokers))
+    wanted = admin.NewTopic(OFFSET_TOPIC, 1, replicas, {"cleanup.policy": "compact"})
+    try:
+        await admin.create_topic(client, wanted)
+    except BrokerError as error:
+        if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+            raise
+    return True
+
+
+async def note(client: Client, group: str, topic: str, partition: int, runs: Iterable[Run]) -> None:
+    """Add runs to the map of a partition. Raises BrokerError and NetworkError."""
+    records = []
+    for each in runs:
+        key = {"group": group, "topic": topic, "partition": partition, "source": each.source}
+        value = {"target": each.target, "exact": each.exact}
+        records.append(Record(0, NO_TIMESTAMP, 0, json.dumps(key).encode(), json.dumps(value).encode()))
+    await send(client, OFFSET_TOPIC, 0, records, _OPTIONS)
+
+
+@dataclass(slots=True)
+class KnownMaps:
+    """The maps of a group, as far as they were read."""
+
+    group: str
+    maps: dict[TopicPartition, OffsetMap] = field(default_factory=dict)
+    _position: int = 0
+
+    async def refresh(self, client: Client) -> None:
+        """Read what the topic has more. Raises MirrorError for what is no run, BrokerError and NetworkError."""
+        if OFFSET_TOPIC not in await client.topics():
+            return
+        start, end = await bounds(client, OFFSET_TOPIC, 0)
+        async for columns in read_records(client, OFFSET_TOPIC, 0, max(self._position, start), end):
+            for each in columns:
+                self._take(each)
+        self._position = end
+
+    def _take(self, record: Record) -> None:
+        try:
+            key = json.loads(record.key or b"")
+            group, place, source = key["group"], (str(key["topic"]), int(key["partition"])), int(key["source"])
+            run = None if record.value is None else run_told({"source": source} | json.loads(record.value))
+        except (ValueError, KeyError, TypeError) as error:
+            where = f"{OFFSET_TOPIC}, offset {record.offset}"
+            raise MirrorError(f"{where}: expected a run of an offset map, found key {record.key!r}") from error
+        if group != self.group:
+            return
+        known = self.maps.setdefault(place, OffsetMap())
+        if run is None:
+            known.remove(source)
+        else:
+            known.add(run)
