@@ -19,9 +19,11 @@ OTHERWISE = {
 }
 OURS = {
     "enriched.append.mode",
+    "http.address",
     "log.flush.policy",
     "log.head.truncation",
     "max.decompressed.message.bytes",
+    "slow.request.ms",
 }
 
 HEAD = """\

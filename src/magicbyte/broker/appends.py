@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from magicbyte.broker.gate import in_thread
-from magicbyte.broker.metrics import Conversion, TopicMetrics, count, now_ns
+from magicbyte.broker.metrics import UNNAMED, Client, Conversion, TopicMetrics, count, now_ns
 from magicbyte.errors import LogDirectoryOfflineError, UnknownTopicError
 from magicbyte.log.append import NOTHING_STORED, PreparedAppend, prepare
 from magicbyte.log.config import FOREVER
@@ -74,11 +74,13 @@ class Appends:
         rules: AppendRules,
         *,
         request_version: int | None = None,
+        client: Client = UNNAMED,
         dialect: Dialect = Dialect.KAFKA,
     ) -> Appended:
         """Append a set; return when it is as durable as the topic's settings ask for, and readers can have it.
 
-        `request_version`: of the Produce request, None for what the broker writes itself. `dialect`: of `records`.
+        `request_version`: of the Produce request, None for what the broker writes itself; `client`: whose it is.
+        `dialect`: of `records`.
         Raises AppendRefusedError, LogDirectoryOfflineError, and UnknownTopicError where the topic was deleted
         meanwhile: then nothing of it is in the log.
         """
@@ -104,7 +106,10 @@ class Appends:
             first, last = await self._write(partition, prepared, now_ms)
             durable = self._written(partition, prepared, rules.format.magic) if first >= end_before else None
             if request_version is not None:
-                _count(broker.metrics.of(partition.topic), records, rules, prepared, request_version, dialect, spent)
+                magic = records[MAGIC.start]
+                source = Format.ENRICHED if dialect is Dialect.ENRICHED else Format(str(magic))
+                what = Conversion(source, rules.format, request_version, client)
+                _count(broker.metrics.of(partition.topic), what, len(records), prepared, spent)
         if durable is not None and not await durable:
             self._check_is_there(partition)
             raise LogDirectoryOfflineError(f"{partition}: what was appended could not be made durable")
@@ -201,18 +206,8 @@ def _is_quick(records: memoryview) -> bool:
     return place is not None and not records[place] & CODEC_MASK
 
 
-def _count(
-    metrics: TopicMetrics,
-    records: memoryview,
-    rules: AppendRules,
-    prepared: PreparedAppend,
-    version: int,
-    dialect: Dialect,
-    spent_ns: int,
-) -> None:
-    magic = records[MAGIC.start]
-    source = Format.ENRICHED if dialect is Dialect.ENRICHED else Format(str(magic))
-    count(metrics.produced, Conversion(source, rules.format, version), len(records), 1, spent_ns)
+def _count(metrics: TopicMetrics, what: Conversion, size: int, prepared: PreparedAppend, spent_ns: int) -> None:
+    count(metrics.produced, what, size, 1, spent_ns, prepared.records)
     if prepared.compressed:
         metrics.recompressions_done += 1
     elif prepared.decompressed and not prepared.rebuilt:

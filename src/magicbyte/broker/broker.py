@@ -11,6 +11,8 @@ import logging
 import random
 import time
 import uuid
+import weakref
+from collections import Counter
 from collections.abc import Coroutine
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -39,6 +41,8 @@ from magicbyte.net.server import Handler, Limits, Server
 if TYPE_CHECKING:
     from magicbyte.broker.config import BrokerConfig, Listener
     from magicbyte.broker.groups import Groups
+    from magicbyte.groups.rules import GroupState
+    from magicbyte.net.http import Pages
     from magicbyte.ports import Clock, MetadataStore, WritableFileSystem
 
 log = logging.getLogger(__name__)
@@ -67,6 +71,7 @@ class Broker:
     topics: Topics
     producer_ids: cluster.ProducerIds
     appends: Appends
+    http_port: int
 
     def __init__(
         self, config: BrokerConfig, *, clock: Clock | None = None, files: WritableFileSystem | None = None
@@ -87,6 +92,8 @@ class Broker:
         self._server: Server[Listener] | None = None
         self._background: Background | None = None
         self._groups: Groups | None = None
+        self._pages: Pages | None = None
+        self._clients = weakref.WeakSet[Connection]()
 
     # ---- starting and stopping
 
@@ -145,9 +152,16 @@ class Broker:
             BrokerEndpoint(each.name, each.security_protocol, *self.address_of(each)) for each in config.listeners
         ]
         cluster.register(self.metadata, self.node_id, endpoints, config.broker_rack, self.clock)
+        if (address := config.http) is not None:
+            from magicbyte.broker.pages import pages
+
+            self._pages = pages(self)
+            self.http_port = await self._pages.listen(*address)
 
     def _connected(self, host: str, peer: str, listener: Listener) -> Handler:
-        return Dispatcher(self, Connection(host, peer, listener))
+        connection = Connection(host, peer, listener)
+        self._clients.add(connection)
+        return Dispatcher(self, connection)
 
     async def stop(self) -> None:
         """Answer what is in work, close all logs and leave the mark of it: the next start looks at nothing."""
@@ -160,6 +174,9 @@ class Broker:
                 self._groups.close()
             await self._server.aclose(grace_ms=GRACE_MS)
             self._server = None
+        if self._pages is not None:
+            await self._pages.aclose()
+            self._pages = None
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
@@ -191,6 +208,15 @@ class Broker:
 
             self._groups = Groups(self)
         return self._groups
+
+    def group_states(self) -> Counter[GroupState]:
+        """Return how many groups there are in each state; none before they are asked for."""
+        found = [] if self._groups is None else self._groups.coordinator.groups.values()
+        return Counter(each.state for each in found)
+
+    def connected_clients(self) -> list[tuple[str, str, str]]:
+        """Return of each open connection its listener's name, and name and version of the client's software."""
+        return [(each.listener.name, each.software_name, each.software_version) for each in self._clients]
 
     def address_of(self, listener: Listener) -> tuple[str, int]:
         """Return host and port that clients of a listener are told."""
@@ -238,6 +264,7 @@ class Broker:
         assert self._background is not None, "requests come between start and stop"
         with self._background.without(keys):
             self.topics.delete(topic.name)
+        self.metrics.forget(topic.name)
         for key in keys:
             found = self._partitions.pop(key, None)
             if found is not None:

@@ -377,6 +377,20 @@ class BrokerConfig:
     )
     fetch_max_bytes = integer("fetch.max.bytes", 55 << 20, "The most that one fetch returns.", least=1024, kind=_INT)
 
+    # ---- operation
+
+    http_address = text(
+        "http.address", None, "HOST:PORT of the pages /metrics and /health. Port 0: a free one. Unset: there are none."
+    )
+    slow_request_ms = integer(
+        "slow.request.ms",
+        -1,
+        "Requests that take so long are logged, not counting what they wait for records or group members; 0: all, "
+        "-1: none.",
+        least=-1,
+        update=_ANY_TIME,
+    )
+
     # ---- groups
 
     group_initial_rebalance_delay_ms = integer(
@@ -416,6 +430,7 @@ class BrokerConfig:
         self.texts, self.values = _in_force(self.static)
         self.listeners = _listeners(self)
         self.log_directory = _only_directory(self)
+        self.http = _http(self)
         _check_together(self)
 
     @classmethod
@@ -445,6 +460,8 @@ class BrokerConfig:
                     f"listener {each.name} is open to the network ({where}:{each.port}) without authentication: "
                     "whoever reaches it can read, write and delete everything"
                 )
+        if self.http is not None and not _LOOPBACK.fullmatch(self.http[0]):
+            found.append(f"the pages at {self.http_address} are open to the network: they name topics and clients")
         return found
 
 
@@ -558,6 +575,17 @@ def _only_directory(config: BrokerConfig) -> str:
     if len(found) != 1:
         raise InvalidConfigError(f"log.dirs: expected one directory, found {len(found)}")
     return found[0]
+
+
+def _http(config: BrokerConfig) -> tuple[str, int] | None:
+    """Return host and port of the pages, None where there are none; without a host they are for this machine alone."""
+    address = config.texts["http.address"]
+    if address is None:
+        return None
+    match = re.fullmatch(r"(\[[0-9A-Fa-f:.%]*\]|[^\s:/\[\]]*):([0-9]{1,5})", address.strip())
+    if match is None or int(match[2]) > 65535:
+        raise InvalidConfigError(f"http.address: expected HOST:PORT, found {address!r}")
+    return match[1].strip("[]") or "127.0.0.1", int(match[2])
 
 
 def _check_together(config: BrokerConfig) -> None:

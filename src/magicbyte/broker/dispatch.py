@@ -6,11 +6,13 @@ start waits for its disk.
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from magicbyte.broker.metrics import Client, now_ns
 from magicbyte.broker.request import Connection, Handler, Request
 from magicbyte.broker.versions import SERVED, unsupported_versions
 from magicbyte.errors import UnsupportedVersionError
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from magicbyte.net.server import Answer
     from magicbyte.protocol import Message
 
+log = logging.getLogger(__name__)
 
 FIRST_ASKED: Final = (18, 3, 0, 1)  # ApiVersions, Metadata, Produce, Fetch
 
@@ -64,15 +67,46 @@ class Dispatcher:
         version = header.request_api_version
         if api.key not in SERVED or version not in SERVED[api.key].versions:
             return self._refuse(api, version, header.correlation_id)
+        started, connection = now_ns(), self._connection
+        connection.waited_ns = 0
         route = _route(api.key)
         # Bytes behind it are let be, as Kafka does: librdkafka 2.16 asks for all topics with three too many.
         message, _ = route.request.read_at(frame[at:], 0, version)
-        request = Request(message, version, header.client_id, self._connection)
-        response = await route.handler(self._broker, request)
-        if response is None:
-            return None
-        frame_out = write_response(response, version, correlation_id=header.correlation_id)
-        return cast("Answer", frame_out.pieces())  # what is elsewhere in it comes from handlers, and can be sent
+        client = self._client(header.client_id or "")
+        response = await route.handler(self._broker, Request(message, version, header.client_id, connection, client))
+        answer = None
+        if response is not None:
+            frame_out = write_response(response, version, correlation_id=header.correlation_id)
+            answer = cast("Answer", frame_out.pieces())  # what is elsewhere in it comes from handlers, and can be sent
+        self._count(api, version, client, now_ns() - started)
+        return answer
+
+    def _client(self, client_id: str) -> Client:
+        """Return who the connection's requests are counted for: nearly always the same as before."""
+        connection = self._connection
+        known, name, version = connection.client, connection.software_name, connection.software_version
+        if known is None or known != (client_id, name, version):
+            known = connection.client = self._broker.metrics.client(client_id, name, version)
+        return known
+
+    def _count(self, api: Api, version: int, client: Client, total_ns: int) -> None:
+        """Count a request that was answered, and say so where it was slow: what it waited for others is no fault."""
+        broker, connection = self._broker, self._connection
+        broker.metrics.answered(api.key, version, total_ns, connection.waited_ns)
+        slow_ms = broker.config.slow_request_ms
+        local_ns = total_ns - connection.waited_ns
+        if 0 <= slow_ms * 1_000_000 <= local_ns:
+            facts = {
+                "api": api.name,
+                "version": version,
+                "peer": connection.peer,
+                "client_id": client.id,
+                "software": f"{client.software} {client.version}".strip(),
+                "local_ms": round(local_ns / 1e6, 3),
+                "waited_ms": round(connection.waited_ns / 1e6, 3),
+            }
+            log.warning("slow request: %s", " ".join(f"{name}={value!r}" for name, value in facts.items()),
+                        extra={"fields": facts})  # fmt: skip
 
     def _refuse(self, api: Api, version: int, correlation_id: int) -> Answer:
         if api.key != API_VERSIONS or version < 0:

@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 from magicbyte.broker.conversion import SliceConversion, converted, newest_magic
-from magicbyte.broker.metrics import Conversion, count
+from magicbyte.broker.metrics import Conversion, count, now_ns
 from magicbyte.broker.parts import ConvertedPart, FilePart
 from magicbyte.errors import (
     CorruptRecordError,
@@ -120,7 +120,9 @@ async def fetch(broker: Broker, request: Request[FetchRequest]) -> FetchResponse
                 await reading.finish()
                 return _response(begun, reading)
             reading.close()
+            started = now_ns()
             await _wait(event, left)
+            request.connection.waited_ns += now_ns() - started
         finally:
             for partition in watched:
                 partition.waiting.discard(event)
@@ -191,6 +193,8 @@ class _Partition:
             return self._refused(code)
 
     def _refused(self, code: ErrorCode) -> _Found:
+        if self.topic in self.broker.metrics.topics:  # else it may be any name
+            self.broker.metrics.of(self.topic).fetches_failed += 1
         data = PartitionData(
             partition_index=self.asked.partition,
             error_code=code,
@@ -203,6 +207,7 @@ class _Partition:
     async def _read(self) -> _Found:
         request, asked = self.request, self.asked
         partition = self.broker.partition(self.topic, asked.partition)
+        self.broker.metrics.of(self.topic).fetch_requests += 1
         code = self._epoch_fault() or self._codec_fault()
         if code:
             return self._refused(code)
@@ -293,7 +298,8 @@ class _Partition:
 
     async def _as_stored(self, stored: Format, answer: _Found) -> _Found:
         metrics = self.broker.metrics.of(self.topic)
-        count(metrics.fetched, Conversion(stored, stored, self.request.version), answer.size, 1, 0)
+        what = Conversion(stored, stored, self.request.version, self.request.client)
+        count(metrics.fetched, what, answer.size, 1, 0)
         return answer
 
     async def _as_converted(
@@ -310,10 +316,10 @@ class _Partition:
         chunks = converted(found, dialect, conversion, self.asked.fetch_offset, limit)
         first, second = await asyncio.to_thread(_first_two, chunks)
         metrics, report = self.broker.metrics.of(self.topic), conversion.report
-        what = Conversion(conversion.source, conversion.target, self.request.version)
+        what = Conversion(conversion.source, conversion.target, self.request.version, self.request.client)
 
         def done() -> None:
-            count(metrics.fetched, what, report.bytes_in, report.batches, conversion.time_ns)
+            count(metrics.fetched, what, report.bytes_in, report.batches, conversion.time_ns, report.records)
 
         if not second:
             done()

@@ -15,6 +15,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from magicbyte.broker.gate import in_thread
+from magicbyte.broker.metrics import now_ns
 from magicbyte.codecs import Codec
 from magicbyte.errors import (
     CorruptRecordError,
@@ -129,7 +130,11 @@ class Groups:
         answer: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
         caller = Caller(answer, request.version, request.client_id or "", f"/{request.connection.host}")
         self.perform(self.coordinator.answer(caller, request.message, self._broker.clock.now_ms()))
-        return await answer
+        started = now_ns()
+        try:
+            return await answer
+        finally:
+            request.connection.waited_ns += now_ns() - started
 
     def perform(self, effects: Sequence[Effect]) -> None:
         """Do what the coordinator wants done, and wake it when it wants to be."""

@@ -110,6 +110,7 @@ def _partition(broker: Broker, request: Request[ProduceRequest], topic: str, ind
     if request.message.acks not in _ACKS:
         raise AppendRefusedError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks {request.message.acks}: expected -1, 0 or 1")
     partition = broker.partition(topic, index)
+    broker.metrics.of(topic).produce_requests += 1
     if broker.topics.known(topic).is_internal and request.client_id != _ADMIN_CLIENT:
         raise AppendRefusedError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic} is the broker's own")
     return partition
@@ -130,6 +131,7 @@ async def _store(
         memoryview(b"") if records is None else records.toreadonly(),
         rules,
         request_version=request.version,
+        client=request.client,
         dialect=Dialect.ENRICHED if enriched else Dialect.KAFKA,
     )
     return found if found.first_offset >= 0 else Appended(_NO_OFFSET, _NO_OFFSET, NO_TIMESTAMP)

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
+from magicbyte.broker.metrics import UNNAMED, Client
 from magicbyte.protocol import Message
 
 if TYPE_CHECKING:
@@ -15,15 +16,21 @@ if TYPE_CHECKING:
 M = TypeVar("M")
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, weakref_slot=True)
 class Connection:
-    """A client's connection. `peer` is its name for messages; what the client says of itself comes with ApiVersions."""
+    """A client's connection. `peer` is its name for messages; what the client says of itself comes with ApiVersions.
+
+    `client` is who the last request was counted for. `waited_ns`: how long the one in work has waited for others so
+    far, for records to come or for members of a group.
+    """
 
     host: str
     peer: str
     listener: Listener
     software_name: str = ""
     software_version: str = ""
+    client: Client | None = None
+    waited_ns: int = 0
 
     @property
     def enriched(self) -> bool:
@@ -39,6 +46,7 @@ class Request(Generic[M]):
     version: int
     client_id: str | None
     connection: Connection
+    client: Client = UNNAMED
 
 
 Handler: TypeAlias = Callable[["Broker", Request[Any]], Awaitable[Message | None]]

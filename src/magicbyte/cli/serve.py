@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import re
 import signal
 import sys
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from magicbyte.cli.logs import log_options, set_up
 from magicbyte.cli.options import key_values
 
 if TYPE_CHECKING:
@@ -28,34 +28,44 @@ _ADDRESS = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\s:/]*):([0-9]{1,5})")
 @click.option("--dir", "directory", type=click.Path(file_okay=False, path_type=Path), metavar="DIR",
               help="Where the logs are: log.dirs.")  # fmt: skip
 @click.option("--listen", metavar="HOST:PORT", help="Where to listen: listeners. Port 0 is any that is free.")
-@click.option("-v", "--verbose", is_flag=True, help="Say more of what happens.")
+@click.option("--http", metavar="HOST:PORT",
+              help="Where /metrics (for Prometheus) and /health are: http.address.")  # fmt: skip
+@log_options
+@click.option("-v", "--verbose", is_flag=True, help="Say more of what happens: --log-level info.")
 @click.argument("settings", nargs=-1, metavar="[KEY=VALUE]...")
 def serve(
-    path: Path | None, directory: Path | None, listen: str | None, verbose: bool, settings: tuple[str, ...]
+    path: Path | None,
+    directory: Path | None,
+    listen: str | None,
+    http: str | None,
+    log_level: str,
+    log_format: str,
+    verbose: bool,
+    settings: tuple[str, ...],
 ) -> None:
     """Run a broker: any Kafka client may produce and consume, in any message format.
 
-    Settings have Kafka's names. Later ones win: the file's, then --dir and --listen, then KEY=VALUE. Ends cleanly with
-    Ctrl-C or SIGTERM.
+    Settings have Kafka's names. Later ones win: the file's, then --dir, --listen and --http, then KEY=VALUE. Ends
+    cleanly with Ctrl-C or SIGTERM.
     """
     from magicbyte.broker.config import BrokerConfig
 
-    logging.basicConfig(
-        level=logging.INFO if verbose else logging.WARNING, format="%(asctime)s %(levelname)s %(message)s"
-    )
-    given = _given(directory, listen, settings)
+    set_up("info" if verbose and log_level == "warning" else log_level, log_format)
+    given = _given(directory, listen, http, settings)
     config = BrokerConfig(given) if path is None else BrokerConfig.parse(path.read_bytes(), given)
     for warning in config.warnings():
         click.echo(f"warning: {warning}", err=True)
     asyncio.run(_run(config))
 
 
-def _given(directory: Path | None, listen: str | None, settings: tuple[str, ...]) -> dict[str, str]:
+def _given(directory: Path | None, listen: str | None, http: str | None, settings: tuple[str, ...]) -> dict[str, str]:
     given = {} if directory is None else {"log.dirs": str(directory)}
     if listen is not None:
         if _ADDRESS.fullmatch(listen) is None:
             raise click.BadParameter(f"{listen!r}: expected HOST:PORT", param_hint="--listen")
         given["listeners"] = f"PLAINTEXT://{listen}"
+    if http is not None:
+        given["http.address"] = http
     return given | key_values(settings)
 
 
@@ -81,6 +91,10 @@ def _greet(broker: Broker) -> None:
     addresses = {each.name: "{}:{}".format(*broker.address_of(each)) for each in broker.config.listeners}
     for name, address in addresses.items():
         click.echo(f"listening on {address} ({name}), logs in {broker.logs.path}")
+    if broker.config.http is not None:
+        host = broker.config.http[0]
+        shown = f"[{host}]" if ":" in host else host
+        click.echo(f"metrics at http://{shown}:{broker.http_port}/metrics, health at /health")
     first = next(iter(addresses.values()))
     click.echo(f"try: kcat -b {first} -t test -P, then kcat -b {first} -t test -C; Ctrl-C stops the broker", err=True)
     sys.stdout.flush()

@@ -1,0 +1,204 @@
+"""What a broker says of itself over HTTP: /metrics and /health. docs/metrics.md has every name."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from magicbyte.broker.metrics import Conversion, Moved, Times, TopicMetrics
+from magicbyte.groups.rules import GroupState
+from magicbyte.net.exposition import Family, counter, gauge, health_page, metrics_page
+from magicbyte.net.http import Page, Pages
+from magicbyte.protocol import APIS
+
+if TYPE_CHECKING:
+    from magicbyte.broker.broker import Broker
+
+_QUANTILES: Final = (0.5, 0.75, 0.95, 0.98, 0.99, 0.999)
+_RUNNING, _STOPPING = 3, 6  # of Kafka's states of a broker
+_TOPIC_COUNTERS: Final[tuple[tuple[str, str, Callable[[TopicMetrics], int]], ...]] = (
+    ("messagesin", "Records that producers sent.", lambda it: _sum(it.produced, lambda each: each.records)),
+    ("bytesin", "Bytes of sets that producers sent.", lambda it: _sum(it.produced, lambda each: each.bytes)),
+    ("bytesout", "Bytes of stored sets that readers got.", lambda it: _sum(it.fetched, lambda each: each.bytes)),
+    ("totalproducerequests", "Partitions named in Produce requests.", lambda it: it.produce_requests),
+    ("totalfetchrequests", "Partitions looked at for Fetch requests.", lambda it: it.fetch_requests),
+    ("failedproducerequests", "Sets that were refused.", lambda it: it.sets_refused),
+    ("failedfetchrequests", "Partitions that a Fetch request got an error for.", lambda it: it.fetches_failed),
+    (
+        "producemessageconversions",
+        "Records that were stored in another format than they came in.",
+        lambda it: _sum(it.produced, lambda each: each.records, converted=True),
+    ),
+    (
+        "fetchmessageconversions",
+        "Records that were sent in another format than they are stored in.",
+        lambda it: _sum(it.fetched, lambda each: each.records, converted=True),
+    ),
+)
+
+
+def pages(broker: Broker) -> Pages:
+    """Return the pages of a broker."""
+    health = health_page(lambda: _health(broker))
+    found: dict[str, Page] = {"/metrics": metrics_page(lambda: families(broker)), "/health": health}
+    return Pages(found | {"/health/ready": health, "/health/live": health_page(lambda: (True, {"live": True}))})
+
+
+def _health(broker: Broker) -> tuple[bool, Mapping[str, Any]]:
+    fault = broker.logs.health.error
+    ready = fault is None and not broker.is_stopping
+    return ready, {
+        "live": True,
+        "ready": ready,
+        "brokerId": broker.node_id,
+        "clusterId": broker.cluster_id,
+        "logDirectories": [{"path": broker.logs.path, "error": None if fault is None else str(fault)}],
+    }
+
+
+def families(broker: Broker) -> Iterator[Family]:
+    """Yield all numbers of a broker, as they are now."""
+    yield from _topics(broker)
+    yield from _conversions(broker)
+    yield from _requests(broker)
+    yield from _logs(broker)
+    yield from _cluster(broker)
+    yield from _groups(broker)
+    yield from _connections(broker)
+
+
+def _sum(moved: Mapping[Conversion, Moved], what: Callable[[Moved], int], *, converted: bool = False) -> int:
+    return sum(what(each) for key, each in moved.items() if not converted or key.source is not key.target)
+
+
+def _topics(broker: Broker) -> Iterator[Family]:
+    """Yield Kafka's counters, of each topic and, without that label, of all."""
+    metrics = broker.metrics
+    for name, meaning, value in _TOPIC_COUNTERS:
+        family, total = counter(f"kafka_server_brokertopicmetrics_{name}", meaning), value(metrics.deleted)
+        for topic, each in metrics.topics.items():
+            found = value(each)
+            family.add(found, topic=topic)
+            total += found
+        family.add(total)
+        yield family
+
+
+def _conversions(broker: Broker) -> Iterator[Family]:
+    """Yield what became of sets, by the formats before and behind: equal ones were not opened."""
+    size = counter("magicbyte_moved_bytes", "Bytes of sets as they came, or as they are stored for those that leave.")
+    sets = counter("magicbyte_moved_sets", "Such sets; for those that leave unconverted, slices of files.")
+    records = counter("magicbyte_moved_records", "Their records, where they were looked at.")
+    spent = counter("magicbyte_moved_seconds", "Time of checking them on arrival, or of converting them.")
+    zero_copy = counter("magicbyte_zero_copy_bytes", "Bytes that were sent as they are stored, by the system.")
+    avoided = counter("magicbyte_recompressions_avoided", "Compressed sets that were stored with the bytes that came.")
+    done = counter("magicbyte_recompressions_done", "Sets that were compressed by the broker.")
+    for topic, each in broker.metrics.topics.items():
+        for direction, table in (("produce", each.produced), ("fetch", each.fetched)):
+            for what, moved in table.items():
+                labels: dict[str, object] = {
+                    "direction": direction,
+                    "topic": topic,
+                    "source": what.source.value,
+                    "target": what.target.value,
+                    "version": what.version,
+                    "client_id": what.client.id,
+                    "software": what.client.software,
+                    "software_version": what.client.version,
+                }
+                size.add(moved.bytes, **labels)
+                sets.add(moved.sets, **labels)
+                records.add(moved.records, **labels)
+                spent.add(moved.time_ns / 1e9, **labels)
+        closed = sum(moved.bytes for what, moved in each.fetched.items() if what.source is what.target)
+        zero_copy.add(closed, topic=topic)
+        avoided.add(each.recompressions_avoided, topic=topic)
+        done.add(each.recompressions_done, topic=topic)
+    yield from (size, sets, records, spent, zero_copy, avoided, done)
+
+
+def _requests(broker: Broker) -> Iterator[Family]:
+    requests = counter("kafka_network_requestmetrics_requests", "Requests, by kind and version.")
+    total = Family("kafka_network_requestmetrics_totaltimems", "Time until an answer was ready.", "summary")
+    local = Family(
+        "kafka_network_requestmetrics_localtimems", "The same without waiting for records or group members.", "summary"
+    )
+    for key, each in broker.metrics.apis.items():
+        name = APIS[key].name
+        for version, count in each.requests.items():
+            requests.add(count, request=name, version=version)
+        for family, times in ((total, each.total), (local, each.local)):
+            family.add_summary(times.count, times.sum_ns / 1e6, _quantiles_ms(times), request=name)
+    yield from (requests, total, local)
+
+
+def _quantiles_ms(times: Times) -> dict[float, float]:
+    return {share: times.quantile(share) / 1e6 for share in _QUANTILES}
+
+
+def _logs(broker: Broker) -> Iterator[Family]:
+    size = gauge("kafka_log_log_size", "Bytes of a partition.")
+    start = gauge("kafka_log_log_logstartoffset", "The first offset of a partition.")
+    end = gauge("kafka_log_log_logendoffset", "The offset that the next record of a partition gets.")
+    segments = gauge("kafka_log_log_numlogsegments", "Segments of a partition.")
+    for key, log in broker.logs.logs.items():
+        for family, value in (
+            (size, log.size),
+            (start, log.log_start_offset),
+            (end, log.log_end_offset),
+            (segments, len(log.segments)),
+        ):
+            family.add(value, topic=key.topic, partition=key.partition)
+    offline = gauge("kafka_log_logmanager_offlinelogdirectorycount", "Log directories that have failed.")
+    offline.add(_failed(broker))
+    yield from (size, start, end, segments, offline)
+
+
+def _failed(broker: Broker) -> int:
+    return int(broker.logs.health.error is not None)
+
+
+def _cluster(broker: Broker) -> Iterator[Family]:
+    """Yield what a broker that is the whole cluster can say of it."""
+    topics = [broker.topics.known(name) for name in broker.topics.names()]
+    partitions = sum(each.partitions for each in topics)
+    lost = partitions if _failed(broker) else 0
+    for name, meaning, value in (
+        ("server_kafkaserver_brokerstate", "3: it runs. 6: it stops.", _STOPPING if broker.is_stopping else _RUNNING),
+        ("server_replicamanager_partitioncount", "Partitions that are here.", partitions),
+        ("server_replicamanager_leadercount", "Partitions that are led from here.", partitions - lost),
+        ("server_replicamanager_underreplicatedpartitions", "Partitions that lack a replica.", 0),
+        ("server_replicamanager_offlinereplicacount", "Partitions in a log directory that has failed.", lost),
+        ("controller_kafkacontroller_activecontrollercount", "Whether this broker is the controller.", 1),
+        ("controller_kafkacontroller_offlinepartitionscount", "Partitions without a leader.", lost),
+        ("controller_kafkacontroller_globaltopiccount", "Topics of the cluster.", len(topics)),
+        ("controller_kafkacontroller_globalpartitioncount", "Partitions of the cluster.", partitions),
+    ):
+        family = gauge(f"kafka_{name}", meaning)
+        family.add(value)
+        yield family
+
+
+def _groups(broker: Broker) -> Iterator[Family]:
+    """Yield how many groups there are; a broker that was not asked for any yet has none."""
+    states = broker.group_states()
+    total = gauge("kafka_coordinator_group_groupmetadatamanager_numgroups", "Consumer groups.")
+    total.add(sum(states.values()))
+    yield total
+    for state in GroupState:
+        if state is not GroupState.DEAD:
+            name = state.name.lower().replace("_", "")
+            family = gauge(f"kafka_coordinator_group_groupmetadatamanager_numgroups{name}", f"Groups: {state.value}.")
+            family.add(states.get(state, 0))
+            yield family
+
+
+def _connections(broker: Broker) -> Iterator[Family]:
+    now = gauge("magicbyte_connections", "Open connections, by listener and by what the client says of itself.")
+    for (listener, name, version), count in Counter(broker.connected_clients()).items():
+        now.add(count, listener=listener, software=name, software_version=version)
+    tasks = gauge("magicbyte_tasks", "Tasks on the event loop.")
+    tasks.add(len(asyncio.all_tasks()))
+    yield from (now, tasks)

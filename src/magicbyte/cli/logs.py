@@ -1,0 +1,52 @@
+"""How what a long-running command has to say is written: as text, or as a JSON object in each line."""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+import click
+
+F = TypeVar("F", bound=Callable[..., object])
+
+LEVELS: Final = ("debug", "info", "warning", "error")
+_TEXT: Final = "%(asctime)s %(levelname)s %(message)s"
+
+
+class JsonFormatter(logging.Formatter):
+    """A line of JSON: time (UTC), level, logger, message, the facts that came with it, and a traceback if there is one.
+
+    Facts are what was logged with `extra={"fields": {...}}`.
+    """
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line."""
+        moment = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
+        found = {
+            "time": f"{moment}.{int(record.msecs):03}Z",
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+            **getattr(record, "fields", {}),
+        }
+        if record.exc_info:
+            found["exception"] = self.formatException(record.exc_info)
+        return json.dumps(found, default=str)
+
+
+def log_options(command: F) -> F:
+    """Add --log-level and --log-format; `set_up` takes their values."""
+    command = click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True,
+                           help="How lines of the log are written, to stderr.")(command)  # fmt: skip
+    return click.option("--log-level", type=click.Choice(LEVELS), default="warning", show_default=True,
+                        help="What is worth a line.")(command)  # fmt: skip
+
+
+def set_up(level: str, form: str) -> None:
+    """Have the log written to stderr."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(JsonFormatter() if form == "json" else logging.Formatter(_TEXT))
+    logging.basicConfig(level=level.upper(), handlers=[handler], force=True)

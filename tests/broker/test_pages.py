@@ -1,0 +1,310 @@
+"""/metrics against a ledger that the test keeps of what it sent and got, read by a Prometheus parser; /health."""
+
+import asyncio
+import http.client
+import json
+import logging
+from collections import Counter
+from collections.abc import Mapping
+from http import HTTPStatus
+from pathlib import Path
+
+import pytest
+from prometheus_client.openmetrics import parser as openmetrics
+from prometheus_client.parser import text_string_to_metric_families
+
+from broker.serving import Peer, Running, run
+from broker.test_fetch import PRODUCE_VERSION, asking, fetch, made, produce, read, records
+from cli.command import run as command
+from magicbyte.broker.broker import Broker
+from magicbyte.broker.metrics import BOUNDS_NS, MOST_CLIENTS, OTHERS, Conversion, Metrics, Moved, Times
+from magicbyte.cli.logs import JsonFormatter
+from magicbyte.codecs import Codec
+from magicbyte.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from magicbyte.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from magicbyte.records.encode import Format
+
+SERVED = {"http.address": "127.0.0.1:0"}
+TOPICS = "kafka_server_brokertopicmetrics_"
+
+
+async def page(broker: Broker, path: str, accept: str = "") -> tuple[int, str]:
+    def ask() -> tuple[int, str]:
+        connection = http.client.HTTPConnection("127.0.0.1", broker.http_port, timeout=10)
+        connection.request("GET", path, headers={"Accept": accept})
+        response = connection.getresponse()
+        return response.status, response.read().decode()
+
+    return await asyncio.to_thread(ask)
+
+
+class Scraped:
+    """What a Prometheus parser reads: numbers by name and some of the labels."""
+
+    def __init__(self, text: str) -> None:
+        families = list(text_string_to_metric_families(text))
+        names = [each.name for each in families]
+        assert len(names) == len(set(names)), "a family stands in one place"
+        self.samples = [each for family in families for each in family.samples]
+        self.types = {each.name: each.type for each in families}
+
+    def find(self, name: str, **labels: str) -> list[tuple[Mapping[str, str], float]]:
+        return [
+            (each.labels, each.value)
+            for each in self.samples
+            if each.name == name and labels.items() <= each.labels.items()
+        ]
+
+    def one(self, name: str, **labels: str) -> float:
+        ((_, value),) = self.find(name, **labels)
+        return value
+
+    def total(self, name: str, **labels: str) -> float:
+        return sum(value for _, value in self.find(name, **labels))
+
+    def of_all(self, name: str) -> float:
+        """The one without labels."""
+        ((_, value),) = [found for found in self.find(name) if not found[0]]
+        return value
+
+
+async def scrape(broker: Broker) -> Scraped:
+    status, text = await page(broker, "/metrics")
+    assert status == HTTPStatus.OK
+    return Scraped(text)
+
+
+def test_the_counters_are_those_of_a_ledger_of_what_was_sent_and_fetched(tmp_path: Path) -> None:
+    ledger: Counter[tuple[str, ...]] = Counter()
+
+    async def work() -> None:
+        async with Running(tmp_path, SERVED) as broker:
+            peer = await Peer.of(broker)
+            for stored in (Format.V0, Format.V1, Format.V2):
+                topic = f"stored.{stored.value}"
+                broker.topics.create(topic, configs={"message.format.version": stored.value})
+                end = 0
+                for sent in (Format.V0, Format.V1, Format.V2):
+                    for codec, count in ((Codec.NONE, 3), (Codec.GZIP, 5)):
+                        data = made(records(count), sent, codec)
+                        await produce(peer, topic, data, sent)
+                        ledger["requests", "Produce", str(PRODUCE_VERSION[sent])] += 1
+                        ledger["in", topic] += count
+                        ledger["bytes", topic] += len(data)
+                        ledger["converted in", topic] += count if sent is not stored else 0
+                        ledger["sets", topic, sent.value] += 1
+                        end += count
+                for version in (1, 2, 11):
+                    offset = 0
+                    while offset < end:
+                        found = read(await fetch(peer, version, asking(topic, offset)))
+                        ledger["requests", "Fetch", str(version)] += 1
+                        ledger["out", topic] += len(found)
+                        if stored.magic > min(version - 1, 2):
+                            ledger["converted out", topic] += len(found)
+                        offset = found[-1].offset + 1
+            scraped = await scrape(broker)
+            for topic in ("stored.0", "stored.1", "stored.2"):
+                assert scraped.one(TOPICS + "messagesin_total", topic=topic) == ledger["in", topic]
+                assert scraped.one(TOPICS + "bytesin_total", topic=topic) == ledger["bytes", topic]
+                converted = scraped.one(TOPICS + "producemessageconversions_total", topic=topic)
+                assert converted == ledger["converted in", topic]
+                converted = scraped.one(TOPICS + "fetchmessageconversions_total", topic=topic)
+                assert converted == ledger["converted out", topic]
+                for source in "012":
+                    moved = scraped.total("magicbyte_moved_sets_total", topic=topic, source=source, direction="produce")
+                    assert moved == ledger["sets", topic, source]
+                assert scraped.one("kafka_log_log_size", topic=topic) == broker.partition(topic, 0).log.size
+                assert scraped.one("kafka_log_log_logendoffset", topic=topic) == ledger["in", topic]
+                out = scraped.one(TOPICS + "bytesout_total", topic=topic)
+                assert out == scraped.total("magicbyte_moved_bytes_total", topic=topic, direction="fetch")
+                zero_copy = scraped.one("magicbyte_zero_copy_bytes_total", topic=topic)
+                assert zero_copy == out if topic == "stored.0" else zero_copy < out
+            for (what, *rest), count in ledger.items():
+                if what == "requests":
+                    found = scraped.one("kafka_network_requestmetrics_requests_total", request=rest[0], version=rest[1])
+                    assert found == count
+            fetches = sum(count for what, count in ledger.items() if what[:2] == ("requests", "Fetch"))
+            assert scraped.one("kafka_network_requestmetrics_totaltimems_count", request="Fetch") == fetches
+            assert scraped.of_all(TOPICS + "messagesin_total") == sum(
+                count for what, count in ledger.items() if what[0] == "in"
+            )
+            peer.close()
+
+    run(work())
+
+
+def test_a_set_that_stays_closed_counts_as_a_recompression_avoided_and_one_that_is_opened_as_done(
+    tmp_path: Path,
+) -> None:
+    async def work() -> None:
+        async with Running(tmp_path, SERVED) as broker:
+            broker.topics.create("topic", configs={"message.format.version": "1"})
+            peer = await Peer.of(broker)
+            for form in (Format.V1, Format.V1, Format.V2):
+                await produce(peer, "topic", made(records(10), form, Codec.GZIP), form)
+            scraped = await scrape(broker)
+            assert scraped.one("magicbyte_recompressions_avoided_total", topic="topic") == 2
+            assert scraped.one("magicbyte_recompressions_done_total", topic="topic") == 1
+            peer.close()
+
+    run(work())
+
+
+def test_who_reads_and_writes_is_told_by_client_id_software_and_version(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with Running(tmp_path, SERVED) as broker:
+            broker.topics.create("topic")
+            peer = await Peer.of(broker)
+            hello = ApiVersionsRequest(client_software_name="librdkafka", client_software_version="2.16.1")
+            await peer.ask(hello, 3, ApiVersionsResponse)
+            await produce(peer, "topic", made(records(1), Format.V1), Format.V1)
+            scraped = await scrape(broker)
+            ((labels, count),) = scraped.find("magicbyte_moved_records_total", topic="topic")
+            assert count == 1
+            assert labels == {
+                "topic": "topic",
+                "direction": "produce",
+                "source": "1",
+                "target": "2",
+                "version": "2",
+                "client_id": "test",
+                "software": "librdkafka",
+                "software_version": "2.16.1",
+            }
+            name = {"software": "librdkafka", "software_version": "2.16.1", "listener": "PLAINTEXT"}
+            assert scraped.one("magicbyte_connections", **name) == 1
+            peer.close()
+
+    run(work())
+
+
+def test_a_label_may_hold_any_text(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with Running(tmp_path, SERVED) as broker:
+            strange = 'a "quoted" \\ back\nline é'
+            metrics = broker.metrics.of("topic")
+            client = broker.metrics.client(strange, "", "")
+            metrics.produced[Conversion(Format.V1, Format.V1, 2, client)] = Moved(bytes=1)
+            ((labels, _),) = (await scrape(broker)).find("magicbyte_moved_bytes_total")
+            assert labels["client_id"] == strange
+
+    run(work())
+
+
+def test_a_topic_that_is_deleted_leaves_the_page_and_stays_in_the_sums(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with Running(tmp_path, SERVED) as broker:
+            broker.topics.create("gone")
+            peer = await Peer.of(broker)
+            await produce(peer, "gone", made(records(7), Format.V2), Format.V2)
+            await peer.ask(DeleteTopicsRequest(topic_names=["gone"], timeout_ms=1000), 1, DeleteTopicsResponse)
+            scraped = await scrape(broker)
+            assert not scraped.find(TOPICS + "messagesin_total", topic="gone")
+            assert not scraped.find("kafka_log_log_size", topic="gone")
+            assert scraped.of_all(TOPICS + "messagesin_total") == 7
+            peer.close()
+
+    run(work())
+
+
+def test_the_page_is_open_metrics_where_that_is_asked_for(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with Running(tmp_path, SERVED) as broker:
+            broker.topics.create("topic")
+            peer = await Peer.of(broker)
+            await produce(peer, "topic", made(records(3), Format.V2), Format.V2)
+            status, text = await page(broker, "/metrics", "application/openmetrics-text; version=1.0.0")
+            assert status == HTTPStatus.OK
+            names = {each.name for each in openmetrics.text_string_to_metric_families(text)}
+            assert names >= {TOPICS + "messagesin", "kafka_log_log_size", "process_cpu_seconds"}
+            peer.close()
+
+    run(work())
+
+
+def test_health_is_503_once_the_log_directory_has_failed(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with Running(tmp_path, SERVED) as broker:
+            status, text = await page(broker, "/health")
+            assert (status, json.loads(text)["ready"]) == (HTTPStatus.OK, True)
+            broker.logs.health.error = OSError(5, "Input/output error")
+            status, text = await page(broker, "/health")
+            found = json.loads(text)
+            assert (status, found["ready"], found["live"]) == (HTTPStatus.SERVICE_UNAVAILABLE, False, True)
+            assert "Input/output error" in found["logDirectories"][0]["error"]
+            assert (await page(broker, "/health/live"))[0] == HTTPStatus.OK
+            scraped = await scrape(broker)
+            assert scraped.one("kafka_log_logmanager_offlinelogdirectorycount") == 1
+            broker.logs.health.error = None  # so that it closes its logs
+
+    run(work())
+
+
+@pytest.mark.parametrize("fault", ["no host", "no port"])
+def test_an_address_that_cannot_be_is_wrong_use(fault: str, tmp_path: Path) -> None:
+    address = {"no host": "nowhere", "no port": "127.0.0.1:99999"}[fault]
+    done = command("serve", "--dir", tmp_path, "--listen", "127.0.0.1:0", "--http", address)
+    assert done.exit_code == 2
+    assert "http.address: expected HOST:PORT" in done.stderr
+
+
+# ---- slow requests
+
+
+def test_a_slow_request_is_a_line_that_says_whose_it_was(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async def work() -> None:
+        async with Running(tmp_path, {"slow.request.ms": "0"}) as broker:
+            broker.topics.create("topic")
+            peer = await Peer.of(broker)
+            await produce(peer, "topic", made(records(1), Format.V1), Format.V1)
+            peer.close()
+
+    with caplog.at_level(logging.WARNING, "magicbyte.broker.dispatch"):
+        run(work())
+    (line,) = [json.loads(JsonFormatter().format(each)) for each in caplog.records]
+    assert line.items() >= {"level": "warning", "api": "Produce", "version": 2, "client_id": "test"}.items()
+    assert line["peer"].startswith("127.0.0.1:")
+    assert line["local_ms"] >= 0 == line["waited_ms"]
+
+
+def test_what_a_fetch_waits_for_records_is_told_apart(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async def work() -> None:
+        async with Running(tmp_path, SERVED | {"slow.request.ms": "0"}) as broker:
+            broker.topics.create("topic")
+            peer = await Peer.of(broker)
+            await fetch(peer, 4, asking("topic", 0, wait_ms=300))
+            scraped = await scrape(broker)
+            total = scraped.one("kafka_network_requestmetrics_totaltimems_sum", request="Fetch")
+            local = scraped.one("kafka_network_requestmetrics_localtimems_sum", request="Fetch")
+            (facts,) = [json.loads(JsonFormatter().format(each)) for each in caplog.records]
+            assert facts["waited_ms"] > 0
+            assert total - local == pytest.approx(facts["waited_ms"], abs=0.001)
+            assert local == pytest.approx(facts["local_ms"], abs=0.001)
+            peer.close()
+
+    with caplog.at_level(logging.WARNING, "magicbyte.broker.dispatch"):
+        run(work())
+
+
+# ---- counters by themselves
+
+
+def test_a_quantile_is_a_bound_at_most_a_fifth_above_the_time_itself() -> None:
+    times, real = Times(), [round(20_000 * 1.1**at) for at in range(150)]
+    for each in real:
+        times.add(each)
+    for share in (0.5, 0.75, 0.99, 1.0):
+        exact = real[min(int(share * len(real)), len(real) - 1)]
+        assert exact / 1.1 <= times.quantile(share) <= exact * 1.22
+    assert Times().quantile(0.5) == 0
+    times.add(10**15)
+    assert times.quantile(1.0) == BOUNDS_NS[-1]
+
+
+def test_clients_beyond_the_bound_are_counted_together() -> None:
+    metrics = Metrics()
+    for at in range(MOST_CLIENTS):
+        assert metrics.client(f"client {at}", "", "").id == f"client {at}"
+    assert metrics.client("one more", "", "") == OTHERS
+    assert metrics.client("client 0", "", "").id == "client 0"

@@ -1,0 +1,108 @@
+"""Pages over HTTP: what is asked rightly, wrongly, slowly, and by too many."""
+
+import asyncio
+from collections.abc import Mapping
+from http import HTTPStatus
+
+import pytest
+
+from magicbyte.errors import NetworkError
+from magicbyte.net import http
+from magicbyte.net.http import Answer, Page, Pages
+
+
+async def hello(accept: str) -> Answer:
+    return Answer("text/plain", f"hello {accept}".encode())
+
+
+async def unwell(_: str) -> Answer:
+    return Answer("text/plain", b"unwell", HTTPStatus.SERVICE_UNAVAILABLE)
+
+
+PAGES: Mapping[str, Page] = {"/hello": hello, "/unwell": unwell}
+
+
+def asked(request: bytes) -> bytes:
+    async def work() -> bytes:
+        pages = Pages(PAGES)
+        reader, writer = await asyncio.open_connection("127.0.0.1", await pages.listen("127.0.0.1", 0))
+        writer.write(request)
+        found = await reader.read()
+        writer.close()
+        await pages.aclose()
+        return found
+
+    return asyncio.run(work())
+
+
+@pytest.mark.parametrize(
+    ("request_", "first", "last"),
+    [
+        (b"GET /hello HTTP/1.1\r\nHost: x\r\nAccept: a/b\r\n\r\n", b"200 OK", b"hello a/b"),
+        (b"GET /hello?name[]=x HTTP/1.0\r\n\r\n", b"200 OK", b"hello "),
+        (b"HEAD /hello HTTP/1.1\r\n\r\n", b"200 OK", b"\r\n\r\n"),
+        (b"GET /unwell HTTP/1.1\r\n\r\n", b"503 Service Unavailable", b"unwell"),
+        (b"GET /other HTTP/1.1\r\n\r\n", b"404 Not Found", b"Not Found\n"),
+        (b"POST /hello HTTP/1.1\r\nContent-Length: 0\r\n\r\n", b"405 Method Not Allowed", b"Method Not Allowed\n"),
+        (b"\r\n\r\n", b"405 Method Not Allowed", b"Method Not Allowed\n"),
+        (b"\x00\xff\xfe\r\n\r\n", b"405 Method Not Allowed", b"Method Not Allowed\n"),
+    ],
+)
+def test_a_request_gets_its_answer(request_: bytes, first: bytes, last: bytes) -> None:
+    found = asked(request_)
+    assert found.startswith(b"HTTP/1.1 " + first + b"\r\n")
+    assert found.endswith(last)
+    assert b"Connection: close" in found
+
+
+def test_a_request_of_any_length_is_given_up() -> None:
+    assert asked(b"GET /hello HTTP/1.1\r\nX: " + b"x" * 70_000 + b"\r\n\r\n") == b""
+
+
+def test_a_request_that_does_not_come_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http, "_PATIENCE_S", 0.05)
+    assert asked(b"GET /hello HTTP/1.1\r\n") == b""
+
+
+def test_more_connections_than_the_bound_are_closed_unanswered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http, "_MOST_CONNECTIONS", 1)
+
+    async def work() -> None:
+        pages = Pages(PAGES)
+        port = await pages.listen("127.0.0.1", 0)
+        one = await asyncio.open_connection("127.0.0.1", port)
+        two = await asyncio.open_connection("127.0.0.1", port)
+        assert await two[0].read() == b""
+        one[1].write(b"GET /hello HTTP/1.1\r\n\r\n")
+        assert b"200 OK" in await one[0].read()
+        one[1].close()
+        two[1].close()
+        await pages.aclose()
+
+    asyncio.run(work())
+
+
+def test_closing_ends_requests_that_are_half_there() -> None:
+    async def work() -> None:
+        pages = Pages(PAGES)
+        reader, writer = await asyncio.open_connection("127.0.0.1", await pages.listen("127.0.0.1", 0))
+        writer.write(b"GET /hel")
+        await asyncio.sleep(0)
+        async with asyncio.timeout(5):
+            await pages.aclose()
+        assert await reader.read() == b""
+        writer.close()
+
+    asyncio.run(work())
+
+
+def test_an_address_that_is_taken_is_a_fault_with_its_name() -> None:
+    async def work() -> None:
+        first, second = Pages(PAGES), Pages(PAGES)
+        port = await first.listen("127.0.0.1", 0)
+        with pytest.raises(NetworkError, match=f"cannot listen at 127.0.0.1:{port}"):
+            await second.listen("127.0.0.1", port)
+        await second.aclose()
+        await first.aclose()
+
+    asyncio.run(work())
