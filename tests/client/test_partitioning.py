@@ -6,7 +6,9 @@ import pytest
 from aiokafka.partitioner import DefaultPartitioner
 from kafka.partitioner.default import murmur2 as their_murmur2
 
-from magicbyte.client.partitioning import murmur2, partition_of
+from magicbyte.client.partitioning import murmur2, partition_of, partitions_of
+from magicbyte.records.columns import Record
+from magicbyte.records.encode import columns_of
 
 KEYS = [random.Random(7).randbytes(size) for size in range(100)]
 
@@ -22,3 +24,13 @@ def test_hashes_and_partitions_of_keys_of_any_size_are_those_of_other_clients() 
         partitions = list(range(count))
         theirs = [DefaultPartitioner()(key, partitions, partitions) for key in KEYS]
         assert [partition_of(key, count) for key in KEYS] == theirs
+
+
+def test_the_partitions_of_a_column_of_keys_are_those_of_each_of_them() -> None:
+    keys = [*KEYS, None, b"", *KEYS[:5], None]
+    column = columns_of(Record(at, 0, 0, key, None) for at, key in enumerate(keys)).key
+    assert column is not None
+    expected = [-1 if key is None else partition_of(key, 7) for key in keys]
+    assert partitions_of(column, 7).tolist() == expected
+    assert partitions_of(column.slice(3, 9), 7).tolist() == expected[3:9]
+    assert partitions_of(column.slice(0, 0), 7).tolist() == []

@@ -18,7 +18,8 @@ from magicbyte.client.offsets import bounds
 from magicbyte.client.produce import send_made
 from magicbyte.mirror import copier
 from magicbyte.mirror.copier import Copied
-from magicbyte.mirror.mirror import Choice, Mirror
+from magicbyte.mirror.mirror import Mirror
+from magicbyte.mirror.plan import Choice
 from magicbyte.records.entry import entries
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.usefixtures("needs_java")]

@@ -1,34 +1,28 @@
 """A mirror between two brokers of ours: what arrives, and what is left of it after crashes."""
 
 import asyncio
-import hashlib
 import os
 import random
 import re
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from cli.command import run as command
 from magicbyte.client import Client, admin, groups
-from magicbyte.client.fetch import read_records, read_sets
 from magicbyte.client.groups import Committed
 from magicbyte.client.offsets import bounds
-from magicbyte.client.produce import ProduceOptions, send, send_made
+from magicbyte.client.produce import ProduceOptions, send
 from magicbyte.codecs import Codec
 from magicbyte.errors import MirrorError
 from magicbyte.mirror import copier, progress
-from magicbyte.mirror.copier import Copied
-from magicbyte.mirror.mirror import Choice, Mirror
+from magicbyte.mirror.plan import Choice
 from magicbyte.records.columns import Record
 from magicbyte.records.encode import Format
-from magicbyte.records.entry import entries
 from magicbyte.testing import Broker
+from mirror.pair import Pair, crash, payloads, records
 from mirror.sets import counted, some
 
 CLOSED = {
@@ -36,69 +30,6 @@ CLOSED = {
     Format.V1: [Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.NONE],
     Format.V0: [Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.NONE],
 }
-ALL = Choice(re.compile(".*"))
-Seen = list[tuple[int, int, bytes | None, bytes | None]]
-
-
-class Pair:
-    """Two clusters and a client of each."""
-
-    def __init__(self, source: Broker, target: Broker) -> None:
-        self.addresses = source.bootstrap_servers, target.bootstrap_servers
-
-    def run(self, work: Callable[[Client, Client], Coroutine[Any, Any, Any]]) -> Any:
-        async def inside() -> Any:
-            here, there = (Client(each, retry_ms=2000) for each in self.addresses)
-            async with here, there:
-                return await work(here, there)
-
-        return asyncio.run(asyncio.wait_for(inside(), 60))
-
-    def fill(self, topic: str, codecs: list[Codec], form: Format = Format.V2, partitions: int = 1) -> None:
-        """Make a topic at the source, and send ten sets of ten records to each partition."""
-
-        async def work(here: Client, _: Client) -> None:
-            configs = {"message.format.version": form.value}
-            await admin.create_topic(here, admin.NewTopic(topic, partitions, configs=configs))
-            for partition in range(partitions):
-                for turn in range(10):
-                    options = ProduceOptions(codec=codecs[turn % len(codecs)], format=form)
-                    await send(here, topic, partition, some(10 * turn, 10), options)
-
-        self.run(work)
-
-    def mirror(self, choice: Choice = ALL) -> dict[str, Copied]:
-        async def work(here: Client, there: Client) -> dict[str, Copied]:
-            mirror = Mirror(here, there, choice)
-            await mirror.catch_up()
-            return mirror.copied()
-
-        found: dict[str, Copied] = self.run(work)
-        return found
-
-    def command(self, *arguments: str) -> Any:
-        return command("mirror", "--from", self.addresses[0], "--to", self.addresses[1], "--topics", ".*", *arguments)
-
-
-@pytest.fixture
-def pair() -> Iterator[Pair]:
-    with Broker() as source, Broker() as target:
-        yield Pair(source, target)
-
-
-async def records(client: Client, topic: str, partition: int = 0) -> Seen:
-    ends = await bounds(client, topic, partition)
-    found = read_records(client, topic, partition, *ends)
-    return [(each.offset, each.timestamp, each.key, each.value) async for part in found for each in part]
-
-
-async def payloads(client: Client, topic: str) -> list[str]:
-    """Digests of what is behind the header of each set, as the broker stores it."""
-    ends, found = await bounds(client, topic, 0), []
-    async for sets in read_sets(client, topic, 0, *ends):
-        for _, entry in entries(sets.data):
-            found.append(hashlib.sha256(entry.buffer[{0: 26, 1: 34, 2: 61}[entry.magic] :]).hexdigest())
-    return found
 
 
 @pytest.mark.parametrize("form", CLOSED)
@@ -132,28 +63,6 @@ def test_a_second_run_copies_what_came_since(pair: Pair) -> None:
 
 async def _same(here: Client, there: Client) -> None:
     assert await records(there, "topic") == await records(here, "topic")
-
-
-class CrashError(Exception):
-    """The end of a process, at a place that the test chooses."""
-
-
-def crash(pair: Pair, monkeypatch: pytest.MonkeyPatch, at: int, *, arrives: bool, choice: Choice = ALL) -> None:
-    """Let a mirror crash at the set of this number, before or after the target has it."""
-    sent = []
-
-    async def crashing(*arguments: Any, **named: Any) -> Any:
-        sent.append(1)
-        if len(sent) < at:
-            return await send_made(*arguments, **named)
-        if arrives:
-            await send_made(*arguments, **named)
-        raise CrashError
-
-    with monkeypatch.context() as patch:
-        patch.setattr(copier, "send_made", crashing)
-        with pytest.raises(CrashError):
-            pair.mirror(choice)
 
 
 @pytest.mark.parametrize("arrives", [False, True])
@@ -294,10 +203,6 @@ def test_explain_says_what_would_be_done_and_does_nothing(pair: Pair) -> None:
         "old: closed: magic 1 at both; 2 partitions, to be made at the target; at least once",
     ]
     assert sorted(pair.run(lambda _, there: there.topics())) == ["formats", "more"]
-    refused = pair.command("--until-caught-up")
-    assert refused.exit_code == 2
-    assert "more: 1 partitions become 3" in refused.stderr
-    assert sorted(pair.run(lambda _, there: there.topics())) == ["formats", "more"]
 
 
 def test_a_target_that_speaks_3_0_stores_magic_2_whatever_its_topics_say() -> None:
@@ -336,7 +241,7 @@ def test_a_circle_is_refused(pair: Pair) -> None:
     pair.fill("topic", [Codec.GZIP])
     pair.mirror()
     pair.addresses = pair.addresses[1], pair.addresses[0]
-    with pytest.raises(MirrorError, match="holds records already"):
+    with pytest.raises(MirrorError, match=r"topic: it came from cluster [^ ]+, the target: a circle"):
         pair.mirror()
     pair.addresses = pair.addresses[0], pair.addresses[0]
     with pytest.raises(MirrorError, match="same cluster"):
@@ -354,7 +259,7 @@ def test_a_group_that_is_no_mirrors_or_another_ones_is_refused(pair: Pair) -> No
     place("")
     with pytest.raises(MirrorError, match="expected the progress of a mirror"):
         pair.mirror()
-    place(progress.Place(3, 3, source="elsewhere").metadata())
+    place(progress.Place(3, {0: progress.Lane(3)}, progress.Origin("elsewhere")).metadata(0))
     with pytest.raises(MirrorError, match="mirrors cluster elsewhere"):
         pair.mirror()
 
@@ -368,7 +273,7 @@ def test_a_topic_that_was_made_anew_is_noticed(pair: Pair) -> None:
         await admin.create_topic(here, admin.NewTopic("topic"))
 
     pair.run(anew)
-    with pytest.raises(MirrorError, match="at offset 100 of a source that ends at 0"):
+    with pytest.raises(MirrorError, match="topic-0: the topic was made anew: its id was"):
         pair.mirror()
 
 
@@ -435,15 +340,15 @@ def test_a_set_that_is_too_large_for_the_target_ends_the_run_and_is_named(pair: 
 def test_lost_places_are_found_again_by_the_headers_of_the_target(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     pair.fill("topic", [Codec.GZIP])
     saves: list[progress.Place] = []
-    original = progress.save
+    original = progress.Book.save
 
-    async def once(client: Client, group: str, topic: str, partition: int, place: progress.Place) -> None:
+    async def once(book: progress.Book, client: Client, place: progress.Place) -> None:
         saves.append(place)
         if len(saves) == 1:
-            await original(client, group, topic, partition, place)
+            await original(book, client, place)
 
     with monkeypatch.context() as patch:
-        patch.setattr(progress, "save", once)
+        patch.setattr(progress.Book, "save", once)
         assert pair.mirror()["topic"].closed_sets == 10
     assert saves[0].offset == 0
     assert pair.mirror()["topic"].closed_sets == 0

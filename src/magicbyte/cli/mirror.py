@@ -18,7 +18,8 @@ from magicbyte.errors import UnknownTopicError
 
 if TYPE_CHECKING:
     from magicbyte.mirror.copier import Copied
-    from magicbyte.mirror.mirror import Choice, Mirror
+    from magicbyte.mirror.mirror import Mirror
+    from magicbyte.mirror.plan import Choice
 
 _TELL_SECONDS = 1.0
 
@@ -36,20 +37,28 @@ def _pattern(_context: click.Context, _parameter: click.Parameter, value: str) -
 @click.option("--topics", required=True, callback=_pattern, metavar="REGEX", help="Topics whose whole name matches.")
 @click.option("--group", metavar="NAME", help="Consumer group at the target that keeps the progress.  "
               "[default: magicbyte-mirror]")  # fmt: skip
+@click.option("--prefix", default="", metavar="TEXT", help="Put in front of each topic's name at the target. "
+              "Topics that came from there are left out.")  # fmt: skip
 @click.option("--until-caught-up", is_flag=True, help="End when all is copied that the source has at the beginning.")
 @click.option("--explain", is_flag=True, help="Say what would be done with each topic, and do nothing.")
 def mirror(
-    source: str, target: str, topics: re.Pattern[str], group: str | None, until_caught_up: bool, explain: bool
+    source: str,
+    target: str,
+    topics: re.Pattern[str],
+    group: str | None,
+    prefix: str,
+    until_caught_up: bool,
+    explain: bool,
 ) -> None:
     """Copy topics to another cluster. What is compressed is neither decompressed nor compressed again.
 
     Topics that the target lacks are made. Ends cleanly with Ctrl-C or SIGTERM, and goes on where it stopped when it is
     started again. A broker's address is HOST:PORT, or several with commas between them.
     """
-    from magicbyte.mirror.mirror import Choice
+    from magicbyte.mirror.plan import Choice
     from magicbyte.mirror.progress import DEFAULT_GROUP
 
-    choice = Choice(topics, DEFAULT_GROUP if group is None else group)
+    choice = Choice(topics, DEFAULT_GROUP if group is None else group, prefix)
     asyncio.run(_run(source, target, choice, until_caught_up=until_caught_up, explain=explain))
 
 

@@ -6,13 +6,14 @@ import asyncio
 import difflib
 import random
 import time
+import uuid
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Self, TypeVar
 
 from magicbyte.client.connection import Connection
 from magicbyte.errors import BrokerError, ErrorCode, NetworkError, ProtocolError, UnknownTopicError
-from magicbyte.protocol import APIS, Message
+from magicbyte.protocol import APIS, NULL_UUID, Message
 from magicbyte.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from magicbyte.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 
@@ -64,12 +65,13 @@ class Partition:
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """A topic and its partitions by number. `error` is Kafka's code, 0 if all is well."""
+    """A topic and its partitions by number. `error` is Kafka's code, 0 if all is well. `id`: brokers from 2.8 on."""
 
     name: str
     is_internal: bool
     partitions: dict[int, Partition]
     error: int
+    id: uuid.UUID | None = None
 
 
 @dataclass(slots=True)
@@ -328,7 +330,8 @@ class Client:
                     )
                     for part in each.partitions
                 }  # fmt: skip
-                topic = Topic(each.name, each.is_internal, partitions, each.error_code)
+                known = None if each.topic_id == NULL_UUID else each.topic_id
+                topic = Topic(each.name, each.is_internal, partitions, each.error_code, known)
                 self._topics[each.name] = _Known(topic, time.monotonic())
 
 

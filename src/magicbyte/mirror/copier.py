@@ -1,8 +1,9 @@
 """Copies one partition, and goes on where it stopped, however it was stopped.
 
-A place (progress.py) is kept before the first set is sent, and then now and then. After a crash the target may hold
-more than the last place says. With a producer id it is found out: the headers of the target's sets from there on tell
-how many records of ours arrived, and so many are skipped. A request that was still on its way then carries the same
+It goes to one partition of the target, or, where keys decide, to all of them: each of these is a *lane*. A place
+(progress.py) is kept before the first set is sent, and then now and then. After a crash the target may hold more than
+the last place says. With a producer id it is found out: the headers of the target's sets from there on tell how many
+records of ours arrived in each lane, and so many are skipped. A request that was still on its way then carries the same
 sequence numbers as its successor, of which the target takes one. Without producer ids those sets are copied twice.
 """
 
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -24,9 +26,9 @@ from magicbyte.errors import (
     MirrorError,
     UnsupportedForMessageFormatError,
 )
-from magicbyte.mirror import progress
-from magicbyte.mirror.progress import Place
+from magicbyte.mirror.progress import Book, Lane, Origin, Place
 from magicbyte.mirror.rewrite import NOBODY, Identity, Made, Parcel, Storage, forward, parcels
+from magicbyte.mirror.spread import Load, Portion, by_key, straight
 from magicbyte.records.batch import RecordBatch
 from magicbyte.records.entry import parse_entry
 
@@ -50,15 +52,17 @@ class Copied:
     lost: int = 0
     lag: int = 0
 
-    def add(self, parcel: Parcel, made: Made) -> None:
-        """Count a parcel that was sent."""
+    def add(self, parcel: Parcel, made: Sequence[Made]) -> None:
+        """Count a parcel, and what of it was sent: nothing where all was there already."""
+        if not made:
+            return
         if parcel.why is None:
             self.closed_sets += 1
             self.closed_bytes += len(parcel.data)
         else:
             self.opened_sets += 1
             self.opened_bytes += len(parcel.data)
-        self.records += max(made.records, 0)
+        self.records += sum(max(each.records, 0) for each in made)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,20 +78,36 @@ class Route:
     committed: bool
     once: bool
     """Whether the target tells what it has already: it stores magic 2, and gives producer ids."""
+    to: str
+    """The topic at the target."""
+    origin: Origin
+    partitions: int
+    """How many there are at the source."""
+    lanes: int = 0
+    """How many partitions of the target the keys of records decide between; 0: all goes to the same number."""
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}"
+
+    @property
+    def targets(self) -> range:
+        """The partitions of the target."""
+        return range(self.lanes) if self.lanes else range(self.partition, self.partition + 1)
+
+    def book(self, partition: int) -> Book:
+        """Where the place of a partition of the source is kept."""
+        return Book(self.group, self.to, partition, keyed=self.lanes > 0)
 
 
 class PartitionCopier:
     """Copies a partition piece by piece; `copied` grows meanwhile. Setting `stop` ends it behind the set at hand."""
 
-    def __init__(self, route: Route, stop: asyncio.Event) -> None:
-        self.copied = Copied()
-        self._route = route
+    def __init__(self, route: Route, stop: asyncio.Event, copied: Copied) -> None:
+        self.copied = copied
+        self.route = route
         self._stop = stop
         self._place: Place | None = None
-        self._skip = 0
+        self._skip: dict[int, int] = {}  # by lane: records that are there already
         self._at_boundary = True
         self._unsaved_bytes = 0
         self._saved_at = 0.0
@@ -102,14 +122,14 @@ class PartitionCopier:
             place = self._place = self._place or await self._resume()
             await self._copy(place)
         except CorruptRecordError as error:
-            error.locate(path=str(self._route))
+            error.locate(path=str(self.route))
             raise
         if self._place != place:
             await self._save(self._place)
 
     async def _copy(self, place: Place) -> None:
         """Send what the source has from a place on."""
-        route = self._route
+        route = self.route
         end = (await list_offset(route.source, route.topic, route.partition, LATEST, committed=route.committed)).offset
         assert end is not None, "every partition has an end"
         self._note_lag(end)
@@ -119,15 +139,19 @@ class PartitionCopier:
             if self._stop.is_set():
                 return
         if self._skip:
-            raise MirrorError(f"{route}: {self._skip} records of the target are not at the source any more")
+            raise MirrorError(
+                f"{route}: {sum(self._skip.values())} records of the target are not at the source any more"
+            )
 
     async def _send_all(self, found: ClosedSets, end: int) -> None:
         """Send what is to be sent of some sets, and go on behind them: behind markers, aborted and empty ones, too."""
         assert self._place is not None, "resumed before"
-        for parcel in parcels(found, self._place.offset, self._route.storage, at_boundary=self._at_boundary):
+        if not self._skip and len(self._place.lanes) < len(self.route.targets):
+            await self._widen(self._place)
+        for load in self._loads(found):
             if self._stop.is_set():
                 return
-            await self._send(parcel)
+            await self._send(load)
             self._note_lag(end)
         if len(found.table):
             last = parse_entry(found.data[found.table.position[len(found.table) - 1] :])
@@ -137,106 +161,164 @@ class PartitionCopier:
             self._at_boundary = True
             self._note_lag(end)
 
+    def _loads(self, found: ClosedSets) -> Iterator[Load]:
+        """Yield what is to be sent of some sets, and to which partitions."""
+        route, place = self.route, self._place
+        assert place is not None, "resumed before"
+        each, lanes = parcels(found, place.offset, route.storage, at_boundary=self._at_boundary), len(place.lanes)
+        if not route.lanes:
+            return straight(each, route.partition)
+        return by_key(each, found.data, route.partition if lanes == route.partitions else -1, lanes)
+
     def _note_lag(self, end: int) -> None:
         assert self._place is not None, "resumed before"
         self.copied.lag = max(end - self._place.offset, 0)
 
     async def _resume(self) -> Place:
         """Find out where to go on, and keep it with a producer id for what comes."""
-        route = self._route
-        source_id = route.source.cluster.cluster_id
-        known = await progress.load(route.target, route.group, route.topic, route.partition)
+        route = self.route
+        known = await route.book(route.partition).load(route.target, route.lanes)
         start, end = await bounds(route.source, route.topic, route.partition)
         if known is None:
-            place = await self._begin(start, source_id)
-        elif known.source != source_id:
-            raise MirrorError(f"{route}: group {route.group} mirrors cluster {known.source}, not {source_id}")
-        elif known.offset > end:
-            raise MirrorError(f"{route}: at offset {known.offset} of a source that ends at {end}: was it made anew?")
+            place = await self._begin(start)
         else:
+            self._check_origin(known.origin)
+            if known.offset > end:
+                raise MirrorError(
+                    f"{route}: at offset {known.offset} of a source that ends at {end}: was it made anew?"
+                )
             place = await self._catch_up_with_target(known, start)
         # The log's start may be inside a set, and be where nothing was sent from yet; what was sent ended with a set.
         self._at_boundary = not place.offset or place.offset > start
         await self._save(place)
         return place
 
-    async def _begin(self, start: int, source_id: str | None) -> Place:
-        route = self._route
-        _, target_end = await bounds(route.target, route.topic, route.partition)
-        if target_end:
+    def _check_origin(self, known: Origin) -> None:
+        """Raise MirrorError where the place is that of another source."""
+        route, now = self.route, self.route.origin
+        if known.cluster != now.cluster:
+            raise MirrorError(f"{route}: group {route.group} mirrors cluster {known.cluster}, not {now.cluster}")
+        if None not in (known.topic_id, now.topic_id) and known.topic_id != now.topic_id:
+            raise MirrorError(f"{route}: the topic was made anew: its id was {known.topic_id}, and is {now.topic_id}")
+
+    async def _begin(self, start: int) -> Place:
+        """Return the first place. Others than mirrors of this topic must not have written to the target."""
+        route = self.route
+        ends = {each: (await bounds(route.target, route.to, each))[1] for each in route.targets}
+        if any(ends.values()) and not (route.lanes and await self._has_begun_elsewhere()):
             raise MirrorError(
                 f"{route}: the target holds records already, and group {route.group} does not know of any mirror"
             )
-        return Place(start, target_end, await self._identity(), source_id)
+        identity = await self._identity()
+        return Place(start, {each: Lane(end, identity) for each, end in ends.items()}, route.origin)
+
+    async def _has_begun_elsewhere(self) -> bool:
+        """Say whether another partition of the topic has a place, so that what is at the target may be of it."""
+        route = self.route
+        others = (each for each in range(route.partitions) if each != route.partition)
+        for each in others:
+            if await route.book(each).load(route.target, route.lanes) is not None:
+                return True
+        return False
 
     async def _identity(self) -> Identity:
-        return Identity(*await new_producer_id(self._route.target), 0) if self._route.once else NOBODY
+        return Identity(*await new_producer_id(self.route.target), 0) if self.route.once else NOBODY
 
     async def _catch_up_with_target(self, known: Place, start: int) -> Place:
         """Return the place with what the target holds of ours beyond it, which is then to be skipped."""
-        route = self._route
-        target_start, target_end = await bounds(route.target, route.topic, route.partition)
-        place = replace(known, target=target_end)
-        if known.identity == NOBODY and route.once:
-            place = replace(place, identity=await self._identity())
-        elif known.identity != NOBODY:
-            following = await self._sequence_at_target(known, max(known.target, target_start), target_end)
-            self._skip = (following - known.identity.sequence) & 0x7FFFFFFF
-            # Kept as it was: after another crash it has to be counted from the same record again.
-            place = known
-        if place.offset < start:
-            if self._skip:
-                raise MirrorError(f"{route}: the source begins at {start}, behind {place.offset}, where a crash was")
-            self.copied.lost += start - place.offset
-            place = replace(place, offset=start)
-        return place
+        route, lanes = self.route, dict(known.lanes)
+        identity = next(iter(lanes.values())).identity
+        fresh = identity if identity != NOBODY else await self._identity()
+        for partition, lane in known.lanes.items():
+            target_start, target_end = await bounds(route.target, route.to, partition)
+            if lane.target > target_end:
+                raise MirrorError(
+                    f"{route}: the target ends at {target_end}, and held {lane.target} offsets: was it made anew?"
+                )
+            if lane.identity == NOBODY:
+                lanes[partition] = Lane(target_end, fresh)
+                continue
+            following = await self._sequence_at_target(partition, lane, max(lane.target, target_start), target_end)
+            if skip := (following - lane.identity.sequence) & 0x7FFFFFFF:
+                # The lane is kept as it was: after another crash it has to be counted from the same record again.
+                self._skip[partition] = skip
+        if known.offset < start and self._skip:
+            raise MirrorError(f"{route}: the source begins at {start}, behind {known.offset}, where a crash was")
+        self.copied.lost += max(start - known.offset, 0)
+        return Place(max(known.offset, start), lanes, route.origin)
 
-    async def _sequence_at_target(self, known: Place, start: int, end: int) -> int:
+    async def _widen(self, place: Place) -> None:
+        """Let the place have lanes for partitions that were added at the target.
+
+        Not before all is skipped that has to be: till then records go where they went when that was sent.
+        """
+        route, lanes = self.route, dict(place.lanes)
+        identity = next(iter(lanes.values())).identity
+        for partition in route.targets:
+            if partition not in lanes:
+                _, end = await bounds(route.target, route.to, partition)
+                lanes[partition] = Lane(end, identity.begun())
+        self._place = replace(place, lanes=lanes)
+        await self._save(self._place)
+
+    async def _sequence_at_target(self, partition: int, lane: Lane, start: int, end: int) -> int:
         """Return the sequence number behind the last set of ours at the target. Headers alone are looked at."""
-        route, following = self._route, known.identity.sequence
-        async for found in read_sets(route.target, route.topic, route.partition, start, end):
+        route, following = self.route, lane.identity.sequence
+        async for found in read_sets(route.target, route.to, partition, start, end):
             for row in range(len(found.table)):
                 if found.table.magic[row] == 2:
                     batch = RecordBatch(found.data[found.table.position[row] :])
-                    if (batch.producer_id, batch.producer_epoch) == known.identity[:2]:
+                    if (batch.producer_id, batch.producer_epoch) == lane.identity[:2]:
                         following = (batch.last_sequence + 1) & 0x7FFFFFFF
         return following
 
-    async def _send(self, parcel: Parcel) -> None:
-        route, place = self._route, self._place
-        assert place is not None, "resumed before"
-        try:
-            made = forward(parcel, route.storage, place.identity.behind(self._skip), self._skip)
-        except UnsupportedForMessageFormatError as error:
-            raise MirrorError(f"{self._where(parcel)}: {error}") from error
-        skipped = min(self._skip, max(made.records, 0))
-        if made.records < 0 or skipped < made.records:
-            target = await self._produced(parcel, made)
-            self.copied.add(parcel, made)
-        else:
-            target = place.target
-        self._skip -= skipped
-        self._place = Place(parcel.next_offset, target, place.identity.behind(max(made.records, 0)), place.source)
-        self._unsaved_bytes += len(parcel.data)
+    async def _send(self, load: Load) -> None:
+        """Send a parcel to the partitions that it is for."""
+        made = [await self._deliver(load.parcel, portion) for portion in load.portions]
+        self.copied.add(load.parcel, [each for each in made if each is not None])
+        assert self._place is not None, "resumed before"
+        self._place = replace(self._place, offset=load.parcel.next_offset)
+        self._unsaved_bytes += len(load.parcel.data)
         if self._unsaved_bytes >= SAVE_BYTES or time.monotonic() - self._saved_at >= SAVE_SECONDS:
             await self._save(self._place)
 
-    async def _produced(self, parcel: Parcel, made: Made) -> int:
-        """Produce, and return an offset that is at most the end of the target."""
-        route = self._route
+    async def _deliver(self, parcel: Parcel, portion: Portion) -> Made | None:
+        """Send what is not there yet of a portion, and return what was sent."""
+        route, place, partition = self.route, self._place, portion.partition
+        assert place is not None, "resumed before"
+        lane, skip = place.lanes[partition], self._skip.get(partition, 0)
         try:
-            done = await send_made(route.target, route.topic, route.partition, made.data, made.magic, made.codec)
+            made = forward(parcel, route.storage, lane.identity.behind(skip), skip, portion.records)
+        except UnsupportedForMessageFormatError as error:
+            raise MirrorError(f"{self._where(parcel)}: {error}") from error
+        skipped, target = min(skip, max(made.records, 0)), lane.target
+        arrived = 0 <= made.records == skipped
+        if not arrived:
+            target = await self._produced(parcel, partition, made, skipped)
+        if skip:
+            self._skip[partition] = skip - skipped
+            if skip == skipped:
+                del self._skip[partition]
+        lane = Lane(target, lane.identity.behind(max(made.records, 0)))
+        self._place = replace(place, lanes={**place.lanes, partition: lane})
+        return None if arrived else made
+
+    async def _produced(self, parcel: Parcel, partition: int, made: Made, skipped: int) -> int:
+        """Produce, and return an offset that is at most the end of the target."""
+        route = self.route
+        try:
+            done = await send_made(route.target, route.to, partition, made.data, made.magic, made.codec)
         except BrokerError as error:
             if error.code is not ErrorCode.MESSAGE_TOO_LARGE:
                 raise
             size = len(parcel.data)
             raise MirrorError(f"{self._where(parcel)}: a set of {size} bytes is more than the target takes") from error
-        return done.base_offset + max(made.records - self._skip, 1)
+        return done.base_offset + max(made.records - skipped, 1)
 
     def _where(self, parcel: Parcel) -> str:
-        return f"{self._route}, offsets {parcel.first} to {parcel.next_offset - 1}"
+        return f"{self.route}, offsets {parcel.first} to {parcel.next_offset - 1}"
 
     async def _save(self, place: Place) -> None:
-        route = self._route
-        await progress.save(route.target, route.group, route.topic, route.partition, place)
+        route = self.route
+        await route.book(route.partition).save(route.target, place)
         self._unsaved_bytes, self._saved_at = 0, time.monotonic()

@@ -4,30 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import re
 import time
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Final
 
 from magicbyte.client import Client
-from magicbyte.errors import MirrorError
 from magicbyte.mirror.copier import Copied, PartitionCopier, Route
-from magicbyte.mirror.plan import Mode, TopicPlan, make_topic, plan
-from magicbyte.mirror.progress import DEFAULT_GROUP
+from magicbyte.mirror.plan import Choice, Mode, TopicPlan, make_topic, plan
 
 log = logging.getLogger(__name__)
 
 AT_ONCE: Final = 8  # partitions
 PLAN_SECONDS: Final = 30.0  # until topics are looked for again
 PAUSE_SECONDS: Final = 0.5  # between looks at the source when nothing came
-
-
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """What to mirror: topics whose whole name matches. `group` keeps the progress at the target."""
-
-    topics: re.Pattern[str]
-    group: str = DEFAULT_GROUP
 
 
 class Mirror:
@@ -44,7 +33,7 @@ class Mirror:
 
     async def plan(self) -> list[TopicPlan]:
         """Return what would be done, and do nothing. Raises what `plan` of plan.py does."""
-        return await plan(self._source, self._target, self._choice.topics)
+        return await plan(self._source, self._target, self._choice)
 
     async def catch_up(self) -> None:
         """Copy what the source has now; topics and partitions that are new are made and begun.
@@ -67,12 +56,9 @@ class Mirror:
 
     async def _made(self) -> list[TopicPlan]:
         """Return the plan, whose topics are all there now."""
-        planned = await self.plan()
+        planned = [each for each in await self.plan() if each.mode is not Mode.LEFT_OUT]
         for each in planned:
-            if each.mode is Mode.KEYED:
-                raise MirrorError(f"{each.name}: {each.why}: this mode is not there yet; nothing was copied")
-        for each in planned:
-            if each.target_partitions is None and not self.stop.is_set():
+            if not self.stop.is_set():
                 await make_topic(self._target, each)
         return planned
 
@@ -95,19 +81,25 @@ class Mirror:
         return found
 
     def _copier(self, wanted: TopicPlan, partition: int) -> PartitionCopier:
+        """Return who copies a partition: the one there is, unless the way has changed since."""
         key = wanted.name, partition
-        if key not in self._copiers:
-            route = Route(
-                self._source,
-                self._target,
-                wanted.name,
-                partition,
-                self._choice.group,
-                wanted.storage,
-                committed=wanted.committed,
-                once=wanted.once,
-            )
-            self._copiers[key] = PartitionCopier(route, self.stop)
+        route = Route(
+            self._source,
+            self._target,
+            wanted.name,
+            partition,
+            self._choice.group,
+            wanted.storage,
+            committed=wanted.committed,
+            once=wanted.once,
+            to=wanted.to,
+            origin=wanted.origin,
+            partitions=wanted.partitions,
+            lanes=wanted.lanes,
+        )
+        before = self._copiers.get(key)
+        if before is None or before.route != route:
+            self._copiers[key] = PartitionCopier(route, self.stop, Copied() if before is None else before.copied)
         return self._copiers[key]
 
     async def _copy(self, copier: PartitionCopier, slots: asyncio.Semaphore) -> None:

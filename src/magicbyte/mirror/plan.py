@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -16,11 +16,13 @@ from magicbyte.client.produce import newest_format
 from magicbyte.client.versions import BrokerVersions
 from magicbyte.errors import MirrorError
 from magicbyte.log.append_rules import stored_format
+from magicbyte.mirror.progress import DEFAULT_GROUP, Begun, Origin, begun
 from magicbyte.mirror.rewrite import Storage
 from magicbyte.protocol import APIS
 from magicbyte.records.encode import Format
 
-INTERNAL: Final = frozenset({"__consumer_offsets", "__transaction_state"})  # brokers before 0.10 do not say which are
+OFFSETS: Final = "__consumer_offsets"
+INTERNAL: Final = frozenset({OFFSETS, "__transaction_state"})  # brokers before 0.10 do not say which are
 NOT_COPIED: Final = frozenset(
     {
         "follower.replication.throttled.replicas", "leader.replication.throttled.replicas", "min.insync.replicas",
@@ -31,7 +33,7 @@ NOT_COPIED: Final = frozenset(
 _FORMAT: Final = "message.format.version"
 _SPOKEN: Final = "inter.broker.protocol.version"
 _ONE_FORMAT: Final = 3  # from this version on magic 2 is stored, whatever the topic says
-_PRODUCE, _FETCH, _CREATE_TOPICS, _INIT_PRODUCER_ID, _DESCRIBE_CONFIGS = 0, 1, 19, 22, 32
+_PRODUCE, _FETCH, _CREATE_TOPICS, _INIT_PRODUCER_ID, _DESCRIBE_CONFIGS, _CREATE_PARTITIONS = 0, 1, 19, 22, 32, 37
 _OLD_PRODUCE, _ZSTD, _COMMITTED = range(3), range(7, 13), range(4, 13)
 _PEEK: Final = FetchOptions(max_bytes=1 << 16, max_wait_ms=0)
 
@@ -42,17 +44,33 @@ class Mode(enum.Enum):
     CLOSED = "closed"
     CONVERTED = "converted"
     KEYED = "keyed"
+    LEFT_OUT = "left out"
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What to mirror: topics whose whole name matches. `group` keeps the progress at the target.
+
+    `prefix` is put in front of each name at the target.
+    """
+
+    topics: re.Pattern[str]
+    group: str = DEFAULT_GROUP
+    prefix: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class TopicPlan:
     """How a topic is mirrored. `configs` and `replicas` are for the one that is made where the target lacks it.
 
-    `once`: nothing is copied twice, whatever fails; else what was sent last may be, after a failure. `committed`: what
-    was aborted is left out. `mode` and `why` go by the formats at the two ends of each partition.
+    `to` is its name at the target, `origin` what a place tells of the source. `once`: nothing is copied twice, whatever
+    fails; else what was sent last may be, after a failure. `committed`: what was aborted is left out. `mode` and `why`
+    go by the formats at the two ends of each partition.
     """
 
     name: str
+    to: str
+    origin: Origin
     partitions: int
     target_partitions: int | None
     replicas: int
@@ -65,57 +83,125 @@ class TopicPlan:
 
     def explain(self) -> str:
         """Return it as a line of text."""
+        if self.mode is Mode.LEFT_OUT:
+            return f"{self.name}: {self.mode.value}: {self.why}"
         count = f"{self.partitions} partition" + "s" * (self.partitions != 1)
-        there = "there" if self.target_partitions is not None else "to be made"
+        there = "to be made at the target" if self.target_partitions is None else "there at the target"
+        if self.grows_from is not None:
+            there = f"{self.grows_from} there at the target, the others to be added"
         promise = "exactly once" if self.once else "at least once"
-        return f"{self.name}: {self.mode.value}: {self.why}; {count}, {there} at the target; {promise}"
+        name = self.name if self.to == self.name else f"{self.name} as {self.to}"
+        return f"{name}: {self.mode.value}: {self.why}; {count}, {there}; {promise}"
+
+    @property
+    def lanes(self) -> int:
+        """How many partitions of the target keys decide between; 0: each goes to the partition of the same number."""
+        return self.target_partitions or 0 if self.mode is Mode.KEYED else 0
+
+    @property
+    def grows_from(self) -> int | None:
+        """How many partitions the target has, where it is to get more; None: there are enough."""
+        if self.mode is Mode.KEYED or self.target_partitions is None or self.target_partitions >= self.partitions:
+            return None
+        return self.target_partitions
 
 
-async def plan(source: Client, target: Client, topics: re.Pattern[str]) -> list[TopicPlan]:
-    """Return how each topic whose whole name matches is mirrored, by name; Kafka's own topics never are.
+async def plan(source: Client, target: Client, choice: Choice) -> list[TopicPlan]:
+    """Return how each topic that is chosen is mirrored, by name; Kafka's own topics never are.
 
-    Raises MirrorError if both are one cluster, BrokerError and NetworkError.
+    Raises MirrorError if both are one cluster, or for a circle; BrokerError and NetworkError.
     """
     here, there = await source.topics(), await target.topics()
     known = source.cluster.cluster_id
     if known is not None and known == target.cluster.cluster_id:
         raise MirrorError(f"source and target are the same cluster, {known}")
-    theirs, ours = await _versions(target), await _versions(source)
     chosen = [
         topic
         for name, topic in sorted(here.items())
-        if topics.fullmatch(name) and not topic.is_internal and name not in INTERNAL
+        if choice.topics.fullmatch(name) and not topic.is_internal and name not in INTERNAL
     ]
-    return [await _plan_topic(source, target, topic, there.get(topic.name), ours, theirs) for topic in chosen]
-
-
-async def _plan_topic(
-    source: Client, target: Client, topic: Topic, there: Topic | None, ours: BrokerVersions, theirs: BrokerVersions
-) -> TopicPlan:
-    configs = await _configs(source, topic.name, ours)
-    if theirs.latest(APIS[_PRODUCE], _OLD_PRODUCE) is None:
-        configs.pop(_FORMAT, None)  # from 4.0 on there is one format alone
-    stored = await _format(target, topic.name, configs, theirs, exists=there is not None)
-    storage = Storage(stored, stored is Format.V2 and theirs.latest(APIS[_PRODUCE], _ZSTD) is not None)
-    mode, why = await _mode(source, topic, there, storage)
-    replicas = max((len(each.replicas) for each in topic.partitions.values()), default=1)
-    return TopicPlan(
-        topic.name,
-        len(topic.partitions),
-        None if there is None else len(there.partitions),
-        min(replicas, len(target.cluster.brokers)),
-        storage,
-        once=stored is Format.V2 and theirs.latest(APIS[_INIT_PRODUCER_ID]) is not None,
-        committed=ours.latest(APIS[_FETCH], _COMMITTED) is not None,
-        mode=mode,
-        why=why,
-        configs=configs,
+    names = {topic.name: choice.prefix + topic.name for topic in chosen}
+    planner = _Planner(
+        source,
+        target,
+        choice,
+        await _versions(source),
+        await _versions(target),
+        # Where groups never committed, asking for one would make the topic that they are kept in.
+        await begun(source, choice.group, _sizes(here, names)) if OFFSETS in here else {},
+        await begun(target, choice.group, _sizes(there, names.values())) if OFFSETS in there else {},
     )
+    return [await planner.plan(topic, names[topic.name], there.get(names[topic.name])) for topic in chosen]
 
 
-async def _mode(source: Client, topic: Topic, there: Topic | None, storage: Storage) -> tuple[Mode, str]:
-    if there is not None and len(there.partitions) != len(topic.partitions):
-        return Mode.KEYED, f"{len(topic.partitions)} partitions become {len(there.partitions)}, so keys decide"
+def _sizes(topics: Mapping[str, Topic], names: Iterable[str]) -> dict[str, int]:
+    return {name: len(topics[name].partitions) for name in names if name in topics}
+
+
+@dataclass(frozen=True, slots=True)
+class _Planner:
+    """What is known of both ends: versions of their brokers, and by name what is mirrored into each already."""
+
+    source: Client
+    target: Client
+    choice: Choice
+    ours: BrokerVersions
+    theirs: BrokerVersions
+    begun_here: Mapping[str, Begun]
+    begun_there: Mapping[str, Begun]
+
+    async def plan(self, topic: Topic, to: str, there: Topic | None) -> TopicPlan:
+        """Return how a topic is mirrored."""
+        theirs, ours = self.theirs, self.ours
+        configs = await _configs(self.source, topic.name, ours)
+        if theirs.latest(APIS[_PRODUCE], _OLD_PRODUCE) is None:
+            configs.pop(_FORMAT, None)  # from 4.0 on there is one format alone
+        stored = await _format(self.target, to, configs, theirs, exists=there is not None)
+        storage = Storage(stored, stored is Format.V2 and theirs.latest(APIS[_PRODUCE], _ZSTD) is not None)
+        origin = self._origin(topic)
+        mode, why = await self._mode(topic, to, there, storage, origin)
+        replicas = max((len(each.replicas) for each in topic.partitions.values()), default=1)
+        return TopicPlan(
+            topic.name,
+            to,
+            origin,
+            len(topic.partitions),
+            None if there is None else len(there.partitions),
+            min(replicas, len(self.target.cluster.brokers)),
+            storage,
+            once=stored is Format.V2 and theirs.latest(APIS[_INIT_PRODUCER_ID]) is not None,
+            committed=ours.latest(APIS[_FETCH], _COMMITTED) is not None,
+            mode=mode,
+            why=why,
+            configs=configs,
+        )
+
+    def _origin(self, topic: Topic) -> Origin:
+        """Return where a topic comes from: the source, and the clusters that it is mirrored from there."""
+        known = self.begun_here.get(topic.name)
+        before = [] if known is None else [known.origin.cluster, *known.origin.via]
+        via = tuple(each for each in before if each is not None)
+        return Origin(self.source.cluster.cluster_id, None if topic.id is None else str(topic.id), via)
+
+    async def _mode(
+        self, topic: Topic, to: str, there: Topic | None, storage: Storage, origin: Origin
+    ) -> tuple[Mode, str]:
+        if self.target.cluster.cluster_id in origin.via:
+            if self.choice.prefix:
+                return Mode.LEFT_OUT, "it came from the target"
+            cluster, group = self.target.cluster.cluster_id, self.choice.group
+            raise MirrorError(
+                f"{topic.name}: it came from cluster {cluster}, the target: a circle. With --prefix such topics are "
+                f"left out. If that mirror has ended, delete its group {group} at the source"
+            )
+        known = self.begun_there.get(to)
+        if there is not None and (known.keyed if known else len(there.partitions) != len(topic.partitions)):
+            return Mode.KEYED, f"{len(topic.partitions)} partitions become {len(there.partitions)}, so keys decide"
+        return await _closed(self.source, topic, storage)
+
+
+async def _closed(source: Client, topic: Topic, storage: Storage) -> tuple[Mode, str]:
+    """Return whether the sets of a topic can stay closed, by the formats at the two ends of each partition."""
     found: set[int] = set()
     for partition in topic.partitions:
         start, end = await bounds(source, topic.name, partition)
@@ -172,8 +258,19 @@ async def _versions(client: Client) -> BrokerVersions:
 
 
 async def make_topic(client: Client, wanted: TopicPlan) -> None:
-    """Make a planned topic at the target. Raises BrokerError, and MirrorError where brokers are too old for it."""
-    if (await _versions(client)).latest(APIS[_CREATE_TOPICS]) is None:
-        raise MirrorError(f"{wanted.name}: brokers before 0.10.1 make no topics for clients: make it there first")
-    made = admin.NewTopic(wanted.name, wanted.partitions, wanted.replicas, wanted.configs)
-    await admin.create_topic(client, made)
+    """Make a planned topic at the target, or add the partitions that it lacks.
+
+    Raises BrokerError, and MirrorError where brokers are too old for it.
+    """
+    versions = await _versions(client)
+    if wanted.target_partitions is None:
+        if versions.latest(APIS[_CREATE_TOPICS]) is None:
+            raise MirrorError(f"{wanted.to}: brokers before 0.10.1 make no topics for clients: make it there first")
+        made = admin.NewTopic(wanted.to, wanted.partitions, wanted.replicas, wanted.configs)
+        await admin.create_topic(client, made)
+    elif wanted.grows_from is not None:
+        if versions.latest(APIS[_CREATE_PARTITIONS]) is None:
+            raise MirrorError(
+                f"{wanted.to}: brokers before 1.0 add no partitions for clients: make it {wanted.partitions}"
+            )
+        await admin.create_partitions(client, wanted.to, wanted.partitions)

@@ -1,14 +1,18 @@
-"""How far a mirror has come, kept at the target: offsets of a consumer group, a partition of the source each.
+"""How far a mirror has come, kept at the target: offsets of consumer groups. docs/decisions/0006 has the reasons.
 
-The committed offset is where to go on at the source. Its metadata say from which offset on the target may hold more
-than that, and as whom it was produced: see copier.py for what is made of it. docs/decisions/0006 has the reasons.
+A partition of the source that goes to the partition of the same number has one offset, in the mirror's group. One
+whose records go to several has a group of its own, with an offset for each of these. The committed offset is where to
+go on at the source. Its metadata say from which offset on the target may hold more than that, and as whom it was
+produced: see copier.py for what is made of it.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
 
 from magicbyte.client import Client
 from magicbyte.client.groups import Committed, commit_offsets, committed_offsets
@@ -19,42 +23,106 @@ DEFAULT_GROUP: Final = "magicbyte-mirror"
 _VERSION: Final = 1
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where a mirror is in a partition: everything below `offset` of the source is below `target` at the target.
+class Lane(NamedTuple):
+    """Where a mirror is in a partition of the target: what it sent up to its place lies below the offset `target`.
 
-    `identity`: as whom, and with which sequence number, the next record is produced. `source`: the source's cluster
-    id, None where it has none (before 0.10.1).
+    `identity`: as whom, and with which sequence number, the next record is produced.
     """
 
-    offset: int
     target: int
     identity: Identity = NOBODY
-    source: str | None = None
-
-    def metadata(self) -> str:
-        """Return all but the offset as text."""
-        return json.dumps(
-            {"magicbyte-mirror": _VERSION, "target": self.target, "as": list(self.identity), "source": self.source}
-        )
 
 
-async def load(client: Client, group: str, topic: str, partition: int) -> Place | None:
-    """Return the place of a partition, None where there is none yet. Raises MirrorError for what others committed."""
-    found = (await committed_offsets(client, group, [(topic, partition)])).get((topic, partition))
-    return None if found is None else _place(found, f"group {group}, {topic}-{partition}")
+class Origin(NamedTuple):
+    """What is mirrored. `cluster`: its id, None where it has none (before 0.10.1); `topic_id`: before 2.8 None.
+
+    `via`: the clusters that the cluster itself mirrors this topic from, the nearest first.
+    """
+
+    cluster: str | None = None
+    topic_id: str | None = None
+    via: tuple[str, ...] = ()
 
 
-async def save(client: Client, group: str, topic: str, partition: int, place: Place) -> None:
-    """Keep the place of a partition. Raises BrokerError and NetworkError."""
-    await commit_offsets(client, group, {(topic, partition): Committed(place.offset, place.metadata())})
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a mirror is in a partition of the source: all records below `offset` are in the lanes, by partition."""
+
+    offset: int
+    lanes: Mapping[int, Lane]
+    origin: Origin = field(default_factory=Origin)
+
+    def metadata(self, partition: int) -> str:
+        """Return all that is to be known of a lane, but the offset, as text."""
+        lane, origin = self.lanes[partition], self.origin
+        told = {"magicbyte-mirror": _VERSION, "target": lane.target, "as": list(lane.identity), "of": len(self.lanes)}
+        return json.dumps(told | {"source": origin.cluster, "topic": origin.topic_id, "via": list(origin.via)})
 
 
-def _place(found: Committed, what: str) -> Place:
-    try:
-        told = json.loads(found.metadata)
-        if told["magicbyte-mirror"] != _VERSION:
-            raise ValueError(told["magicbyte-mirror"])
-        return Place(found.offset, int(told["target"]), Identity(*map(int, told["as"])), told["source"])
-    except (ValueError, KeyError, TypeError) as error:
-        raise MirrorError(f"{what}: expected the progress of a mirror, found metadata {found.metadata!r}") from error
+@dataclass(frozen=True, slots=True)
+class Book:
+    """Where the place of a partition of the source is kept. `topic` is the target's; `keyed`: with several lanes."""
+
+    group: str
+    topic: str
+    partition: int
+    keyed: bool = False
+
+    @property
+    def name(self) -> str:
+        """The consumer group."""
+        return f"{self.group}.keyed-{self.partition}" if self.keyed else self.group
+
+    async def load(self, client: Client, partitions: int) -> Place | None:
+        """Return the place, None where there is none yet. `partitions`: how many the topic has at the target.
+
+        Raises MirrorError for what others committed, or a place of which a part is missing.
+        """
+        lanes = range(partitions) if self.keyed else [self.partition]
+        found = await committed_offsets(client, self.name, [(self.topic, each) for each in lanes])
+        return _place(found, f"group {self.name}, {self.topic}-{self.partition}") if found else None
+
+    async def save(self, client: Client, place: Place) -> None:
+        """Keep the place, all of it at once. Raises BrokerError and NetworkError."""
+        offsets = {(self.topic, each): Committed(place.offset, place.metadata(each)) for each in place.lanes}
+        await commit_offsets(client, self.name, offsets)
+
+
+class Begun(NamedTuple):
+    """That a topic is mirrored already: `keyed` tells whether keys decide where its records go."""
+
+    keyed: bool
+    origin: Origin
+
+
+async def begun(client: Client, group: str, topics: Mapping[str, int]) -> dict[str, Begun]:
+    """Return what is mirrored into a cluster of `topics`, their numbers of partitions by name, by name.
+
+    Offsets of other groups of this name are not looked at. Raises BrokerError and NetworkError.
+    """
+    partitions = [(topic, each) for topic, count in topics.items() for each in range(count)]
+    found = {}
+    for keyed in (False, True):
+        book = Book(group, "", 0, keyed=keyed)
+        for (topic, partition), each in (await committed_offsets(client, book.name, partitions)).items():
+            with contextlib.suppress(MirrorError):
+                found[topic] = Begun(keyed, _place({(topic, partition): each}, topic, whole=False).origin)
+    return found
+
+
+def _place(found: Mapping[tuple[str, int], Committed], what: str, *, whole: bool = True) -> Place:
+    lanes, origins, offsets, count = {}, set(), set(), 1
+    for (_, partition), each in found.items():
+        try:
+            told = json.loads(each.metadata)
+            if told["magicbyte-mirror"] != _VERSION:
+                raise ValueError(told["magicbyte-mirror"])
+            lanes[partition] = Lane(int(told["target"]), Identity(*map(int, told["as"])))
+            origins.add(Origin(told["source"], told.get("topic"), tuple(told.get("via", ()))))
+            count = told.get("of", 1)
+        except (ValueError, KeyError, TypeError) as error:
+            raise MirrorError(f"{what}: expected the progress of a mirror, found metadata {each.metadata!r}") from error
+        offsets.add(each.offset)
+    if (whole and len(lanes) != count) or len(offsets) != 1 or len(origins) != 1:
+        raise MirrorError(f"{what}: expected {count} parts of one place, found {len(lanes)} at {sorted(offsets)}")
+    return Place(offsets.pop(), lanes, origins.pop())

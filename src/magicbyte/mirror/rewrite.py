@@ -15,11 +15,12 @@ from typing import Final, NamedTuple
 from magicbyte.client.fetch import ClosedSets
 from magicbyte.codecs import Codec
 from magicbyte.errors import UnsupportedForMessageFormatError
+from magicbyte.log.append_rebuild import joined
 from magicbyte.protocol.runtime import Records
 from magicbyte.records.batch import HEADER, RecordBatch, batch_attributes
 from magicbyte.records.columns import RecordColumns
 from magicbyte.records.decode import decode
-from magicbyte.records.encode import BatchHeader, Format, columns_of, encode
+from magicbyte.records.encode import BatchHeader, Format, encode
 from magicbyte.records.entry import parse_entry
 from magicbyte.records.layout import ATTRIBUTES, BATCH_CRC, RECORD_BATCH_OVERHEAD, TimestampType
 from magicbyte.records.message import Message
@@ -39,6 +40,10 @@ class Identity(NamedTuple):
     def behind(self, records: int) -> Identity:
         """Return the identity for what follows so many records; after 2147483647 comes 0."""
         return self if self.producer_id < 0 else self._replace(sequence=self.sequence + records & 0x7FFFFFFF)
+
+    def begun(self) -> Identity:
+        """Return the identity for a partition that nothing was sent to yet."""
+        return self if self.producer_id < 0 else self._replace(sequence=0)
 
 
 NOBODY: Final = Identity()
@@ -128,14 +133,22 @@ def _why(entry: Message | RecordBatch, first: int, storage: Storage, *, at_bound
     return None if entry.delete_horizon_ms is None else "it has a delete horizon"
 
 
-def forward(parcel: Parcel, storage: Storage, identity: Identity = NOBODY, skip: int = 0) -> Made:
+def forward(
+    parcel: Parcel,
+    storage: Storage,
+    identity: Identity = NOBODY,
+    skip: int = 0,
+    records: RecordColumns | None = None,
+) -> Made:
     """Return a parcel as it is produced, without its first `skip` records, which are at the target already.
 
-    Raises CorruptRecordError for bytes that fail their checksum; UnsupportedForMessageFormatError for record headers
-    that the target cannot hold, and for a closed set of which a part is to be skipped.
+    With `records`, which are some of the parcel's, these are made a set instead. Raises CorruptRecordError for bytes
+    that fail their checksum; UnsupportedForMessageFormatError for record headers that the target cannot hold, and for a
+    closed set of which a part is to be skipped.
     """
-    if parcel.why is not None:
-        return _opened(parcel, storage, identity, skip)
+    if records is not None or parcel.why is not None:
+        records = records_of(parcel) if records is None else records
+        return _opened(records, parcel.entry.codec, storage, identity, skip)
     if isinstance(parcel.entry, RecordBatch):
         made = Made(closed_batch(parcel.entry, identity), 2, parcel.entry.codec, parcel.entry.record_count)
     else:
@@ -186,16 +199,18 @@ def _closed_messages(parcel: Parcel) -> Made:
     return Made(b"".join(pieces), parcel.entry.magic, codec, records)
 
 
-def _opened(parcel: Parcel, storage: Storage, identity: Identity, skip: int) -> Made:
-    """Return the records of a parcel as one set in the target's format, with the same codec if that can be."""
-    parts = list(decode(parcel.data))
-    columns = parts[0] if len(parts) == 1 else columns_of(each for part in parts for each in part)
-    columns = columns.slice(bisect_left(columns.offset, parcel.first), len(columns))
-    total, target = len(columns), storage.format
-    columns = columns.slice(min(skip, total), total)
+def records_of(parcel: Parcel) -> RecordColumns:
+    """Return the records of a parcel that are wanted. Raises CorruptRecordError."""
+    columns = joined(list(decode(parcel.data)))
+    return columns.slice(bisect_left(columns.offset, parcel.first), len(columns))
+
+
+def _opened(records: RecordColumns, codec: Codec, storage: Storage, identity: Identity, skip: int) -> Made:
+    """Return records as one set in the target's format, with `codec` if that can be."""
+    total, target = len(records), storage.format
+    columns = records.slice(min(skip, total), total)
     if target is not Format.V2 and columns.headers is not None and len(columns.headers.key):
         raise UnsupportedForMessageFormatError(f"record headers, which magic {target.magic} cannot hold")
-    codec = parcel.entry.codec
     if codec is Codec.ZSTD and not (storage.zstd and target is Format.V2):
         codec = Codec.GZIP
     header = BatchHeader(
