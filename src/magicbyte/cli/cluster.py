@@ -34,6 +34,13 @@ def bootstrap_option(command: F) -> F:
     )(command)
 
 
+def format_option(command: F) -> F:
+    """Add --format: `form`, text or json."""
+    return click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)(
+        command
+    )
+
+
 def client_of(bootstrap: str) -> Client:
     """Return a client of these brokers, which is to be closed. Raises BadParameter."""
     from magicbyte.client import Client

@@ -35,6 +35,8 @@ COMMANDS = {
     "topics": "List, describe, make and delete a cluster's topics.",
     "consume": "Print the records of a cluster's topic.",
     "produce": "Write lines to a cluster's topic.",
+    "groups": "List, describe, delete and reset consumer groups.",
+    "configs": "Describe and change settings of topics and brokers.",
     "serve": "Run a broker for Kafka clients of every era.",
     "mirror": "Copy topics to another cluster, compressed sets unopened.",
     "warm": "Compile the fast paths now, not at their first use.",

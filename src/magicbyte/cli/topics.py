@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from magicbyte.cli.cluster import bootstrap_option, client_of, explained, is_internal
+from magicbyte.cli.cluster import bootstrap_option, client_of, explained, format_option, is_internal
 from magicbyte.cli.options import key_values
 from magicbyte.cli.render import table_lines
 
@@ -22,8 +22,6 @@ TOO_OLD: Final = "brokers from 0.10.1 on can do it; for older ones there are the
 EVERY: Final = "brokers from 0.8.2 on can do it"
 _CREATE, _DELETE = 19, 20  # API keys
 _OWN_NUMBERS: Final = 4  # the first version of CreateTopics that takes -1 for the broker's own numbers
-
-_format = click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
 
 
 @click.group(invoke_without_command=True)
@@ -40,7 +38,7 @@ def topics(context: click.Context) -> None:
 @topics.command("list")
 @bootstrap_option
 @click.option("--internal", is_flag=True, help="Also those of the brokers themselves, such as __consumer_offsets.")
-@_format
+@format_option
 def list_(bootstrap: str, internal: bool, form: str) -> None:
     """List topics with the number of their partitions and replicas."""
     found = asyncio.run(_all(bootstrap))
@@ -79,7 +77,7 @@ def _replicas(topic: Topic) -> int:
 @topics.command()
 @bootstrap_option
 @click.argument("names", nargs=-1, required=True, metavar="TOPIC...")
-@_format
+@format_option
 def describe(bootstrap: str, names: tuple[str, ...], form: str) -> None:
     """Show each partition of topics.
 

@@ -41,8 +41,11 @@ from magicbyte.protocol.messages.describe_configs import (
 TIMEOUT_MS: Final = 30_000  # that the controller may take
 _BY_NAME: Final = range(6)  # versions of DeleteTopics; later ones may take ids
 _SET, _DELETE = 0, 1
-_OWN_SOURCES: Final = {1, 2}  # set for the topic; changed on this broker while it ran
-_INCREMENTAL: Final = 44
+_SOURCES: Final = {
+    1: "topic", 2: "broker while it ran", 3: "all brokers while they ran", 4: "server.properties", 5: "default",
+}  # fmt: skip
+_OWN_SOURCES: Final = {1, 2}
+_ALTER, _INCREMENTAL = 33, 44  # API keys
 
 T = TypeVar("T")
 
@@ -70,13 +73,18 @@ class NewTopic:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A setting as it is in force. `is_own`: set for this topic, or changed on this broker while it ran."""
+    """A setting as it is in force. `is_own`: set for this topic, or changed on this broker while it ran.
+
+    `source` says where the value is from in words, None where a broker before 1.1 does not tell. The value of a
+    sensitive setting is None: nobody is told.
+    """
 
     name: str
     value: str | None
     is_own: bool
     is_read_only: bool
     is_sensitive: bool
+    source: str | None = None
 
 
 async def create_topic(client: Client, topic: NewTopic, *, validate_only: bool = False) -> None:
@@ -160,7 +168,7 @@ async def describe_configs(client: Client, resource: Resource, name: str) -> dic
         found = only((await client.ask(node, request, DescribeConfigsResponse)).results, "resources")
         _check(f"settings of {resource.name.lower()} {name}", found.error_code, node, found.error_message)
         return {
-            each.name: Setting(each.name, each.value, _is_own(each), each.read_only, each.is_sensitive)
+            each.name: Setting(each.name, each.value, _is_own(each), each.read_only, each.is_sensitive, _source(each))
             for each in found.configs
         }
 
@@ -185,14 +193,29 @@ async def alter_configs(
             for each in response.responses:
                 _check(what, each.error_code, node, each.error_message)
             return
-        known = await describe_configs(client, resource, name)
-        settings = {each.name: each.value for each in known.values() if each.is_own} | dict(changes)
+        own = {key: each for key, each in (await describe_configs(client, resource, name)).items() if each.is_own}
+        if secret := sorted(key for key, each in own.items() if each.is_sensitive and key not in changes):
+            why = f"all settings have to be sent again, and nobody is told the value of {', '.join(secret)}"
+            raise BrokerError(what, ErrorCode.INVALID_CONFIG, broker=str(node), detail=why)
+        settings = {key: each.value for key, each in own.items()} | dict(changes)
         replacement = _replacement(resource, name, settings, validate_only=validate_only)
         answer = await client.ask(node, replacement, whole.AlterConfigsResponse)
         for other in answer.responses:
             _check(what, other.error_code, node, other.error_message)
 
     await _at_keeper(client, resource, name, ask)
+
+
+async def alters_one_by_one(client: Client) -> bool:
+    """Whether brokers change single settings, or take all at once only: see `alter_configs`.
+
+    Raises UnsupportedVersionError where they do neither: before 0.11.
+    """
+    connection = await client.any_connection()
+    if connection.versions.latest(APIS[_INCREMENTAL]) is not None:
+        return True
+    connection.versions.choose(APIS[_ALTER], None, connection.name)
+    return False
 
 
 async def describe_cluster(client: Client) -> Cluster:
@@ -224,6 +247,12 @@ def _is_own(setting: DescribeConfigsResourceResult) -> bool:
     if setting.config_source >= 0:
         return setting.config_source in _OWN_SOURCES
     return not setting.is_default and not setting.read_only  # version 0 knows no more
+
+
+def _source(setting: DescribeConfigsResourceResult) -> str | None:
+    if setting.config_source < 0:
+        return "default" if setting.is_default else None
+    return _SOURCES.get(setting.config_source, f"source {setting.config_source}")
 
 
 async def _at_keeper(client: Client, resource: Resource, name: str, ask: Callable[[Node], Awaitable[T]]) -> T:

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple, TypeAlias
 
 from magicbyte.client.client import Client, Node
-from magicbyte.errors import BrokerError, ErrorCode
+from magicbyte.errors import BrokerError, ErrorCode, UnsupportedVersionError
+from magicbyte.protocol import APIS
 from magicbyte.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -18,8 +19,10 @@ from magicbyte.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetF
 TopicPartition: TypeAlias = tuple[str, int]
 
 _FETCH: Final = range(1, 8)  # version 0 is ZooKeeper's; from 8 on many groups are asked for at once
+_FETCH_ALL: Final = range(2, 8)
 _COMMIT: Final = range(1, 10)  # from version 10 on topics have ids in place of names
 _ZOOKEEPER: Final = range(1)
+_OFFSET_FETCH: Final = 9  # API key
 
 
 class Committed(NamedTuple):
@@ -31,20 +34,23 @@ class Committed(NamedTuple):
 
 
 async def committed_offsets(
-    client: Client, group: str, partitions: Iterable[TopicPartition], *, zookeeper: bool = False
+    client: Client, group: str, partitions: Iterable[TopicPartition] | None, *, zookeeper: bool = False
 ) -> dict[TopicPartition, Committed]:
-    """Return what a group has committed for `partitions`, without those for which it has nothing.
+    """Return what a group has committed for `partitions`, without those for which it has nothing; None: for all.
 
-    `zookeeper`: what old consumers committed to ZooKeeper, of which brokers before 4.0 tell. Raises BrokerError.
+    `zookeeper`: what old consumers committed to ZooKeeper, of which brokers before 4.0 tell. Brokers before 0.10.2 are
+    asked for every partition that there is where `partitions` is None. Raises BrokerError.
     """
-    topics = [
+    if partitions is None and (zookeeper or not await _tells_all(client, group)):
+        partitions = [(name, index) for name, topic in (await client.topics()).items() for index in topic.partitions]
+    topics = None if partitions is None else [
         OffsetFetchRequestTopic(name=topic, partition_indexes=tuple(indexes))
         for topic, indexes in _by_topic(partitions).items()
-    ]
+    ]  # fmt: skip
 
     async def ask(node: Node) -> dict[TopicPartition, Committed]:
         request = OffsetFetchRequest(group_id=group, topics=topics)
-        versions = _ZOOKEEPER if zookeeper else _FETCH
+        versions = _ZOOKEEPER if zookeeper else _FETCH if topics is not None else _FETCH_ALL
         response = await client.ask(node, request, OffsetFetchResponse, versions=versions)
         if response.error_code:
             raise BrokerError(f"offsets of group {group}", response.error_code, broker=str(node))
@@ -61,6 +67,18 @@ async def committed_offsets(
         return found
 
     return await client.at_coordinator(group, ask)
+
+
+async def zookeeper_offsets(client: Client, group: str) -> dict[TopicPartition, Committed]:
+    """Return what a group's old consumers committed to ZooKeeper; {} where brokers have none. Raises BrokerError."""
+    try:
+        return await committed_offsets(client, group, None, zookeeper=True)
+    except UnsupportedVersionError:
+        return {}
+    except BrokerError as error:
+        if error.code is ErrorCode.UNSUPPORTED_VERSION:  # of KRaft, before 4.0
+            return {}
+        raise
 
 
 async def commit_offsets(
@@ -97,6 +115,15 @@ async def commit_offsets(
                     raise BrokerError(what, each.error_code, broker=str(node))
 
     await client.at_coordinator(group, ask)
+
+
+async def _tells_all(client: Client, group: str) -> bool:
+    """Whether a group's coordinator tells of all offsets without being asked for each partition."""
+
+    async def look(node: Node) -> bool:
+        return (await client.connection(node)).versions.latest(APIS[_OFFSET_FETCH], _FETCH_ALL) is not None
+
+    return await client.at_coordinator(group, look)
 
 
 def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:

@@ -1,0 +1,198 @@
+"""`magicbyte configs`: the settings of topics and brokers, as they are in force; setting them, taking them back."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from magicbyte.cli.cluster import bootstrap_option, client_of, explained, format_option
+from magicbyte.cli.options import key_values
+from magicbyte.cli.output import complain
+from magicbyte.cli.render import table_lines
+from magicbyte.errors import UnknownTopicError
+
+if TYPE_CHECKING:
+    from magicbyte.cli.options import F
+    from magicbyte.client import Client
+    from magicbyte.client.admin import Resource, Setting
+
+Json = dict[str, Any]
+
+TOO_OLD: Final = "brokers from 0.11 on can do it; for older ones there are the tools of their release, by ZooKeeper"
+_DESCRIBE: Final = 32  # API key
+
+
+@dataclass(frozen=True, slots=True)
+class Whose:
+    """Of which topic, or of which broker (by its id), the settings are."""
+
+    topic: str | None
+    broker: int | None
+
+    @property
+    def name(self) -> str:
+        """Its name in requests."""
+        return str(self.broker) if self.topic is None else self.topic
+
+    @property
+    def resource(self) -> Resource:
+        """Its kind in requests."""
+        from magicbyte.client.admin import Resource
+
+        return Resource.BROKER if self.topic is None else Resource.TOPIC
+
+    def __str__(self) -> str:
+        return f"broker {self.broker}" if self.topic is None else f"topic {self.topic}"
+
+
+@click.group(invoke_without_command=True)
+@click.pass_context
+def configs(context: click.Context) -> None:
+    """Describe, set and unset the settings of topics and brokers; brokers may be of 0.11 to 4.x."""
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
+
+
+# ---- describe
+
+
+@configs.command()
+@bootstrap_option
+@click.option("-t", "--topic", "topics", multiple=True, metavar="TOPIC", help="Of this topic. Several times: of each.")
+@click.option("--broker", "brokers", type=click.IntRange(0), multiple=True, metavar="ID",
+              help="Of the broker with this id. Several times: of each.")  # fmt: skip
+@click.option("--all", "everything", is_flag=True, help="Also settings that are the broker's own or the default.")
+@format_option
+def describe(bootstrap: str, topics: tuple[str, ...], brokers: tuple[int, ...], everything: bool, form: str) -> None:
+    """Show settings: those of the topic, or of the broker since it runs; with --all every one in force.
+
+    The value of a sensitive setting is told to nobody.
+    """
+    wanted = [*(Whose(each, None) for each in topics), *(Whose(None, each) for each in brokers)]
+    if not wanted:
+        raise click.UsageError("expected -t TOPIC or --broker ID")
+    found = asyncio.run(_described(bootstrap, wanted, everything=everything))
+    if form == "json":
+        click.echo(json.dumps(found, indent=2))
+        return
+    rows = [["of", "setting", "value", "set for"]]
+    for each in found:
+        of = each["topic"] if each["broker"] is None else f"broker {each['broker']}"
+        rows += [[of, one["name"], _value(one), one["source"] or "-"] for one in each["settings"]]
+    click.echo("\n".join(table_lines(rows, left={0, 1, 2, 3})))
+
+
+def _value(setting: Json) -> str:
+    if setting["sensitive"]:
+        return "(hidden)"
+    value: str | None = setting["value"]
+    return "-" if value is None else value or '""'
+
+
+async def _described(bootstrap: str, wanted: list[Whose], *, everything: bool) -> list[Json]:
+    with explained("describe settings", TOO_OLD):
+        async with client_of(bootstrap) as client:
+            return [
+                {
+                    "topic": whose.topic,
+                    "broker": whose.broker,
+                    "settings": [
+                        _setting_json(each)
+                        for _, each in sorted((await _settings(client, whose)).items())
+                        if everything or each.is_own
+                    ],
+                }
+                for whose in wanted
+            ]
+
+
+async def _settings(client: Client, whose: Whose) -> dict[str, Setting]:
+    from magicbyte.client.admin import describe_configs
+
+    await _check(client, whose)
+    return await describe_configs(client, whose.resource, whose.name)
+
+
+async def _check(client: Client, whose: Whose) -> None:
+    """Raise UnknownTopicError for a topic or broker that is not there, UnsupportedVersionError for brokers too old."""
+    from magicbyte.client.admin import describe_cluster
+    from magicbyte.protocol import APIS
+
+    connection = await client.any_connection()
+    connection.versions.choose(APIS[_DESCRIBE], None, connection.name)
+    if whose.topic is not None:
+        await client.existing_topic(whose.topic)
+    elif whose.broker not in (known := (await describe_cluster(client)).brokers):
+        there = ", ".join(map(str, sorted(known)))
+        raise UnknownTopicError(f"broker {whose.broker}: expected one of {there}")
+
+
+def _setting_json(setting: Setting) -> Json:
+    return {
+        "name": setting.name,
+        "value": setting.value,
+        "source": setting.source,
+        "own": setting.is_own,
+        "readOnly": setting.is_read_only,
+        "sensitive": setting.is_sensitive,
+    }
+
+
+# ---- set, unset
+
+
+def _one_resource(command: F) -> F:
+    """Add -t and --broker, of which one is to be given, and --dry-run."""
+    for option in (
+        click.option("--dry-run", is_flag=True, help="Let the broker check it, and do nothing."),
+        click.option("--broker", type=click.IntRange(0), metavar="ID", help="Of the broker with this id."),
+        click.option("-t", "--topic", metavar="TOPIC", help="Of this topic."),
+    ):
+        command = option(command)
+    return command
+
+
+@configs.command("set")
+@bootstrap_option
+@_one_resource
+@click.argument("settings", nargs=-1, required=True, metavar="KEY=VALUE...")
+def set_(bootstrap: str, topic: str | None, broker: int | None, dry_run: bool, settings: tuple[str, ...]) -> None:
+    """Set settings of a topic or a broker; its others stay. They have Kafka's names."""
+    asyncio.run(_change(bootstrap, _whose(topic, broker), key_values(settings), dry_run=dry_run))
+
+
+@configs.command()
+@bootstrap_option
+@_one_resource
+@click.argument("names", nargs=-1, required=True, metavar="KEY...")
+def unset(bootstrap: str, topic: str | None, broker: int | None, dry_run: bool, names: tuple[str, ...]) -> None:
+    """Take settings of a topic or a broker back, so that the brokers' own or the default ones hold."""
+    for name in names:
+        if "=" in name:
+            raise click.BadParameter(f"{name!r}: expected the name of a setting alone", param_hint="KEY")
+    asyncio.run(_change(bootstrap, _whose(topic, broker), dict.fromkeys(names), dry_run=dry_run))
+
+
+def _whose(topic: str | None, broker: int | None) -> Whose:
+    if (topic is None) == (broker is None):
+        raise click.UsageError("expected either -t TOPIC or --broker ID")
+    return Whose(topic, broker)
+
+
+async def _change(bootstrap: str, whose: Whose, changes: dict[str, Any], *, dry_run: bool) -> None:
+    from magicbyte.client.admin import alter_configs, alters_one_by_one
+
+    with explained(f"change settings of {whose}", TOO_OLD):
+        async with client_of(bootstrap) as client:
+            one_by_one = await alters_one_by_one(client)
+            await _check(client, whose)
+            if not one_by_one:
+                complain(
+                    "warning: brokers before 2.3 take all settings at once only: the others were read and are sent "
+                    "again; what somebody else changes meanwhile is lost"
+                )
+            await alter_configs(client, whose.resource, whose.name, changes, validate_only=dry_run)

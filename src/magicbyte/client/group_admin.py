@@ -1,0 +1,180 @@
+"""Consumer groups from outside: which there are, who is in one and reads what, and taking one away.
+
+Brokers know groups from 0.9 on. What consumers older than that committed is in ZooKeeper, without a trace of members:
+`groups.committed_offsets` has the offsets of both. Sources: KIP-40, KIP-88, KIP-229, KIP-848.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from magicbyte.client.client import Client, Node, only
+from magicbyte.client.groups import TopicPartition
+from magicbyte.errors import BrokerError, CorruptRecordError, ErrorCode
+from magicbyte.groups.consumer_protocol import Assignment
+from magicbyte.protocol import APIS
+from magicbyte.protocol.messages.consumer_group_describe import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+)
+from magicbyte.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
+from magicbyte.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
+from magicbyte.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+
+_LIST, _NEW_DESCRIBE = 16, 69  # API keys
+_CONSUMER: Final = "consumer"
+_NOT_OF_THE_NEW_PROTOCOL: Final = (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION)
+_NO_SUCH_GROUP: Final = "Dead"
+
+
+@dataclass(frozen=True, slots=True)
+class ListedGroup:
+    """A group. `protocol_type` is what it is for: consumer, connect, "" where it has had no member.
+
+    `state` is told by brokers from 2.6 on, `kind` (classic, consumer, share, streams) from 3.8 on; None else.
+    """
+
+    name: str
+    protocol_type: str
+    state: str | None
+    kind: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupMember:
+    """A member and the partitions that are its share. `instance_id` is None unless it is a static member."""
+
+    id: str
+    instance_id: str | None
+    client_id: str
+    host: str
+    partitions: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DescribedGroup:
+    """A group as its coordinator sees it. `state` is Dead, with no members, for a group that it does not know.
+
+    `kind`: classic, or consumer for a group of KIP-848's protocol. `assignor` is "" while there is none.
+    """
+
+    name: str
+    state: str
+    kind: str
+    protocol_type: str
+    assignor: str
+    coordinator: Node
+    members: tuple[GroupMember, ...]
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the coordinator knows it as more than a name in a request."""
+        return self.state != _NO_SUCH_GROUP
+
+
+async def list_groups(client: Client) -> list[ListedGroup]:
+    """Return the groups of all brokers, by name. Needs brokers from 0.9 on. Raises BrokerError and NetworkError."""
+    connection = await client.any_connection()
+    connection.versions.choose(APIS[_LIST], None, connection.name)
+    await client.topics([])
+    found: dict[str, ListedGroup] = {}
+    for node in client.cluster.brokers.values():
+        groups = await client.retried(functools.partial(_groups_of, client, node))
+        found |= {each.name: each for each in groups}
+    return [each for _, each in sorted(found.items())]
+
+
+async def _groups_of(client: Client, node: Node) -> list[ListedGroup]:
+    response = await client.ask(node, ListGroupsRequest(), ListGroupsResponse)
+    _check("list groups", response.error_code, node)
+    return [
+        ListedGroup(each.group_id, each.protocol_type, each.group_state or None, each.group_type.lower() or None)
+        for each in response.groups
+    ]
+
+
+async def describe_group(client: Client, name: str) -> DescribedGroup:
+    """Return a group's state and members. Needs brokers from 0.9 on. Raises BrokerError and NetworkError."""
+
+    async def ask(node: Node) -> DescribedGroup:
+        connection = await client.connection(node)
+        if connection.versions.latest(APIS[_NEW_DESCRIBE]) is not None:
+            found = await _describe_new(client, node, name)
+            if found is not None:
+                return found
+        return await _describe_classic(client, node, name)
+
+    return await client.at_coordinator(name, ask)
+
+
+async def _describe_new(client: Client, node: Node, name: str) -> DescribedGroup | None:
+    """Return a group of KIP-848's protocol, None if it is not one."""
+    request = ConsumerGroupDescribeRequest(group_ids=[name])
+    found = only((await client.ask(node, request, ConsumerGroupDescribeResponse)).groups, "groups")
+    if found.error_code in _NOT_OF_THE_NEW_PROTOCOL:
+        return None
+    _check(f"describe group {name}", found.error_code, node, found.error_message)
+    members = tuple(
+        GroupMember(
+            each.member_id,
+            each.instance_id,
+            each.client_id,
+            each.client_host,
+            tuple((of.topic_name, index) for of in each.assignment.topic_partitions for index in of.partitions),
+        )
+        for each in found.members
+    )
+    return DescribedGroup(name, found.group_state, _CONSUMER, _CONSUMER, found.assignor_name, node, members)
+
+
+async def _describe_classic(client: Client, node: Node, name: str) -> DescribedGroup:
+    found = only(
+        (await client.ask(node, DescribeGroupsRequest(groups=[name]), DescribeGroupsResponse)).groups, "groups"
+    )
+    if found.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
+        return DescribedGroup(name, _NO_SUCH_GROUP, "classic", "", "", node, ())
+    _check(f"describe group {name}", found.error_code, node, found.error_message)
+    of_consumers = found.protocol_type == _CONSUMER
+    members = tuple(
+        GroupMember(
+            each.member_id,
+            each.group_instance_id,
+            each.client_id,
+            each.client_host,
+            tuple(_assigned(each.member_assignment)) if of_consumers else (),
+        )
+        for each in found.members
+    )
+    return DescribedGroup(name, found.group_state, "classic", found.protocol_type, found.protocol_data, node, members)
+
+
+def _assigned(data: bytes) -> Iterator[TopicPartition]:
+    """Yield the partitions of an assignment; none while there is none, or where a member wrote something else."""
+    if not data:
+        return
+    try:
+        found = Assignment.parse(bytes(data))
+    except CorruptRecordError:
+        return
+    for topic, partitions in found.assigned_partitions:
+        for each in partitions:
+            yield topic, each
+
+
+async def delete_group(client: Client, name: str) -> None:
+    """Delete a group and its offsets; it must be without members. Needs brokers from 1.1 on. Raises BrokerError."""
+
+    async def ask(node: Node) -> None:
+        response = await client.ask(node, DeleteGroupsRequest(groups_names=[name]), DeleteGroupsResponse)
+        found = only(response.results, "groups")
+        _check(f"delete group {name}", found.error_code, node)
+
+    await client.at_coordinator(name, ask)
+
+
+def _check(what: str, code: int, node: Node, detail: str | None = None) -> None:
+    if code:
+        raise BrokerError(what, code, broker=str(node), detail=detail)
