@@ -61,8 +61,10 @@ class SystemClock:
 class Broker:
     """One broker, which leads all partitions. `start` it, and `stop` it on the same event loop.
 
-    `directory` is held by who makes or deletes logs or writes checkpoints; `gate` by who changes what any log holds,
-    outside of its own partition's lock. `ports` are those that are listened on, by listener.
+    `directory` is held by who makes or deletes logs, writes checkpoints, or changes the metadata; `gate` by who changes
+    what any log holds, outside of its own partition's lock. Whatever may wait for a disk happens in a thread, `reading`
+    or `writing`: those that read much hold up no write. `ports` are those that are listened on, by listener. `around`
+    is for tests: it is given the handler of a connection, and returns the one that gets its requests.
     """
 
     cluster_id: str
@@ -74,9 +76,15 @@ class Broker:
     http_port: int
 
     def __init__(
-        self, config: BrokerConfig, *, clock: Clock | None = None, files: WritableFileSystem | None = None
+        self,
+        config: BrokerConfig,
+        *,
+        clock: Clock | None = None,
+        files: WritableFileSystem | None = None,
+        around: Callable[[Broker, Handler], Handler] | None = None,
     ) -> None:
         self.config = config
+        self._around = around
         self.node_id = config.broker_id
         self.clock: Clock = clock or SystemClock()
         self.metrics = Metrics()
@@ -161,7 +169,8 @@ class Broker:
     def _connected(self, host: str, peer: str, listener: Listener) -> Handler:
         connection = Connection(host, peer, listener)
         self._clients.add(connection)
-        return Dispatcher(self, connection)
+        handler = Dispatcher(self, connection)
+        return handler if self._around is None else self._around(self, handler)
 
     async def stop(self) -> None:
         """Answer what is in work, close all logs and leave the mark of it: the next start looks at nothing."""

@@ -15,10 +15,15 @@ from collections.abc import Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import TYPE_CHECKING, Final, Literal, Self
 
 from magicbyte.broker.broker import Broker as Served
 from magicbyte.broker.config import BrokerConfig
+from magicbyte.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from magicbyte.net.server import Answer, Handler
+    from magicbyte.testing.faults import Fault, Faults
 
 _DEFAULTS: Final = {"listeners": "PLAINTEXT://127.0.0.1:0", "group.initial.rebalance.delay.ms": "0"}
 
@@ -31,6 +36,7 @@ class Broker:
         self._directory = directory
         self._temporary: str | None = None
         self._broker: Served | None = None
+        self._faults: Faults | None = None
         self._threads: ThreadPoolExecutor | None = None
         self._ran: Future[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -54,12 +60,48 @@ class Broker:
         host, port = broker.address_of(chosen)
         return f"{host}:{port}"
 
+    def fault(
+        self,
+        api: str,
+        *,
+        at: int = 1,
+        times: int | None = 1,
+        delay_ms: int = 0,
+        error: ErrorCode | int | None = None,
+        disconnect: Literal["before", "after"] | None = None,
+        cut_bytes: int | None = None,
+    ) -> Fault:
+        """Have something go wrong with requests of an API, such as "Produce", until the block of the fault ends.
+
+        It happens to the `at`-th request from now on, and to `times` of them (None: to all). What happens, one thing
+        or several: the request is in work `delay_ms` later; it is not carried out, and refused with `error`; the
+        connection ends "before" it is carried out, or "after" that and before the answer (`disconnect`); the connection
+        ends behind the first `cut_bytes` of the answer, four for its size among them. Any thread may call this.
+
+        Raises ValueError for what cannot be.
+        """
+        if self._faults is None:
+            from magicbyte.testing.faults import Faults
+
+            self._faults = Faults()
+        return self._faults.add(
+            api, at=at, times=times, delay_ms=delay_ms, error=error, disconnect=disconnect, cut_bytes=cut_bytes
+        )
+
+    def _faulty(self, broker: Served, handler: Handler) -> Handler:
+        async def faulty(frame: memoryview) -> Answer | None:
+            if self._faults is None:
+                return await handler(frame)
+            return await self._faults.handle(broker, handler, frame)
+
+        return faulty
+
     async def start(self) -> None:
         """Start it on the running loop."""
         if self._directory is None:
             self._temporary = tempfile.mkdtemp(prefix="magicbyte-")
         directory = str(self._directory or self._temporary)
-        broker = Served(BrokerConfig({"log.dirs": directory, **self._settings}))
+        broker = Served(BrokerConfig({"log.dirs": directory, **self._settings}), around=self._faulty)
         try:
             await broker.start()
         except BaseException:

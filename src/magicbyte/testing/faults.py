@@ -1,0 +1,288 @@
+"""Faults that a test asks of its broker: answers that are late, refused, cut short, or never come.
+
+with broker.fault("Produce", error=ErrorCode.NOT_LEADER_OR_FOLLOWER) as fault:
+    producer.send("topic", b"value").get(timeout=10)  # the client tries again
+assert fault.hits == 1
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Self, cast
+
+from magicbyte.errors import ErrorCode, NetworkError
+from magicbyte.net.server import Answer, Handler, discard
+from magicbyte.net.stream import Buffer, SendableFile, Stream
+from magicbyte.protocol import APIS, NULL_UUID, Api, Message, read_request, read_response, write_response
+from magicbyte.protocol.messages.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
+from magicbyte.protocol.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
+from magicbyte.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
+from magicbyte.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from magicbyte.protocol.messages.produce import (
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
+    from magicbyte.broker.broker import Broker
+
+_BY_NAME: Final = {api.name.lower(): api for api in APIS.values()}
+_READS: Final = ("Metadata", "ListOffsets", "OffsetFetch", "FindCoordinator")
+_SIZE_BYTES: Final = 4
+_ASKED_FOR: Final = "a fault that was asked for"
+
+
+@dataclass(slots=True, eq=False)
+class Fault:
+    """What happens to some requests of an API, from the `at`-th on that comes while it is set, to `times` of them.
+
+    One or several of: the request is carried out `delay_ms` later; it is not carried out, and answered with `error`;
+    the connection ends "before" it is carried out, or "after" that and before the answer (`disconnect`); only the first
+    `cut_bytes` of the answer are sent, its size of four bytes among them, and then the connection ends. `times` None:
+    all of them. A context manager, which ends the fault.
+    """
+
+    api: Api
+    at: int
+    times: int | None
+    delay_ms: int
+    error: ErrorCode | None
+    disconnect: str | None
+    cut_bytes: int | None
+    end: Callable[[Fault], None] = field(repr=False)
+    seen: int = 0
+
+    @property
+    def hits(self) -> int:
+        """How many requests it has happened to."""
+        behind = max(0, self.seen - self.at + 1)
+        return behind if self.times is None else min(behind, self.times)
+
+    def is_next(self) -> bool:
+        """Count a request of the API; say whether the fault happens to it."""
+        before = self.hits
+        self.seen += 1
+        return self.hits > before
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> None:
+        self.end(self)
+
+
+class Faults:
+    """The faults of a broker, which any thread may add and take away."""
+
+    def __init__(self) -> None:
+        self._set: tuple[Fault, ...] = ()
+
+    def add(
+        self,
+        api: str,
+        *,
+        at: int = 1,
+        times: int | None = 1,
+        delay_ms: int = 0,
+        error: ErrorCode | int | None = None,
+        disconnect: str | None = None,
+        cut_bytes: int | None = None,
+    ) -> Fault:
+        """Set a fault; see `Fault`. `api` is Kafka's name of it. Raises ValueError for what cannot be."""
+        known = _BY_NAME.get(api.lower())
+        if known is None:
+            raise ValueError(f"api: expected the name of a request, such as Produce, found {api!r}")
+        if at < 1 or (times is not None and times < 1) or delay_ms < 0 or (cut_bytes is not None and cut_bytes < 0):
+            raise ValueError("at and times: expected numbers from 1 on; delay_ms and cut_bytes: from 0 on")
+        if disconnect not in (None, "before", "after"):
+            raise ValueError(f'disconnect: expected "before" or "after", found {disconnect!r}')
+        if error is not None and not (known.name in _READS or known.request in _REFUSED or _has_code(known)):
+            raise ValueError(f"error: {known.name} has a code for each part of an answer, which is not made up here")
+        if not delay_ms and error is None and disconnect is None and cut_bytes is None:
+            raise ValueError("expected one of delay_ms, error, disconnect, cut_bytes")
+        code = None if error is None else ErrorCode(error)
+        fault = Fault(known, at, times, delay_ms, code, disconnect, cut_bytes, self.remove)
+        self._set = (*self._set, fault)
+        return fault
+
+    def remove(self, fault: Fault) -> None:
+        """End a fault."""
+        self._set = tuple(each for each in self._set if each is not fault)
+
+    async def handle(self, broker: Broker, handler: Handler, frame: memoryview) -> Answer | None:
+        """Return the answer to a frame, by the handler of a connection to a broker, with what happens to it."""
+        happens = self._happening(_key(frame))
+        if not happens:
+            return await handler(frame)
+        if delay_ms := sum(each.delay_ms for each in happens):
+            await asyncio.sleep(delay_ms / 1000)
+        if any(each.disconnect == "before" for each in happens):
+            raise NetworkError(_ASKED_FOR)
+        code = next((each.error for each in happens if each.error is not None), None)
+        answer = await (handler(frame) if code is None else _refused(broker, handler, frame, code))
+        if any(each.disconnect == "after" for each in happens):
+            discard(answer or ())
+            raise NetworkError(_ASKED_FOR)
+        most = min((each.cut_bytes for each in happens if each.cut_bytes is not None), default=None)
+        return answer if answer is None or most is None else [_Cut(answer, most)]
+
+    def _happening(self, key: int) -> list[Fault]:
+        return [each for each in self._set if each.api.key == key and each.is_next()]
+
+
+class _Cut:
+    """The beginning of an answer, behind which the connection ends."""
+
+    def __init__(self, answer: Answer, most: int) -> None:
+        self._answer, self._most = answer, most
+
+    async def send(self, stream: Stream) -> None:
+        first = cast("Stream", _First(stream, self._most))
+        for part in self._answer:
+            if isinstance(part, bytes | bytearray | memoryview):
+                await first.write([part])
+            else:
+                await part.send(first)
+        raise NetworkError(_ASKED_FOR)
+
+    def close(self) -> None:
+        discard(self._answer)
+
+
+class _First:
+    """As much of `Stream` as parts of answers use: sends the first bytes, and ends the connection behind them."""
+
+    def __init__(self, stream: Stream, left: int) -> None:
+        self._stream, self._left = stream, left
+        self.peer = stream.peer
+
+    async def write(self, buffers: Sequence[Buffer], *, more: bool = False) -> None:
+        for each in buffers:
+            view = memoryview(each).cast("B")[: self._left]
+            await self._stream.write([view], more=more)
+            self._count(view.nbytes)
+
+    async def send_file(self, file: SendableFile, position: int, count: int, executor: Executor | None = None) -> None:
+        count = min(count, self._left)
+        await self._stream.send_file(file, position, count, executor)
+        self._count(count)
+
+    def _count(self, sent: int) -> None:
+        self._left -= sent
+        if not self._left:
+            raise NetworkError(_ASKED_FOR)
+
+
+async def _refused(broker: Broker, handler: Handler, frame: memoryview, code: ErrorCode) -> Answer | None:
+    """Return an answer that has this error wherever it can have one. Only requests that change nothing are done."""
+    request = read_request(frame)
+    version, number = request.header.request_api_version, request.header.correlation_id
+    if request.api.name in _READS:
+        found = await handler(frame)
+        assert found is not None
+        whole = b"".join(cast("Sequence[Buffer]", found))
+        _, response = read_response(whole[_SIZE_BYTES:], request.api, version)
+        _set_codes(response, code)
+    elif isinstance(request.message, ProduceRequest) and not request.message.acks:
+        return None
+    elif type(request.message) in _REFUSED:
+        response = _REFUSED[type(request.message)](broker, request.message, code)
+    else:
+        response = request.api.response()
+        _set_codes(response, code)
+    return write_response(response, version, correlation_id=number).buffers()
+
+
+def _key(frame: memoryview) -> int:
+    """Return the API's key; -1 for a frame that has none."""
+    return int.from_bytes(frame[:2], "big", signed=True) if len(frame) > 1 else -1
+
+
+def _has_code(api: Api) -> bool:
+    return "error_code" in api.response.__annotations__
+
+
+def _set_codes(found: Any, code: ErrorCode) -> None:
+    """Set each error code of a response."""
+    for each in fields(found):
+        value = getattr(found, each.name)
+        if each.name == "error_code":
+            setattr(found, each.name, int(code))
+        for part in value if isinstance(value, list) else (value,):
+            if is_dataclass(part):
+                _set_codes(part, code)
+
+
+def _fetch(broker: Broker, message: FetchRequest, code: ErrorCode) -> FetchResponse:
+    begun = broker.fetch_sessions.begin(message, broker.clock.now_ms())
+    topics = dict[str, FetchableTopicResponse]()
+    for topic, asked in begun.partitions:
+        refused = PartitionData(partition_index=asked.partition, error_code=code, high_watermark=-1, records=b"")
+        topics.setdefault(topic, FetchableTopicResponse(topic=topic)).partitions.append(refused)
+    session_id = 0 if begun.session is None else begun.session.id
+    return FetchResponse(error_code=begun.error, session_id=session_id, responses=list(topics.values()))
+
+
+def _produce(_: Broker, message: ProduceRequest, code: ErrorCode) -> ProduceResponse:
+    return ProduceResponse(
+        responses=[
+            TopicProduceResponse(
+                name=topic.name,
+                partition_responses=[
+                    PartitionProduceResponse(index=each.index, error_code=code, base_offset=-1)
+                    for each in topic.partition_data
+                ],
+            )
+            for topic in message.topic_data
+        ]
+    )
+
+
+def _offset_commit(_: Broker, message: OffsetCommitRequest, code: ErrorCode) -> OffsetCommitResponse:
+    return OffsetCommitResponse(
+        topics=[
+            OffsetCommitResponseTopic(
+                name=topic.name,
+                partitions=[
+                    OffsetCommitResponsePartition(partition_index=each.partition_index, error_code=code)
+                    for each in topic.partitions
+                ],
+            )
+            for topic in message.topics
+        ]
+    )
+
+
+def _create_topics(_: Broker, message: CreateTopicsRequest, code: ErrorCode) -> CreateTopicsResponse:
+    return CreateTopicsResponse(topics=[CreatableTopicResult(name=each.name, error_code=code, error_message=None)
+                                        for each in message.topics])  # fmt: skip
+
+
+def _delete_topics(_: Broker, message: DeleteTopicsRequest, code: ErrorCode) -> DeleteTopicsResponse:
+    asked = [(each.name, each.topic_id) for each in message.topics]
+    named = [(name, NULL_UUID) for name in message.topic_names]
+    return DeleteTopicsResponse(responses=[DeletableTopicResult(name=name, topic_id=number, error_code=code)
+                                           for name, number in asked + named])  # fmt: skip
+
+
+_REFUSED: Final[Mapping[type[Message], Callable[[Broker, Any, ErrorCode], Message]]] = {
+    ProduceRequest: _produce,
+    FetchRequest: _fetch,
+    OffsetCommitRequest: _offset_commit,
+    CreateTopicsRequest: _create_topics,
+    DeleteTopicsRequest: _delete_topics,
+}
