@@ -243,7 +243,7 @@ def test_no_deletion_that_a_crash_cut_off_anywhere_brings_records_back(folder: P
         assert world.logs is not None
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(world.metadata, "transaction", dies(world.metadata.transaction))
-            patch.setattr(world.logs, "delete", dies(world.logs.delete))
+            patch.setattr(world.logs, "take_away", dies(world.logs.take_away))
             with pytest.raises(CutError):
                 topics.delete("t")
         again = world.start()

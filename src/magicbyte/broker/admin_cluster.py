@@ -72,7 +72,7 @@ async def describe_log_dirs(broker: Broker, request: Request[DescribeLogDirsRequ
     if logs.health.error is not None:
         result.error_code, result.topics = ErrorCode.KAFKA_STORAGE_ERROR, []
     else:
-        space = shutil.disk_usage(logs.path)
+        space = await broker.reading.run(shutil.disk_usage, logs.path)
         result.total_bytes, result.usable_bytes = space.total, space.free
     return DescribeLogDirsResponse(results=[result])
 
@@ -81,14 +81,16 @@ async def describe_producers(broker: Broker, request: Request[DescribeProducersR
     """Say which producers wrote to partitions, as far as they are remembered."""
     topics = []
     for topic in request.message.topics:
-        partitions = [_producers(broker, topic.name, index) for index in topic.partition_indexes]
+        partitions = [await _producers(broker, topic.name, index) for index in topic.partition_indexes]
         topics.append(TopicResponse(name=topic.name, partitions=partitions))
     return DescribeProducersResponse(topics=topics)
 
 
-def _producers(broker: Broker, topic: str, index: int) -> PartitionResponse:
+async def _producers(broker: Broker, topic: str, index: int) -> PartitionResponse:
     try:
-        entries = broker.topics.log(topic, index).producers.snapshot().producers
+        partition = await broker.opened(topic, index)
+        async with partition.lock:  # nobody writes
+            entries = partition.log.producers.snapshot().producers
     except MagicbyteError as error:
         return PartitionResponse(partition_index=index, error_code=error.code, error_message=str(error))
     states = [

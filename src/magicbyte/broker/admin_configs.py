@@ -158,20 +158,19 @@ def _partly(changes: list[Change]) -> Rewrite:
 
 async def _alter(broker: Broker, kind: int, name: str, rewrite: Rewrite, validate_only: bool) -> None:
     async with broker.directory:
-        await broker.gate.quiet()
         if kind == TOPIC:
             topic = broker.topics.known(name)
             own = rewrite(topic.configs, topic.config.settings)
-            broker.topics.alter(name, dict(own), validate_only=validate_only)
+            await broker.writing.run(broker.topics.alter, name, dict(own), validate_only=validate_only)
             return
         if not (kind == BROKER and name == _ALL_BROKERS):
             _check_broker(broker, kind, name)
         if kind == BROKER_LOGGER:
             raise InvalidRequestError("the levels of loggers are not changed by requests")
-        _alter_broker(broker, name, rewrite, validate_only=validate_only)
+        await _alter_broker(broker, name, rewrite, validate_only=validate_only)
 
 
-def _alter_broker(broker: Broker, name: str, rewrite: Rewrite, *, validate_only: bool) -> None:
+async def _alter_broker(broker: Broker, name: str, rewrite: Rewrite, *, validate_only: bool) -> None:
     config, for_all = broker.config, name == _ALL_BROKERS
     before = config.of_all if for_all else config.of_this
     after = rewrite(before, config.texts)
@@ -189,11 +188,12 @@ def _alter_broker(broker: Broker, name: str, rewrite: Rewrite, *, validate_only:
     path = layout.config_path("brokers", entity)
     data = layout.dump_config(after)
     known = broker.metadata.exists(path) is not None
-    broker.metadata.transaction(
+    await broker.writing.run(
+        broker.metadata.transaction,
         [
             SetNode(path, data) if known else CreateNode(path, data),
             *tell_of_config_change(broker.metadata, "brokers", entity, broker.clock.now_ms()),
-        ]
+        ],
     )
     config.change(of_all, of_this)
     broker.config_changed()

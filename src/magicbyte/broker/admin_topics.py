@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 from collections import Counter
 from collections.abc import Mapping
@@ -58,8 +57,6 @@ async def create_topics(broker: Broker, request: Request[CreateTopicsRequest]) -
     left = MOST_PARTITIONS
     async with broker.directory:
         for each in message.topics:
-            await asyncio.sleep(0)  # others have their turn
-            await broker.gate.quiet()
             if names[each.name] > 1:
                 why = "expected a topic once in a request"
                 results.append(_not_created(each.name, ErrorCode.INVALID_REQUEST, why))
@@ -68,7 +65,7 @@ async def create_topics(broker: Broker, request: Request[CreateTopicsRequest]) -
             try:
                 if left < 0:
                     raise PolicyViolationError(f"expected up to {MOST_PARTITIONS} partitions in a request")
-                topic = _create(broker, each, validate_only=message.validate_only)
+                topic = await broker.writing.run(_create, broker, each, validate_only=message.validate_only)
             except MagicbyteError as error:
                 results.append(_not_created(each.name, error.code, str(error)))
                 continue
@@ -117,14 +114,13 @@ def _created(broker: Broker, topic: Topic, *, validate_only: bool) -> CreatableT
 
 
 async def _make_logs(broker: Broker, topic: str, partitions: range) -> None:
-    """Make the logs of partitions now, rather than when they are first asked for; others have their turn in between.
+    """Make the logs of partitions now, rather than when they are first asked for.
 
     Not those of hundreds: that takes longer than who asked waits.
     """
     with contextlib.suppress(UnknownTopicError, LogDirectoryError):  # deleted meanwhile; who writes to it will be told
         for partition in partitions[:_MADE_AT_ONCE]:
-            broker.topics.log(topic, partition)
-            await asyncio.sleep(0)
+            await broker.opened(topic, partition)
 
 
 async def create_partitions(broker: Broker, request: Request[CreatePartitionsRequest]) -> CreatePartitionsResponse:
@@ -133,14 +129,13 @@ async def create_partitions(broker: Broker, request: Request[CreatePartitionsReq
     names = Counter(each.name for each in message.topics)
     results = []
     async with broker.directory:
-        await broker.gate.quiet()
         for each in message.topics:
             code, why = ErrorCode.NONE, None
             try:
                 if names[each.name] > 1:
                     code, why = ErrorCode.INVALID_REQUEST, "expected a topic once in a request"
                 else:
-                    _grow(broker, each, validate_only=message.validate_only)
+                    await broker.writing.run(_grow, broker, each, validate_only=message.validate_only)
             except MagicbyteError as error:
                 code, why = error.code, str(error)
             results.append(CreatePartitionsTopicResult(name=each.name, error_code=code, error_message=why))
@@ -169,14 +164,14 @@ async def delete_topics(broker: Broker, request: Request[DeleteTopicsRequest]) -
             if each.name is not None and each.name in deleted and each.topic_id == NULL_UUID:
                 results.append(deleted[each.name])
                 continue
-            result = _delete(broker, each, request.version)
+            result = await _delete(broker, each, request.version)
             results.append(result)
             if not result.error_code:
                 deleted[result.name] = result
     return DeleteTopicsResponse(responses=results)
 
 
-def _delete(broker: Broker, wanted: DeleteTopicState, version: int) -> DeletableTopicResult:
+async def _delete(broker: Broker, wanted: DeleteTopicState, version: int) -> DeletableTopicResult:
     result = DeletableTopicResult(name=wanted.name, topic_id=wanted.topic_id)
     if not broker.config.delete_topic_enable:
         known = version >= _FIRST_WITH_DISABLED
@@ -189,7 +184,7 @@ def _delete(broker: Broker, wanted: DeleteTopicState, version: int) -> Deletable
     try:
         topic = broker.topics.known(wanted.name) if wanted.name is not None else broker.topics.known_id(wanted.topic_id)
         result.name, result.topic_id = topic.name, topic.id
-        broker.delete_topic(topic)
+        await broker.delete_topic(topic)
         broker.groups.topic_deleted(topic.name)
     except MagicbyteError as error:
         result.error_code, result.error_message = error.code, str(error)
@@ -213,13 +208,15 @@ async def delete_records(broker: Broker, request: Request[DeleteRecordsRequest])
 
 
 async def _delete_records(broker: Broker, topic: str, partition: int, offset: int) -> int:
-    found = broker.partition(topic, partition)
+    found = await broker.opened(topic, partition)
     async with found.lock:  # before the gate, as appends do
-        await broker.gate.quiet()
-        if broker.partition(topic, partition) is not found:
-            raise UnknownTopicError(f"{found} was deleted; what has its name now is another one")
-        broker.topics.check_erasable(topic)
-        return found.log.delete_records(offset)
+        await broker.gate.enter()
+        try:
+            broker.check_is_there(found)
+            broker.topics.check_erasable(topic)
+            return await broker.writing.run(found.log.delete_records, offset)
+        finally:
+            broker.gate.leave()
 
 
 HANDLERS: Final[Mapping[type, Handler]] = {

@@ -13,9 +13,8 @@ import sys
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from magicbyte.broker.gate import in_thread
 from magicbyte.broker.metrics import UNNAMED, Client, Conversion, TopicMetrics, count, now_ns
-from magicbyte.errors import LogDirectoryOfflineError, UnknownTopicError
+from magicbyte.errors import LogDirectoryOfflineError
 from magicbyte.log.append import NOTHING_STORED, PreparedAppend, prepare
 from magicbyte.log.config import FOREVER
 from magicbyte.log.group_commit import GroupCommit, Outcome
@@ -111,28 +110,21 @@ class Appends:
                 what = Conversion(source, rules.format, request_version, client)
                 _count(broker.metrics.of(partition.topic), what, len(records), prepared, spent)
         if durable is not None and not await durable:
-            self._check_is_there(partition)
+            self._broker.check_is_there(partition)
             raise LogDirectoryOfflineError(f"{partition}: what was appended could not be made durable")
         return Appended(first, last, prepared.log_append_time)
 
     async def _write(self, partition: Partition, prepared: PreparedAppend, now_ms: int) -> tuple[int, int]:
-        """Write what is prepared: at once where nothing is synced, else in a thread."""
-        log, gate = partition.log, self._broker.gate
-        if log.config.flush_messages == FOREVER and not log.active.must_roll(prepared, now_ms):
-            await gate.quiet()
-            self._check_is_there(partition)
-            return log.append_prepared(prepared, now_ms)
+        """Write what is prepared, in a thread, which waits for the disk where something is synced."""
+        log, gate, threads = partition.log, self._broker.gate, self._broker.writing
         await gate.enter()
         try:
-            self._check_is_there(partition)
-            return await in_thread(log.append_prepared, prepared, now_ms)
+            self._broker.check_is_there(partition)
+            if log.config.flush_messages == FOREVER:
+                return await threads.soon(log.append_prepared, prepared, now_ms)
+            return await threads.run(log.append_prepared, prepared, now_ms)
         finally:
             gate.leave()
-
-    def _check_is_there(self, partition: Partition) -> None:
-        """Raise UnknownTopicError for a partition that was deleted while an append waited for its turn."""
-        if self._broker.partition(partition.topic, partition.index) is not partition:
-            raise UnknownTopicError(f"{partition} was deleted; what has its name now is another one")
 
     def _written(self, partition: Partition, prepared: PreparedAppend, magic: int) -> asyncio.Future[bool] | None:
         """Let readers have what was written, now or when it is durable; return what says so."""
@@ -155,7 +147,7 @@ class Appends:
                 try:
                     running = self._commits.begin()
                     try:
-                        await in_thread(running.run)
+                        await self._broker.writing.run(running.run)
                     except OSError as error:
                         outcome = Outcome(durable=[], lost=self._commits.fail(running, error))
                     else:
@@ -192,7 +184,7 @@ async def _warm() -> None:
         if not kernel.is_warm():
             log.warning("the fast paths could not be compiled: magicbyte warm ended with %d", compiler.returncode)
             return
-    await in_thread(kernel.warm)
+    await asyncio.to_thread(kernel.warm)
 
 
 def _is_quick(records: memoryview) -> bool:

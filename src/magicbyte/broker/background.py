@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from magicbyte.broker.gate import in_thread
 from magicbyte.errors import LogDirectoryOfflineError
 from magicbyte.log.config import FOREVER
 from magicbyte.log.maintenance import Action, Maintenance
@@ -95,7 +94,7 @@ class Background:
         while True:
             await asyncio.sleep(_FLUSH_CHECK_MS / 1000)
             logs = self._broker.logs
-            if all(each.config.flush_ms == FOREVER for each in logs.logs.values()):
+            if all(each.config.flush_ms == FOREVER for each in list(logs.logs.values())):
                 continue
             for each in logs.flush_due(self._broker.clock.now_ms()):
                 await self._broker.gate.enter()  # no log is deleted while it is synced
@@ -117,7 +116,7 @@ class Background:
             async with broker.directory, broker.gate:
                 now_ms = broker.clock.now_ms()
                 try:
-                    result = await in_thread(self._maintenance.step, STEP_BYTES, now_ms)
+                    result = await broker.writing.run(self._maintenance.step, STEP_BYTES, now_ms)
                 except LogDirectoryOfflineError as error:
                     log.critical("%s", error)
                     return
@@ -127,7 +126,7 @@ class Background:
     async def _tolerant(self, work: Callable[[], None]) -> None:
         """Do work in a thread; a failing disk takes the directory offline, and the requests say so from then on."""
         try:
-            await in_thread(work)
+            await self._broker.writing.run(work)
         except LogDirectoryOfflineError as error:
             log.critical("%s", error)
 

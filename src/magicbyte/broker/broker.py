@@ -13,21 +13,22 @@ import time
 import uuid
 import weakref
 from collections import Counter
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
 from magicbyte.broker import cluster
 from magicbyte.broker.appends import Appends
 from magicbyte.broker.background import Background
 from magicbyte.broker.dispatch import Dispatcher, load_first
-from magicbyte.broker.gate import Gate, in_thread
+from magicbyte.broker.gate import Gate
 from magicbyte.broker.metrics import Metrics
 from magicbyte.broker.partition import Partition
 from magicbyte.broker.request import Connection
 from magicbyte.broker.sessions import Sessions
+from magicbyte.broker.threads import Threads
 from magicbyte.broker.topics import Topic, Topics, log_config_of, settings_of
-from magicbyte.errors import UnknownTopicError
+from magicbyte.errors import MagicbyteError, UnknownTopicError
 from magicbyte.groups.partitioning import OFFSETS_TOPIC
 from magicbyte.log import checkpoints
 from magicbyte.log.checkpoints import TopicPartition
@@ -46,7 +47,10 @@ if TYPE_CHECKING:
     from magicbyte.ports import Clock, MetadataStore, WritableFileSystem
 
 log = logging.getLogger(__name__)
+P = ParamSpec("P")
+T = TypeVar("T")
 
+MOST_THREADS: Final = 32  # that wait for disks, of each kind
 GRACE_MS: Final = 5000  # for requests in work when the broker stops
 
 
@@ -93,6 +97,7 @@ class Broker:
         self.directory = asyncio.Lock()
         self.ports: dict[str, int] = {}
         self.is_stopping = False
+        self.reading, self.writing = Threads("reading", MOST_THREADS), Threads("writing", MOST_THREADS)
         self._files = files or LocalFiles()
         self._opened = contextlib.AsyncExitStack()  # what is to be closed at the end, the last first
         self._partitions: dict[tuple[str, int], Partition] = {}
@@ -111,7 +116,7 @@ class Broker:
         Raises LogDirectoryError when another process has the directory, InvalidConfigError, NetworkError for an
         address that cannot be listened on; then nothing is left open.
         """
-        loading = asyncio.create_task(in_thread(load_first))  # while the disk is waited for
+        loading = asyncio.create_task(self.reading.run(load_first))  # while the disk is waited for
         await asyncio.sleep(0)
         try:
             self._open()
@@ -144,7 +149,7 @@ class Broker:
             jitter=lambda most: random.randint(0, most),
         )
         self.logs = LogDirectory.open(self._files, path, settings, now_ms=self.clock.now_ms())
-        self._opened.push_async_callback(in_thread, self.logs.close)
+        self._opened.push_async_callback(self.writing.run, self.logs.close)
         for each in self.logs.logs.values():
             each.high_watermark = each.log_end_offset  # the only replica has it: nothing is lost by showing it
         self.topics = Topics(self.metadata, self.config, self.logs, self.clock)
@@ -193,7 +198,11 @@ class Broker:
         if self._background is not None:
             self._background.close()
             self._background = None
-        await self._opened.aclose()
+        try:
+            await self._opened.aclose()
+        finally:
+            self.reading.close()
+            self.writing.close()
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Run a task that ends with the broker at the latest; what it fails of is logged."""
@@ -232,7 +241,10 @@ class Broker:
         return listener.advertised_host, listener.advertised_port or self.ports[listener.name]
 
     def partition(self, topic: str, index: int) -> Partition:
-        """Return a partition with its log. Raises UnknownTopicError."""
+        """Return a partition with its log, made if need be: who is not to wait for that asks `opened`.
+
+        Raises UnknownTopicError.
+        """
         log_of = self.topics.log(topic, index)
         found = self._partitions.get((topic, index))
         if found is None or found.log is not log_of:
@@ -241,20 +253,49 @@ class Broker:
             found = self._partitions[topic, index] = Partition(topic, index, log_of)
         return found
 
-    def known_partition(self, topic: str, index: int) -> Partition | None:
-        """Return a partition, None for one that is not there."""
+    async def opened(self, topic: str, index: int) -> Partition:
+        """Return a partition with its log, made if need be. Raises UnknownTopicError, LogDirectoryOfflineError."""
+        while not self.topics.has_log(topic, index):
+            async with self.directory:
+                await self.writing.run(self.topics.log, topic, index)
+        return self.partition(topic, index)
+
+    async def known_partition(self, topic: str, index: int) -> Partition | None:
+        """Return a partition, None for one that is not there, or cannot be."""
         try:
-            return self.partition(topic, index)
-        except UnknownTopicError:
+            return await self.opened(topic, index)
+        except MagicbyteError:
             return None
+
+    def check_is_there(self, partition: Partition) -> None:
+        """Raise UnknownTopicError for a partition that was deleted while somebody waited for his turn at it."""
+        if self._partitions.get((partition.topic, partition.index)) is not partition:
+            raise UnknownTopicError(f"{partition} was deleted; what has its name now is another one")
+
+    async def read(self, partition: Partition, work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
+        """Return what `work`, which looks something up in a partition's log, returns: see `Threads.soon`.
+
+        Raises UnknownTopicError for a partition that was deleted meanwhile: what was read may be anything then.
+        """
+        try:
+            return await self.reading.soon(work, *arguments, **named)
+        finally:
+            self.check_is_there(partition)
+
+    async def read_long(self, partition: Partition, work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
+        """Do as `read` does, for work that always takes its time."""
+        try:
+            return await self.reading.run(work, *arguments, **named)
+        finally:
+            self.check_is_there(partition)
 
     async def create_topic(self, name: str) -> Topic:
         """Make a topic with the broker's settings, unless somebody else just did. Raises what `Topics.create` does."""
         if name == OFFSETS_TOPIC:
             return await self.groups.found()
         async with self.directory:
-            await self.gate.quiet()
-            return self.topics.get(name) or self.topics.create(name)
+            topic = self.topics.get(name)
+            return await self.writing.run(self.topics.create, name) if topic is None else topic
 
     def config_changed(self) -> None:
         """Let everything go by what the settings say now."""
@@ -264,7 +305,7 @@ class Broker:
         if self._server is not None:
             self._server.limits = _limits(self.config)
 
-    def delete_topic(self, topic: Topic) -> None:
+    async def delete_topic(self, topic: Topic) -> None:
         """Delete a topic, for a caller that holds `directory` and is alone in `gate`. Raises what `Topics.delete` does.
 
         Who waits for records of it is woken, and finds that it has gone.
@@ -272,12 +313,14 @@ class Broker:
         keys = [TopicPartition(topic.name, index) for index in range(topic.partitions)]
         assert self._background is not None, "requests come between start and stop"
         with self._background.without(keys):
-            self.topics.delete(topic.name)
+            gone = await self.writing.run(self.topics.delete, topic.name)
         self.metrics.forget(topic.name)
         for key in keys:
             found = self._partitions.pop(key, None)
             if found is not None:
                 found.wake()
+        for each in gone:  # here, where nobody is about to send what he found in them
+            each.release()
 
     def wake(self, topic: str, index: int) -> None:
         """Have those who wait for records of a partition look again."""

@@ -92,12 +92,18 @@ class ProducerIds:
 
     def next(self) -> int:
         """Return an id that nobody has."""
-        if self._next == self._end:
-            self._take_block()
+        if self.is_used_up:
+            self.take_block()
         self._next += 1
         return self._next - 1
 
-    def _take_block(self) -> None:
+    @property
+    def is_used_up(self) -> bool:
+        """Whether the next id needs a new block."""
+        return self._next == self._end
+
+    def take_block(self) -> None:
+        """Have some more ids; what is left of those that there were is lost."""
         node = self._metadata.exists(layout.PRODUCER_IDS)
         first = 0 if node is None else layout.load_last_producer_id(node.data) + 1
         data = layout.dump_producer_ids(self._broker_id, first)

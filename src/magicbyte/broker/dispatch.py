@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -36,11 +35,13 @@ class _Route:
     handler: Handler
 
 
-@cache
+_ROUTES: Final[dict[int, _Route]] = {}  # those whose file was imported
+
+
 def _route(key: int) -> _Route:
     served, request = SERVED[key], APIS[key].request
     module: Any = import_module(f"magicbyte.broker.{served.module}")
-    return _Route(served.versions, request, module.HANDLERS[request])
+    return _ROUTES.setdefault(key, _Route(served.versions, request, module.HANDLERS[request]))
 
 
 def load_first() -> None:
@@ -69,7 +70,9 @@ class Dispatcher:
             return self._refuse(api, version, header.correlation_id)
         started, connection = now_ns(), self._connection
         connection.waited_ns = 0
-        route = _route(api.key)
+        route = _ROUTES.get(api.key)
+        if route is None:
+            route = await self._broker.reading.run(_route, api.key)
         # Bytes behind it are let be, as Kafka does: librdkafka 2.16 asks for all topics with three too many.
         message, _ = route.request.read_at(frame[at:], 0, version)
         client = self._client(header.client_id or "")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from magicbyte.broker.conversion import SliceConversion, converted, newest_magic
 from magicbyte.broker.metrics import Conversion, count, now_ns
-from magicbyte.broker.parts import ConvertedPart, FilePart
+from magicbyte.broker.parts import ConvertedPart, FilePart, KeptFile
 from magicbyte.errors import (
     CorruptRecordError,
     ErrorCode,
@@ -111,7 +111,7 @@ async def fetch(broker: Broker, request: Request[FetchRequest]) -> FetchResponse
     deadline = loop.time() + message.max_wait_ms / 1000
     while True:
         event = asyncio.Event()
-        watched = _watch(broker, begun, event)
+        watched = await _watch(broker, begun, event)
         try:
             reading = await _read(broker, request, begun)
             left = deadline - loop.time()
@@ -128,11 +128,11 @@ async def fetch(broker: Broker, request: Request[FetchRequest]) -> FetchResponse
                 partition.waiting.discard(event)
 
 
-def _watch(broker: Broker, begun: Begun, event: asyncio.Event) -> list[Partition]:
+async def _watch(broker: Broker, begun: Begun, event: asyncio.Event) -> list[Partition]:
     """Have `event` set when records come to a partition: from before it is read, so that none is missed."""
     watched = []
     for topic, asked in begun.partitions:
-        if (partition := broker.known_partition(topic, asked.partition)) is not None:
+        if (partition := await broker.known_partition(topic, asked.partition)) is not None:
             partition.waiting.add(event)
             watched.append(partition)
     return watched
@@ -206,7 +206,7 @@ class _Partition:
 
     async def _read(self) -> _Found:
         request, asked = self.request, self.asked
-        partition = self.broker.partition(self.topic, asked.partition)
+        partition = await self.broker.opened(self.topic, asked.partition)
         self.broker.metrics.of(self.topic).fetch_requests += 1
         code = self._epoch_fault() or self._codec_fault()
         if code:
@@ -229,7 +229,7 @@ class _Partition:
             return _Found(self.topic, data)
         if committed:
             end = min(upper, _end_of_segment(log, found))
-            aborted = await asyncio.to_thread(log.aborted_transactions, asked.fetch_offset, end)
+            aborted = await self.broker.read(partition, log.aborted_transactions, asked.fetch_offset, end)
             data.aborted_transactions = [
                 AbortedTransaction(producer_id=each.producer_id, first_offset=each.first_offset) for each in aborted
             ]
@@ -253,17 +253,13 @@ class _Partition:
         limit = max(min(asked.partition_max_bytes, left), 0)
         strict = self.request.version < _FIRST_WITH_WHOLE_SETS
         whole_first = not strict and not self.reading.size
-        at_end = upper == log.log_end_offset
-        found = partition.recent(asked.fetch_offset, limit, whole_first=whole_first) if at_end else None
-        if found is None:
-            read = partial(log.read, asked.fetch_offset, limit, upper=upper, whole_first=whole_first)
-            is_hot = (at_end and asked.fetch_offset == upper) or asked.fetch_offset >= partition.hot_offset
-            found = read() if is_hot else await asyncio.to_thread(read)
-        if found is None or strict or whole_first:
-            return found
-        head = found.file.read_at(found.position, LOG_OVERHEAD) if found.length >= LOG_OVERHEAD else _EMPTY
-        is_whole = len(head) == LOG_OVERHEAD and LOG_OVERHEAD + SIZE.read(memoryview(head)) <= found.length
-        return found if is_whole else None
+        if upper == log.log_end_offset:
+            if asked.fetch_offset == upper:
+                return None
+            if (found := partition.recent(asked.fetch_offset, limit)) is not None:
+                return found
+        read = partial(log.read, asked.fetch_offset, limit, upper=upper, whole_first=whole_first)
+        return await self.broker.read(partition, read if strict or whole_first else partial(_if_whole, read))
 
     # ---- the bytes as they are, or converted
 
@@ -279,7 +275,7 @@ class _Partition:
             newest = await self._newest(partition, found, target.magic)
             source = target if newest < 0 else Format(str(newest))
         if source is target or (dialect is Dialect.KAFKA and source.magic < target.magic):
-            data.records = [FilePart(found)]
+            data.records = [FilePart(found, self.broker.reading)]
             return _Found(self.topic, data, found.length, partial(self._as_stored, source))
         if not self.broker.topics.known(self.topic).config.downconversion_enabled:
             raise UnsupportedVersionError("Fetch of a newer format", version)
@@ -292,7 +288,7 @@ class _Partition:
         known = partition.newest_up_to(path, found.position + found.length)
         if known is not None and known <= target:
             return known
-        newest, end = await asyncio.to_thread(newest_magic, found)
+        newest, end = await self.broker.read_long(partition, newest_magic, found)
         partition.saw(path, found.position, end, newest)
         return newest
 
@@ -313,12 +309,18 @@ class _Partition:
         """Add the slice in the target format: all of it where it is small, else to be converted while it is sent."""
         limit = self.broker.topics.rules(self.topic).max_decompressed_bytes
         dialect = partition.log.config.dialect
-        chunks = converted(found, dialect, conversion, self.asked.fetch_offset, limit)
-        first, second = await asyncio.to_thread(_first_two, chunks)
+        reading, kept = self.broker.reading, KeptFile(found.file)
+        chunks = converted(found._replace(file=kept), dialect, conversion, self.asked.fetch_offset, limit)
+        try:
+            first, second = await reading.run(_first_two, chunks)
+        except BaseException:
+            kept.close()
+            raise
         metrics, report = self.broker.metrics.of(self.topic), conversion.report
         what = Conversion(conversion.source, conversion.target, self.request.version, self.request.client)
 
         def done() -> None:
+            kept.close()
             count(metrics.fetched, what, report.bytes_in, report.batches, conversion.time_ns, report.records)
 
         if not second:
@@ -326,7 +328,7 @@ class _Partition:
             answer.data.records = [*first]
         else:
             announced = max(found.length, sum(map(len, first)) + sum(map(len, second)))
-            answer.data.records = [ConvertedPart(announced, first + second, chunks, done)]
+            answer.data.records = [ConvertedPart(announced, first + second, chunks, done, reading)]
         return answer
 
 
@@ -337,6 +339,15 @@ def _end_of_segment(log: PartitionLog, found: FileSlice) -> int:
         if segment.log is found.file:
             return following.base_offset
     return log.log_end_offset
+
+
+def _if_whole(read: Callable[[], FileSlice | None]) -> FileSlice | None:
+    """Return what is read, None where the first entry of it is not whole."""
+    found = read()
+    if found is None or found.length < LOG_OVERHEAD:
+        return None
+    head = memoryview(found.file.read_at(found.position, LOG_OVERHEAD))
+    return found if LOG_OVERHEAD + SIZE.read(head) <= found.length else None
 
 
 def _first_two(chunks: Iterator[list[memoryview]]) -> tuple[list[memoryview], list[memoryview]]:

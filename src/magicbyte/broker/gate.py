@@ -1,35 +1,13 @@
-"""Threads, and who may change logs in them: appends, each to a partition of its own, or maintenance, all alone."""
+"""Who may change logs, each in a thread: appends, each to a partition of its own, or maintenance, all alone."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from types import TracebackType
-from typing import ParamSpec, TypeVar
-
-P = ParamSpec("P")
-T = TypeVar("T")
-
-
-async def in_thread(work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
-    """Do `work` in a thread and return what it returns. A cancellation has no effect before the caller's next wait."""
-    doing = asyncio.ensure_future(asyncio.to_thread(work, *arguments, **named))
-    cancelled = False
-    while not doing.done():
-        try:
-            await asyncio.wait({doing})
-        except asyncio.CancelledError:
-            cancelled = True
-    if cancelled and (task := asyncio.current_task()) is not None:
-        task.cancel()
-    return doing.result()
 
 
 class Gate:
-    """As a context it is the only one inside; `enter` and `leave` are for those who do not mind each other.
-
-    Code on the loop that does not wait in between needs neither: only `await quiet()` in front of it.
-    """
+    """As a context it is the only one inside; `enter` and `leave` are for those who do not mind each other."""
 
     def __init__(self) -> None:
         self.closed = False
@@ -37,14 +15,10 @@ class Gate:
         self._changed = asyncio.Event()
         self._turn = asyncio.Lock()
 
-    async def quiet(self) -> None:
-        """Wait until nobody is alone inside."""
+    async def enter(self) -> None:
+        """Come in as soon as nobody is alone inside; `leave` is to follow."""
         while self.closed:
             await self._change()
-
-    async def enter(self) -> None:
-        """Come in; `leave` is to follow."""
-        await self.quiet()
         self._inside += 1
 
     def leave(self) -> None:

@@ -14,7 +14,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from magicbyte.broker.gate import in_thread
 from magicbyte.broker.metrics import now_ns
 from magicbyte.codecs import Codec
 from magicbyte.errors import (
@@ -112,13 +111,9 @@ class Groups:
         topic = broker.topics.get(OFFSETS_TOPIC)
         if topic is None:
             async with broker.directory:
-                await broker.gate.quiet()
                 topic = broker.topics.get(OFFSETS_TOPIC)
                 if topic is None:
-                    partitions = broker.config.offsets_topic_num_partitions
-                    topic = broker.topics.create(OFFSETS_TOPIC, partitions, 1, _topic_settings(broker.config))
-                    # Logs are made when they are needed; the last one tells how many there are, if the tree is lost.
-                    broker.topics.log(OFFSETS_TOPIC, partitions - 1)
+                    topic = await broker.writing.run(_make_topic, broker)
         if not self.coordinator.partitions:
             self._begin(topic.partitions)
         return topic
@@ -206,7 +201,7 @@ class Groups:
         """Append the records of one effect as one set; return the code of what went wrong."""
         broker = self._broker
         try:
-            partition = broker.partition(OFFSETS_TOPIC, store.partition)
+            partition = await broker.opened(OFFSETS_TOPIC, store.partition)
             rules = broker.topics.rules(OFFSETS_TOPIC)
             codec = Codec(broker.config.offsets_topic_compression_codec)
             records = records_of(store, rules.format, codec, broker.clock.now_ms())
@@ -223,7 +218,7 @@ class Groups:
             try:
                 await broker.gate.enter()  # no segment is exchanged while it is read
                 try:
-                    found = await in_thread(_read, each)
+                    found = await broker.reading.run(_read, each)
                 finally:
                     broker.gate.leave()
             except (CorruptRecordError, LogDirectoryError, OSError) as error:
@@ -267,6 +262,14 @@ def _config(config: BrokerConfig) -> GroupConfig:
         offset_metadata_max_bytes=config.offset_metadata_max_bytes,
         stored=StoredVersions.of(config.inter_broker_protocol_version),
     )
+
+
+def _make_topic(broker: Broker) -> Topic:
+    partitions = broker.config.offsets_topic_num_partitions
+    topic = broker.topics.create(OFFSETS_TOPIC, partitions, 1, _topic_settings(broker.config))
+    # Logs are made when they are needed; the last one tells how many there are, if the tree is lost.
+    broker.topics.log(OFFSETS_TOPIC, partitions - 1)
+    return topic
 
 
 def _topic_settings(config: BrokerConfig) -> dict[str, str | None]:
@@ -321,26 +324,27 @@ async def offset_commit(broker: Broker, request: Request[OffsetCommitRequest]) -
     for topic in message.topics:
         answers = []
         for each in topic.partitions:
-            code = _commit_to_tree(broker, message.group_id, topic.name, each)
+            code = await _commit_to_tree(broker, message.group_id, topic.name, each)
             answers.append(OffsetCommitResponsePartition(partition_index=each.partition_index, error_code=code))
         topics.append(OffsetCommitResponseTopic(name=topic.name, partitions=answers))
     return OffsetCommitResponse(topics=topics)
 
 
-def _commit_to_tree(broker: Broker, group: str, topic: str, partition: OffsetCommitRequestPartition) -> ErrorCode:
+async def _commit_to_tree(broker: Broker, group: str, topic: str, partition: OffsetCommitRequestPartition) -> ErrorCode:
     index = partition.partition_index
     if not _is_node_name(group):
         return ErrorCode.INVALID_GROUP_ID
-    if broker.known_partition(topic, index) is None:
+    if await broker.known_partition(topic, index) is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if len((partition.committed_metadata or "").encode()) > broker.config.offset_metadata_max_bytes:
         return ErrorCode.OFFSET_METADATA_TOO_LARGE
     path, data = layout.consumer_offset_path(group, topic, index), str(partition.committed_offset).encode()
     try:
-        if broker.metadata.exists(path) is None:
-            broker.metadata.create(path, data, parents=True)
-        else:
-            broker.metadata.set(path, data)
+        async with broker.directory:
+            if broker.metadata.exists(path) is None:
+                await broker.writing.run(broker.metadata.create, path, data, parents=True)
+            else:
+                await broker.writing.run(broker.metadata.set, path, data)
     except MetadataError as error:
         log.warning("%s", error)
         return ErrorCode.UNKNOWN_SERVER_ERROR
@@ -356,7 +360,7 @@ async def offset_fetch(broker: Broker, request: Request[OffsetFetchRequest]) -> 
         OffsetFetchResponseTopic(
             name=topic.name,
             partitions=[
-                _fetch_from_tree(broker, message.group_id, topic.name, each) for each in topic.partition_indexes
+                await _fetch_from_tree(broker, message.group_id, topic.name, each) for each in topic.partition_indexes
             ],
         )
         for topic in message.topics or ()
@@ -364,9 +368,9 @@ async def offset_fetch(broker: Broker, request: Request[OffsetFetchRequest]) -> 
     return OffsetFetchResponse(topics=topics)
 
 
-def _fetch_from_tree(broker: Broker, group: str, topic: str, index: int) -> OffsetFetchResponsePartition:
+async def _fetch_from_tree(broker: Broker, group: str, topic: str, index: int) -> OffsetFetchResponsePartition:
     node = None
-    if _is_node_name(group) and broker.known_partition(topic, index) is not None:
+    if _is_node_name(group) and await broker.known_partition(topic, index) is not None:
         node = broker.metadata.exists(layout.consumer_offset_path(group, topic, index))
     if node is None or not node.data.isdigit():
         code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from bisect import bisect_right
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Final
@@ -61,7 +60,7 @@ async def _of_partition(
 ) -> ListOffsetsPartitionResponse:
     index = asked.partition_index
     try:
-        partition = broker.partition(topic, index)
+        partition = await broker.opened(topic, index)
         fault = epoch_fault(asked.current_leader_epoch, broker.topics.leader_epoch(topic, index))
         if fault:
             return ListOffsetsPartitionResponse(partition_index=index, error_code=fault)
@@ -75,14 +74,15 @@ async def _old_offsets(
 ) -> ListOffsetsPartitionResponse:
     """Answer as brokers did before they had an index of times. Consumers are told of nothing that they cannot read."""
     log = partition.log
-    found = log.offsets_before(asked.timestamp, max(asked.max_num_offsets, 0), broker.clock.now_ms())
+    most, now_ms = max(asked.max_num_offsets, 0), broker.clock.now_ms()
+    found = await broker.read(partition, log.offsets_before, asked.timestamp, most, now_ms)
     if request.message.replica_id == _CONSUMER and any(each > log.high_watermark for each in found):
         found = [log.high_watermark, *(each for each in found if each < log.high_watermark)]
     return ListOffsetsPartitionResponse(partition_index=partition.index, old_style_offsets=tuple(found))
 
 
 async def _offset(
-    _: Broker, request: Request[ListOffsetsRequest], partition: Partition, asked: ListOffsetsPartition
+    broker: Broker, request: Request[ListOffsetsRequest], partition: Partition, asked: ListOffsetsPartition
 ) -> ListOffsetsPartitionResponse:
     log, timestamp = partition.log, asked.timestamp
     committed = request.message.isolation_level == _COMMITTED
@@ -101,7 +101,7 @@ async def _offset(
         found = (
             log.offset_for_timestamp(timestamp)
             if quick
-            else await asyncio.to_thread(log.offset_for_timestamp, timestamp)
+            else await broker.read(partition, log.offset_for_timestamp, timestamp)
         )
         if found is None or (not quick and found[1] >= end):
             return response
@@ -125,16 +125,17 @@ async def offset_for_leader_epoch(
     return OffsetForLeaderEpochResponse(
         topics=[
             OffsetForLeaderTopicResult(
-                topic=topic.topic, partitions=[_end_of_epoch(broker, topic.topic, each) for each in topic.partitions]
+                topic=topic.topic,
+                partitions=[await _end_of_epoch(broker, topic.topic, each) for each in topic.partitions],
             )
             for topic in request.message.topics
         ]
     )
 
 
-def _end_of_epoch(broker: Broker, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
+async def _end_of_epoch(broker: Broker, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
     try:
-        log = broker.partition(topic, asked.partition).log
+        log = (await broker.opened(topic, asked.partition)).log
         fault = epoch_fault(asked.current_leader_epoch, broker.topics.leader_epoch(topic, asked.partition))
     except MagicbyteError as error:
         fault = error.code

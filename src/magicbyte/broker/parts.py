@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
 import struct
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Self
 
 from magicbyte.errors import MagicbyteError
 from magicbyte.protocol.runtime import Elsewhere
 
 if TYPE_CHECKING:
+    from types import TracebackType
+
+    from magicbyte.broker.threads import Threads
     from magicbyte.log.segment import FileSlice
     from magicbyte.net.stream import Stream
+    from magicbyte.ports import ReadableFile
 
 log = logging.getLogger(__name__)
 
@@ -23,15 +26,14 @@ _LEAST_ENTRY: Final = 61  # bytes: what a reader of any format takes for an entr
 _ZEROS: Final = bytes(64 << 10)
 
 
-class FilePart(Elsewhere):
-    """A slice of a log. The file stays open for it, though its segment may be deleted meanwhile."""
+class KeptFile:
+    """A file of a log that stays open until it is closed here, though its segment may be deleted meanwhile."""
 
-    __slots__ = ("_descriptor", "_file", "_position")
+    __slots__ = ("_descriptor", "_file", "path", "size")
 
-    def __init__(self, found: FileSlice) -> None:
-        super().__init__(found.length)
-        descriptor = found.file.fileno()
-        self._file, self._position = found.file, found.position
+    def __init__(self, file: ReadableFile) -> None:
+        descriptor = file.fileno()
+        self._file, self.path, self.size = file, file.path, file.size
         self._descriptor = None if descriptor is None else os.dup(descriptor)
 
     def fileno(self) -> int | None:
@@ -40,17 +42,47 @@ class FilePart(Elsewhere):
 
     def read_at(self, position: int, length: int) -> bytes:
         """Return the `length` bytes at `position`, fewer only where the file ends."""
-        return self._file.read_at(position, length)
+        if self._descriptor is None:
+            return self._file.read_at(position, length)
+        return os.pread(self._descriptor, length, position)
 
-    async def send(self, stream: Stream) -> None:
-        """Send the slice, from the file to the socket where that can be."""
-        await stream.send_file(self, self._position, self.nbytes)
+    def read_into(self, position: int, buffer: memoryview) -> int:
+        """Fill `buffer` with the bytes at `position`; return how many there were."""
+        found = self.read_at(position, len(buffer))
+        buffer[: len(found)] = found
+        return len(found)
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Let go of the file. A second time does nothing."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> None:
+        self.close()
+
+
+class FilePart(Elsewhere):
+    """A slice of a log."""
+
+    __slots__ = ("_file", "_position", "_threads")
+
+    def __init__(self, found: FileSlice, threads: Threads) -> None:
+        super().__init__(found.length)
+        self._file, self._position, self._threads = KeptFile(found.file), found.position, threads
+
+    async def send(self, stream: Stream) -> None:
+        """Send the slice, from the file to the socket where that can be; what is not in memory is read by threads."""
+        await stream.send_file(self._file, self._position, self.nbytes, self._threads.pool)
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._file.close()
 
 
 class ConvertedPart(Elsewhere):
@@ -60,13 +92,18 @@ class ConvertedPart(Elsewhere):
     drop what is not whole at the end of a fetch, and ask again from there.
     """
 
-    __slots__ = ("_chunks", "_done", "_first")
+    __slots__ = ("_chunks", "_done", "_first", "_threads")
 
     def __init__(
-        self, nbytes: int, first: list[memoryview], rest: Iterator[list[memoryview]], done: Callable[[], None]
+        self,
+        nbytes: int,
+        first: list[memoryview],
+        rest: Iterator[list[memoryview]],
+        done: Callable[[], None],
+        threads: Threads,
     ) -> None:
         super().__init__(nbytes)
-        self._first, self._chunks, self._done = first, rest, done
+        self._first, self._chunks, self._done, self._threads = first, rest, done, threads
 
     async def send(self, stream: Stream) -> None:
         """Send as many bytes as were announced. Damage further on ends the conversion, and is found by the next."""
@@ -83,7 +120,7 @@ class ConvertedPart(Elsewhere):
 
     async def _next(self) -> list[memoryview]:
         try:
-            return await asyncio.to_thread(next, self._chunks, [])
+            return await self._threads.run(next, self._chunks, [])
         except MagicbyteError as error:
             log.warning("a conversion ended early: %s", error)
             return []

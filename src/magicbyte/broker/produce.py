@@ -71,7 +71,7 @@ async def _append(
     """Append one set; a fault becomes the code that this version of the request has for it."""
     version, partition = request.version, None
     try:
-        partition = _partition(broker, request, topic, part.index)
+        partition = await _partition(broker, request, topic, part.index)
         found = await _store(broker, request, partition, part)
     except AppendRefusedError as error:
         start = _NO_OFFSET
@@ -105,11 +105,11 @@ async def _append(
     )
 
 
-def _partition(broker: Broker, request: Request[ProduceRequest], topic: str, index: int) -> Partition:
+async def _partition(broker: Broker, request: Request[ProduceRequest], topic: str, index: int) -> Partition:
     """Return the partition, which may be written to by this client."""
     if request.message.acks not in _ACKS:
         raise AppendRefusedError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks {request.message.acks}: expected -1, 0 or 1")
-    partition = broker.partition(topic, index)
+    partition = await broker.opened(topic, index)
     broker.metrics.of(topic).produce_requests += 1
     if broker.topics.known(topic).is_internal and request.client_id != _ADMIN_CLIENT:
         raise AppendRefusedError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic} is the broker's own")

@@ -22,7 +22,12 @@ async def init_producer_id(broker: Broker, request: Request[InitProducerIdReques
         return _refused(ErrorCode.INVALID_REQUEST)
     if message.transactional_id is not None:
         return _refused(ErrorCode.UNSUPPORTED_VERSION)
-    return InitProducerIdResponse(producer_id=broker.producer_ids.next(), producer_epoch=0)
+    ids = broker.producer_ids
+    while ids.is_used_up:
+        async with broker.directory:
+            if ids.is_used_up:
+                await broker.writing.run(ids.take_block)
+    return InitProducerIdResponse(producer_id=ids.next(), producer_epoch=0)
 
 
 def _refused(code: ErrorCode) -> InitProducerIdResponse:

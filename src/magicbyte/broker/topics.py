@@ -71,7 +71,7 @@ class Topic:
 
 
 class Topics:
-    """All topics, by name. One thread at a time. `new_id` makes ids that nobody else has.
+    """All topics, by name. One thread at a time changes them; any looks. `new_id` makes ids that nobody else has.
 
     `adopted` are those that the tree did not have, but whose logs were in the directory: another broker's, say. Nothing
     of them is deleted until their settings say so.
@@ -92,7 +92,8 @@ class Topics:
         for name in metadata.children(layout.TOPICS) if metadata.exists(layout.TOPICS) else []:
             self._keep(self._load(name))
         for name in self._being_deleted():
-            self._finish_delete(name)
+            for log in self._finish_delete(name):
+                log.release()
         self.adopted = self._adopt()
 
     # ---- looking
@@ -139,6 +140,11 @@ class Topics:
     def leader_epoch(self, topic: str, partition: int) -> int:
         """Return the epoch in which this broker leads a partition. Raises UnknownTopicError."""
         return self._partition(topic, partition).leader_epochs[partition]
+
+    def has_log(self, topic: str, partition: int) -> bool:
+        """Say whether the log of a partition is there. Raises UnknownTopicError."""
+        self._partition(topic, partition)
+        return TopicPartition(topic, partition) in self._logs.logs
 
     def log(self, topic: str, partition: int) -> PartitionLog:
         """Return the log of a partition, made if need be. Raises UnknownTopicError."""
@@ -290,25 +296,29 @@ class Topics:
 
     # ---- deleting
 
-    def delete(self, name: str) -> None:
-        """Delete a topic; its files go after their delay. Raises UnknownTopicError."""
+    def delete(self, name: str) -> list[PartitionLog]:
+        """Delete a topic; its files go after their delay. Return its logs, to be released when nobody reads them.
+
+        Raises UnknownTopicError.
+        """
         self.known(name)
         self._metadata.create(f"{layout.DELETE_TOPICS}/{name}", parents=True)  # from here on a restart goes on with it
-        self._finish_delete(name)
+        return self._finish_delete(name)
 
     def _being_deleted(self) -> list[str]:
         if self._metadata.exists(layout.DELETE_TOPICS) is None:
             return []
         return self._metadata.children(layout.DELETE_TOPICS)
 
-    def _finish_delete(self, name: str) -> None:
+    def _finish_delete(self, name: str) -> list[PartitionLog]:
         topic = self._topics.pop(name, None)
         if topic is not None:
             self._by_id.pop(topic.id, None)
-        for key in [key for key in self._logs.logs if key.topic == name]:
-            self._logs.delete(key, now_ms=self._clock.now_ms())
+        keys = [key for key in self._logs.logs if key.topic == name]
+        logs = [self._logs.take_away(key, now_ms=self._clock.now_ms()) for key in keys]
         gone = [layout.topic_path(name), layout.config_path("topics", name), f"{layout.DELETE_TOPICS}/{name}"]
         self._metadata.transaction([DeleteNode(path) for top in gone for path in self._below(top)])
+        return logs
 
     def _below(self, path: str) -> list[str]:
         """Return a node and all below it, the lowest first."""

@@ -203,6 +203,10 @@ class LogDirectory:
 
     def delete(self, key: TopicPartition, *, now_ms: int) -> None:
         """Take the log of a partition away. Its files go after `file.delete.delay.ms` (`remove_deleted`)."""
+        self.take_away(key, now_ms=now_ms).release()
+
+    def take_away(self, key: TopicPartition, *, now_ms: int) -> PartitionLog:
+        """Do what `delete` does, but leave the files open; return the log, which is to be released."""
         log = self[key]
         with self.health:
             ending = f".{self.settings.token()}-{FolderState.DELETE.value}"
@@ -214,13 +218,13 @@ class LogDirectory:
             self.files.rename(log.folder, target)
             self.files.sync_directory(self.path)
             del self.logs[key]
-            log.release()
             self._deleted.append((now_ms + log.config.file_delete_delay_ms, target))
         self.checkpoint_recovery_points()  # a log of the same name may come: nothing of it can be trusted yet
         self.checkpoint_log_starts()
         self.checkpoint_high_watermarks()
         if self.cleaner_offsets.pop(key, None) is not None:
             self._put_offsets(checkpoints.CLEANER, self.cleaner_offsets)
+        return log
 
     def __getitem__(self, key: TopicPartition) -> PartitionLog:
         """Return the log of a partition. Raises UnknownTopicError."""

@@ -198,7 +198,10 @@ class PartitionLog:
                 segment.release()
 
     def reconfigure(self, config: LogConfig) -> None:
-        """Let `config` hold for what comes, the segment that is appended to included. The dialect stays."""
+        """Let `config` hold for what comes, the segment that is appended to included. The dialect stays.
+
+        It may be called while another thread is in any other call.
+        """
         assert config.dialect is self.config.dialect
         self.config = self.active.config = replace(config, rules=self.config.rules)
 
@@ -309,6 +312,7 @@ class PartitionLog:
         if self.config.rules.has_producers:
             self._put_snapshot(base_offset)
         self.segments.append(Segment.create(self.files, self.folder, base_offset, self.config))
+        self.active.config = self.config  # which another thread may have changed meanwhile
         self.active.activate(now_ms, self._draw())
         self.files.sync_directory(self.folder)
         self.recovery_point = max(self.recovery_point, min(base_offset, self.log_end_offset))

@@ -12,6 +12,7 @@ import os
 import socket
 from collections import deque
 from collections.abc import Sequence
+from concurrent.futures import Executor
 from typing import Any, Final, Protocol, Self, TypeAlias
 
 from magicbyte.errors import NetworkError
@@ -140,22 +141,23 @@ class Stream:
             if sent:
                 waiting[0] = waiting[0][sent:]
 
-    async def send_file(self, file: SendableFile, position: int, count: int) -> None:
+    async def send_file(self, file: SendableFile, position: int, count: int, executor: Executor | None = None) -> None:
         """Send `count` bytes of `file` from `position` on; with `sendfile` they never come into this process.
 
-        Bytes that are not in the system's cache are read into it by a thread first: a disk holds up this connection
-        alone. Raises NetworkError, too, where the file ends earlier: the peer was promised those bytes.
+        Bytes that are not in the system's cache are read into it by a thread first, of `executor` if there is one: a
+        disk holds up this connection alone. Raises NetworkError, too, where the file ends earlier: those bytes were
+        promised to the peer.
         """
         end, descriptor = position + count, file.fileno()
         if descriptor is None or not hasattr(os, "sendfile"):
-            await self._copy_file(file, position, end)
+            await self._copy_file(file, position, end, executor)
             return
         warm = position
         while position < end:
             if position >= warm:
                 warm = min(position + SENDFILE_BYTES, end)
                 if not is_cached(descriptor, position, warm):
-                    await asyncio.to_thread(_read_ahead, descriptor, position, warm)
+                    await self._loop.run_in_executor(executor, _read_ahead, descriptor, position, warm)
             try:
                 sent = os.sendfile(self._socket.fileno(), descriptor, position, warm - position)
             except (BlockingIOError, InterruptedError):
@@ -194,9 +196,10 @@ class Stream:
             return self._socket.send(waiting[0], flags)
         return self._socket.sendmsg([waiting[at] for at in range(min(len(waiting), MOST_BUFFERS))], [], flags)
 
-    async def _copy_file(self, file: SendableFile, position: int, end: int) -> None:
+    async def _copy_file(self, file: SendableFile, position: int, end: int, executor: Executor | None) -> None:
         while position < end:
-            piece = await asyncio.to_thread(file.read_at, position, min(end - position, _COPIED_BYTES))
+            size = min(end - position, _COPIED_BYTES)
+            piece = await self._loop.run_in_executor(executor, file.read_at, position, size)
             if not piece:
                 raise self._short(end - position)
             await self.write([piece])
