@@ -2,8 +2,8 @@
 
 A topic of 8 partitions is filled with the sets of data.py (closed where the Java producer closes them, with its default
 of batch.size=16384) until it has MEGABYTES of them, compressed. Then each mirror in turn copies it, from a start of its
-own, to a target that lacks the topic. What counts is the time between two moments: when a quarter of the records is at
-the target, and when all are; start, first requests and most of what a JVM compiles lie before. Bytes are those of the
+own, to an empty topic of the target. What counts is the time between two moments: when a quarter of the records is
+there, and when all are; start, first requests and most of what a JVM compiles lie before. Bytes are those of the
 source's sets, CPU is utime and stime of the mirror's process, all of its threads. Brokers and mirror share the
 machine's cores.
 
@@ -44,7 +44,7 @@ from magicbyte.records.batch import RecordBatch
 from magicbyte.records.entry import entries
 
 PARTITIONS = 8
-MEGABYTES = 400
+MEGABYTES = 60
 TOPIC = "bench"
 FIRST = 0.25  # of the records: where measuring begins
 MM1, MM2 = "2.8.2", "3.9.1"
@@ -221,13 +221,12 @@ async def watch(client: Client, process: Server, records: int, size: int) -> Fig
     }
 
 
-async def turn(command: Command, job: Job, filled: tuple[int, int], magic: int | None = None) -> Figures:
-    """Let one mirror copy all, and measure it. `magic`: of the target's topic, which is made before."""
+async def turn(command: Command, job: Job, filled: tuple[int, int]) -> Figures:
+    """Let one mirror copy all to an empty topic of magic 2, and measure it."""
     job.folder.mkdir()
     async with Client(job.target.bootstrap) as client:
         await empty(client)
-        if magic is not None:
-            await make(client, magic)
+        await make(client, 2)
         with (job.folder / "out").open("wb") as out:
             process = subprocess.Popen(command(job), stdout=out, stderr=out)
         try:
@@ -264,9 +263,8 @@ def beside(folder: Path, codec: str, size: int) -> Figures:
     with real(folder) as pair:
         filled = asyncio.run(fill(pair[0], 2, codec, size))
         for number, (name, command) in enumerate(rivals.items()):
-            found[name] = asyncio.run(
-                turn(folder / f"turn-{number}", pair, command, filled, codec=codec, number=number)
-            )
+            job = Job(folder / f"turn-{number}", *pair, codec, number)
+            found[name] = asyncio.run(turn(command, job, filled))
     mine = found["magicbyte"]
     found["ratios"] = {
         name: {
@@ -287,7 +285,7 @@ def alone(folder: Path, codec: str, size: int) -> Figures:
             continue
         with own(folder / f"{name}-brokers") as pair:
             filled = asyncio.run(fill(pair[0], magic, codec, size))
-            found[name] = asyncio.run(turn(magicbyte, Job(folder / name, *pair, codec, 0), filled, magic=2))
+            found[name] = asyncio.run(turn(magicbyte, Job(folder / name, *pair, codec, 0), filled))
     return found
 
 

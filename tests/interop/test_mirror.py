@@ -15,8 +15,8 @@ from interop import jvm
 from magicbyte.client import Client, admin
 from magicbyte.client.fetch import FetchOptions, read_records, read_sets
 from magicbyte.client.offsets import bounds
-from magicbyte.client.produce import send_made
-from magicbyte.mirror import copier
+from magicbyte.client.produce import send_together
+from magicbyte.mirror import outbox
 from magicbyte.mirror.copier import Copied
 from magicbyte.mirror.mirror import Mirror
 from magicbyte.mirror.plan import Choice
@@ -177,13 +177,13 @@ def test_after_a_crash_everything_is_there_once(pair: Pair, monkeypatch: pytest.
     sent = []
 
     async def crashing(*arguments: Any, **named: Any) -> Any:
-        sent.append(await send_made(*arguments, **named))
+        sent.append(await send_together(*arguments, **named))
         if len(sent) == 2:
             raise CrashError
         return sent[-1]
 
     with monkeypatch.context() as patch:
-        patch.setattr(copier, "send_made", crashing)
+        patch.setattr(outbox, "send_together", crashing)
         with pytest.raises(CrashError):
             pair.mirror(topic)
     pair.mirror(topic)

@@ -12,9 +12,9 @@ from cli.command import run as command
 from magicbyte.client import Client, admin
 from magicbyte.client.fetch import read_records, read_sets
 from magicbyte.client.offsets import bounds
-from magicbyte.client.produce import ProduceOptions, send, send_made
+from magicbyte.client.produce import ProduceOptions, send, send_made, send_together
 from magicbyte.codecs import Codec
-from magicbyte.mirror import copier
+from magicbyte.mirror import copier, outbox
 from magicbyte.mirror.copier import Copied
 from magicbyte.mirror.mirror import Mirror
 from magicbyte.mirror.plan import Choice
@@ -87,18 +87,32 @@ class CrashError(Exception):
 
 
 def crash(pair: Pair, monkeypatch: pytest.MonkeyPatch, at: int, *, arrives: bool, choice: Choice = ALL) -> None:
-    """Let a mirror crash at the set of this number, before or after the target has it."""
+    """Let a mirror crash at the request of this number, before or after the target has its sets; it is an error if
+    there are fewer.
+    """
+    assert crashes(pair, monkeypatch, at, arrives=arrives, choice=choice)
+
+
+def crashes(pair: Pair, monkeypatch: pytest.MonkeyPatch, at: int, *, arrives: bool, choice: Choice = ALL) -> bool:
+    """Do what `crash` does, and say whether there was a request of this number."""
     sent = []
 
-    async def crashing(*arguments: Any, **named: Any) -> Any:
-        sent.append(1)
-        if len(sent) < at:
-            return await send_made(*arguments, **named)
-        if arrives:
-            await send_made(*arguments, **named)
-        raise CrashError
+    def crashing(original: Callable[..., Any]) -> Callable[..., Any]:
+        async def work(*arguments: Any, **named: Any) -> Any:
+            sent.append(1)
+            if len(sent) < at:
+                return await original(*arguments, **named)
+            if arrives:
+                await original(*arguments, **named)
+            raise CrashError
+
+        return work
 
     with monkeypatch.context() as patch:
-        patch.setattr(copier, "send_made", crashing)
-        with pytest.raises(CrashError):
+        patch.setattr(copier, "send_made", crashing(send_made))
+        patch.setattr(outbox, "send_together", crashing(send_together))
+        try:
             pair.mirror(choice)
+        except CrashError:
+            return True
+    return False

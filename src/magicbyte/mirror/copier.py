@@ -10,9 +10,12 @@ sequence numbers as its successor, of which the target takes one. Without produc
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Final
 
 from magicbyte.client import Client
@@ -26,11 +29,15 @@ from magicbyte.errors import (
     MirrorError,
     UnsupportedForMessageFormatError,
 )
+from magicbyte.mirror.flow import Flow, UnderWay, ahead
+from magicbyte.mirror.outbox import Outboxes
 from magicbyte.mirror.progress import Book, Lane, Origin, Place
 from magicbyte.mirror.rewrite import NOBODY, Identity, Made, Parcel, Storage, forward, parcels
 from magicbyte.mirror.spread import Load, Portion, by_key, straight
 from magicbyte.records.batch import RecordBatch
 from magicbyte.records.entry import parse_entry
+
+log = logging.getLogger(__name__)
 
 SAVE_BYTES: Final = 32 << 20  # that are sent until the place is kept again
 SAVE_SECONDS: Final = 5.0
@@ -108,11 +115,13 @@ class PartitionCopier:
         self._stop = stop
         self._place: Place | None = None
         self._skip: dict[int, int] = {}  # by lane: records that are there already
+        self._flow: Flow | None = None
+        self._reached = 0  # at the source; what is under way lies between the place and here
         self._at_boundary = True
         self._unsaved_bytes = 0
         self._saved_at = 0.0
 
-    async def catch_up(self) -> None:
+    async def catch_up(self, outboxes: Outboxes) -> None:
         """Copy what the source has now, and keep the place.
 
         Raises MirrorError where going on would lose records or copy some twice, CorruptRecordError for damage at the
@@ -120,52 +129,107 @@ class PartitionCopier:
         """
         try:
             place = self._place = self._place or await self._resume()
-            await self._copy(place)
+            await self._copy(place, outboxes)
         except CorruptRecordError as error:
             error.locate(path=str(self.route))
             raise
         if self._place != place:
             await self._save(self._place)
 
-    async def _copy(self, place: Place) -> None:
+    async def _copy(self, place: Place, outboxes: Outboxes) -> None:
         """Send what the source has from a place on."""
-        route = self.route
+        route, self._reached = self.route, place.offset
         end = (await list_offset(route.source, route.topic, route.partition, LATEST, committed=route.committed)).offset
         assert end is not None, "every partition has an end"
         self._note_lag(end)
         options = FetchOptions(committed=route.committed)
-        async for found in read_sets(route.source, route.topic, route.partition, place.offset, end, options):
-            await self._send_all(found, end)
-            if self._stop.is_set():
-                return
-        if self._skip:
+        sets = read_sets(route.source, route.topic, route.partition, place.offset, end, options)
+        async with aclosing(ahead(sets)) as each:
+            async for found in each:
+                await self._send_all(found, end, outboxes)
+                if self._stop.is_set():
+                    break
+        if self._flow is not None:
+            await self._flow.arrive()
+            await self._settle()
+        self._note_lag(end)
+        if self._skip and not self._stop.is_set():
             raise MirrorError(
                 f"{route}: {sum(self._skip.values())} records of the target are not at the source any more"
             )
 
-    async def _send_all(self, found: ClosedSets, end: int) -> None:
+    async def _send_all(self, found: ClosedSets, end: int, outboxes: Outboxes) -> None:
         """Send what is to be sent of some sets, and go on behind them: behind markers, aborted and empty ones, too."""
         assert self._place is not None, "resumed before"
         if not self._skip and len(self._place.lanes) < len(self.route.targets):
             await self._widen(self._place)
-        for load in self._loads(found):
-            if self._stop.is_set():
-                return
-            await self._send(load)
-            self._note_lag(end)
+        if self.route.lanes or self._skip:
+            for load in self._loads(found):
+                if self._stop.is_set():
+                    return
+                await self._send(load)
+                self._note_lag(end)
+        else:
+            await self._send_closely(found, outboxes)
+        if self._stop.is_set():
+            return
         if len(found.table):
             last = parse_entry(found.data[found.table.position[len(found.table) - 1] :])
             assert last is not None, "the scan has seen all of it"
             assert last.next_offset is not None, "Kafka's own formats tell it"
-            self._place = replace(self._place, offset=max(self._place.offset, min(last.next_offset, end)))
+            self._reached = max(self._reached, min(last.next_offset, end))
+            if self._flow is None or not self._flow.reach(self._reached):
+                self._place = replace(self._place, offset=self._reached)
             self._at_boundary = True
-            self._note_lag(end)
+        self._note_lag(end)
+        await self._save_if_due()
+
+    async def _send_closely(self, found: ClosedSets, outboxes: Outboxes) -> None:
+        """Send sets to the partition of the same number, several at a time."""
+        route, place = self.route, self._place
+        assert place is not None, "resumed before"
+        if self._flow is None:
+            identity = place.lanes[route.partition].identity
+            self._flow = Flow(route.to, route.partition, route.storage, identity, self._arrived, self._stop)
+        each = parcels(found, self._reached, route.storage, at_boundary=self._at_boundary)
+        await self._flow.send(each, await outboxes.of_leader(route.to, route.partition))
+        await self._settle()
+
+    def _arrived(self, each: UnderWay, offset: int) -> None:
+        """Hear that a set is at the target, from this offset on."""
+        place, partition = self._place, self.route.partition
+        assert place is not None, "resumed before"
+        self.copied.add(each.parcel, [each.made])
+        count = each.made.records
+        lane = Lane(offset + max(count, 1), place.lanes[partition].identity.behind(max(count, 0)))
+        self._place = Place(each.following, {partition: lane}, place.origin)
+        self._unsaved_bytes += len(each.parcel.data)
+
+    async def _settle(self) -> None:
+        """If something failed, see what arrived nevertheless, and send the others one by one: some faults may pass."""
+        route, flow, place = self.route, self._flow, self._place
+        assert flow is not None, "there was one"
+        assert place is not None, "resumed before"
+        if flow.failure is None and flow.damage is None:
+            return
+        await flow.arrive()
+        self._flow, partition = None, route.partition
+        if flow.failure is not None:
+            log.info("%s: %s: going on one by one", route, flow.failure)
+            if skip := await self._count_ahead(partition, place.lanes[partition]):
+                self._skip[partition] = skip
+            for parcel in chain((each.parcel for each in flow.under_way), flow.rest):
+                if self._stop.is_set():
+                    return
+                await self._send(Load(parcel, (Portion(partition, None),)))
+        if flow.damage is not None:
+            raise flow.damage
 
     def _loads(self, found: ClosedSets) -> Iterator[Load]:
         """Yield what is to be sent of some sets, and to which partitions."""
         route, place = self.route, self._place
         assert place is not None, "resumed before"
-        each, lanes = parcels(found, place.offset, route.storage, at_boundary=self._at_boundary), len(place.lanes)
+        each, lanes = parcels(found, self._reached, route.storage, at_boundary=self._at_boundary), len(place.lanes)
         if not route.lanes:
             return straight(each, route.partition)
         return by_key(each, found.data, route.partition if lanes == route.partitions else -1, lanes)
@@ -230,16 +294,10 @@ class PartitionCopier:
         identity = next(iter(lanes.values())).identity
         fresh = identity if identity != NOBODY else await self._identity()
         for partition, lane in known.lanes.items():
-            target_start, target_end = await bounds(route.target, route.to, partition)
-            if lane.target > target_end:
-                raise MirrorError(
-                    f"{route}: the target ends at {target_end}, and held {lane.target} offsets: was it made anew?"
-                )
+            skip = await self._count_ahead(partition, lane)
             if lane.identity == NOBODY:
-                lanes[partition] = Lane(target_end, fresh)
-                continue
-            following = await self._sequence_at_target(partition, lane, max(lane.target, target_start), target_end)
-            if skip := (following - lane.identity.sequence) & 0x7FFFFFFF:
+                lanes[partition] = Lane((await bounds(route.target, route.to, partition))[1], fresh)
+            elif skip:
                 # The lane is kept as it was: after another crash it has to be counted from the same record again.
                 self._skip[partition] = skip
         if known.offset < start and self._skip:
@@ -261,16 +319,24 @@ class PartitionCopier:
         self._place = replace(place, lanes=lanes)
         await self._save(self._place)
 
-    async def _sequence_at_target(self, partition: int, lane: Lane, start: int, end: int) -> int:
-        """Return the sequence number behind the last set of ours at the target. Headers alone are looked at."""
+    async def _count_ahead(self, partition: int, lane: Lane) -> int:
+        """Return how many records of ours a lane holds beyond its place; 0 where that is not told.
+
+        Headers alone are looked at. Raises MirrorError where the target has less than the place says.
+        """
         route, following = self.route, lane.identity.sequence
-        async for found in read_sets(route.target, route.to, partition, start, end):
+        start, end = await bounds(route.target, route.to, partition)
+        if lane.target > end:
+            raise MirrorError(f"{route}: the target ends at {end}, and held {lane.target} offsets: was it made anew?")
+        if lane.identity == NOBODY:
+            return 0
+        async for found in read_sets(route.target, route.to, partition, max(lane.target, start), end):
             for row in range(len(found.table)):
                 if found.table.magic[row] == 2:
                     batch = RecordBatch(found.data[found.table.position[row] :])
                     if (batch.producer_id, batch.producer_epoch) == lane.identity[:2]:
                         following = (batch.last_sequence + 1) & 0x7FFFFFFF
-        return following
+        return (following - lane.identity.sequence) & 0x7FFFFFFF
 
     async def _send(self, load: Load) -> None:
         """Send a parcel to the partitions that it is for."""
@@ -279,8 +345,7 @@ class PartitionCopier:
         assert self._place is not None, "resumed before"
         self._place = replace(self._place, offset=load.parcel.next_offset)
         self._unsaved_bytes += len(load.parcel.data)
-        if self._unsaved_bytes >= SAVE_BYTES or time.monotonic() - self._saved_at >= SAVE_SECONDS:
-            await self._save(self._place)
+        await self._save_if_due()
 
     async def _deliver(self, parcel: Parcel, portion: Portion) -> Made | None:
         """Send what is not there yet of a portion, and return what was sent."""
@@ -317,6 +382,11 @@ class PartitionCopier:
 
     def _where(self, parcel: Parcel) -> str:
         return f"{self.route}, offsets {parcel.first} to {parcel.next_offset - 1}"
+
+    async def _save_if_due(self) -> None:
+        assert self._place is not None, "resumed before"
+        if self._unsaved_bytes >= SAVE_BYTES or time.monotonic() - self._saved_at >= SAVE_SECONDS:
+            await self._save(self._place)
 
     async def _save(self, place: Place) -> None:
         route = self.route

@@ -10,6 +10,7 @@ from typing import Final
 
 from magicbyte.client import Client
 from magicbyte.mirror.copier import Copied, PartitionCopier, Route
+from magicbyte.mirror.outbox import Outboxes
 from magicbyte.mirror.plan import Choice, Mode, TopicPlan, make_topic, plan
 
 log = logging.getLogger(__name__)
@@ -46,9 +47,10 @@ class Mirror:
         slots = asyncio.Semaphore(AT_ONCE)
         try:
             async with asyncio.TaskGroup() as group:
+                outboxes = Outboxes(self._target, group)
                 for each in self._planned:
                     for partition in range(each.partitions):
-                        group.create_task(self._copy(self._copier(each, partition), slots))
+                        group.create_task(self._copy(self._copier(each, partition), outboxes, slots))
         except ExceptionGroup as errors:
             for other in errors.exceptions[1:]:
                 log.warning("another partition failed, too: %s", other)
@@ -102,7 +104,7 @@ class Mirror:
             self._copiers[key] = PartitionCopier(route, self.stop, Copied() if before is None else before.copied)
         return self._copiers[key]
 
-    async def _copy(self, copier: PartitionCopier, slots: asyncio.Semaphore) -> None:
+    async def _copy(self, copier: PartitionCopier, outboxes: Outboxes, slots: asyncio.Semaphore) -> None:
         async with slots:
             if not self.stop.is_set():
-                await copier.catch_up()
+                await copier.catch_up(outboxes)
