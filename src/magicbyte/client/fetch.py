@@ -13,10 +13,12 @@ from magicbyte.errors import BatchTooLargeError, BrokerError, OffsetOutOfRangeEr
 from magicbyte.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
 from magicbyte.records.columns import RecordColumns
 from magicbyte.records.decode import DEFAULT_OPTIONS, DecodeOptions, decode, decode_rows
-from magicbyte.records.entry import parse_entry
+from magicbyte.records.enriched import EnrichedMessage
+from magicbyte.records.entry import Entry, parse_entry
 from magicbyte.records.layout import LOG_OVERHEAD, Dialect
 from magicbyte.records.scan import BatchTable, scan
 from magicbyte.records.transactions import AbortedTransaction, CommittedFilter, batch_facts
+from magicbyte.wire.kernel import expect
 
 MAX_BYTES: Final = 4 << 20  # of one response
 LARGEST_SET: Final = 64 << 20  # bytes that one set may have before it is an error
@@ -30,7 +32,8 @@ class FetchOptions:
 
     `max_wait_ms`: how long the broker waits for `min_bytes`. `committed`: nothing of aborted or open transactions.
     `versions`: of Fetch requests; a lower limit than ours makes brokers convert to older formats. `dialect`: of the
-    sets that come, for brokers that serve enriched topics as they are.
+    sets that come, for brokers that serve enriched topics as they are. `ahead`: `read_sets` asks for what comes next
+    while its caller is busy, and holds up to `max_bytes` more.
     """
 
     max_bytes: int = MAX_BYTES
@@ -40,6 +43,7 @@ class FetchOptions:
     committed: bool = False
     versions: range = _VERSIONS
     dialect: Dialect = Dialect.KAFKA
+    ahead: bool = False
 
 
 DEFAULT_FETCH: Final = FetchOptions()
@@ -81,7 +85,7 @@ async def fetch_sets(
         found = await client.at_leader(topic, partition, ask)
         data = memoryview(b"") if found.records is None else _joined(found.records)
         table = scan(data, dialect=options.dialect)
-        first, next_offset = _first_row(table, offset)
+        first, next_offset = _first_row(table, offset, found.high_watermark)
         if table.damage is not None and first == len(table):
             raise table.damage
         if first < len(table) or not len(data) or table.end == len(data):
@@ -119,18 +123,29 @@ async def read_sets(
     The first and the last set may reach beyond. Ends at the high watermark (`committed`: the last stable offset) of the
     moment if that is below `end`, and only then. Raises what `fetch_sets` does.
     """
-    offset = start
-    while end is None or offset < end:
-        found = await fetch_sets(client, topic, partition, offset, options)
-        if end is not None:
-            found = _up_to(found, end, options.dialect)
-        if found.data:
-            yield found
-        elif end is not None and offset >= _readable_end(found, options):
-            return
-        elif found.next_offset == offset < _readable_end(found, options):
-            await asyncio.sleep(options.max_wait_ms / 1000)
-        offset = found.next_offset
+
+    def ask(offset: int) -> asyncio.Task[ClosedSets]:
+        return asyncio.create_task(fetch_sets(client, topic, partition, offset, options))
+
+    offset, asked = start, ask(start) if options.ahead and (end is None or start < end) else None
+    try:
+        while end is None or offset < end:
+            found = await (asked or fetch_sets(client, topic, partition, offset, options))
+            asked, before, offset = None, offset, found.next_offset
+            if options.ahead and found.data and (end is None or offset < end):
+                asked = ask(offset)
+            if end is not None:
+                found = _up_to(found, end, options.dialect)
+            if found.data:
+                yield found
+            elif end is not None and before >= _readable_end(found, options):
+                return
+            elif offset == before < _readable_end(found, options):
+                await asyncio.sleep(options.max_wait_ms / 1000)
+    finally:
+        if asked is not None:
+            asked.cancel()
+            await asyncio.gather(asked, return_exceptions=True)
 
 
 async def read_records(
@@ -147,7 +162,10 @@ async def read_records(
     The offsets inside wrappers are computed as the dialect has it: from the last message in Kafka's, from the first in
     the enriched one. Raises what `fetch_sets` and `decode` do.
     """
+    size = 0
     async for found in read_sets(client, topic, partition, start, end, options):
+        size += len(found.data)
+        expect(size)
         for columns in _records(found, options, decoding):
             part = _within(columns, start, end)
             if len(part):
@@ -204,24 +222,52 @@ def _joined(records: object) -> memoryview:
     return records
 
 
-def _next_offset(table: BatchTable, row: int) -> int:
-    """Return the offset behind an entry, which of an enriched wrapper may be known only from what is in it."""
-    entry = table.buffer[table.position[row] : table.position[row] + table.size[row]]
-    view = parse_entry(entry, table.dialect)
-    assert view is not None, "the scan has seen all of it"
+def offset_behind(table: BatchTable, row: int, end: int) -> int:
+    """Return the offset behind an entry. Raises CorruptRecordError.
+
+    Of an enriched wrapper it may be known only from what is in it, unless that reaches to the log's `end`: what is
+    there has no holes yet.
+    """
+    view = _entry(table, row)
     if view.next_offset is not None:
         return view.next_offset
-    return max(int(columns.offset[-1]) for columns in decode(entry, dialect=table.dialect)) + 1
+    least = _least_behind(view)
+    if least >= end:
+        return least
+    data = table.buffer[table.position[row] : table.position[row] + table.size[row]]
+    return max(int(columns.offset[-1]) for columns in decode(data, dialect=table.dialect)) + 1
 
 
-def _first_row(table: BatchTable, offset: int) -> tuple[int, int]:
+def _entry(table: BatchTable, row: int) -> Entry:
+    view = parse_entry(table.buffer[table.position[row] :], table.dialect)
+    assert view is not None, "the scan has seen all of it"
+    return view
+
+
+def _least_behind(view: Entry) -> int:
+    """Return an offset that the one behind an enriched wrapper is not below."""
+    assert isinstance(view, EnrichedMessage), "of others the header tells it"
+    return view.offset + (view.record_count or 1)
+
+
+def _reaches(table: BatchTable, row: int, offset: int, end: int) -> bool:
+    """Say whether an entry holds `offset`, or lies behind it: where the headers tell, nothing is opened."""
+    view = _entry(table, row)
+    if view.next_offset is None and _least_behind(view) > offset:
+        return True
+    if view.next_offset is None and row + 1 < len(table) and table.offset[row + 1] <= offset:
+        return False
+    return offset_behind(table, row, end) > offset
+
+
+def _first_row(table: BatchTable, offset: int, end: int) -> tuple[int, int]:
     """Return the first row that reaches to `offset` or beyond, and the offset behind the last row."""
     if not len(table):
         return 0, offset
     first = 0
-    while first < len(table) and _next_offset(table, first) <= offset:
+    while first < len(table) and not _reaches(table, first, offset, end):
         first += 1
-    return first, max(offset, _next_offset(table, len(table) - 1))
+    return first, max(offset, offset_behind(table, len(table) - 1, end))
 
 
 def _up_to(found: ClosedSets, end: int, dialect: Dialect) -> ClosedSets:
@@ -229,7 +275,7 @@ def _up_to(found: ClosedSets, end: int, dialect: Dialect) -> ClosedSets:
     if found.next_offset <= end or not len(found.table):
         return found
     row = 0
-    while _next_offset(found.table, row) < end:
+    while not _reaches(found.table, row, end - 1, found.high_watermark):
         row += 1
     if _begins_at(found.table, row) >= end:
         row -= 1
@@ -240,8 +286,7 @@ def _up_to(found: ClosedSets, end: int, dialect: Dialect) -> ClosedSets:
 
 def _begins_at(table: BatchTable, row: int) -> int:
     """Return the first offset of an entry; of a wrapper that tells its last alone, one that is too small."""
-    view = parse_entry(table.buffer[table.position[row] :], table.dialect)
-    assert view is not None, "the scan has seen all of it"
+    view = _entry(table, row)
     return -1 if view.base_offset is None else view.base_offset
 
 

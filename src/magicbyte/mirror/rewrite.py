@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
-from magicbyte.client.fetch import ClosedSets
+from magicbyte.client.fetch import ClosedSets, offset_behind
 from magicbyte.codecs import Codec
 from magicbyte.errors import UnsupportedForMessageFormatError
 from magicbyte.log.append_rebuild import joined
@@ -21,8 +21,9 @@ from magicbyte.records.batch import HEADER, RecordBatch, batch_attributes
 from magicbyte.records.columns import RecordColumns
 from magicbyte.records.decode import decode
 from magicbyte.records.encode import BatchHeader, Format, encode
-from magicbyte.records.entry import parse_entry
-from magicbyte.records.layout import ATTRIBUTES, BATCH_CRC, RECORD_BATCH_OVERHEAD, TimestampType
+from magicbyte.records.enriched import EnrichedMessage, Tag
+from magicbyte.records.entry import Entry, parse_entry
+from magicbyte.records.layout import ATTRIBUTES, BATCH_CRC, NO_TIMESTAMP, RECORD_BATCH_OVERHEAD, Dialect, TimestampType
 from magicbyte.records.message import Message
 from magicbyte.records.transactions import CommittedFilter, batch_facts
 from magicbyte.wire.checksum import crc32c
@@ -55,6 +56,9 @@ class Storage(NamedTuple):
     format: Format
     zstd: bool = True
 
+    def __str__(self) -> str:
+        return "enriched" if self.format is Format.ENRICHED else f"magic {self.format.magic}"
+
 
 @dataclass(frozen=True, slots=True)
 class Parcel:
@@ -66,10 +70,20 @@ class Parcel:
 
     data: memoryview
     end: int
-    entry: Message | RecordBatch
+    entry: Entry
     first: int
     next_offset: int
     why: str | None
+
+    @property
+    def dialect(self) -> Dialect:
+        """Of the source."""
+        return Dialect.ENRICHED if isinstance(self.entry, EnrichedMessage) else Dialect.KAFKA
+
+    @property
+    def form(self) -> Format:
+        """The format of the source."""
+        return Format.ENRICHED if isinstance(self.entry, EnrichedMessage) else Format(str(self.entry.magic))
 
 
 class Made(NamedTuple):
@@ -91,37 +105,52 @@ def parcels(found: ClosedSets, start: int, storage: Storage, *, at_boundary: boo
     for row in range(len(found.table)):
         position = int(found.table.position[row])
         data = found.data[position : position + int(found.table.size[row])]
-        entry = parse_entry(data)
-        assert isinstance(entry, Message | RecordBatch), "whole, and in one of Kafka's own formats"
-        if committed is not None and entry.next_offset > found.last_stable_offset:
+        entry = parse_entry(data, found.table.dialect)
+        assert entry is not None, "the scan has seen all of it"
+        following = behind(found, row, entry)
+        if committed is not None and following > found.last_stable_offset:
             break
         facts = batch_facts(entry)
         wanted = not facts.is_control if committed is None else committed.delivers(facts)
         if wanted and entry.record_count != 0:
             why = _why(entry, start, storage, at_boundary=at_boundary)
-            parcel = Parcel(data, position + len(data), entry, start, entry.next_offset, why)
+            parcel = Parcel(data, position + len(data), entry, start, following, why)
             joined = None if run is None else _joined(run, parcel, found.data)
             if run is not None and joined is None:
                 yield run
             run = joined or parcel
-        start, at_boundary = entry.next_offset, True
+        start, at_boundary = following, True
     if run is not None:
         yield run
+
+
+def behind(found: ClosedSets, row: int, entry: Entry) -> int:
+    """Return the offset behind an entry of what was fetched. Raises CorruptRecordError.
+
+    An enriched wrapper need not tell it, as it may have been compacted: then it is where the next one begins.
+    """
+    if entry.next_offset is not None:
+        return entry.next_offset
+    if row + 1 < len(found.table):
+        return int(found.table.offset[row + 1])
+    return offset_behind(found.table, row, found.high_watermark)
 
 
 def _joined(run: Parcel, parcel: Parcel, data: memoryview) -> Parcel | None:
     """Return two parcels as one, if they are of plain messages that may go together."""
     begin = run.end - len(run.data)
-    plain = all(isinstance(each, Message) and not each.is_wrapper for each in (run.entry, parcel.entry))
+    plain = not any(isinstance(each, RecordBatch) or each.is_wrapper for each in (run.entry, parcel.entry))
     if not plain or run.entry.magic != parcel.entry.magic or parcel.end - begin > RUN_BYTES:
         return None
     return replace(run, data=data[begin : parcel.end], end=parcel.end, next_offset=parcel.next_offset)
 
 
-def _why(entry: Message | RecordBatch, first: int, storage: Storage, *, at_boundary: bool) -> str | None:
+def _why(entry: Entry, first: int, storage: Storage, *, at_boundary: bool) -> str | None:
     """Return why an entry cannot stay closed, None if it can."""
-    if entry.magic != storage.format.magic:
-        return f"magic {entry.magic} where the target stores {storage.format.magic}"
+    if isinstance(entry, EnrichedMessage):
+        return _why_enriched(entry, first, storage)
+    if storage.format is Format.ENRICHED or entry.magic != storage.format.magic:
+        return f"magic {entry.magic} where the target stores {storage}"
     if entry.codec is Codec.ZSTD and not storage.zstd:
         return "zstd, which the target does not know"
     if isinstance(entry, Message):
@@ -131,6 +160,22 @@ def _why(entry: Message | RecordBatch, first: int, storage: Storage, *, at_bound
     if entry.last_offset_delta != entry.record_count - 1:
         return "its offsets have holes"
     return None if entry.delete_horizon_ms is None else "it has a delete horizon"
+
+
+def _why_enriched(entry: EnrichedMessage, first: int, storage: Storage) -> str | None:
+    """Return why an enriched entry cannot stay closed: only the promise that nothing inside has a key lets it."""
+    if storage.format is not Format.ENRICHED:
+        return f"enriched where the target stores {storage}"
+    if not entry.non_keyed:
+        return "it may have keys" if entry.is_wrapper else "it is not compressed"
+    if entry.num_messages is None:
+        return "it does not tell how many messages it has"
+    if entry.base_offset < first:
+        return "it begins before the log does"
+    unknown = entry.unknown_tags
+    if Tag.HONOR_SHIP not in entry.tags and len(unknown) and unknown[0] < Tag.HONOR_SHIP:
+        return "its tags have no place for another"
+    return None
 
 
 def forward(
@@ -149,7 +194,10 @@ def forward(
     if records is not None or parcel.why is not None:
         records = records_of(parcel) if records is None else records
         return _opened(records, parcel.entry.codec, storage, identity, skip)
-    if isinstance(parcel.entry, RecordBatch):
+    if isinstance(parcel.entry, EnrichedMessage):
+        assert parcel.entry.num_messages is not None, "else it is opened"
+        made = Made(closed_enriched(parcel.entry), 1, parcel.entry.codec, parcel.entry.num_messages)
+    elif isinstance(parcel.entry, RecordBatch):
         made = Made(closed_batch(parcel.entry, identity), 2, parcel.entry.codec, parcel.entry.record_count)
     else:
         made = _closed_messages(parcel)
@@ -187,7 +235,17 @@ def closed_message(message: Message, first: int) -> bytes:
     return bytes(copy.buffer)
 
 
+def closed_enriched(wrapper: EnrichedMessage) -> Records:
+    """Return an enriched wrapper as a producer sends it: the target numbers what is inside by its positions.
+
+    Tags that we do not know stay. The compressed bytes are a view of those that came.
+    """
+    wrapper.verify()
+    return [bytes(wrapper.stamped(0, NO_TIMESTAMP, honor_ship=False)), wrapper.body]
+
+
 def _closed_messages(parcel: Parcel) -> Made:
+    assert isinstance(parcel.entry, Message), "of Kafka's formats"
     pieces, count, at, first = [], 0, 0, parcel.first
     while at < len(parcel.data):
         message = Message.parse(parcel.data[at:])
@@ -201,7 +259,7 @@ def _closed_messages(parcel: Parcel) -> Made:
 
 def records_of(parcel: Parcel) -> RecordColumns:
     """Return the records of a parcel that are wanted. Raises CorruptRecordError."""
-    columns = joined(list(decode(parcel.data)))
+    columns = joined(list(decode(parcel.data, dialect=parcel.dialect)))
     return columns.slice(bisect_left(columns.offset, parcel.first), len(columns))
 
 
@@ -217,11 +275,16 @@ def _opened(records: RecordColumns, codec: Codec, storage: Storage, identity: Id
         producer_id=identity.producer_id, producer_epoch=identity.epoch, base_sequence=identity.sequence
     )
     batches = [(len(columns), header)] if len(columns) else []
-    return Made(encode(_numbered(columns), target, codec, batches=batches), target.magic, codec, total)
+    numbered = _numbered(columns, timed=target is not Format.ENRICHED)
+    return Made(encode(numbered, target, codec, batches=batches), target.magic, codec, total)
 
 
-def _numbered(columns: RecordColumns) -> RecordColumns:
-    """Return records as a producer numbers them. Their times stay those that readers of the source see."""
+def _numbered(columns: RecordColumns, *, timed: bool) -> RecordColumns:
+    """Return records as a producer numbers them. Their times stay those that readers of the source see.
+
+    Not `timed`: they have none, since brokers set them.
+    """
     count = len(columns)
     kinds = [int(TimestampType.CREATE_TIME)] * count
-    return replace(columns, offset=list(range(count)), timestamp_type=kinds)
+    times = columns.timestamp if timed else [NO_TIMESTAMP] * count
+    return replace(columns, offset=list(range(count)), timestamp=times, timestamp_type=kinds)

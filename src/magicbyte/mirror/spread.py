@@ -1,8 +1,9 @@
 """Which partition of the target gets what: the one of the same number, or the one that a record's key decides.
 
-Where keys decide, each set is looked into. One without any key stays closed; of the others the records of each
-partition become a set, several neighbours of the source together. Everything follows from the sets themselves, so a
-mirror that starts again after a crash sends the same records to the same partitions, in the same order.
+Where keys decide, each set is looked into, unless it is enriched and tells. One without any key stays closed; of the
+others the records of each partition become a set, several neighbours of the source together. Everything follows from
+the sets themselves, so a mirror that starts again after a crash sends the same records to the same partitions, in the
+same order.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from magicbyte.errors import CorruptRecordError
 from magicbyte.log.append_rebuild import joined
 from magicbyte.mirror.rewrite import RUN_BYTES, Parcel, records_of
 from magicbyte.records.columns import RecordColumns
-from magicbyte.records.layout import INT64
+from magicbyte.records.layout import INT64, Dialect
 
 KEYS = "keys decide where its records go"
 
@@ -53,23 +54,28 @@ def by_key(found: Iterable[Parcel], data: memoryview, home: int, partitions: int
     whole: Parcel | None = None
     for parcel in found:
         try:
-            records = records_of(parcel)
+            records = None if _is_known_keyless(parcel) else records_of(parcel)
         except CorruptRecordError:
             if whole is not None:
                 yield _opened(whole, run, home, partitions)
             raise
-        closed = parcel.why is None and not has_keys(records)
+        closed = records is None or (parcel.why is None and not has_keys(records))
         grown = None if whole is None or closed else _grown(whole, parcel, data)
         if whole is not None and grown is None:
             yield _opened(whole, run, home, partitions)
             whole, run = None, []
         if closed:
             yield Load(parcel, (Portion(_place_of_keyless(parcel, home, partitions), None),))
-        else:
+        elif records is not None:
             whole = grown or replace(parcel, why=parcel.why or KEYS)
             run.append(records)
     if whole is not None:
         yield _opened(whole, run, home, partitions)
+
+
+def _is_known_keyless(parcel: Parcel) -> bool:
+    """Say whether nothing has to be looked into: only enriched wrappers tell that no message inside has a key."""
+    return parcel.why is None and parcel.dialect is Dialect.ENRICHED
 
 
 def has_keys(records: RecordColumns) -> bool:

@@ -1,0 +1,113 @@
+"""A log directory of this machine that sets go into as they are: the offsets of the source, its bytes, its holes.
+
+Where identical mirrors copy to, and where sets are parked that a target does not take. It is a broker's log directory:
+commands read it, and a broker can be started on it.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import numpy as np
+
+from magicbyte.errors import MirrorError
+from magicbyte.log import checkpoints
+from magicbyte.log.append import take
+from magicbyte.log.checkpoints import TopicPartition
+from magicbyte.log.config import LogConfig
+from magicbyte.log.directory import parse_file
+from magicbyte.log.files import LocalFiles
+from magicbyte.log.log_directory import LogDirectory, Settings
+from magicbyte.log.partition_log import PartitionLog
+from magicbyte.log.record_set import record_set
+from magicbyte.log.segment import exists
+from magicbyte.records.decode import DecodeOptions, decode
+from magicbyte.records.entry import entries
+from magicbyte.records.layout import Dialect
+
+_READ_BYTES = 4 << 20
+_OFFSETS = DecodeOptions(keys=False, values=False, headers=False, control=True)
+
+
+class LogTarget:
+    """An open log directory: nobody else writes to it. As a context it is closed at the end, all of it durable."""
+
+    def __init__(self, directory: Path) -> None:
+        """Open the directory, made if need be. Raises LogDirectoryError where another process has it."""
+        self.path = directory
+        self._files = LocalFiles()
+        self._new: dict[TopicPartition, Dialect] = {}
+        settings = Settings(config_of=self._config, token=lambda: uuid.uuid4().hex)
+        directory.parent.mkdir(parents=True, exist_ok=True)
+        self._logs = LogDirectory.open(self._files, str(directory), settings, now_ms=_now_ms())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> None:
+        self._logs.close()
+
+    def _config(self, key: TopicPartition) -> LogConfig:
+        path = f"{self.path}/{key}/{checkpoints.MESSAGE_DIALECT}"
+        if key in self._new or not exists(self._files, path):
+            return LogConfig(dialect=self._new.get(key, Dialect.KAFKA))
+        return LogConfig(dialect=parse_file(self._files, path, checkpoints.parse_message_dialect))
+
+    def log(
+        self, topic: str, partition: int, topic_id: uuid.UUID | None = None, dialect: Dialect = Dialect.KAFKA
+    ) -> PartitionLog:
+        """Return the log of a partition, made if need be. Raises MirrorError for one of another topic or dialect."""
+        key = TopicPartition(topic, partition)
+        found = self._logs.logs.get(key)
+        if found is None:
+            self._new[key] = dialect
+            return self._logs.create(key, now_ms=_now_ms(), topic_id=topic_id)
+        if found.config.dialect is not dialect:
+            raise MirrorError(f"{found.folder}: a log in the dialect {found.config.dialect.value}, not {dialect.value}")
+        path = f"{found.folder}/{checkpoints.PARTITION_METADATA}"
+        if topic_id is not None and exists(self._files, path):
+            known = parse_file(self._files, path, checkpoints.parse_partition_metadata).topic_id
+            if known != topic_id:
+                raise MirrorError(f"{found.folder}: the topic was made anew: its id was {known}, and is {topic_id}")
+        return found
+
+    def append(self, log: PartitionLog, data: memoryview) -> int:
+        """Append whole sets as they are, without those that lie below the log's end; return how many bytes there were.
+
+        Raises CorruptRecordError for damage and offsets that do not ascend, LogDirectoryOfflineError.
+        """
+        at = 0
+        for position, entry in entries(data, log.config.dialect):
+            if entry.next_offset is None or entry.next_offset > log.log_end_offset:
+                break
+            at = position + entry.size
+        taken = take(data[at:], next_offset=log.log_end_offset, dialect=log.config.dialect)
+        if len(taken.data):
+            log.append(record_set(taken.data, log.config.rules, log.config.dialect), _now_ms())
+            log.high_watermark = log.log_end_offset
+        return len(taken.data)
+
+    def flush(self, log: PartitionLog) -> None:
+        """Make a log durable. May run in a thread, while nothing is appended to it."""
+        log.flush(_now_ms())
+
+    def offsets(self, topic: str, partition: int, start: int) -> set[int]:
+        """Return the offsets from `start` on that the log of a partition holds records of."""
+        log, found = self._logs.logs.get(TopicPartition(topic, partition)), set[int]()
+        at = start if log is None else max(start, log.log_start_offset)
+        while log is not None and (part := log.read(at, _READ_BYTES)) is not None:
+            pieces = decode(memoryview(part.read()), _OFFSETS, dialect=log.config.dialect)
+            offsets = np.concatenate([np.asarray(each.offset, np.int64) for each in pieces])
+            found.update(offsets[offsets >= start].tolist())
+            at = int(offsets[-1]) + 1
+        return found
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,107 @@
+"""Sets that are larger than the target takes: an error, or split, or put aside.
+
+Sets that were opened in any case are always split: it is their new form that is too large. What is put aside lies in a
+log directory (log_target.py), by topic and partition of the source, with its offsets there.
+"""
+
+from __future__ import annotations
+
+import enum
+import logging
+from collections.abc import Collection, Iterable, Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from magicbyte.codecs import Codec
+from magicbyte.errors import ErrorCode
+from magicbyte.mirror.log_target import LogTarget
+from magicbyte.mirror.rewrite import Parcel, records_of
+from magicbyte.mirror.spread import Load, Portion
+from magicbyte.records.columns import RecordColumns
+from magicbyte.records.encode import encode
+
+log = logging.getLogger(__name__)
+
+TOO_LARGE: Final = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
+
+
+class OnOversize(enum.Enum):
+    """What becomes of a set of the source that the target does not take."""
+
+    STOP = "stop"
+    SPLIT = "split"
+    PARK = "park"
+
+
+class Parked(NamedTuple):
+    """What is to be put aside, from the offset `first` on: a set, as the source has it, or one record of it."""
+
+    first: int
+    data: memoryview
+
+
+def smaller(parcel: Parcel, portion: Portion, policy: OnOversize) -> list[Portion] | Parked | None:
+    """Return what to do with a portion that is too large: send it as several, put it aside, or None: give up."""
+    is_one_set = portion.records is None and parcel.why is None and parcel.entry.size == len(parcel.data)
+    if is_one_set and policy is not OnOversize.SPLIT:
+        return Parked(parcel.first, parcel.data) if policy is OnOversize.PARK else None
+    records = records_of(parcel) if portion.records is None else portion.records
+    half = len(records) // 2
+    if half:
+        parts = records.slice(0, half), records.slice(half, len(records))
+        return [Portion(portion.partition, each) for each in parts]
+    return Parked(int(records.offset[0]), _alone(parcel, records)) if policy is OnOversize.PARK else None
+
+
+def _alone(parcel: Parcel, record: RecordColumns) -> memoryview:
+    """Return one record as an uncompressed set of the source's format."""
+    return encode(record, parcel.form, Codec.NONE)
+
+
+def without(loads: Iterable[Load], parked: Collection[int]) -> Iterator[Load]:
+    """Yield loads without the records whose offsets are given: those were put aside before."""
+    gone = np.fromiter(parked, np.int64)
+    for load in loads:
+        parcel = load.parcel
+        if not ((gone >= parcel.first) & (gone < parcel.next_offset)).any():
+            yield load
+            continue
+        portions = []
+        for portion in load.portions:
+            records = records_of(parcel) if portion.records is None else portion.records
+            rows = np.flatnonzero(~np.isin(np.asarray(records.offset), gone))
+            portions += [Portion(portion.partition, records.take(rows))] if len(rows) else []
+        yield Load(parcel, portions)
+
+
+class Park:
+    """Where sets are put aside. The log directory is made, or opened, for the first of them."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self._target: LogTarget | None = None
+
+    def close(self) -> None:
+        """Close the log directory."""
+        target, self._target = self._target, None
+        if target is not None:
+            target.__exit__(None, None, None)
+
+    def _opened(self) -> LogTarget:
+        self._target = self._target or LogTarget(self.directory)
+        return self._target
+
+    def add(self, topic: str, partition: int, parked: Iterable[Parked], source: Parcel) -> None:
+        """Put sets of one partition aside, durably, in the order of their offsets."""
+        target = self._opened()
+        found = target.log(topic, partition, dialect=source.dialect)
+        for each in sorted(parked, key=lambda parked: parked.first):
+            if target.append(found, each.data):
+                log.warning("%s-%d, offset %d: put aside in %s", topic, partition, each.first, self.directory)
+        target.flush(found)
+
+    def offsets(self, topic: str, partition: int, start: int) -> set[int]:
+        """Return the offsets from `start` on of what was put aside."""
+        return self._opened().offsets(topic, partition, start) if self.directory.exists() else set()
