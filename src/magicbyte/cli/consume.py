@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from magicbyte.client import Client
     from magicbyte.records.columns import RecordColumns
 
-    Renderer = Callable[[RecordColumns], bytes]
+    Renderer = Callable[[RecordColumns], bytes | memoryview]
 
 MAX_WAIT_MS: Final = 500  # for which a broker holds back the answer about a partition where nothing is new
 _LEAST_WAIT_MS: Final = 10
@@ -128,8 +128,7 @@ def consume(
     def renderer(partition: int) -> Renderer:
         if not as_json:
             return templated(parts, topic, partition)
-        lines = render.jsonl(values, topic, partition, named=True)
-        return lambda columns: lines(columns).encode()
+        return render.jsonl_bytes(values, topic, partition)
 
     with binary_output(None) as stream:
         asyncio.run(_consume(bootstrap, wanted, _Output(stream, renderer, count)))
@@ -171,7 +170,7 @@ async def _consume(bootstrap: str, wanted: Wanted, output: _Output) -> None:
             ranges = await asyncio.gather(*(_range(client, wanted, each) for each in partitions))
             # A broker answers the requests of a connection in turn: none of them may hold up the others for long.
             wait_ms = max(MAX_WAIT_MS // len(partitions), _LEAST_WAIT_MS)
-            options = FetchOptions(committed=wanted.committed, max_wait_ms=wait_ms)
+            options = FetchOptions(committed=wanted.committed, max_wait_ms=wait_ms, ahead=wanted.ends)
 
             async def read(partition: int, start: int, end: int | None) -> None:
                 await output.take(partition, read_records(client, wanted.topic, partition, start, end, options))

@@ -12,9 +12,12 @@ from binascii import b2a_base64
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 from json.encoder import encode_basestring_ascii as quote
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from magicbyte.records.columns import RecordColumns
+
+if TYPE_CHECKING:
+    from magicbyte.records.text import LineWriter
 
 Renderer = Callable[[RecordColumns], str]
 Cells = Callable[[list[bytes | None]], list[str]]
@@ -83,6 +86,29 @@ def jsonl(values: str, topic: str | None = None, partition: int | None = None, *
                 for offset, timestamp, kind, key, value, found in rows
             ]
         )
+
+    return render
+
+
+def jsonl_bytes(values: str, topic: str, partition: int) -> Callable[[RecordColumns], bytes | memoryview]:
+    """Return a renderer of the same, named, as bytes, which are valid until it is called again."""
+    from magicbyte.records.text import Field, LineWriter, suits
+
+    plain = jsonl(values, topic, partition, named=True)
+
+    @functools.cache
+    def writer(kind: int) -> LineWriter:
+        start = f'{{"topic": {json.dumps(topic)}, "partition": {partition}, "offset": '
+        middle = f', "timestampType": "{_TYPES[kind]}", "key": '
+        return LineWriter([start.encode(), Field.OFFSET, b', "timestamp": ', Field.TIMESTAMP, middle.encode(),
+                           Field.QUOTED_KEY, b', "value": ', Field.QUOTED_VALUE, b', "headers": []}\n'])  # fmt: skip
+
+    def render(columns: RecordColumns) -> bytes | memoryview:
+        if values == "utf8" and suits(columns):
+            kinds = set(_list(columns.timestamp_type))
+            if len(kinds) == 1:
+                return writer(kinds.pop()).write(columns)
+        return plain(columns).encode()
 
     return render
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable, Iterable
 from itertools import chain, repeat
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 if TYPE_CHECKING:
     from magicbyte.records.columns import BytesColumn, RecordColumns
+    from magicbyte.records.text import LineWriter
     from magicbyte.wire.kernel import Ints
 
 Part: TypeAlias = str | bytes
@@ -60,20 +62,44 @@ def _raw(text: str) -> bytes:
     return text.encode(errors="surrogateescape")
 
 
-def templated(parts: Iterable[Part], topic: str, partition: int) -> Callable[[RecordColumns], bytes]:
-    """Return a renderer of the records of a partition. What is null is empty, its size -1."""
+def templated(parts: Iterable[Part], topic: str, partition: int) -> Callable[[RecordColumns], bytes | memoryview]:
+    """Return a renderer of the records of a partition. What is null is empty, its size -1.
+
+    What it returns is valid until it is called again.
+    """
+    from magicbyte.records.text import suits
+
     wanted = list(parts)
     whose: dict[str, bytes] = {"t": topic.encode(), "p": b"%d" % partition}
+    fast = _writer([whose.get(part, part) if isinstance(part, str) else part for part in wanted])
 
     def cells(part: Part, columns: RecordColumns) -> Iterable[bytes]:
         if isinstance(part, bytes):
             return repeat(part, len(columns))
         return repeat(whose[part], len(columns)) if part in whose else _COLUMNS[part](columns)
 
-    def render(columns: RecordColumns) -> bytes:
+    def render(columns: RecordColumns) -> bytes | memoryview:
+        if suits(columns):
+            return fast().write(columns)
         return b"".join(chain.from_iterable(zip(*(cells(part, columns) for part in wanted), strict=True)))
 
     return render
+
+
+def _writer(parts: list[Part]) -> Callable[[], LineWriter]:
+    """Return what gives a writer of the same lines for records without headers, made when it is first asked for."""
+    from magicbyte.records.text import Field, LineWriter
+
+    fields: dict[str, Field | bytes] = {
+        "s": Field.VALUE,
+        "S": Field.VALUE_SIZE,
+        "k": Field.KEY,
+        "K": Field.KEY_SIZE,
+        "o": Field.OFFSET,
+        "T": Field.TIMESTAMP,
+        "h": b"",
+    }
+    return functools.cache(lambda: LineWriter([fields[part] if isinstance(part, str) else part for part in parts]))
 
 
 def _contents(column: BytesColumn | None) -> list[bytes]:

@@ -1,0 +1,107 @@
+"""`magicbyte consume` beside kcat: a topic of 1 GB as lines and as JSON, from the same broker, in turns.
+
+The topic has one partition of values of 100 or 1000 bytes of text, without keys, uncompressed; it was read once before,
+so it is in the page cache. Each turn is a process of its own, from its start to its end, with its output to /dev/null:
+`kcat -C -e -q` and `magicbyte consume -e`, and both with `-J`, where each prints JSON lines with its own members.
+Broker and client share the machine's cores. A first turn of each does not count; the figure is the median of the
+others. That both print the same lines is checked before on the first 100,000 records.
+
+Run: python benchmarks/consume.py [CASE...]   (written to benchmarks/results/consume.json; a case takes 2 to 3 minutes)
+"""
+
+import fnmatch
+import hashlib
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import broker
+import harness
+
+ROUNDS = 3
+BYTES = 1_000_000_000
+KAFKA = "3.9.1"
+BROKERS = {"ours": broker.ours, f"kafka-{KAFKA}": lambda folder: broker.kafka(KAFKA, folder)}
+FORMS: dict[str, list[str]] = {"text": [], "json": ["-J"]}
+TARGET = 0.8
+CASES = [f"{name}-{size}" for name in BROKERS for size in broker.RECORDS]
+COMPARED = 100_000
+
+
+def commands(bootstrap: str) -> dict[str, list[str]]:
+    """Return the command of each client, up to its options."""
+    where = ["-b", bootstrap, "-t", "topic", "-o", "beginning", "-e"]
+    return {
+        "magicbyte": [sys.executable, "-m", "magicbyte", "consume", *where],
+        "kcat": ["kcat", "-C", "-q", *where],
+    }
+
+
+def check_same(bootstrap: str) -> None:
+    """Fail unless both print the same first lines."""
+    found = set()
+    for command in commands(bootstrap).values():
+        done = subprocess.run([*command, "-c", str(COMPARED)], capture_output=True, check=True)
+        assert done.stdout.count(b"\n") == COMPARED
+        found.add(hashlib.sha256(done.stdout).digest())
+    assert len(found) == 1, "the two print different lines"
+
+
+def seconds(command: list[str]) -> tuple[float, float]:
+    """Run a command; return the seconds that it took, and those of CPU that it used."""
+    before, begin = os.times(), time.perf_counter()
+    subprocess.run(command, stdout=subprocess.DEVNULL, check=True, timeout=120)
+    after = os.times()
+    used = after.children_user + after.children_system - before.children_user - before.children_system
+    return time.perf_counter() - begin, used
+
+
+def measure(name: str, size: int, folder: Path) -> dict[str, Any]:
+    """Fill a topic and read it in turns."""
+    count = BYTES // size
+    with BROKERS[name](folder / name) as start:
+        server = start()
+        broker.first_records(server)
+        client = broker.producer(server, "none", {})
+        broker.produce(client, "topic", broker.values(size), count)
+        check_same(server.bootstrap)
+        found: dict[str, Any] = {"records": count, "bytes": BYTES}
+        for form, options in FORMS.items():
+            times: dict[str, list[tuple[float, float]]] = {each: [] for each in commands(server.bootstrap)}
+            for _ in range(ROUNDS + 1):
+                for each, command in commands(server.bootstrap).items():
+                    times[each].append(seconds([*command, *options]))
+            found[form] = {each: figures(taken[1:], count) for each, taken in times.items()}
+            ratio = found[form]["kcat"]["seconds"] / found[form]["magicbyte"]["seconds"]
+            found[form]["ratio"] = {"of": round(ratio, 3), "target": TARGET, "reached": ratio >= TARGET}
+    return found
+
+
+def figures(taken: list[tuple[float, float]], count: int) -> dict[str, float]:
+    walls = [wall for wall, _ in taken]
+    median = statistics.median(walls)
+    return {
+        "seconds": round(median, 2),
+        "lowest": round(min(walls), 2),
+        "highest": round(max(walls), 2),
+        "cpu_seconds": round(statistics.median(used for _, used in taken), 2),
+        "records_per_second": round(count / median),
+        "MB_per_second": round(BYTES / median / 1e6),
+    }
+
+
+def main() -> None:
+    wanted = sys.argv[1:] or ["*"]
+    for case in (each for each in CASES if any(fnmatch.fnmatch(each, pattern) for pattern in wanted)):
+        name, _, size = case.rpartition("-")
+        with tempfile.TemporaryDirectory(prefix="consume-") as folder:
+            harness.save("consume", __doc__, {case: measure(name, int(size), Path(folder))})
+
+
+if __name__ == "__main__":
+    main()

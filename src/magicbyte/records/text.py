@@ -1,0 +1,115 @@
+"""Many records as lines of text, by compiled kernels: what templates and JSON lines are made of where it is much.
+
+For few records there are plain renderers in `cli/`, which give the same bytes: Python writes these as fast as a kernel
+is loaded.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from magicbyte.records import text_kernels as kernels
+from magicbyte.records.forms import form_for
+from magicbyte.wire.kernel import worth_compiling
+
+if TYPE_CHECKING:
+    from magicbyte.records.columns import BytesColumn, RecordColumns
+
+
+class Field(enum.Enum):
+    """What a line has of its record. Keys and values stand as they are, nothing for null, or quoted as JSON strings."""
+
+    OFFSET = enum.auto()
+    TIMESTAMP = enum.auto()
+    KEY_SIZE = enum.auto()  # bytes; -1: null
+    VALUE_SIZE = enum.auto()
+    KEY = enum.auto()
+    VALUE = enum.auto()
+    QUOTED_KEY = enum.auto()
+    QUOTED_VALUE = enum.auto()
+
+
+Part: TypeAlias = bytes | Field
+
+_MAKE = form_for(compiled=True)
+_INTEGERS = (Field.OFFSET, Field.TIMESTAMP, Field.KEY_SIZE, Field.VALUE_SIZE)
+_CELLS = {
+    Field.KEY: (kernels.KEY, 0),
+    Field.VALUE: (kernels.VALUE, 0),
+    Field.QUOTED_KEY: (kernels.KEY, 1),
+    Field.QUOTED_VALUE: (kernels.VALUE, 1),
+}
+
+
+def suits(columns: RecordColumns) -> bool:
+    """Whether a `LineWriter` is the way to write these records: they have no headers, and it is much."""
+    if columns.headers is not None and len(columns.headers.key):
+        return False
+    sizes = [len(memoryview(cells.data)) for cells in (columns.key, columns.value) if cells is not None]
+    return worth_compiling(max(sizes, default=0))
+
+
+class LineWriter:
+    """Writes records in lines made of the same parts, into memory of its own that is used again."""
+
+    def __init__(self, parts: Sequence[Part]) -> None:
+        steps: list[int] = []
+        literals = b""
+        self._columns = [each for each in _INTEGERS if each in parts]
+        self._fixed = self._stretch = 0
+        for part in parts:
+            if isinstance(part, bytes):
+                steps += [kernels.LITERAL, len(literals), len(part)]
+                literals += part
+                self._fixed += len(part)
+            elif part in _CELLS:
+                kind, quoted = _CELLS[part]
+                steps += [kind, quoted, 0]
+                self._fixed += kernels.QUOTES
+                self._stretch += kernels.LONGEST_ESCAPE if quoted else 1
+            else:
+                steps += [kernels.INTEGER, self._columns.index(part), 0]
+                self._fixed += kernels.LONGEST_INTEGER
+        self._steps, self._literals = steps, literals
+        self._out: Any = b""
+
+    def write(self, columns: RecordColumns) -> memoryview:
+        """Return the lines of all records, valid until the next call. Keys and values must have been decoded."""
+        import numpy as np
+
+        assert columns.key is not None, "keys were decoded"
+        assert columns.value is not None, "values were decoded"
+        keys, values = _cells(columns.key), _cells(columns.value)
+        lengths = np.maximum(keys[2], 0).sum(dtype=np.int64) + np.maximum(values[2], 0).sum(dtype=np.int64)
+        room = len(columns) * self._fixed + self._stretch * int(lengths)
+        if len(self._out) < room:
+            self._out = np.empty(room, np.uint8)  # what is not written to takes no memory
+        of = {
+            Field.OFFSET: columns.offset,
+            Field.TIMESTAMP: columns.timestamp,
+            Field.KEY_SIZE: keys[2],
+            Field.VALUE_SIZE: values[2],
+        }
+        integers = [np.asarray(of[each], np.int64) for each in self._columns]
+        written = kernels.write_rows(
+            np.array(self._steps, np.int64),
+            _MAKE.bytes_of(self._literals),
+            np.concatenate(integers) if integers else np.zeros(0, np.int64),
+            *keys,
+            *values,
+            self._fixed,
+            self._stretch,
+            self._out,
+        )
+        assert written >= 0, "there was room for all"
+        return memoryview(self._out)[:written]
+
+
+def _cells(column: BytesColumn) -> tuple[Any, Any, Any]:
+    """Return a column as the kernel wants it: bytes, starts, sizes."""
+    import numpy as np
+
+    start, size = (np.ascontiguousarray(each, np.int32) for each in (column.start, column.length))
+    return _MAKE.bytes_of(column.data), start[: len(size)], size
