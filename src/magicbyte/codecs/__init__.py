@@ -4,6 +4,8 @@ import enum
 
 from magicbyte.codecs import gzip, lz4, snappy, zstd
 from magicbyte.codecs.lz4 import Lz4Header
+from magicbyte.codecs.lz4 import compress_into as compress_lz4_into
+from magicbyte.codecs.lz4 import frame_bound as lz4_frame_bound
 from magicbyte.codecs.lz4 import header_checksum as lz4_header_checksum
 from magicbyte.codecs.lz4 import set_header_checksum as set_lz4_header_checksum
 from magicbyte.codecs.output import OutputFull
@@ -15,8 +17,10 @@ __all__ = [
     "Lz4Header",
     "OutputFull",
     "compress",
+    "compress_lz4_into",
     "decompress",
     "decompress_into",
+    "lz4_frame_bound",
     "lz4_header_checksum",
     "set_lz4_header_checksum",
 ]

@@ -1,4 +1,6 @@
-"""LZ4 frames as Kafka writes and reads them, with either header checksum. The blocks are lz4's, which releases the GIL.
+"""LZ4 frames as Kafka writes and reads them, with either header checksum.
+
+Blocks are read by lz4 and written by cramjam, whose fast compressor gives the bytes of Kafka's; both release the GIL.
 
 The frame is parsed here: no library writes or accepts the broken checksum, and Kafka allows less than the format does.
 Source: KIP-57, org.apache.kafka.common.compress.Lz4BlockInputStream (formerly KafkaLZ4BlockInputStream).
@@ -8,6 +10,7 @@ import enum
 import struct
 from typing import Final
 
+import cramjam
 import lz4.block
 
 from magicbyte.codecs.output import OutputFull
@@ -39,8 +42,11 @@ _INDEPENDENT, _BLOCK_CHECKSUM, _CONTENT_SIZE, _CONTENT_CHECKSUM, _RESERVED = 0x2
 _STORED = 1 << 31
 _UINT32, _UINT64 = struct.Struct("<I"), struct.Struct("<Q")
 _MAX_RATIO = 255
+_FRAME_OVERHEAD = 11  # header and end mark
+_BLOCK_OVERHEAD = 4 + 17  # its size, and what LZ4 may need beside a 255th of it
 
-_compress_block = lz4.block.compress
+_compress_block_into = cramjam.lz4.compress_block_into
+_compress_slowly = lz4.block.compress
 _decompress_block = lz4.block.decompress
 _Error = lz4.block.LZ4BlockError
 
@@ -50,20 +56,44 @@ def compress(data: Buffer, level: int | None, header: Lz4Header) -> bytes:
 
     Levels as in Kafka: None is the fast compressor, 1 to 12 the slow ones.
     """
+    source = memoryview(data)
+    out = memoryview(bytearray(frame_bound(len(source))))
+    return bytes(out[: compress_into(source, out, level, header)])
+
+
+def frame_bound(size: int) -> int:
+    """Return how many bytes `compress_into` needs at most for a frame of `size` bytes of content."""
+    return size + size // 255 + -(-size // BLOCK) * _BLOCK_OVERHEAD + _FRAME_OVERHEAD
+
+
+def compress_into(
+    data: memoryview, out: memoryview, level: int | None = None, header: Lz4Header = Lz4Header.CORRECT
+) -> int:
+    """Write to `out` what `compress` returns; return its size. `out` has `frame_bound` bytes, and any may change."""
     if header is Lz4Header.ANY:
         raise ValueError("an LZ4 frame is written with the correct or with the broken header checksum")
-    options = {"mode": "default"} if level is None else {"mode": "high_compression", "compression": level}
-    parts: list[Buffer] = [HEADER[header]]
-    source = memoryview(data)
-    for start in range(0, len(source), BLOCK):
-        block = source[start : start + BLOCK]
-        shrunk = _compress_block(block, store_size=False, **options)
-        if len(shrunk) < len(block):
-            parts += _UINT32.pack(len(shrunk)), shrunk
+    out[:7] = HEADER[header]
+    at = 7
+    for start in range(0, len(data), BLOCK):
+        block = data[start : start + BLOCK]
+        size = _compress(block, out[at + 4 :], level)
+        if size < len(block):
+            _UINT32.pack_into(out, at, size)
         else:
-            parts += _UINT32.pack(len(block) | _STORED), block
-    parts.append(END_MARK)
-    return b"".join(parts)
+            size = len(block)
+            _UINT32.pack_into(out, at, size | _STORED)
+            out[at + 4 : at + 4 + size] = block
+        at += 4 + size
+    out[at : at + 4] = END_MARK
+    return at + 4
+
+
+def _compress(block: memoryview, out: memoryview, level: int | None) -> int:
+    if level is None:
+        return _compress_block_into(block, out, store_size=False)
+    shrunk = _compress_slowly(block, store_size=False, mode="high_compression", compression=level)
+    out[: len(shrunk)] = shrunk
+    return len(shrunk)
 
 
 def header_checksum(data: Buffer) -> Lz4Header | None:

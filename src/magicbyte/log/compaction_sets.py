@@ -37,7 +37,9 @@ from magicbyte.records.layout import (
     TimestampType,
 )
 from magicbyte.records.scan import BatchTable, scan
+from magicbyte.records.thin import thin_lz4
 from magicbyte.wire.checksum import Buffer
+from magicbyte.wire.kernel import worth_compiling
 
 if TYPE_CHECKING:
     from magicbyte.log.cleaned_transactions import CleanedTransactions
@@ -244,7 +246,8 @@ class SetFilter:
         if high - low > _MOST_MARKS_AT_ONCE:
             return
         first, last = sets.first[rows] - low, sets.last[rows] - low + 1
-        gone = np.concatenate(([0], np.cumsum(offsets.superseded(low, high), dtype=np.int64)))
+        marks = offsets.superseded(low, high)
+        gone = np.concatenate(([0], np.cumsum(marks, dtype=np.int64)))
         odd = np.concatenate(([0], np.cumsum(offsets.odd(low, high), dtype=np.int64)))
         superseded, usual = gone[last] - gone[first], odd[last] == odd[first]
         whole = usual & (superseded == 0)
@@ -254,6 +257,18 @@ class SetFilter:
         sets.verdict[rows[whole]] = _COPY
         sets.verdict[rows[none]] = _DROP
         self.dropped.superseded += int(superseded[none].sum())
+        if not self.rules.merges and worth_compiling(len(sets.table.buffer)):
+            lz4 = (sets.magic[rows] == 2) & (sets.attributes[rows] & CODEC_MASK == Codec.LZ4)
+            some = np.flatnonzero(usual & ~whole & ~none & lz4)
+            self._thin(sets, rows[some], superseded[some], low, marks)
+
+    def _thin(self, sets: _Sets, rows: Array, superseded: Array, low: int, marks: Array) -> None:
+        """Write those of the `rows` anew that need not be decoded for it; `marks` say which offsets are superseded."""
+        counts = dict(zip(rows.tolist(), superseded.tolist(), strict=True))
+        for row, data, last in thin_lz4(sets.table, rows, low, marks):
+            sets.pieces[row], sets.verdict[row] = (data, last), _COPY
+            self.dropped.superseded += counts[row]
+            self.dropped.sets_rewritten += 1
 
     def _options(self, sets: _Sets, rows: Array) -> DecodeOptions:
         """Checksums of what the map was made of were verified then."""

@@ -7,6 +7,7 @@ is free. Slots are probed one after the other from the one that the hash names.
 from __future__ import annotations
 
 from magicbyte.wire.kernel import Bytes, Int32s, Int64s, MutableBytes, kernel
+from magicbyte.wire.primitives import prefetch_two
 from magicbyte.wire.siphash import siphash128
 
 # ---- statuses
@@ -20,6 +21,7 @@ KEYS = 1  # in the table
 STATE = 2
 
 SLOT = 3
+AHEAD = 12  # rows whose slots are on their way from memory: each is somewhere else, and takes as long as many rows
 UPPER = 0x7FFFFFFF
 
 
@@ -39,9 +41,15 @@ def hash_keys(data: Bytes, start: Int32s, length: Int32s, low: int, high: int, o
 
 
 @kernel
+def place_of(slots: int, first: int) -> int:
+    """Return where in the table the search for a hash begins."""
+    return ((first & UPPER) * slots >> 31) * SLOT
+
+
+@kernel
 def find_slot(table: Int64s, slots: int, first: int, second: int) -> int:
     """Return where in `table` the slot of a hash begins: one that has it, or the free one where it belongs."""
-    at = ((first & UPPER) * slots >> 31) * SLOT
+    at: int = place_of(slots, first)
     while table[at + 2] != 0 and (table[at] != first or table[at + 1] != second):
         at += SLOT
         if at == slots * SLOT:
@@ -71,6 +79,8 @@ def put_keys(
     """
     slots, bits = len(table) // SLOT, len(odd) * 8
     for row in range(state[ROW], len(key_length)):
+        if row + AHEAD < len(key_length):
+            prefetch_two(table, 8 * place_of(slots, hashes[2 * (row + AHEAD)]))
         place = offset[row] - first
         if place < 0 or offset[row] < begin:
             continue
@@ -103,6 +113,8 @@ def find_keys(hashes: Int64s, key_length: Int32s, table: Int64s, out: Int64s) ->
     """
     slots = len(table) // SLOT
     for row in range(len(key_length)):
+        if row + AHEAD < len(key_length):
+            prefetch_two(table, 8 * place_of(slots, hashes[2 * (row + AHEAD)]))
         out[row] = -1
         if key_length[row] >= 0:
             at = find_slot(table, slots, hashes[2 * row], hashes[2 * row + 1])

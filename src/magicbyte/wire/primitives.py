@@ -11,7 +11,7 @@ import struct
 from typing import Any
 
 from magicbyte.wire import checksum
-from magicbyte.wire.kernel import Bytes, Int32s, MutableBytes, bounds_checked, kernel, machine_body
+from magicbyte.wire.kernel import Bytes, Int32s, Int64s, MutableBytes, bounds_checked, kernel, machine_body
 
 _WORD, _PAIR = struct.Struct("<q").unpack_from, struct.Struct("<H").unpack_from
 _I16, _I32, _I64, _U32 = (struct.Struct(">" + code).unpack_from for code in "hiqI")
@@ -127,8 +127,8 @@ def prefetch(data: Bytes, start: int, end: int) -> int:
     return end
 
 
-def prefetch_two(data: Bytes, at: int) -> None:
-    """As `prefetch`, for the line of position `at` and the one behind it: without a loop, and so without a branch."""
+def prefetch_two(data: Bytes | Int64s, at: int) -> None:
+    """As `prefetch`, for the line of position `at`, in bytes, and the one behind it: no loop, and so no branch."""
 
 
 def as_int64(value: int) -> int:

@@ -1,0 +1,191 @@
+"""The loops that take records out of v2 batches with LZ4, many batches in a call, and complete what is left of them.
+
+What stays of a record is copied as it is; only its timestamp is counted from another one where the batch's first record
+goes. Which records go is told for each offset, so that nothing is decoded but lengths, timestamps and offsets.
+"""
+
+from __future__ import annotations
+
+from magicbyte.codecs.lz4_read_kernels import BLOCK
+from magicbyte.records.encode_kernels import UNSET, code_size, store_code
+from magicbyte.records.kernels import LEAST_RECORD, long_varint, long_varlong
+from magicbyte.records.proof_kernels import AT_ONCE, CONTENT_END, JOB, open_frame, read_jobs
+from magicbyte.wire.kernel import Bytes, Int32s, Int64s, MutableBytes, kernel
+from magicbyte.wire.primitives import (
+    as_int64,
+    copy_bytes,
+    crc32c_of,
+    difference,
+    load_i16,
+    load_i32,
+    load_i64,
+    store_i8,
+    store_i32,
+    store_i64,
+    store_u32,
+    zigzag64,
+)
+
+# ---- statuses
+DONE = 0
+FULL = 1  # `out` is
+ODD = 2  # a batch that is left to those who can describe it
+
+# ---- what `state` holds
+AT = 0  # position behind what was written
+ROW = 1  # the batch where it stopped
+STATE = 2
+
+# ---- what is found of a batch
+START = 0  # where in `out` its records begin
+STOP = 1  # where they end
+COUNT = 2
+BASE_TIMESTAMP = 3
+MAX_TIMESTAMP = 4
+LAST_OFFSET = 5  # of the last record that stays
+FACTS = 6
+
+LOG_APPEND_TIME_BIT = 8
+DELETE_HORIZON_BIT = 64
+HEADER = 61
+SPARE = 32  # bytes behind a record in `out`: what its varints may grow by
+
+
+@kernel
+def thin_records(
+    head: Bytes,
+    at: int,
+    data: Bytes,
+    start: int,
+    end: int,
+    low: int,
+    gone: Bytes,
+    out: MutableBytes,
+    facts: Int64s,
+    into: int,
+    state: Int64s,
+) -> int:
+    """Copy the records that stay to `out` from state[AT] on, and fill facts[into + START] and on; see `thin_batches`.
+
+    The batch's header is at `at` of `head`, its records are from `start` to `end` of `data`. Moves state[AT] on if it
+    is DONE; else it returns FULL or ODD.
+    """
+    attributes, count = load_i16(head, at + 21), load_i32(head, at + 57)
+    base_offset, base, largest = load_i64(head, at), load_i64(head, at + 27), load_i64(head, at + 35)
+    append_time, horizon = attributes & LOG_APPEND_TIME_BIT, attributes & DELETE_HORIZON_BIT
+    to, kept, latest, last, new_base = state[AT], 0, UNSET, base_offset, base
+    place = start
+    for _ in range(count):
+        size, body = long_varint(data, place, end)
+        if body < 0 or size < LEAST_RECORD - 1 or size > end - body:
+            return ODD
+        stop = body + size
+        delta, behind = long_varlong(data, body + 1, stop)
+        if behind < 0:
+            return ODD
+        later, rest = long_varint(data, behind, stop)
+        offset = base_offset + later
+        if rest < 0 or later < 0 or offset < low or offset - low >= len(gone):
+            return ODD
+        if gone[offset - low] == 0:
+            time = largest if append_time != 0 else as_int64(base + delta)
+            if kept == 0 and horizon == 0:
+                new_base = time
+            if stop - place + SPARE > len(out) - to:
+                return FULL
+            new_delta = difference(time, new_base)
+            if new_delta == delta:
+                copy_bytes(out, to, data, place, stop - place)
+                to += stop - place
+            else:
+                code = zigzag64(new_delta)
+                to = store_code(out, to, zigzag64(1 + code_size(code) + stop - behind))
+                store_i8(out, to, data[body])
+                to = store_code(out, to + 1, code)
+                copy_bytes(out, to, data, behind, stop - behind)
+                to += stop - behind
+            latest, last, kept = max(latest, time), offset, kept + 1
+        place = stop
+    if place != end or kept == 0:
+        return ODD
+    facts[into + START], facts[into + STOP], facts[into + COUNT] = state[AT], to, kept
+    facts[into + BASE_TIMESTAMP], facts[into + MAX_TIMESTAMP] = new_base, largest if append_time != 0 else latest
+    facts[into + LAST_OFFSET] = last
+    state[AT] = to
+    return DONE
+
+
+@kernel
+def thin_batches(
+    data: Bytes,
+    position: Int64s,
+    size: Int64s,
+    low: int,
+    gone: Bytes,
+    room: MutableBytes,
+    jobs: Int64s,
+    slots: Int64s,
+    ends: Int64s,
+    out: MutableBytes,
+    facts: Int64s,
+    state: Int64s,
+) -> int:
+    """Put the records of v2 batches that stay into `out`, from state[AT] on, and what is to be known of each batch into
+    `facts`, for the batches from state[ROW] on.
+
+    Those of offset `low` + i go where gone[i] is not 0; `gone` speaks of all offsets. Only batches with LZ4 frames like
+    those of Kafka's writers are taken, sound ones, of which something stays. Checksums are not verified. Shapes:
+    position, size (n,); facts (n * FACTS,); slots (2 * n,); room (ROOM,) and jobs (SLOTS * JOB,) of proof_kernels;
+    ends (2,); state (STATE,). Returns DONE, or FULL or ODD for the batch of state[ROW].
+    """
+    row = state[ROW]
+    while row < len(position):
+        first, slot = row, 0
+        while row < len(position) and slot < AT_ONCE:
+            at = position[row]
+            behind = open_frame(data, at + HEADER, at + size[row], slot, jobs)
+            if behind < 0:
+                break  # if it is not the first: once more, with all slots
+            slots[2 * row], slots[2 * row + 1] = slot, behind
+            slot = behind
+            row += 1
+        if row == first:
+            state[ROW] = row
+            return ODD
+        read_jobs(data, slot, jobs, room, ends)
+        for each in range(first, row):
+            begin, behind = slots[2 * each], slots[2 * each + 1]
+            end, whole = begin * BLOCK, 1
+            for job in range(begin, behind):
+                if end != job * BLOCK:
+                    whole = 0
+                end = jobs[job * JOB + CONTENT_END]
+            status = ODD
+            if whole and end >= begin * BLOCK:
+                status = thin_records(
+                    data, position[each], room, begin * BLOCK, end, low, gone, out, facts, each * FACTS, state
+                )
+            if status != DONE:
+                state[ROW] = each
+                return status
+    state[ROW] = row
+    return DONE
+
+
+@kernel
+def close_batches(
+    data: Bytes, position: Int64s, facts: Int64s, bounds: Int64s, table: Int32s, out: MutableBytes
+) -> None:
+    """Write the header of each batch in `out`, from bounds[i] to bounds[i + 1], whose frame is there.
+
+    It is the one at position[i] of `data`, but for sizes, times, count and CRC. `table` is crc_table(CASTAGNOLI).
+    Shapes: position (n,); bounds (n + 1,); facts (n * FACTS,).
+    """
+    for row in range(len(position)):
+        at, end, into = bounds[row], bounds[row + 1], row * FACTS
+        copy_bytes(out, at, data, position[row], HEADER)
+        store_i32(out, at + 8, end - at - 12)
+        store_i64(out, at + 27, facts[into + BASE_TIMESTAMP])
+        store_i64(out, at + 35, facts[into + MAX_TIMESTAMP])
+        store_i32(out, at + 57, facts[into + COUNT])
+        store_u32(out, at + 17, crc32c_of(out, at + 21, end, table))
