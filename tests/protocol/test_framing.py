@@ -1,11 +1,12 @@
 """Frames, headers and the table of APIs; every frame that real brokers exchanged is read and written again."""
 
+import random
 import struct
 import subprocess
 import sys
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import golden_data
@@ -22,6 +23,7 @@ from magicbyte.protocol import (
     write_request,
     write_response,
 )
+from magicbyte.protocol.framing import LONG
 from magicbyte.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from magicbyte.protocol.messages.controlled_shutdown import ControlledShutdownRequest, ControlledShutdownResponse
 from magicbyte.protocol.messages.metadata import MetadataRequest, MetadataResponse
@@ -182,6 +184,27 @@ def test_a_whole_frame_is_not_copied() -> None:
     (whole,) = frames.feed(data)
     assert (whole, whole.obj) == (b"abc", data)
     assert list(frames.feed(b"done?")) == [b"halfdone?"]
+
+
+@given(st.lists(st.integers(0, 3 * LONG), max_size=4), st.integers(0, 1000))
+@settings(deadline=None, max_examples=20)
+def test_frames_are_the_same_when_the_long_ones_are_read_into_their_own_place(sizes: list[int], seed: int) -> None:
+    chance = random.Random(seed)
+    sent = [chance.randbytes(size) for size in sizes]
+    data = b"".join(len(each).to_bytes(4, "big") + each for each in sent)
+    frames, found, at = Frames(), list[bytes](), 0
+    while at < len(data):
+        room, count = frames.room(), chance.choice([1, 3, 5, 1000, LONG, 2 * LONG])
+        if room is None:
+            found += map(bytes, frames.feed(data[at : at + count]))
+            at += len(data[at : at + count])
+        else:
+            count = min(count, len(room))
+            room[:count] = data[at : at + count]
+            frame = frames.filled(count)
+            found += [] if frame is None else [bytes(frame)]
+            at += count
+    assert found == sent
 
 
 @pytest.mark.parametrize("size", [-1, -(2**31), 1001, 2**31 - 1])

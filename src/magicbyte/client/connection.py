@@ -198,10 +198,18 @@ class Connection:
 
     async def _next_frame(self) -> memoryview:
         while not self._arrived:
-            data = await self._stream.read(READ_BYTES)
-            if not data:
+            room = self._frames.room()
+            if room is None:
+                data = await self._stream.read(READ_BYTES)
+                self._arrived.extend(self._frames.feed(data))
+                count = len(data)
+            else:
+                count = await self._stream.read_into(room)
+                frame = self._frames.filled(count)
+                if frame is not None:
+                    self._arrived.append(frame)
+            if not count:
                 raise NetworkError(f"{self.name}: the broker closed the connection")
-            self._arrived.extend(self._frames.feed(data))
         return self._arrived.popleft()
 
     def _fail(self, failure: NetworkError) -> None:

@@ -20,6 +20,8 @@ from magicbyte.protocol.runtime import Buffer, Message, Writer
 
 LARGEST_FRAME: Final = 100 * 1024 * 1024  # bytes: the default of socket.request.max.bytes
 
+LONG: Final = 128 * 1024  # bytes of a frame that are worth a place of their own
+
 _SIZE = struct.Struct(">i")
 _KEY_AND_VERSION = struct.Struct(">hh")
 
@@ -30,6 +32,8 @@ class Frames:
     def __init__(self, largest: int = LARGEST_FRAME) -> None:
         self.largest = largest
         self.pending = bytearray()  # the start of a frame, its size included, whose end has not arrived yet
+        self._long: memoryview | None = None  # a frame that arrives in its own place, its size included
+        self._filled = 0
 
     def feed(self, data: Buffer) -> Iterator[memoryview]:
         """Yield the frames that `data` completes, without their sizes; not copied where `data` has all of them.
@@ -54,6 +58,30 @@ class Frames:
             yield view[at + _SIZE.size : end]
             at = end
         self.pending += view[at:]
+
+    def room(self) -> memoryview | None:
+        """Return where the rest of a frame is to be read into, if `LONG` bytes or more of it are missing; else None.
+
+        So these bytes are not copied. Call `filled` for them, and `feed` for no others meanwhile.
+        """
+        if self._long is None and len(self.pending) >= _SIZE.size:
+            size = _SIZE.size + self._size(self.pending)
+            if size - len(self.pending) >= LONG:
+                import numpy as np
+
+                self._long = np.empty(size, np.uint8).data  # which, other than a bytearray, is not filled first
+                self._long[: len(self.pending)] = self.pending
+                self._filled, self.pending = len(self.pending), bytearray()
+        return None if self._long is None else self._long[self._filled :]
+
+    def filled(self, count: int) -> memoryview | None:
+        """Take the first `count` bytes of `room` for read; return the frame, without its size, if that was all."""
+        assert self._long is not None, "there was room"
+        self._filled += count
+        if self._filled < len(self._long):
+            return None
+        whole, self._long = self._long, None
+        return whole[_SIZE.size :]
 
     def _size(self, data: bytearray | memoryview) -> int:
         (size,) = _SIZE.unpack_from(data)
