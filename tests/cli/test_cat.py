@@ -15,9 +15,9 @@ import pytest
 
 import golden_data
 from cli.command import run
-from magicbyte.cli import columnar
 from magicbyte.cli.render import parse_time, time_text
 from magicbyte.codecs import Codec
+from magicbyte.records import columnar
 from magicbyte.records.batch import build_batch
 from magicbyte.records.message import build_message, build_wrapper
 

@@ -259,7 +259,7 @@ def _write_lines(
 
 
 def _write_columnar(form: str, stream: BinaryIO, records: Iterator[tuple[PartitionDirectory, RecordColumns]]) -> None:
-    from magicbyte.cli.columnar import ArrowWriter, ParquetWriter
+    from magicbyte.records.columnar import ArrowWriter, ParquetWriter
 
     writer = (ArrowWriter if form == "arrow" else ParquetWriter)(stream)
     try:

@@ -38,7 +38,9 @@ COMMANDS = {
     "groups": "List, describe, delete and reset consumer groups.",
     "configs": "Describe and change settings of topics and brokers.",
     "serve": "Run a broker for Kafka clients of every era.",
+    "plan": "Say where a migration stands, what is next, what it costs.",
     "mirror": "Copy topics to another cluster, compressed sets unopened.",
+    "pipeline": "Whole archives on Spark: verify, convert, compact, clean.",
     "warm": "Compile the fast paths now, not at their first use.",
 }
 """Each name, its hyphens as underscores, is also that of the module here and of the command in it."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
@@ -11,32 +10,28 @@ import click
 
 from magicbyte.errors import LogDirectoryError
 from magicbyte.log.checkpoints import TopicPartition
+from magicbyte.log.units import duration_ms, size_of
 from magicbyte.records.layout import Dialect
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_SIZE = re.compile(r"([0-9]+)\s*(|k|m|g|kb|mb|gb|kib|mib|gib|b)", re.IGNORECASE)
-_SHIFTS = {"": 0, "b": 0, "k": 10, "m": 20, "g": 30}
 _MOST = 2**31 - 1
-_UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 7 * 86_400_000}
-_DURATION = re.compile(r"([0-9]{1,15})(ms|s|m|h|d|w)")
 
 
 def size(_context: click.Context, _parameter: click.Parameter, value: str) -> int:
     """Return the bytes of 1048576, 64MiB or 1g, say: a callback. All units are powers of 1024."""
-    found = _SIZE.fullmatch(value.strip())
-    number = int(found[1]) << _SHIFTS[found[2][:1].lower()] if found else 0
-    if not 0 < number <= _MOST:
+    number = size_of(value)
+    if number is None or not 0 < number <= _MOST:
         raise click.BadParameter(f"{value!r}: expected 1 to {_MOST} bytes, such as 1048576 or 64MiB")
     return number
 
 
 def duration(_context: click.Context, _parameter: click.Parameter, value: str | None) -> int | None:
     """Return the ms of 7d, 12h or 500ms, say: a callback."""
-    found = None if value is None else _DURATION.fullmatch(value)
+    found = None if value is None else duration_ms(value)
     if value is not None and found is None:
         raise click.BadParameter(f"{value!r}: expected a time such as 7d, 12h, 30m, 45s or 500ms")
-    return None if found is None else int(found[1]) * _UNITS_MS[found[2]]
+    return found
 
 
 def partition_name(_context: click.Context, _parameter: click.Parameter, value: str | None) -> TopicPartition | None:

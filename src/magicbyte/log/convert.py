@@ -150,7 +150,13 @@ def convert_logs(
     LogDirectoryError when `out` holds anything else, when partitions have no names or come twice, and when the source
     of a finished one has changed; OSError for a full disk, say: what was finished then stays, and a rerun goes on.
     """
-    partitions = partitions_to_convert(paths, topics, as_)
+    yield from convert_partitions(partitions_to_convert(paths, topics, as_), out, options)
+
+
+def convert_partitions(
+    partitions: dict[TopicPartition, PartitionDirectory], out: Path, options: ConvertOptions
+) -> Iterator[PartitionConversion]:
+    """Convert partitions that were found already, as `convert_logs`."""
     job = _Job.open(out, options, partitions)
     kernel.expect(sum(each.size for each in partitions.values()))
     writer = LogDirectoryWriter(out, options.rules)
@@ -171,8 +177,13 @@ def partitions_to_convert(
     paths: Iterable[str], topics: Collection[str] = (), as_: TopicPartition | None = None
 ) -> dict[TopicPartition, PartitionDirectory]:
     """Return the partitions at `paths` by name, in order. Raises LogDirectoryError, UnknownTopicError."""
+    return by_name(choose(in_use(discover(paths, as_)), topics))
+
+
+def by_name(found: Iterable[PartitionDirectory]) -> dict[TopicPartition, PartitionDirectory]:
+    """Return partitions by name, in order. Raises LogDirectoryError for one without a name, or that comes twice."""
     partitions: dict[TopicPartition, PartitionDirectory] = {}
-    for each in choose(in_use(discover(paths, as_)), topics):
+    for each in found:
         if each.topic is None or each.partition is None:
             raise LogDirectoryError(f"{each.path}: expected a folder named TOPIC-N, or a name given by --as TOPIC-N")
         name = TopicPartition(each.topic, each.partition)
@@ -258,7 +269,7 @@ class _Job:
     def open(cls, out: Path, options: ConvertOptions, partitions: dict[TopicPartition, PartitionDirectory]) -> _Job:
         """Begin a conversion in `out`, or go on with one. Raises LogDirectoryError for any other content."""
         for each in partitions.values():
-            _refuse_overlap(out, each)
+            refuse_overlap(out, each)
         path = out / STATE
         state = _State(options.identity())
         if path.exists():
@@ -378,7 +389,7 @@ class _Job:
                     next_offset = max(next_offset, piece.next_offset)
                 if next_offset > writer.end_offset:  # the last entries left nothing: their offsets are not given again
                     writer.roll(next_offset)
-                if (epoch := _last_epoch(source)) is not None:
+                if (epoch := last_epoch(source)) is not None:
                     writer.note_epoch(epoch)
                 self.remember(done)  # before the name: a crash between both leaves a partition that is done again
                 writer.finish()
@@ -491,7 +502,7 @@ def _first_base(source: PartitionDirectory) -> int:
     return source.segments[0].base_offset if source.segments else 0
 
 
-def _last_epoch(source: PartitionDirectory) -> int | None:
+def last_epoch(source: PartitionDirectory) -> int | None:
     """Return the last leader epoch that is noted beside a log, which may have no records."""
     try:
         noted = source.leader_epochs()
@@ -527,7 +538,7 @@ def _identity(partition: PartitionDirectory) -> dict[str, int]:
     return {segment.log.name: segment.log.size for segment in partition.segments}
 
 
-def _refuse_overlap(out: Path, source: PartitionDirectory) -> None:
+def refuse_overlap(out: Path, source: PartitionDirectory) -> None:
     """Raise LogDirectoryError where writing to `out` would change the folders of a source."""
     if "://" in source.path:
         return

@@ -6,6 +6,7 @@ Needs `pip install magicbyte[spark]` and a Java runtime.
 from __future__ import annotations
 
 import gc
+import importlib.util
 import os
 import shutil
 import sys
@@ -16,6 +17,7 @@ from magicbyte.errors import MagicbyteError
 from magicbyte.wire import kernel
 
 if TYPE_CHECKING:
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
 
@@ -31,12 +33,7 @@ def register(spark: SparkSession) -> None:
     """
     from magicbyte.spark.source import MagicbyteSource
 
-    context = spark.sparkContext
-    if (context.master or "").startswith("local") and "PYSPARK_PYTHON" not in os.environ:
-        context.pythonExec = sys.executable  # else the python3 of PATH, which may know nothing of us
-        above = str(Path(__file__).parents[2])
-        known = context.environment.get("PYTHONPATH", "")
-        context.environment["PYTHONPATH"] = os.pathsep.join(filter(None, [above, known]))
+    use_this_python(spark.sparkContext)
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
     spark.dataSource.register(MagicbyteSource)
 
@@ -48,18 +45,43 @@ def local_session(
 
     `conf` overrules any setting. Raises SparkUnavailableError, in one line, when Java or PySpark is missing.
     """
+    check_installed()
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.master(master).appName(name)
+    for key, value in (local_settings() | (conf or {})).items():
+        builder = builder.config(key, value)
+    spark = builder.getOrCreate()
+    register(spark)
+    return spark
+
+
+def use_this_python(context: SparkContext) -> None:
+    """Let workers on this machine be processes of this interpreter, unless PYSPARK_PYTHON names another."""
+    master = context.master or ""
+    if master.startswith(("local", "spark://127.")) and "PYSPARK_PYTHON" not in os.environ:
+        context.pythonExec = sys.executable  # else the python3 of PATH, which may know nothing of us
+        above = str(Path(__file__).parents[2])
+        known = context.environment.get("PYTHONPATH", "")
+        context.environment["PYTHONPATH"] = os.pathsep.join(filter(None, [above, known]))
+
+
+def check_installed() -> None:
+    """Raise SparkUnavailableError, in one line, when Java or PySpark is missing."""
     if not (os.environ.get("JAVA_HOME") or shutil.which("java")):
         raise SparkUnavailableError(
             "Spark needs Java 17 or later, and no `java` is in PATH: install it (Debian: apt-get install "
             "default-jre-headless) or set JAVA_HOME"
         )
-    try:
-        from pyspark.sql import SparkSession
-    except ImportError as error:
-        raise SparkUnavailableError(f"Spark needs PySpark: pip install 'magicbyte[spark]' ({error})") from error
+    if importlib.util.find_spec("pyspark") is None:
+        raise SparkUnavailableError("Spark needs PySpark: pip install 'magicbyte[spark]'")
+
+
+def local_settings() -> dict[str, str]:
+    """Return the settings of a quiet session on this machine that listens on the loopback interface alone."""
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     quiet = Path(__file__).resolve().with_name("log4j2.properties")  # errors only, from the first line on
-    settings = {
+    return {
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.extraJavaOptions": f"-XX:+UseSerialGC -Dlog4j2.configurationFile={quiet.as_uri()}",
@@ -68,12 +90,6 @@ def local_session(
         "spark.sql.python.filterPushdown.enabled": "true",
         "spark.sql.session.timeZone": "UTC",
     }
-    builder = SparkSession.builder.master(master).appName(name)
-    for key, value in (settings | (conf or {})).items():
-        builder = builder.config(key, value)
-    spark = builder.getOrCreate()
-    register(spark)
-    return spark
 
 
 _frozen: bool | None = None  # whether kernels were loaded when it was done last

@@ -1,0 +1,136 @@
+"""`magicbyte pipeline`: whole archives, partition by partition, on Spark."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from magicbyte.cli.output import complain
+from magicbyte.cli.render import many, size_text
+
+if TYPE_CHECKING:
+    from magicbyte.spark.pipeline.driver import Plan, Run
+
+Json = dict[str, Any]
+
+
+@click.group()
+def pipeline() -> None:
+    """Verify, convert, compact and clean whole archives on Spark, by a file that says how.
+
+    The same file runs on this machine with nothing else installed, and on any Spark master.
+    """
+
+
+@pipeline.command()
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--master", default="local[*]", show_default=True, metavar="URL", help="The Spark master to run at.")
+@click.option("--dry-run", is_flag=True, help="Check the file, say what would be done, and do nothing.")
+@click.option("--resume", is_flag=True, help="Go on in a sink where an earlier run was: what it did is not done again.")
+@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
+def run(file: Path, master: str, dry_run: bool, resume: bool, form: str) -> None:
+    """Run the pipeline in FILE, a TOML file.
+
+    Each partition goes through all stages in one task. What comes out gets its name when the run commits. After a kill
+    the same command with --resume does what is missing, and the result is that of one undisturbed run.
+
+    Exit status: 0 all done, 1 damage or a difference stopped a partition, 2 wrong use, or something failed.
+    """
+    from magicbyte.spark.pipeline import driver
+    from magicbyte.spark.pipeline.config import load
+    from magicbyte.spark.pipeline.report import as_json, write_report
+
+    given = load(file)
+    if dry_run:
+        planned = driver.plan(given)
+        click.echo(json.dumps(_plan_json(planned), indent=2) if form == "json" else _plan_text(planned))
+        return
+    planned = driver.plan(given)
+    total = sum(unit.size for unit in planned.due) + sum(unit["bytes"] for unit in planned.done)
+    with _progress(total, len(planned.due) + len(planned.done), shares_terminal=form == "text") as advance:
+        done = driver.run(given, master=master, resume=resume, progress=advance)
+    where = write_report(done)
+    if form == "json":
+        click.echo(json.dumps(as_json(done), indent=2))
+    else:
+        click.echo(_text(done))
+    for unit in done.units:
+        if unit["error"] is not None:
+            complain(f"{unit['outcome']}: {unit['unit']}: {unit['error']}")
+    if where is not None:
+        click.echo(f"report: {where}", err=True)
+    click.get_current_context().exit(done.status)
+
+
+@contextlib.contextmanager
+def _progress(total: int, partitions: int, *, shares_terminal: bool) -> Iterator[Callable[[int, int], None]]:
+    """Give a function that takes bytes and partitions just done, shown on stderr, if that is a terminal of its own."""
+    if not sys.stderr.isatty() or (shares_terminal and sys.stdout.isatty()):
+        yield lambda _bytes, _units: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(binary_units=True), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(f"0 of {partitions}", total=total)
+        done = 0
+
+        def advance(size: int, units: int) -> None:
+            nonlocal done
+            done += units
+            bar.update(task, advance=size, description=f"{done} of {partitions}")
+
+        yield advance
+
+
+def _plan_json(planned: Plan) -> Json:
+    return {
+        "due": [
+            {
+                "unit": unit.name,
+                "path": unit.partition.path,
+                "bytes": unit.size,
+                "segments": len(unit.partition.segments),
+                "stages": [stage.do for stage in unit.stages],
+            }
+            for unit in planned.due
+        ],
+        "done": [{"unit": unit["unit"], "bytes": unit["bytes"]} for unit in planned.done],
+    }
+
+
+def _plan_text(planned: Plan) -> str:
+    lines = [
+        f"{unit.name}: {size_text(unit.size)}, {many(len(unit.partition.segments), 'segment')}: "
+        f"{', '.join(stage.do for stage in unit.stages) or 'copy'}"
+        for unit in planned.due
+    ]
+    size = sum(unit.size for unit in planned.due)
+    lines.append(
+        f"{many(len(planned.due), 'partition')}, {size_text(size)}, to be done; {len(planned.done)} done before"
+    )
+    return "\n".join(lines)
+
+
+def _text(done: Run) -> str:
+    """Return a line for each kind of stage, and one for all."""
+    from magicbyte.spark.pipeline.report import stage_sums
+
+    lines = [
+        f"{each['do']}: {many(each['partitions'], 'partition')}, {size_text(each['bytesIn'])} to "
+        f"{size_text(each['bytesOut'])}, {each['seconds']:.1f} s of workers"
+        for each in stage_sums(done.units)
+    ]
+    outcomes: dict[str, int] = {}
+    for unit in done.units:
+        outcomes[unit["outcome"]] = outcomes.get(unit["outcome"], 0) + 1
+    told = ", ".join(f"{count} {name}" for name, count in outcomes.items())
+    lines.append(f"{many(len(done.units), 'partition')}: {told}; {done.kept} of them by earlier runs")
+    return "\n".join(lines)

@@ -1,0 +1,22 @@
+"""Sizes and times as people write them: 64MiB, 7d."""
+
+from __future__ import annotations
+
+import re
+
+_SIZE = re.compile(r"([0-9]+)\s*(|k|m|g|t|kb|mb|gb|tb|kib|mib|gib|tib|b)", re.IGNORECASE)
+_SHIFTS = {"": 0, "b": 0, "k": 10, "m": 20, "g": 30, "t": 40}
+_UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 7 * 86_400_000}
+_DURATION = re.compile(r"([0-9]{1,15})(ms|s|m|h|d|w)")
+
+
+def size_of(text: str) -> int | None:
+    """Return the bytes of 1048576, 64MiB or 1g, say; None for what is no size. All units are powers of 1024."""
+    found = _SIZE.fullmatch(text.strip())
+    return int(found[1]) << _SHIFTS[found[2][:1].lower()] if found else None
+
+
+def duration_ms(text: str) -> int | None:
+    """Return the ms of 7d, 12h or 500ms, say; None for what is no time."""
+    found = _DURATION.fullmatch(text)
+    return int(found[1]) * _UNITS_MS[found[2]] if found else None

@@ -1,0 +1,1 @@
+"""Pipelines over whole archives: `run(load(Path("pipeline.toml")))`. docs/pipeline.md."""

@@ -1,0 +1,373 @@
+"""What a pipeline is: sources, stages, a sink; read from a TOML file and checked before anything runs.
+
+`docs/pipeline.md` has the table of stages and their options.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any, NamedTuple, NoReturn
+
+from magicbyte.errors import MagicbyteError
+from magicbyte.log.convert import ConvertOptions
+from magicbyte.log.index_writer import IndexRules
+from magicbyte.log.units import duration_ms, size_of
+from magicbyte.records.decode import DEFAULT_MAX_BATCH_BYTES
+from magicbyte.records.encode import Format
+from magicbyte.records.layout import Dialect
+
+FORMATS = {"v0": Format.V0, "v1": Format.V1, "v2": Format.V2, "enriched": Format.ENRICHED}
+CODECS = ("keep", "none", "gzip", "snappy", "lz4", "zstd")
+ON_DAMAGE = ("stop", "skip", "salvage")
+WRITERS = frozenset({"salvage", "convert", "compact", "retain", "split", "merge"})
+"""Stages that make a new log; all others look at what is there."""
+_REMOVERS = frozenset({"salvage", "compact", "retain"})
+"""Stages behind which records may be missing."""
+
+Key = tuple[str | int, ...]
+
+
+class PipelineError(MagicbyteError):
+    """A pipeline that cannot be run as it is written; says where, what was expected and what was found."""
+
+
+class Option(NamedTuple):
+    """An option of a stage: what its value may be, in words, and what becomes of it; None for a value it may not be."""
+
+    expected: str
+    read: Callable[[Any], Any]
+    default: Any = None
+    required: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Log directories to read. `topics` are patterns such as `orders-*`; none means all."""
+
+    paths: tuple[str, ...]
+    topics: tuple[str, ...] = ()
+    partitions: tuple[int, ...] = ()
+    dialect: Dialect | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """One step. `options` has all options of its kind, those that were not given with their defaults."""
+
+    do: str
+    options: Mapping[str, Any]
+    topics: tuple[str, ...] = ()
+
+    def applies_to(self, topic: str | None) -> bool:
+        """Whether partitions of a topic go through it."""
+        return not self.topics or matches(topic, self.topics)
+
+    def identity(self) -> dict[str, Any]:
+        """Return what decides over the output, as JSON."""
+        return {"do": self.do, **{name: str(value) for name, value in sorted(self.options.items())}}
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """A whole pipeline. `sink` is a folder of this machine (or one that all have); None where nothing is written."""
+
+    sources: tuple[Source, ...]
+    stages: tuple[Stage, ...]
+    sink: Path | None = None
+    on_damage: str = "stop"
+    report: Path | None = None
+    max_batch_bytes: int = DEFAULT_MAX_BATCH_BYTES
+    spark: Mapping[str, str] = field(default_factory=dict)
+    name: str = "pipeline"
+
+    @property
+    def writes_tables(self) -> bool:
+        """Whether what comes out are Parquet files."""
+        return any(stage.do == "records" for stage in self.stages)
+
+
+def matches(topic: str | None, patterns: Sequence[str]) -> bool:
+    """Whether a topic's name is one of the patterns'."""
+    return topic is not None and any(fnmatchcase(topic, pattern) for pattern in patterns)
+
+
+# ---- values
+
+
+def _one_of(names: Sequence[str], default: str | None = None) -> Option:
+    expected = " or ".join(map(repr, names))
+    return Option(expected, lambda value: value if value in names else None, default, required=default is None)
+
+
+def _size(default: int | None) -> Option:
+    def read(value: Any) -> int | None:
+        found = value if type(value) is int else size_of(value) if isinstance(value, str) else None
+        return found if found is not None and found > 0 else None
+
+    return Option("a size such as 1048576 or '64MiB'", read, default)
+
+
+def _time(default: int | None) -> Option:
+    return Option("a time such as '7d' or '500ms'", lambda v: duration_ms(v) if isinstance(v, str) else None, default)
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) and value else None
+
+
+def _texts(value: Any) -> tuple[str, ...] | None:
+    given = [value] if isinstance(value, str) else value
+    is_list = isinstance(given, list) and bool(given) and all(isinstance(each, str) and each for each in given)
+    return tuple(given) if is_list else None
+
+
+def _numbers(value: Any) -> tuple[int, ...] | None:
+    is_list = isinstance(value, list) and bool(value) and all(type(each) is int and each >= 0 for each in value)
+    return tuple(value) if is_list else None
+
+
+def _version(value: Any) -> str | None:
+    try:
+        return value if isinstance(value, str) and IndexRules.of(value) else None
+    except MagicbyteError:
+        return None
+
+
+_FLAG = Option("true or false", lambda value: value if isinstance(value, bool) else None, default=False)
+_MAYBE = _FLAG._replace(default=None)
+_KAFKA = Option("a Kafka version such as '3.9'", _version)
+_OFFSET = Option("an offset", lambda value: value if type(value) is int and value >= 0 else None)
+_TOPICS = Option("names or patterns of topics, such as ['orders', 'clicks-*']", _texts, ())
+_SEGMENT_BYTES = _size(1 << 30)
+
+STAGES: Mapping[str, Mapping[str, Option]] = {
+    "inventory": {"deep": _FLAG},
+    "verify": {"depth": _one_of(("usual", "quick", "deep"), "usual")},
+    "salvage": {"kafka": _KAFKA},
+    "convert": {
+        "format": _one_of(tuple(FORMATS)),
+        "codec": _one_of(CODECS, "keep"),
+        "fix-lz4": _FLAG,
+        "kafka": _KAFKA,
+    },
+    "compact": {
+        "delete-retention": _time(86_400_000),
+        "min-lag": _time(0),
+        "segment-bytes": _SEGMENT_BYTES,
+        "max-message-bytes": _size(1_048_588),
+        "dedupe-buffer": _size(128 << 20),
+        "merge-sets": _MAYBE,
+        "from-start": _FLAG,
+        "kafka": _KAFKA,
+    },
+    "retain": {
+        "older-than": _time(None),
+        "bytes": _size(None),
+        "before-offset": _OFFSET,
+        "head-truncation": _FLAG,
+        "kafka": _KAFKA,
+    },
+    "split": {"segment-bytes": _SEGMENT_BYTES},
+    "merge": {"segment-bytes": _SEGMENT_BYTES},
+    "digest": {},
+    "compare": {"with": Option("the path of a log directory", _text)},
+    "records": {},
+}
+"""The stages there are, and their options besides `do` and `topics`."""
+
+_TOP = ("on-damage", "report", "max-batch-bytes", "source", "stage", "sink", "spark")
+_SOURCE = {
+    "path": Option("a path or a URL, or a list of them", _texts, required=True),
+    "topics": _TOPICS,
+    "partitions": Option("a list of partition numbers", _numbers, ()),
+    "dialect": _one_of([each.value for each in Dialect], "kafka")._replace(default=None, required=False),
+}
+
+
+# ---- the file
+
+
+def load(path: Path) -> Pipeline:
+    """Return the pipeline that a file describes; paths in it are relative to its folder.
+
+    Raises PipelineError, with the line, for anything that is unknown, impossible or missing; OSError.
+    """
+    try:
+        text = path.read_bytes().decode()
+        given = tomllib.loads(text)
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise PipelineError(f"{path}: expected TOML: {error}") from error
+    return _File(path, text, given).pipeline()
+
+
+def line_of(text: str, key: Key) -> int | None:
+    """Return the line on which the statement ends that gives `key` its first value; None for a key that is not there.
+
+    It is the last one of the shortest run of lines from the start that is TOML and has the key.
+    """
+    lines = text.split("\n")
+    for count in range(1, len(lines) + 1):
+        try:
+            found: Any = tomllib.loads("\n".join(lines[:count]))
+        except tomllib.TOMLDecodeError:  # inside of a value of several lines
+            continue
+        for part in key:
+            known = isinstance(found, dict) and part in found
+            if not known and not (isinstance(found, list) and isinstance(part, int) and part < len(found)):
+                break
+            found = found[part]
+        else:
+            return count
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    path: Path
+    text: str
+    given: Mapping[str, Any]
+
+    def refuse(self, key: Key, expected: str, found: object) -> NoReturn:
+        """Raise PipelineError about `key`, or what is to hold it where it is missing."""
+        line = next((at for end in range(len(key), 0, -1) if (at := line_of(self.text, key[:end]))), None)
+        where = f"{self.path}:{line}" if line is not None else str(self.path)
+        name = next((part for part in reversed(key) if isinstance(part, str)), "")
+        raise PipelineError(f"{where}: {name}: expected {expected}, found {found}")
+
+    def pipeline(self) -> Pipeline:
+        """Return what it describes."""
+        given = self.given
+        for name in given:
+            if name not in _TOP:
+                self.refuse((name,), f"one of {', '.join(_TOP)}", repr(name))
+        sources = tuple(self.source(key, each) for key, each in self.tables("source"))
+        stages = tuple(self.stage(key, each) for key, each in self.tables("stage"))
+        if not sources:
+            self.refuse(("source",), "a table [source] with a path", "none")
+        sink = self.read(("sink",), {"path": Option("a path", _text, required=True)}) if "sink" in given else None
+        folder = None if sink is None else self.folder(("sink", "path"), sink["path"])
+        top = {
+            "on-damage": _one_of(ON_DAMAGE, "stop"),
+            "report": Option("a path", _text),
+            "max-batch-bytes": _size(DEFAULT_MAX_BATCH_BYTES),
+        }
+        told = self.options((), {name: given[name] for name in top if name in given}, top)
+        report = None if told["report"] is None else self.path.parent / told["report"]
+        self.check(stages, folder)
+        return Pipeline(
+            sources, stages, folder, told["on-damage"], report, told["max-batch-bytes"], self.settings(), self.path.stem
+        )
+
+    def tables(self, name: str) -> list[tuple[Key, Mapping[str, Any]]]:
+        """Return the tables of a name, with their keys: of [name], or of each [[name]]."""
+        found = self.given.get(name, [])
+        if isinstance(found, dict):
+            return [((name,), found)]
+        if not isinstance(found, list) or not all(isinstance(each, dict) for each in found):
+            self.refuse((name,), f"[[{name}]]", repr(found))
+        return [((name, at), each) for at, each in enumerate(found)]
+
+    def read(self, key: Key, known: Mapping[str, Option]) -> dict[str, Any]:
+        """Return the options in the one table of a name."""
+        found = self.given[str(key[0])]
+        if not isinstance(found, dict):
+            self.refuse(key, f"one table [{key[0]}]", f"{len(found)}" if isinstance(found, list) else repr(found))
+        return self.options(key, found, known)
+
+    def options(self, key: Key, given: Mapping[str, Any], known: Mapping[str, Option]) -> dict[str, Any]:
+        """Return the value of each known option."""
+        for name in given:
+            if name not in known:
+                self.refuse((*key, name), f"one of {', '.join(known)}", repr(name))
+        values = {}
+        for name, option in known.items():
+            if name not in given:
+                if option.required:
+                    self.refuse((*key, name), option.expected, "nothing")
+                values[name] = option.default
+                continue
+            values[name] = option.read(given[name])
+            if values[name] is None:
+                self.refuse((*key, name), option.expected, repr(given[name]))
+        return values
+
+    def source(self, key: Key, given: Mapping[str, Any]) -> Source:
+        """Return one source."""
+        values = self.options(key, given, _SOURCE)
+        paths = tuple(path if "://" in path else str(self.path.parent / path) for path in values["path"])
+        dialect = None if values["dialect"] is None else Dialect(values["dialect"])
+        return Source(paths, values["topics"], values["partitions"], dialect)
+
+    def stage(self, key: Key, given: Mapping[str, Any]) -> Stage:
+        """Return one stage."""
+        do = given.get("do")
+        if not isinstance(do, str) or do not in STAGES:
+            self.refuse((*key, "do"), f"one of {', '.join(STAGES)}", "nothing" if do is None else repr(do))
+        known = {"do": Option("a stage", _text), "topics": _TOPICS, **STAGES[do]}
+        values = self.options(key, given, known)
+        del values["do"]
+        stage = Stage(do, values, values.pop("topics"))
+        limits = [name for name in STAGES[do] if values[name] not in (None, False)]
+        if do == "retain" and not limits:
+            self.refuse((*key, "do"), f"a limit: {', '.join(STAGES[do])}", "none")
+        if do == "convert":
+            try:
+                _ = convert_options(stage).rules
+            except MagicbyteError as error:
+                self.refuse((*key, "do"), "what the format and Kafka's version know", str(error))
+        if do == "compare" and values["with"] is not None and "://" not in values["with"]:
+            values["with"] = str(self.path.parent / values["with"])
+        return stage
+
+    def check(self, stages: Sequence[Stage], sink: Path | None) -> None:
+        """Refuse what cannot go together."""
+        removed: str | None = None
+        for at, stage in enumerate(stages):
+            key = ("stage", at, "do")
+            if sink is None and stage.do in WRITERS | {"records"}:
+                self.refuse(key, "a [sink] for what it writes", "none")
+            if stage.do == "compare" and stage.options["with"] is None and removed is not None:
+                self.refuse(key, f"a path to compare `with`, for {removed} removes records", "none")
+            if stage.do == "records" and at < len(stages) - 1:
+                self.refuse(("stage", at + 1, "do"), "nothing behind `records`", repr(stages[at + 1].do))
+            if stage.do in _REMOVERS:
+                removed = stage.do
+        if not stages and sink is None:
+            self.refuse(("stage",), "a [[stage]] or a [sink]", "neither")
+
+    def folder(self, key: Key, path: str) -> Path:
+        """Return a path of this machine."""
+        if "://" in path and not path.startswith("file://"):
+            self.refuse(key, "a path of this machine, or a folder that all machines share", repr(path))
+        return self.path.parent / path.removeprefix("file://")
+
+    def settings(self) -> dict[str, str]:
+        """Return what the table [spark] says."""
+        found = self.given.get("spark", {})
+        if not isinstance(found, dict):
+            self.refuse(("spark",), "a table [spark]", repr(found))
+        for name, value in found.items():
+            if not name.startswith("spark."):
+                self.refuse(("spark", name), "a setting of Spark, quoted, such as 'spark.executor.memory'", repr(name))
+            if not isinstance(value, (str, int, float)):
+                self.refuse(("spark", name), "a text, a number, true or false", repr(value))
+        return {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in found.items()}
+
+
+def convert_options(stage: Stage, *, dialect: Dialect | None = None, limit: int = 1 << 26) -> ConvertOptions:
+    """Return how a `convert` stage converts."""
+    from magicbyte.codecs import Codec
+
+    given = stage.options
+    return ConvertOptions(
+        FORMATS[given["format"]],
+        None if given["codec"] == "keep" else Codec[given["codec"].upper()],
+        fix_lz4=given["fix-lz4"],
+        version=given["kafka"],
+        dialect=dialect,
+        limit=limit,
+    )

@@ -1,0 +1,153 @@
+"""What a pipeline has to do, partition by partition: found on the driver, from names and sizes alone."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from magicbyte import __version__
+from magicbyte.errors import LogDirectoryError, UnknownTopicError
+from magicbyte.log.compact import compacted_before
+from magicbyte.log.convert import by_name, refuse_overlap
+from magicbyte.log.directory import PartitionDirectory, discover
+from magicbyte.log.files import LocalFiles
+from magicbyte.log.partitions import in_use, log_start_offset
+from magicbyte.spark.pipeline.config import Pipeline, Stage, matches
+from magicbyte.spark.pipeline.sink import FORM
+
+LARGEST_PIECE = 256 << 20
+"""Bytes of a piece of a partition, where its stages let it be parted; a segment is never parted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """A partition, or some of its segments, and the stages that it goes through. Pickled to the workers.
+
+    `fingerprint` tells it from the same partition with other input or other stages. `inputs`: what the segments were.
+    `now_ms` is what ages count from. `sink` is None where nothing is written. `first`: where readers begin.
+    """
+
+    name: str
+    partition: PartitionDirectory
+    stages: tuple[Stage, ...]
+    fingerprint: str
+    inputs: tuple[tuple[str, int, int], ...]
+    first: int
+    now_ms: int
+    sink: str | None
+    tables: bool
+    on_damage: str
+    limit: int
+
+    @property
+    def size(self) -> int:
+        """Bytes of its segments."""
+        return self.partition.size
+
+
+def find(pipeline: Pipeline, now_ms: int) -> list[Unit]:
+    """Return what is to be done, the largest first, so that no core has a long way to go when the others are done.
+
+    Raises LogDirectoryError, UnknownTopicError for sources that are not there, or that the sink cannot have.
+    """
+    found = _partitions(pipeline)
+    if pipeline.sink is not None:
+        for each in found:
+            refuse_overlap(pipeline.sink, each)
+        found = list(by_name(found).values())
+    known = {each.path for each in compacted_before(found)} if _needs_compacted(pipeline) else set()
+    units = [unit for each in found for unit in _units(pipeline, each, now_ms, was_compacted=each.path in known)]
+    return sorted(units, key=lambda unit: (-unit.size, unit.name))
+
+
+def _partitions(pipeline: Pipeline) -> list[PartitionDirectory]:
+    chosen: list[PartitionDirectory] = []
+    for source in pipeline.sources:
+        found = in_use(discover(source.paths))
+        for pattern in source.topics:
+            if not any(matches(each.topic, (pattern,)) for each in found):
+                raise UnknownTopicError(f"{', '.join(source.paths)}: no topic {pattern!r}")
+        for each in found:
+            if source.topics and not matches(each.topic, source.topics):
+                continue
+            if source.partitions and each.partition not in source.partitions:
+                continue
+            chosen.append(each if source.dialect is None else replace(each, dialect=source.dialect))
+    if not chosen:
+        raise LogDirectoryError("no partition is left by the topics and partitions of the sources")
+    return chosen
+
+
+def _needs_compacted(pipeline: Pipeline) -> bool:
+    return any(stage.do == "compact" and not stage.topics for stage in pipeline.stages)
+
+
+def _units(pipeline: Pipeline, partition: PartitionDirectory, now_ms: int, *, was_compacted: bool) -> list[Unit]:
+    stages = tuple(
+        stage
+        for stage in pipeline.stages
+        if stage.applies_to(partition.topic) and (stage.do != "compact" or stage.topics or was_compacted)
+    )
+    tables = any(stage.do == "records" for stage in stages)
+    if pipeline.writes_tables and not tables:
+        return []
+    first = log_start_offset(partition)
+    pieces = _pieces(partition, stages)
+    units = []
+    for piece in pieces:
+        name = partition.name if len(pieces) == 1 else f"{partition.name}@{piece.segments[0].base_offset:020}"
+        inputs = identity(piece)
+        decides = {
+            "form": FORM,
+            "magicbyte": __version__,
+            "stages": [stage.identity() for stage in stages],
+            "salvages": pipeline.on_damage == "salvage",
+            "dialect": partition.dialect.value,
+            "limit": pipeline.max_batch_bytes,
+            "first": first,
+            "inputs": inputs,
+        }
+        units.append(
+            Unit(
+                name, piece, stages, _hash(decides), inputs, first, now_ms,
+                None if pipeline.sink is None else str(pipeline.sink.resolve()),
+                tables, pipeline.on_damage, pipeline.max_batch_bytes,
+            )
+        )  # fmt: skip
+    return units
+
+
+def _hash(decides: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _pieces(partition: PartitionDirectory, stages: Iterable[Stage]) -> list[PartitionDirectory]:
+    """Part a partition by its segments, where each stage can do them one by one."""
+    names = [stage.do for stage in stages]
+    if not names or not set(names) <= {"digest", "records"}:
+        return [partition]
+    groups: list[list[Any]] = []
+    room = 0
+    for segment in partition.segments:
+        if not groups or segment.log.size > room:
+            groups.append([])
+            room = LARGEST_PIECE
+        groups[-1].append(segment)
+        room -= segment.log.size
+    return [replace(partition, segments=tuple(group)) for group in groups] or [partition]
+
+
+def identity(partition: PartitionDirectory) -> tuple[tuple[str, int, int], ...]:
+    """Return name, size and time of change (ms; 0 of remote ones) of each segment's log, as they are now."""
+    files = partition.files
+    return tuple(
+        (
+            segment.log.name,
+            files.entry(segment.log.path).size,
+            files.modified_ms(segment.log.path) if isinstance(files, LocalFiles) else 0,
+        )
+        for segment in partition.segments
+    )

@@ -1,0 +1,523 @@
+"""Pipelines, without Spark: each stage equals its command, digest for digest; sinks, reruns and what is damaged."""
+
+import hashlib
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli.command import run as command
+from magicbyte.errors import LogDirectoryError, UnknownTopicError
+from magicbyte.log.directory import discover
+from magicbyte.spark.pipeline import driver
+from magicbyte.spark.pipeline.config import Pipeline, load
+from magicbyte.spark.pipeline.driver import Run
+from magicbyte.spark.pipeline.report import as_html, as_json, write_report
+from magicbyte.spark.pipeline.units import Unit, find
+from spark.in_process import InProcess
+from spark.logs import content_of, some_records, write_partition
+
+VERSIONS = ("g0.8.2.2.", "g0.10.2.2.", "g3.9.1.")
+"""The golden logs of a broker without timestamps, of one without producers, and of a late one."""
+
+
+@pytest.fixture(scope="module")
+def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A log directory that its broker closed, with golden logs of three versions."""
+    import golden_data
+    from spark.conftest import lay_out, topic_of
+
+    folder = tmp_path_factory.mktemp("golden") / "logs"
+    cases = [case for case in golden_data.log_cases() if case.has_records and topic_of(case).startswith(VERSIONS)]
+    lay_out(folder, cases)
+    (folder / ".kafka_cleanshutdown").write_text('{"version":0,"brokerEpoch":-1}')
+    return folder
+
+
+def pipeline(folder: Path, text: str, *, source: Path | None = None, sink: str | None = "out") -> Pipeline:
+    """Return the pipeline of these stages, from `source` (default: logs) to a folder beside it."""
+    path = folder / "pipeline.toml"
+    to = "" if sink is None else f'[sink]\npath = "{sink}"\n'
+    path.write_text(f'{text}\n[source]\npath = "{source or folder / "logs"}"\n{to}')
+    return load(path)
+
+
+def run(given: Pipeline, *, resume: bool = False, context: Any = None) -> Run:
+    return driver.run(given, context=context or InProcess(), resume=resume)
+
+
+def contents(folder: Path) -> dict[str, str]:
+    """Return a digest of each file of each partition."""
+    return {
+        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(folder.glob("*-[0-9]/*"))
+    }
+
+
+def names(folder: Path) -> set[str]:
+    """Return what is in a folder beside partitions and what a broker puts there."""
+    beside = {".lock", ".kafka_cleanshutdown", "meta.properties"}
+    found = {path.name for path in folder.iterdir() if path.is_file() and not path.name.endswith("-checkpoint")}
+    return found - beside | {path.name for path in folder.iterdir() if path.is_dir() and path.name.startswith(".")}
+
+
+# ---- each stage is its command
+
+
+def test_a_conversion_is_the_commands_byte_for_byte(logs: Path, tmp_path: Path) -> None:
+    done = run(pipeline(tmp_path, '[[stage]]\ndo = "convert"\nformat = "v2"\ncodec = "zstd"', source=logs))
+    assert done.status == 0
+    assert (
+        command("convert", str(logs), "--to", "v2", "--codec", "zstd", "--out", str(tmp_path / "other")).exit_code == 0
+    )
+    assert contents(tmp_path / "out") == contents(tmp_path / "other")
+    for path in (tmp_path / "other").glob("*checkpoint"):
+        assert (tmp_path / "out" / path.name).read_text() == path.read_text(), path.name
+    assert names(tmp_path / "out") == {"pipeline-00000001.json"}
+
+
+def test_compaction_and_retention_are_the_commands_byte_for_byte(logs: Path, tmp_path: Path) -> None:
+    topics = [each.topic for each in discover([str(logs)]) if each.topic and each.topic.startswith("g3.9.1.")]
+    stages = f'[[stage]]\ndo = "compact"\ntopics = ["g3.9.1.*"]\nmin-lag = "0s"\n{RETAIN}'
+    done = run(pipeline(tmp_path, stages, source=logs))
+    shutil.copytree(logs, tmp_path / "other")
+    chosen = [word for topic in topics for word in ("--topic", topic)]
+    assert command("compact", str(tmp_path / "other"), *chosen).exit_code == 0
+    assert command("retain", str(tmp_path / "other"), "--bytes", "3000", "--head-truncation").exit_code == 0
+    assert done.status == 0
+    ours, theirs = contents(tmp_path / "out"), contents(tmp_path / "other")
+    assert {name: each for name, each in ours.items() if "g0" in name} == {
+        name: each for name, each in theirs.items() if "g0" in name
+    }
+    assert logs_of(ours).keys() == logs_of(theirs).keys()
+    same = command("diff", str(tmp_path / "out"), str(tmp_path / "other"))
+    assert same.exit_code == 0, same.stdout
+
+
+RETAIN = '[[stage]]\ndo = "retain"\nbytes = 3000\nhead-truncation = true'
+
+
+def logs_of(found: dict[str, str]) -> dict[str, str]:
+    return {name: each for name, each in found.items() if name.endswith(".log")}
+
+
+def test_a_digest_is_that_of_diff_and_a_comparison_proves_a_conversion(logs: Path, tmp_path: Path) -> None:
+    text = '[[stage]]\ndo = "digest"\n[[stage]]\ndo = "convert"\nformat = "v2"\n[[stage]]\ndo = "compare"'
+    done = run(pipeline(tmp_path, text, source=logs))
+    assert done.status == 0
+    told = json.loads(command("diff", str(logs), str(tmp_path / "out"), "--format", "json").stdout)
+    by_name = {each["partition"]: each for each in told["partitions"]}
+    for unit in done.units:
+        digest, _, compared = unit["stages"]
+        known = by_name[unit["unit"]]
+        assert compared["compared"] == known["compared"]
+        if "trimmed" not in unit["unit"]:
+            assert digest["digest"]["records"] == known["compared"]
+
+
+def test_verify_and_inventory_find_what_the_commands_find(logs: Path, tmp_path: Path) -> None:
+    text = '[[stage]]\ndo = "verify"\ndepth = "deep"\n[[stage]]\ndo = "inventory"\ndeep = true'
+    done = run(pipeline(tmp_path, text, source=logs, sink=None))
+    told = json.loads(command("verify", str(logs), "--deep", "--format", "json").stdout)
+    found = {json.dumps(each["what"]) for unit in done.units for each in unit["stages"][0]["findings"]}
+    assert found == {json.dumps(each["what"]) for each in told["findings"]}
+    counted = json.loads(command("inventory", str(logs), "--deep", "--format", "json").stdout)
+    by_name = {f"{each['topic']}-{each['partition']}": each for each in counted["partitions"]}
+    for unit in done.units:
+        inventory, known = unit["stages"][1], by_name[unit["unit"]]
+        assert inventory["formats"] == known["formats"]
+        assert (inventory["records"], inventory["first_offset"]) == (known["records"], known["firstOffset"])
+    assert not (tmp_path / "out").exists()
+
+
+def test_segments_are_split_and_merged_and_hold_the_same_entries(tmp_path: Path) -> None:
+    records = [some_records(100, first=first) for first in range(0, 300, 100)]
+    source = write_partition(tmp_path / "logs", "orders-0", *records)
+    split = run(pipeline(tmp_path, '[[stage]]\ndo = "split"\nsegment-bytes = 3000', sink="split"))
+    merge = run(pipeline(tmp_path, '[[stage]]\ndo = "merge"', sink="merged", source=tmp_path / "split"))
+    assert (split.status, merge.status) == (0, 0)
+    whole = b"".join(path.read_bytes() for path in sorted(source.glob("*.log")))
+    parts = sorted((tmp_path / "split/orders-0").glob("*.log"))
+    assert len(parts) > 6
+    assert all(path.stat().st_size <= 3000 for path in parts)
+    assert {path.stem for path in source.glob("*.log")} <= {path.stem for path in parts}
+    assert b"".join(path.read_bytes() for path in parts) == whole
+    (merged,) = (tmp_path / "merged/orders-0").glob("*.log")
+    assert merged.read_bytes() == whole
+    assert command("verify", str(tmp_path / "split"), str(tmp_path / "merged"), "--deep").exit_code == 0
+
+
+def test_records_become_tables_that_hold_them_all(tmp_path: Path) -> None:
+    import pyarrow.parquet as pq
+
+    records = [some_records(100, first=first) for first in (0, 100)]
+    write_partition(tmp_path / "logs", "orders-3", *records)
+    done = run(pipeline(tmp_path, '[[stage]]\ndo = "records"'))
+    assert done.status == 0
+    paths = sorted((tmp_path / "out").glob("*.parquet"))
+    assert [path.name for path in paths] == [f"orders-3-{first:020}.parquet" for first in (0, 100)]
+    rows = [row for path in paths for row in pq.read_table(path).to_pylist()]
+    assert [(row["offset"], row["key"], row["value"]) for row in rows] == [
+        (each.offset, each.key, each.value) for some in records for each in some
+    ]
+    assert {(row["topic"], row["partition"]) for row in rows} == {("orders", 3)}
+
+
+# ---- a sink
+
+
+CONVERT = '[[stage]]\ndo = "convert"\nformat = "v2"\ncodec = "lz4"'
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> Path:
+    """A folder with three partitions in `logs`."""
+    for number, count in enumerate((300, 20, 100)):
+        write_partition(tmp_path / "logs", f"orders-{number}", some_records(count))
+    return tmp_path
+
+
+def test_a_rerun_does_only_what_is_missing_or_changed(archive: Path) -> None:
+    given = pipeline(archive, CONVERT)
+    run(given)
+    before, stamps = contents(archive / "out"), {path: path.stat().st_ino for path in archive.glob("out/*/*.log")}
+    idle = InProcess()
+    again = run(given, resume=True, context=idle)
+    assert (again.status, again.kept, idle.tasks) == (0, 3, 0)
+    assert names(archive / "out") == {"pipeline-00000001.json"}, "nothing new: no manifest"
+    with (archive / "logs/orders-1" / f"{0:020}.log").open("ab") as file:
+        file.write(
+            (write_partition(archive / "more", "orders-1", some_records(5, first=20)) / f"{20:020}.log").read_bytes()
+        )
+    shutil.rmtree(archive / "out/orders-2")
+    changed = run(given, resume=True)
+    assert (changed.status, changed.kept) == (0, 1)
+    after = contents(archive / "out")
+    assert {name for name in before if before[name] != after.get(name)} >= {f"orders-1/{0:020}.log"}
+    assert {name: each for name, each in after.items() if "orders-1" not in name} == {
+        name: each for name, each in before.items() if "orders-1" not in name
+    }
+    assert (archive / "out/orders-0" / f"{0:020}.log").stat().st_ino in stamps.values()
+    assert names(archive / "out") == {"pipeline-00000001.json", "pipeline-00000002.json"}
+    assert command("diff", str(archive / "logs"), str(archive / "out")).exit_code == 0
+
+
+def test_other_parameters_are_another_output(archive: Path) -> None:
+    run(pipeline(archive, CONVERT))
+    done = run(pipeline(archive, CONVERT.replace("lz4", "gzip")), resume=True)
+    assert (done.status, done.kept) == (0, 0)
+    codecs = json.loads(command("inventory", str(archive / "out"), "--format", "json").stdout)["total"]["formats"]
+    assert [each["codec"] for each in codecs] == ["gzip"]
+
+
+def test_a_partition_whose_source_is_gone_keeps_its_output(archive: Path) -> None:
+    given = pipeline(archive, CONVERT)
+    run(given)
+    shutil.rmtree(archive / "logs/orders-0")
+    write_partition(archive / "logs", "orders-7", some_records(3))
+    assert run(given, resume=True).status == 0
+    assert {path.name for path in (archive / "out").glob("orders-*")} == {f"orders-{n}" for n in (0, 1, 2, 7)}
+    assert "orders 0" in (archive / "out/recovery-point-offset-checkpoint").read_text()
+
+
+def test_a_sink_with_something_in_it_is_refused(archive: Path) -> None:
+    given = pipeline(archive, CONVERT)
+    (archive / "out").mkdir()
+    (archive / "out/mine").touch()
+    with pytest.raises(LogDirectoryError, match="found mine"):
+        run(given, resume=True)
+    (archive / "out/mine").unlink()
+    run(given)
+    with pytest.raises(LogDirectoryError, match="--resume goes on"):
+        run(given)
+
+
+def test_an_output_that_somebody_changed_is_not_written_over(archive: Path) -> None:
+    given = pipeline(archive, CONVERT)
+    run(given)
+    with (archive / "out/orders-0" / f"{0:020}.log").open("ab") as file:
+        file.write(b"more")
+    with pytest.raises(LogDirectoryError, match="found it changed since"):
+        run(given, resume=True)
+
+
+def test_two_runs_at_one_sink_exclude_each_other(archive: Path) -> None:
+    class Meanwhile(InProcess):
+        def parallelize(self, tasks: list[Any], pieces: int) -> Any:
+            with pytest.raises(LogDirectoryError, match="another run, or a broker, is using"):
+                run(given, resume=True)
+            return super().parallelize(tasks, pieces)
+
+    given = pipeline(archive, CONVERT)
+    assert run(given, context=Meanwhile()).status == 0
+
+
+def test_a_second_attempt_at_a_partition_leaves_the_first_ones_output(archive: Path) -> None:
+    class Twice(InProcess):
+        def parallelize(self, tasks: list[Any], pieces: int) -> Any:
+            return super().parallelize([task for task in tasks for _ in range(2)], 2 * pieces)
+
+    given = pipeline(archive, CONVERT)
+    run(given, context=Twice())
+    run(pipeline(archive, CONVERT, sink="other"))
+    assert contents(archive / "out") == contents(archive / "other")
+    assert names(archive / "out") == {"pipeline-00000001.json"}
+
+
+@pytest.mark.parametrize("tasks", [0, 1, 2])
+def test_after_a_crash_the_rerun_completes_what_an_undisturbed_run_gives(archive: Path, tasks: int) -> None:
+    class Crashing(InProcess):
+        def parallelize(self, work: list[Any], pieces: int) -> Any:
+            found = super().parallelize(
+                [each for bundle in work for each in ([unit] for unit in bundle)][:tasks], tasks
+            )
+            whole = found.collect
+
+            def collect() -> Any:
+                whole()
+                raise OSError("the driver dies here")
+
+            found.collect = collect  # type: ignore[method-assign]
+            return found
+
+    given = pipeline(archive, CONVERT)
+    with pytest.raises(OSError, match="dies"):
+        run(given, context=Crashing())
+    assert not list((archive / "out").glob("orders-*"))
+    (leftover := archive / "out/.pipeline/orders-0.killed.attempt").mkdir(parents=True)
+    (leftover / "half").write_bytes(b"half")
+    again = run(given, resume=True)
+    assert (again.status, again.kept) == (0, tasks)
+    run(pipeline(archive, CONVERT, sink="other"))
+    assert contents(archive / "out") == contents(archive / "other")
+    assert names(archive / "out") == {"pipeline-00000001.json"}
+
+
+@pytest.mark.parametrize("renamed", [0, 1, 2])
+def test_a_crash_behind_the_manifest_is_finished_by_the_next_run(
+    archive: Path, renamed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given, count, rename = pipeline(archive, CONVERT), 0, Path.rename
+
+    def dying(self: Path, target: Path) -> Path:
+        nonlocal count
+        if Path(target).parent == archive / "out" and Path(target).name.startswith("orders-"):
+            if count == renamed:
+                raise OSError("the driver dies here")
+            count += 1
+        return rename(self, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "rename", dying)
+        with pytest.raises(OSError, match="dies"):
+            run(given)
+    idle = InProcess()
+    assert run(given, resume=True, context=idle).kept == 3
+    assert idle.tasks == 0
+    run(pipeline(archive, CONVERT, sink="other"))
+    assert contents(archive / "out") == contents(archive / "other")
+    assert names(archive / "out") == {"pipeline-00000001.json"}
+
+
+def test_a_full_disk_fails_one_partition_and_the_rerun_completes(
+    archive: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from magicbyte.log.writer import PartitionWriter
+
+    append = PartitionWriter.append
+
+    def full(self: PartitionWriter, data: Any) -> None:
+        if self.name == "orders-0":
+            raise OSError(28, "No space left on device", str(self.folder))
+        append(self, data)
+
+    given = pipeline(archive, CONVERT)
+    with monkeypatch.context() as patch:
+        patch.setattr(PartitionWriter, "append", full)
+        done = run(given)
+    assert done.status == 2
+    assert {unit["unit"]: unit["outcome"] for unit in done.units} == {
+        "orders-0": "failed", "orders-1": "done", "orders-2": "done",
+    }  # fmt: skip
+    assert sorted(path.name for path in archive.glob("out/orders-*")) == ["orders-1", "orders-2"]
+    assert run(given, resume=True).kept == 2
+    assert command("diff", str(archive / "logs"), str(archive / "out")).exit_code == 0
+
+
+@pytest.mark.parametrize("torn", [True, False])
+def test_an_input_that_grows_while_it_is_read_is_told_and_is_no_damage(archive: Path, torn: bool) -> None:
+    class Growing(InProcess):
+        def parallelize(self, tasks: list[Any], pieces: int) -> Any:
+            with (archive / "logs/orders-1" / f"{0:020}.log").open("ab") as file:
+                file.write(content_of(some_records(5, first=20))[: 100 if torn else None])
+            return super().parallelize(tasks, pieces)
+
+    done = run(pipeline(archive, '[[stage]]\ndo = "inventory"', sink=None), context=Growing())
+    assert done.status == 2
+    assert {unit["unit"] for unit in done.units if unit["outcome"] == "changed"} == {"orders-1"}
+
+
+def test_an_input_that_vanishes_fails_alone(archive: Path) -> None:
+    class Vanishing(InProcess):
+        def parallelize(self, tasks: list[Any], pieces: int) -> Any:
+            shutil.rmtree(archive / "logs/orders-2")
+            return super().parallelize(tasks, pieces)
+
+    done = run(pipeline(archive, CONVERT), context=Vanishing())
+    assert done.status == 2
+    assert {unit["unit"] for unit in done.units if unit["outcome"] == "failed"} == {"orders-2"}
+    assert sorted(path.name for path in archive.glob("out/orders-*")) == ["orders-0", "orders-1"]
+
+
+# ---- damage
+
+
+@pytest.fixture
+def damaged(archive: Path) -> Path:
+    """The archive with one byte of a record of orders-2 changed."""
+    path = archive / "logs/orders-2" / f"{0:020}.log"
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+    return archive
+
+
+@pytest.mark.parametrize(("policy", "status"), [("stop", 1), ("skip", 0)])
+def test_damage_stops_its_partition_alone(damaged: Path, policy: str, status: int) -> None:
+    done = run(pipeline(damaged, f'on-damage = "{policy}"\n{CONVERT}'))
+    assert done.status == status
+    (bad,) = (unit for unit in done.units if unit["outcome"] == "damaged")
+    assert bad["unit"] == "orders-2"
+    assert f"{0:020}.log, position" in bad["error"]
+    assert sorted(path.name for path in damaged.glob("out/orders-*")) == ["orders-0", "orders-1"]
+    assert names(damaged / "out") == {"pipeline-00000001.json"}
+
+
+def test_damage_is_salvaged_and_told_when_asked_for(damaged: Path) -> None:
+    done = run(pipeline(damaged, f'on-damage = "salvage"\n{CONVERT}'))
+    assert done.status == 0
+    (bad,) = (unit for unit in done.units if "salvagedFor" in unit)
+    assert bad["unit"] == "orders-2"
+    assert [stage["do"] for stage in bad["stages"]] == ["salvage", "convert"]
+    (loss,) = bad["stages"][0]["lost"]
+    assert command("salvage", str(damaged / "logs"), "--out", str(damaged / "sound")).exit_code == 1
+    command("convert", str(damaged / "sound"), "--to", "v2", "--codec", "lz4", "--out", str(damaged / "other"))
+    assert contents(damaged / "out") == contents(damaged / "other")
+    assert loss["offsets"][1] - loss["offsets"][0] == 9, "one batch"
+
+
+def test_verify_stops_a_partition_and_lists_what_it_found(damaged: Path) -> None:
+    done = run(pipeline(damaged, '[[stage]]\ndo = "verify"', sink=None))
+    assert done.status == 1
+    (bad,) = (unit for unit in done.units if unit["outcome"] == "damaged")
+    assert any(each["what"] == "crc" for each in bad["stages"][0]["findings"])
+
+
+def test_records_that_differ_stop_a_partition(archive: Path) -> None:
+    write_partition(archive / "else", "orders-0", some_records(300))
+    write_partition(archive / "else", "orders-1", some_records(19))
+    write_partition(archive / "else", "orders-2", some_records(100))
+    done = run(pipeline(archive, '[[stage]]\ndo = "compare"\nwith = "else"', sink=None))
+    assert done.status == 1
+    (bad,) = (unit for unit in done.units if unit["outcome"] == "different")
+    assert (bad["unit"], "1 records differ" in bad["error"]) == ("orders-1", True)
+
+
+# ---- plans and reports
+
+
+def test_the_largest_partitions_come_first_and_small_ones_share_a_task(archive: Path) -> None:
+    given = pipeline(archive, CONVERT)
+    units = find(given, 0)
+    assert [unit.name for unit in units] == ["orders-0", "orders-2", "orders-1"]
+    many = [units[0]] + [units[2]] * 4000
+    bundles = driver.bundles(many, 2)
+    assert sum(map(len, bundles)) == 4001
+    assert max(map(len, bundles)) == driver._MOST_UNITS
+    assert len(driver.bundles(units, 2)) == 3, "no more in a task than leaves each core some"
+
+
+def test_digests_go_segment_by_segment_so_that_one_partition_uses_all_cores(
+    archive: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from magicbyte.records.digest import Digest
+    from magicbyte.spark.pipeline import units
+
+    write_partition(archive / "large", "clicks-0", *(some_records(50, first=first) for first in range(0, 200, 50)))
+    given = pipeline(archive, '[[stage]]\ndo = "digest"', source=archive / "large", sink=None)
+    (whole,) = run(given).units
+    monkeypatch.setattr(units, "LARGEST_PIECE", 1)
+    parts = run(given).units
+    assert sorted(unit["unit"] for unit in parts) == [f"clicks-0@{first:020}" for first in range(0, 200, 50)]
+    total = Digest()
+    for unit in parts:
+        total = total.plus(Digest(**unit["stages"][0]["digest"]))
+    assert total == Digest(**whole["stages"][0]["digest"])
+
+
+def test_a_plan_changes_nothing_and_says_what_is_due(archive: Path) -> None:
+    given = pipeline(archive, CONVERT)
+    assert [unit.name for unit in driver.plan(given).due] == ["orders-0", "orders-2", "orders-1"]
+    assert not (archive / "out").exists()
+    run(given)
+    planned = driver.plan(given)
+    assert (planned.due, len(planned.done)) == ([], 3)
+
+
+def test_wrong_sources_and_sinks_are_refused(archive: Path) -> None:
+    text = f'{CONVERT}\n[sink]\npath = "logs/out"\n[source]\npath = "logs"\n'
+    (archive / "p.toml").write_text(text)
+    with pytest.raises(LogDirectoryError, match="outside of"):
+        run(load(archive / "p.toml"))
+    (archive / "p.toml").write_text(text.replace("logs/out", "out") + 'topics = ["orders", "payments-*"]\n')
+    with pytest.raises(UnknownTopicError, match="payments"):
+        run(load(archive / "p.toml"))
+    assert not (archive / "out/.pipeline").exists()
+
+
+def test_a_report_has_every_number_and_needs_nothing_else(damaged: Path) -> None:
+    text = f'[[stage]]\ndo = "inventory"\n{CONVERT}\n[[stage]]\ndo = "inventory"\n'
+    done = run(pipeline(damaged, text))
+    found = as_json(done)
+    assert json.loads(json.dumps(found)) == found
+    assert set(found["formatsBefore"]) == {"magic 2, none"}
+    assert set(found["formatsAfter"]) == {"magic 2, lz4"}
+    assert [each["do"] for each in found["stages"]] == ["inventory", "convert"]
+    assert found["bytesOut"] == sum(path.stat().st_size for path in damaged.glob("out/*/*.log"))
+    page = as_html(found)
+    assert page.count("<svg") == 5
+    assert "orders-2" in page
+    assert "http" not in page, "nothing is fetched"
+    assert write_report(done) == damaged / "out/pipeline-report.html"
+    assert run(pipeline(damaged, text), resume=True).kept == 2, "a report in the sink is no stranger"
+
+
+def test_a_unit_says_what_it_holds(archive: Path) -> None:
+    unit = find(pipeline(archive, CONVERT), 0)[0]
+    assert isinstance(unit, Unit)
+    assert unit.size == (archive / "logs/orders-0" / f"{0:020}.log").stat().st_size
+
+
+def test_the_command_runs_a_pipeline_and_its_status_says_how_it_went(
+    archive: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipeline(archive, CONVERT)
+    real = driver.run
+    monkeypatch.setattr(driver, "run", lambda given, **how: real(given, **{**how, "context": InProcess()}))
+    planned = command("pipeline", "run", str(archive / "pipeline.toml"), "--dry-run")
+    assert (planned.exit_code, planned.stdout.splitlines()[-1]) == (
+        0,
+        "3 partitions, 29.7 KiB, to be done; 0 done before",
+    )
+    done = command("pipeline", "run", str(archive / "pipeline.toml"), "--format", "json")
+    assert (done.exit_code, json.loads(done.stdout)["partitions"]) == (0, 3)
+    again = command("pipeline", "run", str(archive / "pipeline.toml"))
+    assert again.exit_code == 2
+    assert "--resume" in again.stderr
+    resumed = command("pipeline", "run", str(archive / "pipeline.toml"), "--resume")
+    assert (resumed.exit_code, resumed.stdout.splitlines()[-1]) == (
+        0,
+        "3 partitions: 3 done; 3 of them by earlier runs",
+    )

@@ -1,0 +1,136 @@
+"""A pipeline's file: what it may say, and what is refused, with the line."""
+
+from pathlib import Path
+
+import pytest
+
+from magicbyte.records.layout import Dialect
+from magicbyte.spark.pipeline.config import STAGES, PipelineError, line_of, load
+
+WHOLE = """\
+on-damage = "salvage"
+report = "told"
+max-batch-bytes = "1MiB"
+
+[source]
+path = ["logs", "s3://bucket/logs"]
+topics = ["orders", "clicks-*"]
+partitions = [0, 3]
+dialect = "enriched"
+
+[[stage]]
+do = "verify"
+depth = "deep"
+
+[[stage]]
+do = "convert"
+format = "v2"
+codec = "zstd"
+
+[[stage]]
+do = "compact"
+topics = ["clicks-*"]
+delete-retention = "7d"
+
+[sink]
+path = "out"
+
+[spark]
+"spark.executor.memory" = "2g"
+"spark.task.cpus" = 1
+"spark.speculation" = true
+"""
+
+
+def written(folder: Path, text: str) -> Path:
+    path = folder / "nightly.toml"
+    path.write_text(text)
+    return path
+
+
+def test_a_file_says_sources_stages_sink_and_settings(tmp_path: Path) -> None:
+    found = load(written(tmp_path, WHOLE))
+    (source,) = found.sources
+    assert source.paths == (str(tmp_path / "logs"), "s3://bucket/logs")
+    assert (source.topics, source.partitions, source.dialect) == (("orders", "clicks-*"), (0, 3), Dialect.ENRICHED)
+    assert [stage.do for stage in found.stages] == ["verify", "convert", "compact"]
+    assert found.stages[2].options["delete-retention"] == 7 * 86_400_000
+    assert found.stages[2].options["dedupe-buffer"] == 128 << 20, "a default"
+    assert found.stages[2].applies_to("clicks-eu")
+    assert not found.stages[2].applies_to("orders")
+    assert (found.sink, found.report, found.name) == (tmp_path / "out", tmp_path / "told", "nightly")
+    assert (found.on_damage, found.max_batch_bytes) == ("salvage", 1 << 20)
+    assert found.spark == {"spark.executor.memory": "2g", "spark.task.cpus": "1", "spark.speculation": "true"}
+
+
+SOURCE = '[source]\npath = "logs"\n'
+SINK = '[sink]\npath = "out"\n'
+REFUSED = {
+    "an unknown table": (SOURCE + "[stages]\n", 3, "stages: expected one of on-damage"),
+    "an unknown key of a source": (SOURCE + 'topic = "a"\n', 3, "topic: expected one of path, topics"),
+    "an unknown stage": (SOURCE + '[[stage]]\n\ndo = "sort"\n', 5, "do: expected one of inventory"),
+    "a stage without a name": (SOURCE + '[[stage]]\ndepth = "deep"\n', 3, "do: expected one of inventory"),
+    "an unknown option": (
+        SOURCE + '[[stage]]\ndo = "verify"\n[[stage]]\ndo = "digest"\ndeep = true\n', 7, "deep: expected one of do"
+    ),
+    "a value that cannot be": (
+        SOURCE + SINK + '[[stage]]\ndo = "convert"\nformat = "v3"\n', 7, "format: expected 'v0' or 'v1'"
+    ),
+    "a value of several lines": (SOURCE + "topics = [\n  'a',\n\n  7,\n]\npartitions = [1]\n", 7, "topics: expected"),
+    "an option that is missing": (SOURCE + SINK + '[[stage]]\ndo = "convert"\n', 5, "format: expected 'v0' or 'v1'"),
+    "no source": (SINK, None, r"source: expected a table \[source\]"),
+    "a source without a path": ("[source]\ntopics = ['a']\n", 1, "path: expected a path or a URL"),
+    "nothing to do": (SOURCE, None, "stage: expected a"),
+    "two sinks": (SOURCE + "[[sink]]\npath = 'a'\n[[sink]]\npath = 'b'\n", 3, "sink: expected one table"),
+    "a stage that writes, without a sink": (SOURCE + '[[stage]]\ndo = "compact"\n', 4, r"do: expected a \[sink\]"),
+    "tables without a sink": (SOURCE + '[[stage]]\ndo = "records"\n', 4, r"do: expected a \[sink\]"),
+    "a comparison behind what removes records": (
+        SOURCE + SINK + '[[stage]]\ndo = "retain"\nbytes = 10\n[[stage]]\ndo = "compare"\n', 9, "compare `with`"
+    ),
+    "a stage behind records": (
+        SOURCE + SINK + '[[stage]]\ndo = "records"\n[[stage]]\ndo = "digest"\n', 8, "nothing behind `records`"
+    ),
+    "retention without a limit": (SOURCE + SINK + '[[stage]]\ndo = "retain"\n', 6, "a limit: older-than"),
+    "a codec that the format does not know": (
+        SOURCE + SINK + '[[stage]]\ndo = "convert"\nformat = "v0"\ncodec = "zstd"\n', 6, "what the format"
+    ),
+    "a Kafka that does not know the format": (
+        SOURCE + SINK + '[[stage]]\ndo = "convert"\nformat = "v2"\nkafka = "0.10.2.2"\n', 6, "expected 0.11 or later"
+    ),
+    "no Kafka version": (SOURCE + SINK + '[[stage]]\ndo = "salvage"\nkafka = "new"\n', 7, "a Kafka version"),
+    "a sink in an object store": (SOURCE + '[sink]\npath = "s3://a/b"\n', 4, "path: expected a path of this machine"),
+    "an unquoted setting": (SOURCE + SINK + "[spark]\nspark.speculation = true\n", 6, "a setting of Spark, quoted"),
+    "a setting of something else": (SOURCE + SINK + '[spark]\n"hadoop.a" = 1\n', 6, "hadoop.a: expected a setting"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_cannot_be_is_refused_with_the_line(tmp_path: Path, name: str) -> None:
+    text, line, words = REFUSED[name]
+    path = written(tmp_path, text)
+    with pytest.raises(PipelineError, match=words) as raised:
+        load(path)
+    where = f"{path}:{line}: " if line is not None else f"{path}: "
+    assert str(raised.value).startswith(where)
+
+
+def test_what_is_no_toml_is_refused_with_its_line(tmp_path: Path) -> None:
+    with pytest.raises(PipelineError, match="line 2"):
+        load(written(tmp_path, "[source]\npath = \n"))
+
+
+def test_a_line_is_found_whatever_stands_around_the_key() -> None:
+    text = 'a = """\nb = 1\n"""\n[[t]]\nx = 1 # y = 2\n[[t]]\n"y" = {z = 1}\n[t.u]\nv = [\n1,\n2]\n'
+    assert line_of(text, ("a",)) == 3
+    assert line_of(text, ("b",)) is None
+    assert line_of(text, ("t", 0, "x")) == 5
+    assert line_of(text, ("t", 1)) == 6
+    assert line_of(text, ("t", 1, "y", "z")) == 7
+    assert line_of(text, ("t", 1, "u", "v")) == 11
+
+
+def test_every_default_is_a_value_that_may_be_given() -> None:
+    for do, options in STAGES.items():
+        for name, option in options.items():
+            if isinstance(option.default, (bool, str)):
+                assert option.read(option.default) == option.default, (do, name)
