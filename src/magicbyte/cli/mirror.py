@@ -9,6 +9,7 @@ import signal
 import sys
 import time
 from collections.abc import Sized
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -39,6 +40,15 @@ def _pattern(_context: click.Context, _parameter: click.Parameter, value: str) -
               "[default: magicbyte-mirror]")  # fmt: skip
 @click.option("--prefix", default="", metavar="TEXT", help="Put in front of each topic's name at the target. "
               "Topics that came from there are left out.")  # fmt: skip
+@click.option("--merge", is_flag=True, help="Begin also with topics that hold records of others at the target.")
+@click.option("--on-oversize", type=click.Choice(["stop", "split", "park"]), default="stop", show_default=True,
+              help="What to do with a set that is larger than the target takes.")  # fmt: skip
+@click.option("--park", type=click.Path(file_okay=False, path_type=Path), metavar="DIR",
+              help="Log directory for what --on-oversize=park puts aside.")  # fmt: skip
+@click.option("--from-dialect", type=click.Choice(["kafka", "enriched"]), default="kafka", show_default=True,
+              help="What the source's listener gives of enriched topics.")  # fmt: skip
+@click.option("--to-dialect", type=click.Choice(["kafka", "enriched"]), default="kafka", show_default=True,
+              help="What the target's listener takes for enriched topics.")  # fmt: skip
 @click.option("--until-caught-up", is_flag=True, help="End when all is copied that the source has at the beginning.")
 @click.option("--explain", is_flag=True, help="Say what would be done with each topic, and do nothing.")
 def mirror(
@@ -47,6 +57,11 @@ def mirror(
     topics: re.Pattern[str],
     group: str | None,
     prefix: str,
+    merge: bool,
+    on_oversize: str,
+    park: Path | None,
+    from_dialect: str,
+    to_dialect: str,
     until_caught_up: bool,
     explain: bool,
 ) -> None:
@@ -55,10 +70,23 @@ def mirror(
     Topics that the target lacks are made. Ends cleanly with Ctrl-C or SIGTERM, and goes on where it stopped when it is
     started again. A broker's address is HOST:PORT, or several with commas between them.
     """
+    from magicbyte.mirror.oversize import OnOversize
     from magicbyte.mirror.plan import Choice
     from magicbyte.mirror.progress import DEFAULT_GROUP
+    from magicbyte.records.layout import Dialect
 
-    choice = Choice(topics, DEFAULT_GROUP if group is None else group, prefix)
+    if (on_oversize == OnOversize.PARK.value) != (park is not None):
+        raise click.UsageError("--on-oversize=park and --park go together")
+    choice = Choice(
+        topics,
+        DEFAULT_GROUP if group is None else group,
+        prefix,
+        OnOversize(on_oversize),
+        park,
+        Dialect(from_dialect),
+        Dialect(to_dialect),
+        merge,
+    )
     asyncio.run(_run(source, target, choice, until_caught_up=until_caught_up, explain=explain))
 
 
@@ -117,6 +145,8 @@ def _line(each: Copied, seconds: float) -> str:
         f"{total / max(seconds, 1e-9) / 1e6:.1f} MB/s",
         f"{each.lag} offsets behind",
     ]
+    if each.parked:
+        parts.append(f"{each.parked} put aside")
     if each.lost:
         parts.append(f"{each.lost} offsets deleted at the source before they were copied")
     return ", ".join(parts)

@@ -14,7 +14,7 @@ import logging
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Final
 
@@ -25,17 +25,28 @@ from magicbyte.client.produce import new_producer_id, send_made
 from magicbyte.errors import (
     BrokerError,
     CorruptRecordError,
-    ErrorCode,
     MirrorError,
     UnsupportedForMessageFormatError,
 )
 from magicbyte.mirror.flow import Flow, UnderWay, ahead
 from magicbyte.mirror.outbox import Outboxes
+from magicbyte.mirror.oversize import LARGE, TOO_LARGE, OnOversize, Park, Parked, smaller, without
 from magicbyte.mirror.progress import Book, Lane, Origin, Place
-from magicbyte.mirror.rewrite import NOBODY, Identity, Made, Parcel, Storage, forward, parcels
+from magicbyte.mirror.rewrite import (
+    NOBODY,
+    Identity,
+    Made,
+    Parcel,
+    Storage,
+    behind,
+    forward,
+    parcels,
+    records_of,
+)
 from magicbyte.mirror.spread import Load, Portion, by_key, straight
 from magicbyte.records.batch import RecordBatch
 from magicbyte.records.entry import parse_entry
+from magicbyte.records.layout import Dialect
 
 log = logging.getLogger(__name__)
 
@@ -49,6 +60,7 @@ class Copied:
 
     `records` counts what headers tell: the ones in closed wrappers of magic 0 and 1 are not among them. `lost`: offsets
     that the source had deleted before they were copied. `lag`: offsets that were still to come when it was last asked.
+    `parked`: sets, or records of some, that were put aside, since the target does not take them.
     """
 
     closed_sets: int = 0
@@ -58,6 +70,7 @@ class Copied:
     records: int = 0
     lost: int = 0
     lag: int = 0
+    parked: int = 0
 
     def add(self, parcel: Parcel, made: Sequence[Made]) -> None:
         """Count a parcel, and what of it was sent: nothing where all was there already."""
@@ -92,6 +105,13 @@ class Route:
     """How many there are at the source."""
     lanes: int = 0
     """How many partitions of the target the keys of records decide between; 0: all goes to the same number."""
+    dialect: Dialect = Dialect.KAFKA
+    """Of what the source gives."""
+    on_oversize: OnOversize = OnOversize.STOP
+    park: Park | None = None
+    """Where sets are put aside."""
+    merge: bool = False
+    """Whether others may have written to the target before."""
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}"
@@ -106,6 +126,15 @@ class Route:
         return Book(self.group, self.to, partition, keyed=self.lanes > 0)
 
 
+@dataclass(slots=True)
+class _Sent:
+    """What became of a parcel: the sets that were sent, and what the target does not take; whether it was split."""
+
+    made: list[Made] = field(default_factory=list)
+    parked: list[Parked] = field(default_factory=list)
+    is_split: bool = False
+
+
 class PartitionCopier:
     """Copies a partition piece by piece; `copied` grows meanwhile. Setting `stop` ends it behind the set at hand."""
 
@@ -115,6 +144,7 @@ class PartitionCopier:
         self._stop = stop
         self._place: Place | None = None
         self._skip: dict[int, int] = {}  # by lane: records that are there already
+        self._parked: set[int] = set()  # offsets of what was put aside before, as far as it is still to come
         self._flow: Flow | None = None
         self._reached = 0  # at the source; what is under way lies between the place and here
         self._at_boundary = True
@@ -142,7 +172,7 @@ class PartitionCopier:
         end = (await list_offset(route.source, route.topic, route.partition, LATEST, committed=route.committed)).offset
         assert end is not None, "every partition has an end"
         self._note_lag(end)
-        options = FetchOptions(committed=route.committed)
+        options = FetchOptions(committed=route.committed, dialect=route.dialect)
         sets = read_sets(route.source, route.topic, route.partition, place.offset, end, options)
         async with aclosing(ahead(sets)) as each:
             async for found in each:
@@ -163,7 +193,7 @@ class PartitionCopier:
         assert self._place is not None, "resumed before"
         if not self._skip and len(self._place.lanes) < len(self.route.targets):
             await self._widen(self._place)
-        if self.route.lanes or self._skip:
+        if self.route.lanes or self._skip or self._parked:
             for load in self._loads(found):
                 if self._stop.is_set():
                     return
@@ -174,10 +204,11 @@ class PartitionCopier:
         if self._stop.is_set():
             return
         if len(found.table):
-            last = parse_entry(found.data[found.table.position[len(found.table) - 1] :])
+            row = len(found.table) - 1
+            last = parse_entry(found.data[found.table.position[row] :], self.route.dialect)
             assert last is not None, "the scan has seen all of it"
-            assert last.next_offset is not None, "Kafka's own formats tell it"
-            self._reached = max(self._reached, min(last.next_offset, end))
+            self._reached = max(self._reached, min(behind(found, row, last), end))
+            self._parked = {each for each in self._parked if each >= self._reached}
             if self._flow is None or not self._flow.reach(self._reached):
                 self._place = replace(self._place, offset=self._reached)
             self._at_boundary = True
@@ -230,9 +261,11 @@ class PartitionCopier:
         route, place = self.route, self._place
         assert place is not None, "resumed before"
         each, lanes = parcels(found, self._reached, route.storage, at_boundary=self._at_boundary), len(place.lanes)
-        if not route.lanes:
-            return straight(each, route.partition)
-        return by_key(each, found.data, route.partition if lanes == route.partitions else -1, lanes)
+        if route.lanes:
+            loads = by_key(each, found.data, route.partition if lanes == route.partitions else -1, lanes)
+        else:
+            loads = straight(each, route.partition)
+        return without(loads, self._parked) if self._parked else loads
 
     def _note_lag(self, end: int) -> None:
         assert self._place is not None, "resumed before"
@@ -254,6 +287,8 @@ class PartitionCopier:
             place = await self._catch_up_with_target(known, start)
         # The log's start may be inside a set, and be where nothing was sent from yet; what was sent ended with a set.
         self._at_boundary = not place.offset or place.offset > start
+        if route.park is not None:
+            self._parked = route.park.offsets(route.topic, route.partition, place.offset)
         await self._save(place)
         return place
 
@@ -269,7 +304,7 @@ class PartitionCopier:
         """Return the first place. Others than mirrors of this topic must not have written to the target."""
         route = self.route
         ends = {each: (await bounds(route.target, route.to, each))[1] for each in route.targets}
-        if any(ends.values()) and not (route.lanes and await self._has_begun_elsewhere()):
+        if any(ends.values()) and not route.merge and not (route.lanes and await self._has_begun_elsewhere()):
             raise MirrorError(
                 f"{route}: the target holds records already, and group {route.group} does not know of any mirror"
             )
@@ -340,45 +375,67 @@ class PartitionCopier:
 
     async def _send(self, load: Load) -> None:
         """Send a parcel to the partitions that it is for."""
-        made = [await self._deliver(load.parcel, portion) for portion in load.portions]
-        self.copied.add(load.parcel, [each for each in made if each is not None])
+        parcel, sent = load.parcel, _Sent()
+        for portion in load.portions:
+            await self._deliver(parcel, portion, sent)
+        self.copied.add(replace(parcel, why=parcel.why or LARGE) if sent.is_split else parcel, sent.made)
         assert self._place is not None, "resumed before"
-        self._place = replace(self._place, offset=load.parcel.next_offset)
-        self._unsaved_bytes += len(load.parcel.data)
+        self._place = replace(self._place, offset=parcel.next_offset)
+        self._unsaved_bytes += len(parcel.data)
+        if sent.parked:
+            await self._put_aside(parcel, sent.parked)
         await self._save_if_due()
 
-    async def _deliver(self, parcel: Parcel, portion: Portion) -> Made | None:
-        """Send what is not there yet of a portion, and return what was sent."""
+    async def _put_aside(self, parcel: Parcel, parked: Sequence[Parked]) -> None:
+        """Put sets aside, and keep the place behind them, so that they are not met again."""
+        route, place = self.route, self._place
+        assert route.park is not None, "nothing is put aside without it"
+        assert place is not None, "resumed before"
+        await asyncio.to_thread(route.park.add, route.topic, route.partition, parked, parcel.dialect)
+        self.copied.parked += len(parked)
+        await self._save(place)
+
+    async def _deliver(self, parcel: Parcel, portion: Portion, sent: _Sent) -> None:
+        """Send what is not there yet of a portion."""
         route, place, partition = self.route, self._place, portion.partition
         assert place is not None, "resumed before"
         lane, skip = place.lanes[partition], self._skip.get(partition, 0)
+        if skip and portion.records is None and route.on_oversize is OnOversize.SPLIT:
+            portion = portion._replace(records=records_of(parcel))  # a part of it may be there
         try:
             made = forward(parcel, route.storage, lane.identity.behind(skip), skip, portion.records)
         except UnsupportedForMessageFormatError as error:
             raise MirrorError(f"{self._where(parcel)}: {error}") from error
         skipped, target = min(skip, max(made.records, 0)), lane.target
-        arrived = 0 <= made.records == skipped
-        if not arrived:
-            target = await self._produced(parcel, partition, made, skipped)
+        if not 0 <= made.records == skipped:
+            try:
+                done = await send_made(route.target, route.to, partition, made.data, made.magic, made.codec)
+            except BrokerError as error:
+                if error.code not in TOO_LARGE:
+                    raise
+                await self._deliver_less(parcel, portion, sent, error)
+                return
+            target = done.base_offset + max(made.records - skipped, 1)
+            sent.made.append(made)
         if skip:
             self._skip[partition] = skip - skipped
             if skip == skipped:
                 del self._skip[partition]
         lane = Lane(target, lane.identity.behind(max(made.records, 0)))
         self._place = replace(place, lanes={**place.lanes, partition: lane})
-        return None if arrived else made
 
-    async def _produced(self, parcel: Parcel, partition: int, made: Made, skipped: int) -> int:
-        """Produce, and return an offset that is at most the end of the target."""
-        route = self.route
-        try:
-            done = await send_made(route.target, route.to, partition, made.data, made.magic, made.codec)
-        except BrokerError as error:
-            if error.code is not ErrorCode.MESSAGE_TOO_LARGE:
-                raise
+    async def _deliver_less(self, parcel: Parcel, portion: Portion, sent: _Sent, error: BrokerError) -> None:
+        """Send a portion that the target refused as too large in parts, or let it be put aside."""
+        less = smaller(parcel, portion, self.route.on_oversize)
+        if less is None:
             size = len(parcel.data)
             raise MirrorError(f"{self._where(parcel)}: a set of {size} bytes is more than the target takes") from error
-        return done.base_offset + max(made.records - skipped, 1)
+        if isinstance(less, Parked):
+            sent.parked.append(less)
+            return
+        sent.is_split = True
+        for part in less:
+            await self._deliver(parcel, part, sent)
 
     def _where(self, parcel: Parcel) -> str:
         return f"{self.route}, offsets {parcel.first} to {parcel.next_offset - 1}"

@@ -101,7 +101,7 @@ class LogTarget:
         """Return the offsets from `start` on that the log of a partition holds records of."""
         log, found = self._logs.logs.get(TopicPartition(topic, partition)), set[int]()
         at = start if log is None else max(start, log.log_start_offset)
-        while log is not None and (part := log.read(at, _READ_BYTES)) is not None:
+        while log is not None and at < log.log_end_offset and (part := log.read(at, _READ_BYTES)) is not None:
             pieces = decode(memoryview(part.read()), _OFFSETS, dialect=log.config.dialect)
             offsets = np.concatenate([np.asarray(each.offset, np.int64) for each in pieces])
             found.update(offsets[offsets >= start].tolist())

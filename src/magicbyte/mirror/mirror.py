@@ -11,6 +11,7 @@ from typing import Final
 from magicbyte.client import Client
 from magicbyte.mirror.copier import Copied, PartitionCopier, Route
 from magicbyte.mirror.outbox import Outboxes
+from magicbyte.mirror.oversize import Park
 from magicbyte.mirror.plan import Choice, Mode, TopicPlan, make_topic, plan
 
 log = logging.getLogger(__name__)
@@ -28,6 +29,7 @@ class Mirror:
         self._source = source
         self._target = target
         self._choice = choice
+        self._park = None if choice.park is None else Park(choice.park)
         self._planned: list[TopicPlan] = []
         self._plan_again_at = 0.0
         self._copiers: dict[tuple[str, int], PartitionCopier] = {}
@@ -98,6 +100,10 @@ class Mirror:
             origin=wanted.origin,
             partitions=wanted.partitions,
             lanes=wanted.lanes,
+            dialect=wanted.dialect,
+            on_oversize=self._choice.on_oversize,
+            park=self._park,
+            merge=self._choice.merge,
         )
         before = self._copiers.get(key)
         if before is None or before.route != route:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import enum
 import logging
+import threading
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -21,9 +22,11 @@ from magicbyte.mirror.rewrite import Parcel, records_of
 from magicbyte.mirror.spread import Load, Portion
 from magicbyte.records.columns import RecordColumns
 from magicbyte.records.encode import encode
+from magicbyte.records.layout import Dialect
 
 log = logging.getLogger(__name__)
 
+LARGE: Final = "it is larger than the target takes"
 TOO_LARGE: Final = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
 
 
@@ -77,31 +80,23 @@ def without(loads: Iterable[Load], parked: Collection[int]) -> Iterator[Load]:
 
 
 class Park:
-    """Where sets are put aside. The log directory is made, or opened, for the first of them."""
+    """Where sets are put aside: a log directory, made for the first of them, open only as long as it is needed."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self._target: LogTarget | None = None
+        self._lock = threading.Lock()
 
-    def close(self) -> None:
-        """Close the log directory."""
-        target, self._target = self._target, None
-        if target is not None:
-            target.__exit__(None, None, None)
-
-    def _opened(self) -> LogTarget:
-        self._target = self._target or LogTarget(self.directory)
-        return self._target
-
-    def add(self, topic: str, partition: int, parked: Iterable[Parked], source: Parcel) -> None:
-        """Put sets of one partition aside, durably, in the order of their offsets."""
-        target = self._opened()
-        found = target.log(topic, partition, dialect=source.dialect)
-        for each in sorted(parked, key=lambda parked: parked.first):
-            if target.append(found, each.data):
+    def add(self, topic: str, partition: int, parked: Iterable[Parked], dialect: Dialect) -> None:
+        """Put sets of one partition aside, durably, in the order of their offsets, each once."""
+        with self._lock, LogTarget(self.directory) as target:
+            found = target.log(topic, partition, dialect=dialect)
+            for each in sorted(parked, key=lambda parked: parked.first):
+                target.append(found, each.data)
                 log.warning("%s-%d, offset %d: put aside in %s", topic, partition, each.first, self.directory)
-        target.flush(found)
 
     def offsets(self, topic: str, partition: int, start: int) -> set[int]:
         """Return the offsets from `start` on of what was put aside."""
-        return self._opened().offsets(topic, partition, start) if self.directory.exists() else set()
+        if not self.directory.exists():
+            return set()
+        with self._lock, LogTarget(self.directory) as target:
+            return target.offsets(topic, partition, start)

@@ -6,6 +6,7 @@ import enum
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final
 
 from magicbyte.client import Client, admin
@@ -16,10 +17,12 @@ from magicbyte.client.produce import newest_format
 from magicbyte.client.versions import BrokerVersions
 from magicbyte.errors import MirrorError
 from magicbyte.log.append_rules import stored_format
+from magicbyte.mirror.oversize import OnOversize
 from magicbyte.mirror.progress import DEFAULT_GROUP, Begun, Origin, begun
 from magicbyte.mirror.rewrite import Storage
 from magicbyte.protocol import APIS
 from magicbyte.records.encode import Format
+from magicbyte.records.layout import Dialect
 
 OFFSETS: Final = "__consumer_offsets"
 INTERNAL: Final = frozenset({OFFSETS, "__transaction_state"})  # brokers before 0.10 do not say which are
@@ -30,6 +33,10 @@ NOT_COPIED: Final = frozenset(
     }
 )  # fmt: skip
 """Settings of a topic that speak of its cluster, not of what is in it."""
+OURS: Final = frozenset(
+    {"enriched.append.mode", "log.flush.policy", "log.head.truncation", "max.decompressed.message.bytes"}
+)
+"""Settings of a topic that Kafka's brokers do not know."""
 _FORMAT: Final = "message.format.version"
 _SPOKEN: Final = "inter.broker.protocol.version"
 _ONE_FORMAT: Final = 3  # from this version on magic 2 is stored, whatever the topic says
@@ -51,21 +58,28 @@ class Mode(enum.Enum):
 class Choice:
     """What to mirror: topics whose whole name matches. `group` keeps the progress at the target.
 
-    `prefix` is put in front of each name at the target.
+    `prefix` is put in front of each name at the target. `park`: the log directory for what is put aside. `from_dialect`
+    and `to_dialect`: what the listeners at both ends exchange for topics that are enriched there.
     """
 
     topics: re.Pattern[str]
     group: str = DEFAULT_GROUP
     prefix: str = ""
+    on_oversize: OnOversize = OnOversize.STOP
+    park: Path | None = None
+    from_dialect: Dialect = Dialect.KAFKA
+    to_dialect: Dialect = Dialect.KAFKA
+    merge: bool = False
+    """Whether topics of the target may hold records of others when a mirror of them begins."""
 
 
 @dataclass(frozen=True, slots=True)
 class TopicPlan:
     """How a topic is mirrored. `configs` and `replicas` are for the one that is made where the target lacks it.
 
-    `to` is its name at the target, `origin` what a place tells of the source. `once`: nothing is copied twice, whatever
-    fails; else what was sent last may be, after a failure. `committed`: what was aborted is left out. `mode` and `why`
-    go by the formats at the two ends of each partition.
+    `to` is its name at the target, `origin` what a place tells of the source, `dialect` what the source gives. `once`:
+    nothing is copied twice, whatever fails; else what was sent last may be, after a failure. `committed`: what was
+    aborted is left out. `mode` and `why` go by the formats at the two ends of each partition.
     """
 
     name: str
@@ -79,6 +93,7 @@ class TopicPlan:
     committed: bool
     mode: Mode
     why: str
+    dialect: Dialect = Dialect.KAFKA
     configs: Mapping[str, str] = field(default_factory=dict)
 
     def explain(self) -> str:
@@ -96,7 +111,7 @@ class TopicPlan:
     @property
     def lanes(self) -> int:
         """How many partitions of the target keys decide between; 0: each goes to the partition of the same number."""
-        return self.target_partitions or 0 if self.mode is Mode.KEYED else 0
+        return (self.target_partitions or self.partitions) if self.mode is Mode.KEYED else 0
 
     @property
     def grows_from(self) -> int | None:
@@ -154,12 +169,20 @@ class _Planner:
         """Return how a topic is mirrored."""
         theirs, ours = self.theirs, self.ours
         configs = await _configs(self.source, topic.name, ours)
+        is_enriched = configs.get(_FORMAT) == Format.ENRICHED.value
+        dialect = self.choice.from_dialect if is_enriched else Dialect.KAFKA
+        if not await _knows_ours(self.target, theirs):
+            configs = {name: value for name, value in configs.items() if name not in OURS}
+            if is_enriched:
+                del configs[_FORMAT]
         if theirs.latest(APIS[_PRODUCE], _OLD_PRODUCE) is None:
             configs.pop(_FORMAT, None)  # from 4.0 on there is one format alone
         stored = await _format(self.target, to, configs, theirs, exists=there is not None)
+        if stored is Format.ENRICHED and self.choice.to_dialect is Dialect.KAFKA:
+            stored = Format.V1  # its brokers convert it; magic 2 could have headers, which would be lost
         storage = Storage(stored, stored is Format.V2 and theirs.latest(APIS[_PRODUCE], _ZSTD) is not None)
         origin = self._origin(topic)
-        mode, why = await self._mode(topic, to, there, storage, origin)
+        mode, why = await self._mode(topic, to, there, storage, origin, dialect)
         replicas = max((len(each.replicas) for each in topic.partitions.values()), default=1)
         return TopicPlan(
             topic.name,
@@ -173,6 +196,7 @@ class _Planner:
             committed=ours.latest(APIS[_FETCH], _COMMITTED) is not None,
             mode=mode,
             why=why,
+            dialect=dialect,
             configs=configs,
         )
 
@@ -184,7 +208,7 @@ class _Planner:
         return Origin(self.source.cluster.cluster_id, None if topic.id is None else str(topic.id), via)
 
     async def _mode(
-        self, topic: Topic, to: str, there: Topic | None, storage: Storage, origin: Origin
+        self, topic: Topic, to: str, there: Topic | None, storage: Storage, origin: Origin, dialect: Dialect
     ) -> tuple[Mode, str]:
         if self.target.cluster.cluster_id in origin.via:
             if self.choice.prefix:
@@ -193,6 +217,11 @@ class _Planner:
             raise MirrorError(
                 f"{topic.name}: it came from cluster {cluster}, the target: a circle. With --prefix such topics are "
                 f"left out. If that mirror has ended, delete its group {group} at the source"
+            )
+        if dialect is Dialect.ENRICHED:
+            return (
+                Mode.KEYED,
+                f"enriched: stored as {storage}, keys decide; sets that tell that they have none stay closed",
             )
         known = self.begun_there.get(to)
         if there is not None and (known.keyed if known else len(there.partitions) != len(topic.partitions)):
@@ -248,8 +277,16 @@ async def _format(
         setting = broker.get(f"log.{_FORMAT}")
         value = None if setting is None else setting.value
     if value == Format.ENRICHED.value:
-        raise MirrorError(f"{topic}: enriched at the target, which is not mirrored to yet")
+        return Format.ENRICHED
     return newest if value is None else min(newest, stored_format(value), key=lambda each: each.magic)
+
+
+async def _knows_ours(target: Client, versions: BrokerVersions) -> bool:
+    """Say whether the brokers of the target are ours: they tell a setting that Kafka does not have."""
+    if versions.latest(APIS[_DESCRIBE_CONFIGS]) is None:
+        return False
+    node = str(next(iter(target.cluster.brokers)))
+    return not OURS.isdisjoint(await admin.describe_configs(target, admin.Resource.BROKER, node))
 
 
 async def _versions(client: Client) -> BrokerVersions:
