@@ -13,6 +13,7 @@ from magicbyte.records import decode as decoding
 from magicbyte.records.columns import Record
 from magicbyte.records.decode import decode
 from magicbyte.records.encode import BatchHeader, Format, encode_records
+from magicbyte.records.layout import Dialect
 from magicbyte.records.scan import scan
 from magicbyte.records.transactions import AbortedTransaction
 
@@ -34,10 +35,16 @@ def stored(target: Format, codec: Codec, start: int = 0, count: int = 10, **head
     return encode_records(some(start, count), target, codec, header=made)
 
 
-def fetched(*sets: bytes, stable: int = -1, aborted: tuple[AbortedTransaction, ...] = ()) -> ClosedSets:
+def fetched(
+    *sets: bytes,
+    stable: int = -1,
+    aborted: tuple[AbortedTransaction, ...] = (),
+    dialect: Dialect = Dialect.KAFKA,
+    end: int = 1 << 40,
+) -> ClosedSets:
     """What a fetch brings."""
     data = memoryview(b"".join(sets))
-    return ClosedSets(data, 0, 1 << 40, stable, 0, scan(data), list(aborted))
+    return ClosedSets(data, 0, end, stable, 0, scan(data, dialect=dialect), list(aborted))
 
 
 def seen(data: bytes | memoryview) -> list[tuple[int, int, bytes | None, bytes | None]]:
