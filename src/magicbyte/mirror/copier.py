@@ -29,6 +29,8 @@ from magicbyte.errors import (
     UnsupportedForMessageFormatError,
 )
 from magicbyte.mirror.flow import Flow, UnderWay, ahead
+from magicbyte.mirror.offset_map import Track
+from magicbyte.mirror.offset_topic import note
 from magicbyte.mirror.outbox import Outboxes
 from magicbyte.mirror.oversize import LARGE, TOO_LARGE, OnOversize, Park, Parked, smaller, without
 from magicbyte.mirror.progress import Book, Lane, Origin, Place
@@ -112,6 +114,8 @@ class Route:
     """Where sets are put aside."""
     merge: bool = False
     """Whether others may have written to the target before."""
+    has_map: bool = False
+    """Whether the target keeps a map of offsets. There is none where keys decide."""
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}"
@@ -128,11 +132,16 @@ class Route:
 
 @dataclass(slots=True)
 class _Sent:
-    """What became of a parcel: the sets that were sent, and what the target does not take; whether it was split."""
+    """What became of a parcel: the sets that were sent, and what the target does not take; whether it was split.
+
+    `offsets`: where the sets are at the target, those too that were there.
+    """
 
     made: list[Made] = field(default_factory=list)
+    offsets: list[int] = field(default_factory=list)
     parked: list[Parked] = field(default_factory=list)
     is_split: bool = False
+    records: int = 0
 
 
 class PartitionCopier:
@@ -141,6 +150,8 @@ class PartitionCopier:
     def __init__(self, route: Route, stop: asyncio.Event, copied: Copied) -> None:
         self.copied = copied
         self.route = route
+        self.saved: Place | None = None
+        self._track = Track()
         self._stop = stop
         self._place: Place | None = None
         self._skip: dict[int, int] = {}  # by lane: records that are there already
@@ -235,6 +246,7 @@ class PartitionCopier:
         lane = Lane(offset + max(count, 1), place.lanes[partition].identity.behind(max(count, 0)))
         self._place = Place(each.following, {partition: lane}, place.origin)
         self._unsaved_bytes += len(each.parcel.data)
+        self._track.copied(_first(each.parcel), each.parcel.next_offset, count, offset)
 
     async def _settle(self) -> None:
         """If something failed, see what arrived nevertheless, and send the others one by one: some faults may pass."""
@@ -379,12 +391,19 @@ class PartitionCopier:
         for portion in load.portions:
             await self._deliver(parcel, portion, sent)
         self.copied.add(replace(parcel, why=parcel.why or LARGE) if sent.is_split else parcel, sent.made)
+        self._note_offsets(parcel, sent)
         assert self._place is not None, "resumed before"
         self._place = replace(self._place, offset=parcel.next_offset)
         self._unsaved_bytes += len(parcel.data)
         if sent.parked:
             await self._put_aside(parcel, sent.parked)
         await self._save_if_due()
+
+    def _note_offsets(self, parcel: Parcel, sent: _Sent) -> None:
+        if sent.offsets and not self.route.lanes:
+            # Of a part of a set, or where others write too, what is told is too low at most.
+            whole = len(sent.offsets) == 1 and not sent.parked and not self.route.merge
+            self._track.copied(_first(parcel), parcel.next_offset, sent.records if whole else 0, sent.offsets[0])
 
     async def _put_aside(self, parcel: Parcel, parked: Sequence[Parked]) -> None:
         """Put sets aside, and keep the place behind them, so that they are not met again."""
@@ -406,7 +425,8 @@ class PartitionCopier:
             made = forward(parcel, route.storage, lane.identity.behind(skip), skip, portion.records)
         except UnsupportedForMessageFormatError as error:
             raise MirrorError(f"{self._where(parcel)}: {error}") from error
-        skipped, target = min(skip, max(made.records, 0)), lane.target
+        skipped = min(skip, max(made.records, 0))
+        start, target = lane.target, lane.target + skipped
         if not 0 <= made.records == skipped:
             try:
                 done = await send_made(route.target, route.to, partition, made.data, made.magic, made.codec)
@@ -415,8 +435,10 @@ class PartitionCopier:
                     raise
                 await self._deliver_less(parcel, portion, sent, error)
                 return
-            target = done.base_offset + max(made.records - skipped, 1)
+            start, target = done.base_offset - skipped, done.base_offset + max(made.records - skipped, 1)
             sent.made.append(made)
+        sent.offsets.append(start)
+        sent.records += made.records
         if skip:
             self._skip[partition] = skip - skipped
             if skip == skipped:
@@ -447,5 +469,15 @@ class PartitionCopier:
 
     async def _save(self, place: Place) -> None:
         route = self.route
+        runs = self._track.take()
+        if runs and route.has_map and not route.lanes:
+            await note(route.target, route.group, route.to, route.partition, runs)
         await route.book(route.partition).save(route.target, place)
+        self.saved = place
         self._unsaved_bytes, self._saved_at = 0, time.monotonic()
+
+
+def _first(parcel: Parcel) -> int:
+    """Return the offset of the first record of a parcel, as far as headers tell; else the one behind what is before."""
+    entry = parcel.entry
+    return max(parcel.first, entry.base_offset) if isinstance(entry, RecordBatch) else parcel.first

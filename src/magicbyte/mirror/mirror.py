@@ -10,6 +10,8 @@ from typing import Final
 
 from magicbyte.client import Client
 from magicbyte.mirror.copier import Copied, PartitionCopier, Route
+from magicbyte.mirror.group_sync import GroupSync
+from magicbyte.mirror.offset_topic import make_offset_topic
 from magicbyte.mirror.outbox import Outboxes
 from magicbyte.mirror.oversize import Park
 from magicbyte.mirror.plan import Choice, Mode, TopicPlan, make_topic, plan
@@ -18,6 +20,7 @@ log = logging.getLogger(__name__)
 
 AT_ONCE: Final = 8  # partitions
 PLAN_SECONDS: Final = 30.0  # until topics are looked for again
+GROUP_SECONDS: Final = 10.0  # until groups of the source are looked for again
 PAUSE_SECONDS: Final = 0.5  # between looks at the source when nothing came
 
 
@@ -32,6 +35,9 @@ class Mirror:
         self._park = None if choice.park is None else Park(choice.park)
         self._planned: list[TopicPlan] = []
         self._plan_again_at = 0.0
+        self._has_map = False
+        self._groups = GroupSync(source, target, choice.group) if choice.sync_groups else None
+        self._groups_again_at = 0.0
         self._copiers: dict[tuple[str, int], PartitionCopier] = {}
 
     async def plan(self) -> list[TopicPlan]:
@@ -57,6 +63,22 @@ class Mirror:
             for other in errors.exceptions[1:]:
                 log.warning("another partition failed, too: %s", other)
             raise errors.exceptions[0] from None
+        if time.monotonic() >= self._groups_again_at:
+            await self._sync_groups()
+            self._groups_again_at = time.monotonic() + GROUP_SECONDS
+
+    async def _sync_groups(self) -> None:
+        """Take the groups of the source along, if that is wanted."""
+        if self._groups is None:
+            return
+        places = {
+            (each.route.topic, each.route.partition): ((each.route.to, each.route.partition), each.saved)
+            for each in self._copiers.values()
+            if each.saved is not None and not each.route.lanes
+        }
+        for written in await self._groups.sync(places):
+            (topic, partition), offset = written.target, written.translation.offset
+            log.info("group %s goes on at offset %d of %s-%d", written.group, offset, topic, partition)
 
     async def _made(self) -> list[TopicPlan]:
         """Return the plan, whose topics are all there now."""
@@ -64,6 +86,7 @@ class Mirror:
         for each in planned:
             if not self.stop.is_set():
                 await make_topic(self._target, each)
+        self._has_map = bool(planned) and (self._has_map or await make_offset_topic(self._target))
         return planned
 
     async def run(self) -> None:
@@ -74,6 +97,7 @@ class Mirror:
                 await asyncio.wait_for(self.stop.wait(), PAUSE_SECONDS)
             except TimeoutError:
                 continue
+        await self._sync_groups()
 
     def copied(self) -> dict[str, Copied]:
         """Return what was copied so far, by topic."""
@@ -104,6 +128,7 @@ class Mirror:
             on_oversize=self._choice.on_oversize,
             park=self._park,
             merge=self._choice.merge,
+            has_map=self._has_map,
         )
         before = self._copiers.get(key)
         if before is None or before.route != route:

@@ -17,7 +17,8 @@ from magicbyte.client.offsets import bounds
 from magicbyte.client.produce import ProduceOptions, send
 from magicbyte.codecs import Codec
 from magicbyte.errors import BrokerError, ErrorCode, MirrorError
-from magicbyte.mirror.offset_map import OffsetMap, Run, run_told
+from magicbyte.mirror.offset_map import OffsetMap, Run, Translation, run_told
+from magicbyte.mirror.progress import Place
 from magicbyte.protocol import APIS
 from magicbyte.records.columns import Record
 from magicbyte.records.layout import NO_TIMESTAMP
@@ -30,7 +31,7 @@ _OPTIONS: Final = ProduceOptions(codec=Codec.GZIP)  # which brokers of every era
 TopicPartition: TypeAlias = tuple[str, int]
 
 
-async def make(client: Client) -> bool:
+async def make_offset_topic(client: Client) -> bool:
     """Make the topic if it is not there; say whether it is then. Brokers before 0.10.1 make none for clients."""
     if OFFSET_TOPIC in await client.topics():
         return True
@@ -57,6 +58,19 @@ async def note(client: Client, group: str, topic: str, partition: int, runs: Ite
     await send(client, OFFSET_TOPIC, 0, records, _OPTIONS)
 
 
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """What is known of a mirrored partition: its name at the target, the map, and how far all is copied."""
+
+    target: TopicPartition
+    known: OffsetMap
+    end: Run
+
+    def translate(self, offset: int) -> Translation:
+        """Return where a reader that wants `offset` of the source next goes on at the target."""
+        return self.known.translate(offset, self.end)
+
+
 @dataclass(slots=True)
 class KnownMaps:
     """The maps of a group, as far as they were read."""
@@ -74,6 +88,11 @@ class KnownMaps:
             for each in columns:
                 self._take(each)
         self._position = end
+
+    def reach(self, partition: TopicPartition, place: Place) -> Reach:
+        """Return what is known of a partition of the target, to which the one of this place goes."""
+        end = Run(place.offset, place.lanes[partition[1]].target)
+        return Reach(partition, self.maps.get(partition) or OffsetMap(), end)
 
     def _take(self, record: Record) -> None:
         try:

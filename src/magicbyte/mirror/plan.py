@@ -17,6 +17,7 @@ from magicbyte.client.produce import newest_format
 from magicbyte.client.versions import BrokerVersions
 from magicbyte.errors import MirrorError
 from magicbyte.log.append_rules import stored_format
+from magicbyte.mirror.offset_topic import OFFSET_TOPIC
 from magicbyte.mirror.oversize import OnOversize
 from magicbyte.mirror.progress import DEFAULT_GROUP, Begun, Origin, begun
 from magicbyte.mirror.rewrite import Storage
@@ -25,7 +26,7 @@ from magicbyte.records.encode import Format
 from magicbyte.records.layout import Dialect
 
 OFFSETS: Final = "__consumer_offsets"
-INTERNAL: Final = frozenset({OFFSETS, "__transaction_state"})  # brokers before 0.10 do not say which are
+INTERNAL: Final = frozenset({OFFSETS, "__transaction_state", OFFSET_TOPIC})  # brokers before 0.10 do not say which are
 NOT_COPIED: Final = frozenset(
     {
         "follower.replication.throttled.replicas", "leader.replication.throttled.replicas", "min.insync.replicas",
@@ -71,6 +72,8 @@ class Choice:
     to_dialect: Dialect = Dialect.KAFKA
     merge: bool = False
     """Whether topics of the target may hold records of others when a mirror of them begins."""
+    sync_groups: bool = False
+    """Whether the offsets of the source's consumer groups are taken along."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,86 @@
+"""`magicbyte mirror translate`: where an offset of the source, or a consumer group, is at the target of a mirror."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import click
+
+from magicbyte.cli.cluster import client_of
+from magicbyte.errors import MirrorError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from magicbyte.mirror.offset_map import Translation
+
+
+@click.command()
+@click.option("--to", "target", required=True, metavar="HOST:PORT", help="Brokers of the cluster that is copied to.")
+@click.option("--topic", metavar="NAME", help="Topic of the source, with --partition and --offset.")
+@click.option("--partition", type=click.IntRange(0), metavar="N", help="Its partition.")
+@click.option("--offset", type=click.IntRange(0), metavar="N", help="The offset that a reader wants next there.")
+@click.option("--from", "source", metavar="HOST:PORT", help="Brokers of the cluster that is copied from, with --group.")
+@click.option("--group", metavar="NAME", help="Consumer group of the source: all its offsets in mirrored topics.")
+@click.option("--prefix", default="", metavar="TEXT", help="What the mirror puts in front of names.")
+@click.option("--mirror-group", metavar="NAME", help="Group that keeps the mirror's progress.  "
+              "[default: magicbyte-mirror]")  # fmt: skip
+def translate(
+    target: str,
+    topic: str | None,
+    partition: int | None,
+    offset: int | None,
+    source: str | None,
+    group: str | None,
+    prefix: str,
+    mirror_group: str | None,
+) -> None:
+    """Say where a reader of the source goes on at the target, so that it misses nothing.
+
+    The mirror need not run. Either --topic, --partition and --offset, or --from and --group.
+    """
+    from magicbyte.mirror.progress import DEFAULT_GROUP
+
+    progress = mirror_group or DEFAULT_GROUP
+    if topic is not None and partition is not None and offset is not None and group is None:
+        lines = asyncio.run(_offset(target, progress, prefix, (topic, partition), offset))
+    elif group is not None and source is not None and topic is None:
+        lines = asyncio.run(_group(source, target, progress, prefix, group))
+    else:
+        raise click.UsageError("expected --topic, --partition and --offset, or --from and --group")
+    for line in lines:
+        click.echo(line)
+
+
+async def _offset(target: str, progress: str, prefix: str, partition: tuple[str, int], offset: int) -> Iterable[str]:
+    from magicbyte.mirror.group_sync import saved_reaches
+
+    async with client_of(target) as there:
+        reaches = await saved_reaches(there, progress, prefix, [partition])
+    name = f"{partition[0]}-{partition[1]}"
+    if partition not in reaches:
+        raise MirrorError(f"{name}: expected a place and a map of group {progress}, found none")
+    return [_line(f"{name}, offset {offset}", reaches[partition].target, reaches[partition].translate(offset))]
+
+
+async def _group(source: str, target: str, progress: str, prefix: str, group: str) -> Iterable[str]:
+    from magicbyte.mirror.group_sync import saved_reaches, translate_groups
+
+    async with client_of(source) as here, client_of(target) as there:
+        topics = await here.topics()
+        partitions = [(name, each) for name, topic in sorted(topics.items()) for each in sorted(topic.partitions)]
+        reaches = await saved_reaches(there, progress, prefix, partitions)
+        found = await translate_groups(here, reaches, [group])
+    if not found:
+        raise MirrorError(f"group {group}: expected offsets in mirrored topics of the source, found none")
+    return [
+        _line(f"{group}: {each.source[0]}-{each.source[1]}, offset {each.offset}", each.target, each.translation)
+        for each in found
+    ]
+
+
+def _line(what: str, target: tuple[str, int], found: Translation) -> str:
+    notes = "" if found.exact else "; some records come again" if found.copied else ""
+    notes += "" if found.copied else "; nothing behind it is copied yet"
+    return f"{what}: {target[0]}-{target[1]}, offset {found.offset}{notes}"
