@@ -52,7 +52,9 @@ class Topic:
         asked = request.topics[0].partitions[0]
         data = b""
         for next_offset, content in self.sets:
-            if next_offset > asked.fetch_offset and (not data or len(data) + len(content) <= self.largest):
+            if data and len(data) + len(content) > self.largest:
+                break
+            if next_offset > asked.fetch_offset:
                 data += content
         found = PartitionData(high_watermark=self.end, last_stable_offset=self.end, records=data)
         return FetchResponse(responses=[FetchableTopicResponse(topic="topic", partitions=[found])])

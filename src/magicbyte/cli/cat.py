@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import contextlib
 import json
 import sys
 from collections.abc import Callable, Iterator
@@ -13,14 +14,19 @@ from typing import TYPE_CHECKING, BinaryIO
 import click
 
 from magicbyte.cli import options, render
+from magicbyte.cli.cluster import is_topic, topic_at
 from magicbyte.cli.output import Damage, binary_output, complain
 from magicbyte.cli.progress import progress
 
 if TYPE_CHECKING:
+    from magicbyte.client.fetched import FetchedPartition
     from magicbyte.log.checkpoints import TopicPartition
     from magicbyte.log.directory import PartitionDirectory
+    from magicbyte.log.reader import SegmentReader
     from magicbyte.records.columns import RecordColumns
     from magicbyte.records.layout import Dialect
+
+    Log = PartitionDirectory | FetchedPartition
 
 BINARY = ("arrow", "parquet")
 
@@ -109,7 +115,8 @@ def cat(
     """Print records, or write them as Arrow, Parquet, CSV.
 
     The records come partition by partition, in offset order, as a consumer would see them: those of control batches
-    and what is below the log start offset are left out. With more than one partition each line says whose it is.
+    and what is below the log start offset are left out. With more than one partition each line says whose it is. A
+    PATH may also be a topic of a running cluster, or one partition of it: kafka://HOST:PORT/TOPIC[/N].
 
     \b
     text    offset, time (UTC), key, value and headers with tabs between them;
@@ -120,13 +127,17 @@ def cat(
     arrow   an IPC stream with the columns of Spark's Kafka source
     parquet the same columns; needs -o FILE
     """
+    from magicbyte.log.directory import PartitionDirectory
+
     form = form or ("jsonl" if batches else "text")
     request = Wanted(limit=max_batch_bytes, **wanted)  # type: ignore[arg-type]
     _check(form, values, output, request, batches=batches)
-    partitions = _partitions(paths, as_, request)
     damage = Damage(on_damage)
-    total = sum(each.size for each in partitions)
-    with binary_output(output) as stream, progress(total, shares_terminal=output is None) as advance:
+    with contextlib.ExitStack() as stack:
+        partitions = _partitions(stack, paths, as_, request)
+        total = sum(each.size for each in partitions if isinstance(each, PartitionDirectory))
+        stream = stack.enter_context(binary_output(output))
+        advance = stack.enter_context(progress(total, shares_terminal=output is None))
         if batches:
             _write_batches(stream, partitions, request, damage, advance)
         elif form in BINARY:
@@ -156,32 +167,43 @@ def _check(form: str, values: str | None, output: str | None, wanted: Wanted, *,
         raise click.UsageError(f"--to {wanted.end}: expected an offset from {wanted.first} (--from) on")
 
 
-def _partitions(paths: tuple[str, ...], as_: TopicPartition | None, wanted: Wanted) -> list[PartitionDirectory]:
+def _partitions(
+    stack: contextlib.ExitStack, paths: tuple[str, ...], as_: TopicPartition | None, wanted: Wanted
+) -> list[Log]:
+    """Return the partitions that are wanted; brokers are connected as long as `stack` is open."""
     from magicbyte.log.directory import discover
     from magicbyte.log.partitions import choose, in_use
     from magicbyte.wire import kernel
 
-    found = discover(paths, as_)
-    used = in_use(found)
+    folders = [path for path in paths if not is_topic(path)]
+    found = discover(folders, as_) if folders else []
+    used: list[Log] = [*in_use(found)]
     for each in found:
         if each not in used and (not wanted.topics or each.topic in wanted.topics):
             complain(f"left out: {each.path} ({each.state.value})")
-    chosen = choose(used, wanted.topics, wanted.partitions)
-    kernel.expect(sum(each.size for each in chosen))
-    return chosen
+    kernel.expect(sum(each.size for each in found if each in used))
+    for path in paths:
+        used += stack.enter_context(topic_at(path, wanted.dialect)) if is_topic(path) else []
+    return choose(used, wanted.topics, wanted.partitions)
+
+
+def _reader(partition: Log, wanted: Wanted) -> SegmentReader | FetchedPartition:
+    from magicbyte.log.directory import PartitionDirectory
+    from magicbyte.log.reader import SegmentReader
+
+    return SegmentReader(partition, wanted.dialect) if isinstance(partition, PartitionDirectory) else partition
 
 
 def _records(
-    partitions: list[PartitionDirectory],
+    partitions: list[Log],
     wanted: Wanted,
     damage: Damage,
     advance: Callable[[int], None],
     *,
     packed: bool,
-) -> Iterator[tuple[PartitionDirectory, RecordColumns]]:
+) -> Iterator[tuple[Log, RecordColumns]]:
     """Yield the wanted records with the partition that they are of."""
-    from magicbyte.log.partitions import dialect_doubts
-    from magicbyte.log.reader import Isolation, SegmentReader, Selection
+    from magicbyte.log.reader import Isolation, Selection
     from magicbyte.records.decode import DecodeOptions
 
     decoding = DecodeOptions(packed=packed, limit=wanted.limit)
@@ -189,12 +211,10 @@ def _records(
     for partition in partitions:
         if not left:
             return
-        reader = SegmentReader(partition, wanted.dialect)
-        for doubt in dialect_doubts(partition, wanted.dialect or partition.dialect):
-            complain(f"warning: {doubt}")
+        reader = _reader(partition, wanted)
         end = {} if wanted.end is None else {"end": wanted.end}
         selection = Selection(
-            max(wanted.first or 0, _start(partition, damage)),
+            max(wanted.first or 0, _start(partition, wanted, damage)),
             since=wanted.since,
             until=wanted.until,
             isolation=Isolation(wanted.isolation),
@@ -223,10 +243,16 @@ def _with_key(columns: RecordColumns, key: bytes) -> RecordColumns:
     return columns.take(candidates[np.array(same)])
 
 
-def _start(partition: PartitionDirectory, damage: Damage) -> int:
+def _start(partition: Log, wanted: Wanted, damage: Damage) -> int:
+    """Return where a partition begins for a reader; of a folder, say so if it seems to be in the other dialect."""
     from magicbyte.errors import CorruptRecordError
-    from magicbyte.log.partitions import log_start_offset
+    from magicbyte.log.directory import PartitionDirectory
+    from magicbyte.log.partitions import dialect_doubts, log_start_offset
 
+    if not isinstance(partition, PartitionDirectory):
+        return partition.first
+    for doubt in dialect_doubts(partition, wanted.dialect or partition.dialect):
+        complain(f"warning: {doubt}")
     try:
         return log_start_offset(partition)
     except CorruptRecordError as error:
@@ -238,7 +264,7 @@ def _write_lines(
     form: str,
     values: str,
     stream: BinaryIO,
-    partitions: list[PartitionDirectory],
+    partitions: list[Log],
     wanted: Wanted,
     damage: Damage,
     advance: Callable[[int], None],
@@ -246,7 +272,7 @@ def _write_lines(
     named = len(partitions) > 1
     if form == "csv":
         stream.write(render.csv_head(named=named).encode())
-    of: PartitionDirectory | None = None
+    of: Log | None = None
     lines: render.Renderer | None = None
     for partition, columns in _records(partitions, wanted, damage, advance, packed=False):
         if lines is None or partition is not of:
@@ -258,7 +284,7 @@ def _write_lines(
         stream.write(lines(columns).encode())
 
 
-def _write_columnar(form: str, stream: BinaryIO, records: Iterator[tuple[PartitionDirectory, RecordColumns]]) -> None:
+def _write_columnar(form: str, stream: BinaryIO, records: Iterator[tuple[Log, RecordColumns]]) -> None:
     from magicbyte.records.columnar import ArrowWriter, ParquetWriter
 
     writer = (ArrowWriter if form == "arrow" else ParquetWriter)(stream)
@@ -271,18 +297,17 @@ def _write_columnar(form: str, stream: BinaryIO, records: Iterator[tuple[Partiti
 
 def _write_batches(
     stream: BinaryIO,
-    partitions: list[PartitionDirectory],
+    partitions: list[Log],
     wanted: Wanted,
     damage: Damage,
     advance: Callable[[int], None],
 ) -> None:
     from magicbyte.log.batch_list import list_batches
-    from magicbyte.log.reader import SegmentReader
 
     left = sys.maxsize if wanted.count is None else wanted.count
     for partition in partitions:
         name = {"topic": partition.topic, "partition": partition.partition} if len(partitions) > 1 else {}
-        reader = SegmentReader(partition, wanted.dialect)
+        reader = _reader(partition, wanted)
         lines = list_batches(
             reader, first=wanted.first or 0, end=wanted.end, limit=wanted.limit, on_damage=damage, progress=advance
         )

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from magicbyte.cli.options import F
     from magicbyte.client import Client
     from magicbyte.client.client import Topic
+    from magicbyte.client.fetched import FetchedPartition
+    from magicbyte.records.layout import Dialect
 
 T = TypeVar("T")
 
@@ -65,6 +67,24 @@ def explained(task: str, unsupported: str) -> Iterator[None]:
     except UnsupportedVersionError as error:
         code = ErrorCode.UNSUPPORTED_VERSION
         raise BrokerError(task, code, broker="the cluster", detail=f"{unsupported} ({error})") from error
+
+
+@contextlib.contextmanager
+def topic_at(address: str, dialect: Dialect | None) -> Iterator[list[FetchedPartition]]:
+    """Give the partitions at kafka://HOST:PORT/TOPIC[/PARTITION], connected inside the block. Raises BadParameter."""
+    from magicbyte.client.fetched import open_topic
+
+    with explained(f"read {address}", "brokers from 0.11 on can do it"), contextlib.ExitStack() as stack:
+        try:
+            found = stack.enter_context(open_topic(address, dialect))
+        except ValueError as error:
+            raise click.BadParameter(str(error)) from error
+        yield found
+
+
+def is_topic(path: str) -> bool:
+    """Whether a path names a topic of a running cluster."""
+    return path.startswith("kafka://")
 
 
 def parsed(parse: Callable[[str], T]) -> Callable[[click.Context, click.Parameter, str | None], T | None]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from magicbyte.cli import options
+from magicbyte.cli.cluster import is_topic, topic_at
 from magicbyte.cli.output import Damage
 from magicbyte.cli.progress import progress
 from magicbyte.cli.render import many, readable, time_text
@@ -78,11 +79,11 @@ def diff(
 ) -> None:
     """Say whether two logs hold the same records, and where they differ.
 
-    A and B are log directories, partition folders, segments, or topics of a running cluster: kafka://HOST:PORT/TOPIC.
-    Partitions are matched by topic and number, or if A and B have one each, whatever their names. Keys, values,
-    timestamps, timestamp types and headers are compared as far as the formats of both sides have a place for them; what
-    could not be compared is counted. How records are grouped and compressed does not matter, nor do producer ids,
-    sequences and leader epochs.
+    A and B are log directories, partition folders, segments, or topics of a running cluster, or one partition of it:
+    kafka://HOST:PORT/TOPIC[/N]. Partitions are matched by topic and number, or if A and B have one each, whatever their
+    names. Keys, values, timestamps, timestamp types and headers are compared as far as the formats of both sides have a
+    place for them; what could not be compared is counted. How records are grouped and compressed does not matter, nor
+    do producer ids, sequences and leader epochs.
 
     Exit status: 0 the same, 1 different or damaged.
     """
@@ -113,16 +114,9 @@ def diff(
 
 def _logs(stack: contextlib.ExitStack, path: str, topics: tuple[str, ...], dialect: Dialect | None) -> Sequence[Log]:
     """Return the partitions at a path, or of a topic, whose brokers are connected as long as `stack` is open."""
-    if not path.startswith("kafka://"):
-        from magicbyte.log.diff import partitions_at
+    from magicbyte.log.diff import partitions_at
 
-        return partitions_at(path, topics)
-    from magicbyte.client.fetched import open_topic
-
-    try:
-        return stack.enter_context(open_topic(path, dialect))
-    except ValueError as error:
-        raise click.BadParameter(str(error)) from error
+    return stack.enter_context(topic_at(path, dialect)) if is_topic(path) else partitions_at(path, topics)
 
 
 # ---- JSON

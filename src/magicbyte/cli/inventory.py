@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from magicbyte.cli import options
+from magicbyte.cli.cluster import is_topic, topic_at
 from magicbyte.cli.output import Damage, complain
 from magicbyte.cli.progress import progress
 from magicbyte.cli.render import many, size_text, time_text
 
 if TYPE_CHECKING:
+    from magicbyte.client.fetched import FetchedPartition
     from magicbyte.errors import CorruptRecordError
     from magicbyte.log.checkpoints import TopicPartition
-    from magicbyte.log.inventory import FormatCount, PartitionInventory, Tally
+    from magicbyte.log.directory import PartitionDirectory
+    from magicbyte.log.inventory import FetchedInventory, FormatCount, PartitionInventory, Tally
     from magicbyte.records.layout import Dialect
+
+    Log = PartitionDirectory | FetchedPartition
+    Inventory = PartitionInventory | FetchedInventory
 
 Json = dict[str, Any]
 
@@ -52,18 +59,29 @@ def inventory(
 
     Also holes between batches, transactions, the two LZ4 header checksums, files that a broker left behind, and damage
     to headers and index files. Without --deep nothing is decompressed: what cannot be known then is "?" in the table
-    and null in JSON.
+    and null in JSON. A PATH may also be a topic of a running cluster, or one partition of it:
+    kafka://HOST:PORT/TOPIC[/N]. All of it is fetched, and nothing opened.
     """
-    from magicbyte.log.directory import discover
-    from magicbyte.log.inventory import add_up, take_inventory
+    from magicbyte.log.directory import PartitionDirectory, discover
+    from magicbyte.log.inventory import add_up, take_fetched_inventory, take_inventory
     from magicbyte.log.partitions import choose, dialect_doubts
 
-    partitions = choose(discover(paths, as_), topics)
-    total = sum(each.size for each in partitions)
+    folders = [path for path in paths if not is_topic(path)]
+    if deep and len(folders) < len(paths):
+        raise click.UsageError("--deep is for logs on disk: of a topic of a running cluster only headers are looked at")
     damage = Damage(on_damage)
-    found = []
-    with progress(total) as advance:
+    found: list[Inventory] = []
+    with contextlib.ExitStack() as stack:
+        logs: list[Log] = [*(discover(folders, as_) if folders else [])]
+        for path in paths:
+            logs += stack.enter_context(topic_at(path, dialect)) if is_topic(path) else []
+        partitions = choose(logs, topics)
+        total = sum(each.size for each in partitions if isinstance(each, PartitionDirectory))
+        advance = stack.enter_context(progress(total))
         for partition in partitions:
+            if not isinstance(partition, PartitionDirectory):
+                found.append(take_fetched_inventory(partition, partition.dialect))
+                continue
             for doubt in dialect_doubts(partition, dialect or partition.dialect):
                 complain(f"warning: {doubt}")
             found.append(
@@ -90,16 +108,16 @@ def inventory(
 # ---- JSON
 
 
-def _partition_json(found: PartitionInventory) -> Json:
-    partition, tally = found.partition, found.tally
+def _partition_json(found: Inventory) -> Json:
+    partition, tally, folder = found.partition, found.tally, _folder(found)
     return {
         "topic": partition.topic,
         "partition": partition.partition,
         "path": partition.path,
-        "state": partition.state.value,
+        "state": None if folder is None else folder.state.value,
         "dialect": found.dialect.value,
-        "segments": len(partition.segments),
-        "bytes": partition.size,
+        "segments": None if folder is None else len(folder.segments),
+        "bytes": _size(found),
         "logStartOffset": found.log_start_offset,
         "firstOffset": tally.first_offset,
         "lastOffset": tally.last_offset,
@@ -107,21 +125,35 @@ def _partition_json(found: PartitionInventory) -> Json:
         "openTransactions": [
             {"producerId": each.producer_id, "firstOffset": each.first_offset} for each in tally.open_transactions
         ],
-        "leftovers": [entry.name for entry in partition.leftovers],
-        "orphans": [entry.name for entry in partition.orphans],
+        "leftovers": [] if folder is None else [entry.name for entry in folder.leftovers],
+        "orphans": [] if folder is None else [entry.name for entry in folder.orphans],
         "damagedIndexes": [_damage_json(error) for error in found.index_damage],
         "damage": [_damage_json(error) for error in found.damage],
     }
 
 
-def _total_json(found: list[PartitionInventory], whole: Tally) -> Json:
+def _folder(found: Inventory) -> PartitionDirectory | None:
+    """Return the partition's folder, None for a partition of a running cluster."""
+    from magicbyte.log.directory import PartitionDirectory
+
+    return found.partition if isinstance(found.partition, PartitionDirectory) else None
+
+
+def _size(found: Inventory) -> int:
+    """Return the bytes of the log; of a running cluster's those of the sets that it sent."""
+    folder = _folder(found)
+    return found.tally.bytes if folder is None else folder.size
+
+
+def _total_json(found: list[Inventory], whole: Tally) -> Json:
+    folders = [folder for folder in map(_folder, found) if folder is not None]
     return {
         "partitions": len(found),
-        "segments": sum(len(each.partition.segments) for each in found),
-        "bytes": sum(each.partition.size for each in found),
+        "segments": sum(len(each.segments) for each in folders),
+        "bytes": sum(map(_size, found)),
         **_tally_json(whole),
-        "leftovers": sum(len(each.partition.leftovers) for each in found),
-        "orphans": sum(len(each.partition.orphans) for each in found),
+        "leftovers": sum(len(each.leftovers) for each in folders),
+        "orphans": sum(len(each.orphans) for each in folders),
         "damagedIndexes": sum(len(each.index_damage) for each in found),
         "damage": sum(len(each.damage) for each in found),
     }
@@ -178,22 +210,23 @@ def _damage_json(error: CorruptRecordError) -> Json:
 # ---- text
 
 
-def _text(found: list[PartitionInventory], whole: Tally) -> str:
+def _text(found: list[Inventory], whole: Tally) -> str:
     """Return a table of the partitions with notes on what is not ordinary, and one of the formats; <= 100 columns."""
     width = min(max(len("partition"), *(len(each.partition.name) for each in found)), 34)
     lines = [f"{'partition':<{width}} segments {'bytes':>10} {'records':>11}  {'offsets':<19} newest"]
     for each in found:
-        tally, partition = each.tally, each.partition
+        tally, partition, folder = each.tally, each.partition, _folder(each)
         offsets = f"{_known(tally.first_offset)}..{_known(tally.last_offset)}" if tally.batches else "-"
         name = partition.name if len(partition.name) <= width else "…" + partition.name[1 - width :]
         newest = "-" if tally.max_timestamp is None else time_text(tally.max_timestamp)[:16]
         lines.append(
-            f"{name:<{width}} {len(partition.segments):>8} {size_text(partition.size):>10} {_known(tally.records):>11}"
+            f"{name:<{width}} {'-' if folder is None else len(folder.segments):>8} {size_text(_size(each)):>10} "
+            f"{_known(tally.records):>11}"
             f"  {offsets:<19} {newest}"
         )
         lines += [f"    {note}" for note in _notes(each)]
-    size = sum(each.partition.size for each in found)
-    segments = sum(len(each.partition.segments) for each in found)
+    size = sum(map(_size, found))
+    segments = sum(len(folder.segments) for folder in map(_folder, found) if folder is not None)
     lines += [
         "",
         f"total: {many(len(found), 'partition')}, {many(segments, 'segment')}, {size_text(size)}, "
@@ -210,20 +243,20 @@ def _text(found: list[PartitionInventory], whole: Tally) -> str:
     return "\n".join(lines)
 
 
-def _notes(found: PartitionInventory) -> list[str]:
+def _notes(found: Inventory) -> list[str]:
     """Return what there is to say about one partition beside its row."""
-    partition, tally = found.partition, found.tally
+    tally, folder = found.tally, _folder(found)
     notes = [", ".join(_share(*each, tally) for each in sorted(tally.formats.items()))] if tally.formats else []
     notes += _tally_notes(tally)
     notes += [f"open transaction of producer {each[0]} from offset {each[1]}" for each in tally.open_transactions]
     if found.log_start_offset > (tally.first_offset or 0):
         notes.append(f"starts at offset {found.log_start_offset}: what is before it is deleted")
-    if partition.state.value != "current":
-        notes.append(f"the folder's name says: {partition.state.value}")
-    if partition.leftovers:
-        notes.append(f"left behind by a broker: {_names([entry.name for entry in partition.leftovers])}")
-    if partition.orphans:
-        notes.append(f"without a .log: {_names([entry.name for entry in partition.orphans])}")
+    if folder is not None and folder.state.value != "current":
+        notes.append(f"the folder's name says: {folder.state.value}")
+    if folder is not None and folder.leftovers:
+        notes.append(f"left behind by a broker: {_names([entry.name for entry in folder.leftovers])}")
+    if folder is not None and folder.orphans:
+        notes.append(f"without a .log: {_names([entry.name for entry in folder.orphans])}")
     notes += [f"damaged: {(error.path or '').rpartition('/')[2]}: {error.what}" for error in found.index_damage]
     notes += [f"damaged: {(error.path or '').rpartition('/')[2]}, position {error.position}" for error in found.damage]
     return notes

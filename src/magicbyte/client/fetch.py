@@ -176,14 +176,19 @@ def _records(found: ClosedSets, options: FetchOptions, decoding: DecodeOptions) 
     if not (options.committed and found.aborted):
         yield from decode(found.data, decoding, dialect=options.dialect)
         return
+    yield from decode_rows(found.table, delivered_rows(found), decoding)
+
+
+def delivered_rows(found: ClosedSets) -> list[int]:
+    """Return the rows of the sets that a reader of committed records gets. Raises CorruptRecordError."""
     committed = CommittedFilter(found.aborted, found.last_stable_offset)
     rows = []
     for row in range(len(found.table)):
-        entry = parse_entry(found.data[found.table.position[row] :], options.dialect)
+        entry = parse_entry(found.data[found.table.position[row] :], found.table.dialect)
         assert entry is not None, "the scan has seen all of it"
         if committed.delivers(batch_facts(entry)):
             rows.append(row)
-    yield from decode_rows(found.table, rows, decoding)
+    return rows
 
 
 async def _fetch(

@@ -4,24 +4,43 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from typing import Final
 
 from magicbyte.client.client import Client
-from magicbyte.client.fetch import FetchOptions, read_sets
-from magicbyte.client.offsets import bounds
+from magicbyte.client.fetch import ClosedSets, FetchOptions, delivered_rows, read_sets
+from magicbyte.client.offsets import LATEST, bounds, list_offset
+from magicbyte.errors import UnknownTopicError
+from magicbyte.log.reader import (
+    EVERYTHING,
+    Chunk,
+    DamageHandler,
+    Isolation,
+    Selection,
+    decode_chunk,
+    held_bytes,
+    in_order,
+    select_records,
+    stop_at_damage,
+)
+from magicbyte.protocol import APIS
+from magicbyte.records.columns import RecordColumns
+from magicbyte.records.decode import DEFAULT_MAX_BATCH_BYTES, DEFAULT_OPTIONS, DecodeOptions
 from magicbyte.records.layout import Dialect
 from magicbyte.records.scan import BatchTable
+from magicbyte.wire.kernel import expect
 
 SCHEME: Final = "kafka://"
+_LIST_OFFSETS: Final = 2  # API key
+_WITH_TIMES: Final = range(1, 10)  # versions that look at the times of records
 
 
 @dataclass(slots=True)
 class FetchedPartition:
     """A partition from its start, `first`, to the high watermark of the moment when it was looked up, `end`.
 
-    `path` is the address it was opened by, with the partition's number.
+    It is read as `SegmentReader` reads a folder. `path` is the address it was opened by, with the partition's number.
     """
 
     path: str
@@ -33,37 +52,115 @@ class FetchedPartition:
     _client: Client
     _runner: asyncio.Runner
 
+    @property
+    def name(self) -> str:
+        """The partition as `topic-partition`."""
+        return f"{self.topic}-{self.partition}"
+
+    @property
+    def dialect(self) -> Dialect:
+        """What the brokers send."""
+        return self.options.dialect
+
     def tables(self) -> Iterator[BatchTable]:
         """Yield closed sets, as the brokers store them. Raises what `read_sets` does."""
-        sets = read_sets(self._client, self.topic, self.partition, self.first, self.end, self.options)
+        for found in self._sets(self.first, self.end, self.options):
+            yield found.table
+
+    def chunks(
+        self,
+        *,
+        first: int = 0,
+        limit: int = DEFAULT_MAX_BATCH_BYTES,
+        on_damage: DamageHandler = stop_at_damage,  # noqa: ARG002 (what comes damaged cannot be gone on behind)
+    ) -> Iterator[Chunk]:
+        """Yield closed sets from the one that holds offset `first` on; positions are as if all were one file."""
+        position = 0
+        options = replace(self.options, largest_set=limit)
+        for found in self._sets(max(first, self.first), self.end, options):
+            yield Chunk(self.path, position, found.table)
+            position += found.table.end
+
+    def records(
+        self,
+        selection: Selection = EVERYTHING,
+        options: DecodeOptions = DEFAULT_OPTIONS,
+        *,
+        threads: int = 1,
+        on_damage: DamageHandler = stop_at_damage,
+        progress: Callable[[int], None] = lambda _: None,
+    ) -> Iterator[RecordColumns]:
+        """Yield the selected records in offset order. Damage is told of as the sets are decoded.
+
+        Raises what `read_sets` does; UnsupportedVersionError for committed records of brokers before 0.11.
+        """
+        selection = replace(selection, first=self._first_of(selection), end=min(selection.end, self.end))
+        committed = selection.isolation is Isolation.READ_COMMITTED
+        asked = replace(self.options, committed=committed, largest_set=options.limit)
+
+        def work() -> Iterator[tuple[Chunk, list[int]]]:
+            position = 0
+            for found in self._sets(selection.first, selection.end, asked):
+                expect(position + found.table.end)
+                rows = delivered_rows(found) if committed else list(range(len(found.table)))
+                if rows:
+                    yield Chunk(self.path, position, found.table), rows
+                position += found.table.end
+                progress(found.table.end)
+
+        for columns in in_order(work(), lambda item: decode_chunk(*item, options, on_damage), threads, size=held_bytes):
+            chosen = select_records(columns, selection)
+            if len(chosen):
+                yield chosen
+
+    def _first_of(self, selection: Selection) -> int:
+        """Return the offset to read from: of a time, where brokers know the times of records."""
+        first = max(selection.first, self.first)
+        if selection.since is None:
+            return first
+        found = self._runner.run(self._of_time(selection.since))
+        return first if found is None else max(first, found)
+
+    async def _of_time(self, since: int) -> int | None:
+        connection = await self._client.any_connection()
+        if connection.versions.latest(APIS[_LIST_OFFSETS], _WITH_TIMES) is None:
+            return None
+        found = (await list_offset(self._client, self.topic, self.partition, since)).offset
+        return (await list_offset(self._client, self.topic, self.partition, LATEST)).offset if found is None else found
+
+    def _sets(self, start: int, end: int, options: FetchOptions) -> Iterator[ClosedSets]:
+        sets = read_sets(self._client, self.topic, self.partition, start, end, options)
         while (found := self._runner.run(anext(sets, None))) is not None:
             if len(found.table):
-                yield found.table
+                yield found
 
 
 @contextlib.contextmanager
 def open_topic(address: str, dialect: Dialect | None = None) -> Iterator[list[FetchedPartition]]:
-    """Connect to `kafka://HOST:PORT[,HOST:PORT…]/TOPIC`, and give the topic's partitions while inside the block.
+    """Connect to `kafka://HOST:PORT[,HOST:PORT…]/TOPIC[/PARTITION]`, and give the partitions while inside the block.
 
     Nothing is written, and no topic made. `dialect`: of what the brokers send, if it is not Kafka's. Raises ValueError
     for another address, UnknownTopicError, BrokerError and NetworkError.
     """
-    bootstrap, _, topic = address.removeprefix(SCHEME).partition("/")
-    if not address.startswith(SCHEME) or not bootstrap or not topic:
-        raise ValueError(f"{address!r}: expected {SCHEME}HOST:PORT/TOPIC")
+    bootstrap, _, rest = address.removeprefix(SCHEME).partition("/")
+    topic, slash, number = rest.partition("/")
+    if not address.startswith(SCHEME) or not bootstrap or not topic or (slash and not number.isdecimal()):
+        raise ValueError(f"{address!r}: expected {SCHEME}HOST:PORT/TOPIC or {SCHEME}HOST:PORT/TOPIC/PARTITION")
     options = FetchOptions(dialect=dialect or Dialect.KAFKA)
     with asyncio.Runner() as runner:
         client = Client(bootstrap)
         try:
             yield [
-                FetchedPartition(f"{address}-{number}", topic, number, *ends, options, client, runner)
-                for number, ends in runner.run(_partitions(client, topic)).items()
+                FetchedPartition(f"{SCHEME}{bootstrap}/{topic}-{index}", topic, index, *ends, options, client, runner)
+                for index, ends in runner.run(_partitions(client, topic, int(number) if number else None)).items()
             ]
         finally:
             runner.run(client.aclose())
 
 
-async def _partitions(client: Client, topic: str) -> dict[int, tuple[int, int]]:
-    """Return start and end of each partition."""
-    found = await client.existing_topic(topic)
-    return {number: await bounds(client, topic, number) for number in sorted(found.partitions)}
+async def _partitions(client: Client, topic: str, number: int | None) -> dict[int, tuple[int, int]]:
+    """Return start and end of each partition, or of the one that is wanted."""
+    found = sorted((await client.existing_topic(topic)).partitions)
+    if number is not None and number not in found:
+        raise UnknownTopicError(f"partition {number} of {topic!r}: expected one of 0 to {len(found) - 1}")
+    return {index: await bounds(client, topic, index) for index in (found if number is None else [number])}

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol
 
 from magicbyte.codecs import Codec, Lz4Header, decompress
 from magicbyte.errors import CorruptRecordError
-from magicbyte.log.reader import Chunk, DamageHandler, SegmentReader, stop_at_damage
+from magicbyte.log.reader import Chunk, DamageHandler, stop_at_damage
 from magicbyte.records.batch import RecordBatch
 from magicbyte.records.control import marker_of
 from magicbyte.records.decode import DEFAULT_MAX_BATCH_BYTES, DecodeOptions, decode_rows
@@ -23,8 +23,15 @@ Line = dict[str, Any]
 _OFFSETS_ONLY = DecodeOptions(keys=False, values=False, headers=False, verify=False, control=True)
 
 
+class Chunks(Protocol):
+    """Where entries come from: a `SegmentReader`, or a partition of a running cluster."""
+
+    def chunks(self, *, first: int = 0, limit: int, on_damage: DamageHandler) -> Iterator[Chunk]:
+        """Yield the entries from the one that may hold offset `first` on."""
+
+
 def list_batches(
-    reader: SegmentReader,
+    reader: Chunks,
     *,
     first: int = 0,
     end: int | None = None,

@@ -77,6 +77,10 @@ class FetchedLog(Protocol):
     first: int
     """Where it begins for a reader."""
 
+    @property
+    def name(self) -> str:
+        """Topic and number, as folders are named."""
+
     def tables(self) -> Iterator[BatchTable]:
         """Yield whole entries in the order of their offsets; the first may begin before `first`."""
 
@@ -172,24 +176,20 @@ def partitions_at(path: str, topics: Collection[str] = ()) -> list[Log]:
     return list(in_use(choose(discover([path]), topics)))
 
 
-def _name(log: Log) -> str:
-    return log.name if isinstance(log, PartitionDirectory) else f"{log.topic}-{log.partition}"
-
-
 def pair_up(a: Sequence[Log], b: Sequence[Log]) -> list[Pair]:
     """Return the partitions of two logs by name, sorted. If each has one only, they are a pair whatever their names.
 
     Raises LogDirectoryError for a name that comes twice.
     """
     if len(a) == len(b) == 1:
-        name = _name(a[0]) if a[0].topic is not None or b[0].topic is None else _name(b[0])
+        name = a[0].name if a[0].topic is not None or b[0].topic is None else b[0].name
         return [Pair(name, a[0], b[0])]
     sides = []
     for found in (a, b):
-        by_name = {_name(each): each for each in found}
+        by_name = {each.name: each for each in found}
         if len(by_name) < len(found):
-            twice = next(name for name, count in Counter(map(_name, found)).items() if count > 1)
-            paths = " and ".join(each.path for each in found if _name(each) == twice)
+            twice = next(name for name, count in Counter(each.name for each in found).items() if count > 1)
+            paths = " and ".join(each.path for each in found if each.name == twice)
             raise LogDirectoryError(f"{twice}: expected once, found {paths}")
         sides.append(by_name)
     pairs = [Pair(name, sides[0].get(name), sides[1].get(name)) for name in sides[0].keys() | sides[1].keys()]

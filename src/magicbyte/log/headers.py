@@ -6,7 +6,7 @@ import struct
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -71,6 +71,17 @@ _LAYOUT = np.dtype(
 )
 
 
+class Readable(Protocol):
+    """Where the rest of an entry is read from: an open file, or bytes that were sent."""
+
+    @property
+    def path(self) -> str:
+        """Where it is, for messages."""
+
+    def read_at(self, position: int, length: int) -> bytes:
+        """Return the `length` bytes at `position`, fewer only where it ends."""
+
+
 @dataclass(frozen=True)
 class Headers:
     """Neighbouring entries of one file: `position` in it, `size` with the 12 bytes in front, `heads` (n, HEAD).
@@ -79,7 +90,7 @@ class Headers:
     is where the last entry ends. `chunk` has the same entries where they were read as a whole.
     """
 
-    file: ReadableFile
+    file: Readable
     dialect: Dialect
     position: Int64s
     size: Int64s
@@ -168,10 +179,15 @@ def read_headers(
         stop = file.size if end is None else min(end, file.size)
         position = yield from _walk(file, dialect, limit, expected_bytes, start, stop)
     for chunk in read_chunks(file, start=position, end=end, dialect=dialect, limit=limit, on_damage=on_damage):
-        table = chunk.table
-        at, size = np.asarray(table.position, np.int64), np.asarray(table.size, np.int64)
-        heads, behind = _heads(table.buffer, at), chunk.position + table.end
-        yield Headers(file, dialect, at + chunk.position, size, heads, behind, chunk)
+        yield headers_of(file, chunk)
+
+
+def headers_of(file: Readable, chunk: Chunk) -> Headers:
+    """Return the headers of the entries of a chunk of a file, which is not merged."""
+    table = chunk.table
+    at, size = np.asarray(table.position, np.int64), np.asarray(table.size, np.int64)
+    heads, behind = _heads(table.buffer, at), chunk.position + table.end
+    return Headers(file, table.dialect, at + chunk.position, size, heads, behind, chunk)
 
 
 def _walk(

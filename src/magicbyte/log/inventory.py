@@ -16,9 +16,9 @@ import numpy as np
 
 from magicbyte.codecs import Codec, Lz4Header, lz4_header_checksum
 from magicbyte.errors import CorruptRecordError
-from magicbyte.log.headers import Headers, read_headers
+from magicbyte.log.headers import Headers, headers_of, read_headers
 from magicbyte.log.partitions import log_start_offset
-from magicbyte.log.reader import Chunk, DamageHandler, decode_chunk
+from magicbyte.log.reader import Chunk, DamageHandler, decode_chunk, stop_at_damage
 from magicbyte.records import layout
 from magicbyte.records.batch import RecordBatch
 from magicbyte.records.control import ControlType, marker_of
@@ -31,6 +31,7 @@ from magicbyte.records.scan import scan
 from magicbyte.wire import kernel
 
 if TYPE_CHECKING:
+    from magicbyte.log.diff import FetchedLog
     from magicbyte.log.directory import PartitionDirectory
     from magicbyte.records.columns import RecordColumns
 
@@ -145,6 +146,18 @@ class PartitionInventory:
     index_damage: list[CorruptRecordError]  # in index files, snapshots and checkpoints
 
 
+@dataclass(slots=True)
+class FetchedInventory:
+    """What a partition of a running cluster holds; without the files beside a log, and without damage."""
+
+    partition: FetchedLog
+    dialect: Dialect
+    log_start_offset: int
+    tally: Tally
+    damage: tuple[()] = ()
+    index_damage: tuple[()] = ()
+
+
 def take_inventory(
     partition: PartitionDirectory,
     *,
@@ -170,7 +183,7 @@ def take_inventory(
         result.damage.append(error)
         on_damage(error)
 
-    _check_companions(result, on_damage)
+    _check_companions(partition, result, on_damage)
     if deep:
         kernel.expect(total)
     with ThreadPoolExecutor(threads, "magicbyte-inventory") as pool:
@@ -192,6 +205,36 @@ def take_inventory(
                 progress(segment.log.size - done)
     counter.finish()
     return result
+
+
+def take_fetched_inventory(log: FetchedLog, dialect: Dialect = Dialect.KAFKA) -> FetchedInventory:
+    """Return the inventory of a partition of a running cluster, from the headers of the sets that the brokers send.
+
+    The first and the last of them are whole, what lies below the partition's start included. Raises what `log.tables`
+    does, and CorruptRecordError for headers that make no sense.
+    """
+    counter = _Counter(dialect, deep=False)
+    position = 0
+    for table in log.tables():
+        sets = Chunk(log.path, position, table)
+        counter.add(headers_of(_Sent(log.path, position, table.buffer), sets), None, stop_at_damage)
+        position += table.end
+    counter.finish()
+    return FetchedInventory(log, dialect, log.first, counter.tally)
+
+
+@dataclass(frozen=True, slots=True)
+class _Sent:
+    """Bytes that came over the network, as a part of a file of all of them that begins at `position`."""
+
+    path: str
+    position: int
+    buffer: memoryview
+
+    def read_at(self, position: int, length: int) -> bytes:
+        """Return the `length` bytes at `position`, fewer only where they end."""
+        at = position - self.position
+        return bytes(self.buffer[at : at + length])
 
 
 def add_up(tallies: Iterable[Tally]) -> Tally:
@@ -228,9 +271,8 @@ def _extreme(choose: Callable[[int, int], int], one: int | None, other: int | No
     return other if one is None else one if other is None else choose(one, other)
 
 
-def _check_companions(result: PartitionInventory, on_damage: DamageHandler) -> None:
+def _check_companions(partition: PartitionDirectory, result: PartitionInventory, on_damage: DamageHandler) -> None:
     """Parse the files beside the log: what is wrong with them goes into `index_damage`."""
-    partition = result.partition
 
     def check(read: Callable[[], Any]) -> Any:
         try:
@@ -380,7 +422,7 @@ class _Counter:
         """Say of the whole what could be said only at its end."""
         if not self._deep and not self._smallest_known:
             self.tally.min_timestamp = None
-        self.tally.open_transactions = [OpenTransaction(*each) for each in self._open.items()]
+        self.tally.open_transactions = [OpenTransaction(*each) for each in sorted(self._open.items())]
 
     def _add_formats(self, block: Headers, count: Int64s, wrapper: Bools, found: _Records | None) -> None:
         kind = block.magic * _CODECS + block.codec

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from typing import Protocol, TypeVar
 
 from magicbyte.errors import CorruptRecordError, LogDirectoryError, UnknownTopicError
 from magicbyte.log.checkpoints import LOG_START, META_PROPERTIES, TopicPartition, parse_offset_checkpoint
@@ -15,6 +16,25 @@ _NAMED_AT_MOST = 12
 _SAMPLE_BYTES = 64 << 10
 
 
+class Named(Protocol):
+    """A partition of a topic: a folder, or what brokers send."""
+
+    @property
+    def topic(self) -> str | None:
+        """Its topic, None where nothing tells."""
+
+    @property
+    def partition(self) -> int | None:
+        """Its number."""
+
+    @property
+    def name(self) -> str:
+        """Both, for people."""
+
+
+P = TypeVar("P", bound=Named)
+
+
 def in_use(found: Iterable[PartitionDirectory]) -> list[PartitionDirectory]:
     """Return `found` without the folders of log directories that a broker would not read from.
 
@@ -24,9 +44,7 @@ def in_use(found: Iterable[PartitionDirectory]) -> list[PartitionDirectory]:
     return [each for each in found if each.state is FolderState.CURRENT or each.log_directory is None]
 
 
-def choose(
-    found: Collection[PartitionDirectory], topics: Collection[str] = (), numbers: Collection[int] = ()
-) -> list[PartitionDirectory]:
+def choose(found: Collection[P], topics: Collection[str] = (), numbers: Collection[int] = ()) -> list[P]:
     """Return the partitions of `topics` with one of the `numbers`; no topics or no numbers mean all.
 
     Raises UnknownTopicError, which says what is there, for a topic or a number that no partition found has.
