@@ -43,12 +43,12 @@ def format_option(command: F) -> F:
     )
 
 
-def client_of(bootstrap: str) -> Client:
+def client_of(bootstrap: str, *, client_id: str = "magicbyte") -> Client:
     """Return a client of these brokers, which is to be closed. Raises BadParameter."""
     from magicbyte.client import Client
 
     try:
-        return Client(bootstrap)
+        return Client(bootstrap, client_id=client_id)
     except ValueError as error:
         raise click.BadParameter(f"{error}: expected HOST:PORT, such as localhost:9092", param_hint="-b") from error
 

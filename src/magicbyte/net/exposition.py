@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -85,9 +84,12 @@ def process() -> list[Family]:
     found = [cpu, started]
     if sys.platform == "linux":
         resident = gauge("process_resident_memory_bytes", "Memory of this process.")
-        with open("/proc/self/statm", "rb") as file:
-            resident.add(int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE"))
-        found.append(resident)
+        peak = gauge("magicbyte_process_peak_resident_bytes", "The most memory that this process had.")
+        with open("/proc/self/status", "rb") as file:
+            said = dict(line.split(b":", 1) for line in file)
+        resident.add(int(said[b"VmRSS"].split()[0]) << 10)
+        peak.add(int(said[b"VmHWM"].split()[0]) << 10)
+        found += [resident, peak]
     return found
 
 

@@ -1,0 +1,199 @@
+"""`magicbyte plan` put to the test: what it predicts of a step, and what the step then costs.
+
+Each case is a load: paced producers and consumers of one kind each, over the wire, on `magicbyte serve` in a process of
+its own, with a topic in the old format. While it runs, the plan is made by the numbers of some seconds (--window), with
+its rehearsal in a further process. Then the step is taken (message.format.version by AlterConfigs), and the same load
+goes on: CPU of the broker's process (all threads, by its own clock) by second, before and behind; its largest memory.
+
+Predicted CPU: what the broker used before, and the difference that the rehearsal found. Predicted memory: the largest
+before, and the growth that the rehearsal found. `error` is predicted over measured, less 1.
+
+Run: python benchmarks/plan.py [CASE...]   (written to benchmarks/results/plan.json; a case takes some 30 seconds)
+"""
+
+import asyncio
+import contextlib
+import fnmatch
+import random
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import harness
+from magicbyte.broker import planner
+from magicbyte.client import Client
+from magicbyte.client.admin import NewTopic, Resource, alter_configs, create_topic
+from magicbyte.client.fetch import FetchOptions, fetch_sets
+from magicbyte.codecs import Codec
+from magicbyte.net.scrape import Scrape, scrape
+from magicbyte.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from magicbyte.records.columns import Record
+from magicbyte.records.encode import Format, encode_records
+
+WINDOW_S = 6.0
+TOPIC = "load"
+PRODUCE_VERSION = {Format.V0: 1, Format.V1: 2, Format.V2: 7}
+
+
+class Case(NamedTuple):
+    """A load: so many sets a second of so many records of so many bytes; consumers by their versions of Fetch."""
+
+    stored: Format
+    target: Format
+    codec: Codec
+    size: int
+    records: int
+    sets_per_s: float
+    sent: Format
+    consumers: tuple[int, ...]
+
+
+V0, V1, V2 = Format.V0, Format.V1, Format.V2
+CASES = {
+    "0 to 1, plain 100 B, new producer, 2 old consumers": Case(V0, V1, Codec.NONE, 100, 100, 40, V1, (1, 1)),
+    "0 to 1, gzip 1 kB, new producer, old consumer": Case(V0, V1, Codec.GZIP, 1000, 50, 30, V1, (1,)),
+    "0 to 1, gzip 1 kB, new producer, new consumer": Case(V0, V1, Codec.GZIP, 1000, 50, 30, V1, (3,)),
+    "0 to 1, lz4 100 B, old producer, old consumer": Case(V0, V1, Codec.LZ4, 100, 200, 30, V0, (1,)),
+    "1 to 2, snappy 100 B, new producer, 2 old consumers": Case(V1, V2, Codec.SNAPPY, 100, 200, 30, V2, (3, 3)),
+    "1 to 2, plain 10 kB, old producer, old consumer": Case(V1, V2, Codec.NONE, 10_000, 20, 60, V1, (3,)),
+    "1 to 2, lz4 1 kB, new producer, new consumers": Case(V1, V2, Codec.LZ4, 1000, 100, 30, V2, (11, 11)),
+    "0 to 2, plain 1 kB, new producer, 3 old consumers": Case(V0, V2, Codec.NONE, 1000, 100, 30, V2, (1, 1, 1)),
+}
+
+
+class Server(NamedTuple):
+    """A broker that runs."""
+
+    bootstrap: str
+    http: str
+
+
+@contextlib.contextmanager
+def serving() -> Iterator[Server]:
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, "-m", "magicbyte", "serve", "--dir", folder, "--listen", "127.0.0.1:0"]
+        process = subprocess.Popen([*command, "--http", "127.0.0.1:0"], stdout=subprocess.PIPE, text=True)
+        assert process.stdout is not None
+        try:
+            bootstrap = re.findall(r"listening on (\S+)", process.stdout.readline())[0]
+            yield Server(bootstrap, re.findall(r"http://(\S+)/metrics", process.stdout.readline())[0])
+        finally:
+            process.terminate()
+            process.wait(30)
+
+
+def sets_of(case: Case) -> list[bytes]:
+    source = random.Random(7)
+    words = [bytes(source.choices(b"abcdefghijklmnop ", k=6)) for _ in range(500)]
+    found = []
+    for at in range(40):
+        rows = [
+            Record(
+                each, 1_700_000_000_000 + at, 0, b"key %d" % each, b" ".join(source.choices(words, k=case.size // 7))
+            )
+            for each in range(case.records)
+        ]
+        found.append(encode_records(rows, case.sent, case.codec))
+    return found
+
+
+async def produce(case: Case, server: Server) -> None:
+    """Send sets at the pace of the case, until cancelled."""
+    async with Client(server.bootstrap, client_id="producer") as client:
+        node, version = await client.leader(TOPIC, 0), PRODUCE_VERSION[case.sent]
+        sets, due, at = sets_of(case), time.monotonic(), 0
+        while True:
+            part = [PartitionProduceData(index=0, records=sets[at % len(sets)])]
+            request = ProduceRequest(
+                acks=1, timeout_ms=10_000, topic_data=[TopicProduceData(name=TOPIC, partition_data=part)]
+            )
+            response = await client.ask(node, request, ProduceResponse, versions=range(version, version + 1))
+            assert not response.responses[0].partition_responses[0].error_code
+            at, due = at + 1, due + 1 / case.sets_per_s
+            await asyncio.sleep(max(0, due - time.monotonic()))
+
+
+async def consume(version: int, name: str, server: Server) -> None:
+    """Read all that comes, until cancelled."""
+    options = FetchOptions(versions=range(version, version + 1))
+    async with Client(server.bootstrap, client_id=name) as client:
+        offset = 0
+        while True:
+            offset = (await fetch_sets(client, TOPIC, 0, offset, options)).next_offset
+
+
+def cpu(found: Scrape) -> float:
+    return found.one("process_cpu_seconds_total") or 0.0
+
+
+def peak(found: Scrape) -> float:
+    return found.one("magicbyte_process_peak_resident_bytes") or 0.0
+
+
+async def used(server: Server) -> tuple[float, float]:
+    """Return CPU by second and the largest memory, in a window."""
+    before = await scrape(server.http)
+    await asyncio.sleep(WINDOW_S)
+    after = await scrape(server.http)
+    return (cpu(after) - cpu(before)) / (after.at_s - before.at_s), peak(after)
+
+
+async def measure(case: Case) -> dict[str, Any]:
+    with serving() as server:
+        async with Client(server.bootstrap) as client:
+            await create_topic(client, NewTopic(TOPIC, 1, 1, configs={"message.format.version": case.stored.value}))
+            load = [asyncio.create_task(produce(case, server))]
+            load += [
+                asyncio.create_task(consume(version, f"consumer-{at}", server))
+                for at, version in enumerate(case.consumers)
+            ]
+            try:
+                await asyncio.sleep(3)  # 1 MiB has come, and what it is run fast with is loaded
+                before, high = await used(server)
+                usage = await planner.look_at_metrics(server.http, 3.0)
+                facts, _ = await planner.look_at_cluster(client, [TOPIC], 4)
+                started = time.monotonic()
+                found = await planner.plan(facts, usage, now_ms=0, target=case.target)
+                spent = time.monotonic() - started
+                changes = {"message.format.version": case.target.value}
+                await alter_configs(client, Resource.TOPIC, TOPIC, changes)
+                await asyncio.sleep(1)
+                after, highest = await used(server)
+            finally:
+                for each in load:
+                    each.cancel()
+                await asyncio.gather(*load, return_exceptions=True)
+    (topic,) = found.topics
+    assert topic.now is not None
+    assert topic.after is not None
+    predicted = before + topic.after.cpu_s - topic.now.cpu_s
+    memory = high + (topic.after.memory_bytes or 0)
+    return {
+        "cpu_before": round(before, 4),
+        "cpu_predicted": round(predicted, 4),
+        "cpu_measured": round(after, 4),
+        "cpu_error": round(predicted / after - 1, 3),
+        "cpu_rehearsed": [round(topic.now.cpu_s, 4), round(topic.after.cpu_s, 4)],
+        "memory_before_mb": round(high / 1e6, 1),
+        "memory_predicted_mb": round(memory / 1e6, 1),
+        "memory_measured_mb": round(highest / 1e6, 1),
+        "memory_error": round(memory / highest - 1, 3),
+        "step": topic.stage.step.value,
+        "converted_per_s_predicted": round(topic.after.converted_records),
+        "plan_s": round(spent, 1),
+    }
+
+
+def main() -> None:
+    patterns = sys.argv[1:] or ["*"]
+    for name, case in CASES.items():
+        if any(fnmatch.fnmatch(name, pattern) for pattern in patterns):
+            harness.save("plan", __doc__, {name: asyncio.run(measure(case))})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,260 @@
+"""`magicbyte plan`: where a migration between message formats stands, what comes next, and what that costs."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from magicbyte.cli.cluster import client_of, explained, format_option
+from magicbyte.cli.options import key_values
+from magicbyte.cli.render import many, size_text, table_lines, time_text
+
+if TYPE_CHECKING:
+    from magicbyte.broker.planner import Estimate, Plan, TopicFacts, TopicPlan, Usage
+    from magicbyte.log.migration import Use
+    from magicbyte.records.encode import Format
+
+Json = dict[str, Any]
+
+
+@click.command()
+@click.option("-b", "--bootstrap", metavar="HOST:PORT[,…]", help="Brokers of the cluster, of any version.")
+@click.option("--dir", "directories", type=click.Path(exists=True, path_type=Path), multiple=True, metavar="DIR",
+              help="A log directory: what is stored is told exactly. Can be given several times.")  # fmt: skip
+@click.option("--http", metavar="HOST:PORT", help="Where `magicbyte serve --http` shows its numbers; found by -b.")
+@click.option("--window", type=click.FloatRange(0, 3600), default=0, metavar="SECONDS", show_default="since its start",
+              help="For how long to look at what the broker does.")  # fmt: skip
+@click.option("--topic", "topics", multiple=True, help="Only this topic. Can be given several times.")
+@click.option("--to", "target", type=click.Choice(["0", "1", "2"]), help="The format to go to.  [default: the next]")
+@click.option("--rehearse", type=click.IntRange(0), default=4, show_default=True, metavar="TOPICS",
+              help="Of how many topics, those that move most, the step is rehearsed; some seconds each.")  # fmt: skip
+@click.option("--looks", type=click.IntRange(1, 10_000), default=32, show_default=True,
+              help="Places of a partition that are looked at without --dir.")  # fmt: skip
+@format_option
+@click.argument("settings", nargs=-1, metavar="[KEY=VALUE]...")
+def plan(
+    bootstrap: str | None,
+    directories: tuple[Path, ...],
+    http: str | None,
+    window: float,
+    topics: tuple[str, ...],
+    target: str | None,
+    rehearse: int,
+    looks: int,
+    form: str,
+    settings: tuple[str, ...],
+) -> None:
+    """Say where each topic stands between two message formats, which step comes next, and what it costs.
+
+    With --dir: what is stored, segment by segment, and when retention takes the old. With -b: settings, group members,
+    and, of a magicbyte broker with --http, who reads and writes which format. With both: all of it. KEY=VALUE are
+    settings of topics that nobody tells, such as retention.ms=86400000.
+    """
+    if not (bootstrap or directories):
+        raise click.UsageError("expected -b HOST:PORT, --dir DIR, or both")
+    known = key_values(settings)
+    found = asyncio.run(_plan(bootstrap, directories, http, window, topics, target, rehearse, looks, known))
+    click.echo(json.dumps(_json(found), indent=2) if form == "json" else _text(found))
+
+
+async def _plan(
+    bootstrap: str | None,
+    directories: tuple[Path, ...],
+    http: str | None,
+    window: float,
+    topics: tuple[str, ...],
+    target: str | None,
+    rehearsals: int,
+    looks: int,
+    settings: dict[str, str],
+) -> Plan:
+    from magicbyte.broker import planner
+    from magicbyte.log.directory import discover
+    from magicbyte.log.partitions import choose, in_use
+    from magicbyte.records.encode import Format
+
+    stored: dict[str, TopicFacts] = {}
+    if directories:
+        partitions = choose(in_use(discover([str(each) for each in directories])), topics)
+        named = [each for each in partitions if topics or not (each.topic or "__").startswith("__")]
+        stored = await asyncio.to_thread(planner.look_at_directories, named, settings)
+    told: dict[str, TopicFacts] = {}
+    notes: list[str] = []
+    if bootstrap is not None:
+        with explained("plan", "brokers from 0.8.2 on can be asked"):
+            async with client_of(bootstrap, client_id=planner.CLIENT_ID) as client:
+                told, notes = await planner.look_at_cluster(client, topics, looks if not directories else 0)
+                http = http or await planner.metrics_address(client)
+    used: Usage | None = None
+    if http is not None:
+        used = await planner.look_at_metrics(http, window)
+    else:
+        notes.append("who reads and writes which format is not known: that takes the --http of a magicbyte broker")
+    return await planner.plan(
+        planner.joined(stored, told),
+        used,
+        now_ms=time.time_ns() // 1_000_000,
+        target=None if target is None else Format(target),
+        rehearsals=rehearsals,
+        notes=notes,
+    )
+
+
+# ---- JSON
+
+
+def _json(found: Plan) -> Json:
+    return {
+        "lookedSeconds": round(found.looked_s, 3),
+        "broker": {"cpu": found.cpu_s, "memoryBytes": found.memory_bytes},
+        "topics": [_topic_json(each) for each in found.topics],
+        "total": {"now": _total_json(found, "now"), "after": _total_json(found, "after")},
+        "notes": list(found.notes),
+    }
+
+
+def _topic_json(found: TopicPlan) -> Json:
+    facts = found.facts
+    return {
+        "topic": facts.name,
+        "format": None if facts.configured is None else facts.configured.value,
+        "target": found.stage.target.value,
+        "phase": found.stage.phase.value,
+        "next": found.stage.step.value,
+        "who": [_use_json(each) for each in found.stage.who],
+        "stored": [
+            {"format": form.value, "codec": codec.name.lower(), "entries": each.entries, "bytes": each.bytes}
+            for (form, codec), each in sorted(facts.stored.items(), key=lambda item: (item[0][0].value, item[0][1]))
+        ],
+        "sampled": facts.shares,
+        "oldFormatLeaves": None if not found.leaves_ms else time_text(found.leaves_ms),
+        "oldFormatIsGone": found.leaves_ms == 0,
+        "clients": [_use_json(each) for each in found.uses],
+        "groups": facts.members,
+        "now": _estimate_json(found.now),
+        "after": _estimate_json(found.after),
+    }
+
+
+def _use_json(use: Use) -> Json:
+    return {
+        "is": "consumer" if use.is_consumer else "producer",
+        "clientId": use.client_id,
+        "software": use.software or None,
+        "format": use.format.value,
+        "requestVersion": use.request_version,
+        "bytesPerSecond": round(use.bytes_per_s, 1),
+        "recordsPerSecond": round(use.records_per_s, 1),
+        "recordsConverted": use.converted,
+    }
+
+
+def _estimate_json(found: Estimate | None) -> Json | None:
+    if found is None:
+        return None
+    return {
+        "cpu": found.cpu_s,
+        "convertedRecordsPerSecond": found.converted_records,
+        "convertedBytesPerSecond": found.converted_bytes,
+        "zeroCopyBytesPerSecond": found.zero_copy_bytes,
+        "moreMemoryBytes": found.memory_bytes,
+    }
+
+
+def _total_json(found: Plan, which: str) -> Json | None:
+    parts = [estimate for each in found.topics if (estimate := _estimate_json(getattr(each, which))) is not None]
+    if not parts:
+        return None
+    return {name: sum(each[name] or 0 for each in parts) for name in parts[0]}
+
+
+# ---- text
+
+
+def _text(found: Plan) -> str:
+    from magicbyte.log.migration import Phase
+
+    rows = [["topic", "format", "stored", "phase", "next step", "old format leaves"]]
+    rows += [
+        [
+            each.facts.name,
+            _format_text(each.facts.configured),
+            _stored_text(each.facts),
+            "done" if each.stage.phase is Phase.DONE else f"{each.stage.phase.value} to {each.stage.target.value}",
+            _step_text(each),
+            _leaves_text(each),
+        ]
+        for each in found.topics
+    ]
+    lines = [*table_lines(rows, left={0, 1, 2, 3, 4, 5})]
+    for each in found.topics:
+        if each.uses or each.facts.members:
+            lines += ["", f"{each.facts.name}:", *(f"  {line}" for line in _details(each))]
+    if found.cpu_s is not None:
+        memory = size_text(found.memory_bytes or 0)
+        lines += [
+            "",
+            f"the broker used {found.cpu_s:.3f} of a core for {found.looked_s:.0f} s, and has {memory} in use",
+        ]
+    total_now, total_after = _total_json(found, "now"), _total_json(found, "after")
+    if total_now is not None and total_after is not None:
+        lines.append(f"in all, the steps change that by {total_after['cpu'] - total_now['cpu']:+.3f} of a core and "
+                     f"{size_text(total_after['moreMemoryBytes'])} more of memory")  # fmt: skip
+    return "\n".join(lines + [f"note: {each}" for each in found.notes])
+
+
+def _format_text(form: Format | None) -> str:
+    return "-" if form is None else form.value
+
+
+def _stored_text(facts: TopicFacts) -> str:
+    total = sum(each.bytes for each in facts.stored.values())
+    by_format: dict[str, int] = {}
+    for (form, _), each in sorted(facts.stored.items(), key=lambda item: item[0][0].value):
+        by_format[form.value] = by_format.get(form.value, 0) + each.bytes
+    shares = ", ".join(f"{form}: {100 * size / total:.0f}%" for form, size in by_format.items())
+    return shares + (" (samples)" if facts.shares and shares else "") or "-"
+
+
+def _step_text(found: TopicPlan) -> str:
+    stage = found.stage
+    if stage.step.name == "SET_FORMAT":
+        return f"message.format.version={stage.target.value}"
+    return stage.step.value
+
+
+def _leaves_text(found: TopicPlan) -> str:
+    if found.leaves_ms is None:
+        return "not known" if found.facts.shares and not found.facts.partitions else "never"
+    return time_text(found.leaves_ms)[:16] if found.leaves_ms else "-"
+
+
+def _details(found: TopicPlan) -> list[str]:
+    lines = []
+    for use in found.uses:
+        does = f"reads up to {use.format.value}, Fetch" if use.is_consumer else f"sends {use.format.value}, Produce"
+        software = f" ({use.software})" if use.software else ""
+        converted = f", {use.converted / use.seconds:.1f} records/s converted" if use.converted else ""
+        behind = "  <- before the next step" if use in found.stage.who else ""
+        lines.append(
+            f"{use.client_id or 'without a client id'}{software} {does} v{use.request_version}: "
+            f"{size_text(use.bytes_per_s)}/s{converted}{behind}"
+        )
+    for group, members in found.facts.members.items():
+        lines.append(f"group {group}: {many(len(members), 'client')}: {', '.join(sorted(members))}")
+    if found.now is not None and found.after is not None:
+        lines.append(f"now:   {_estimate_text(found.now)}")
+        lines.append(f"after: {_estimate_text(found.after)}, {size_text(found.after.memory_bytes or 0)} more memory")
+    return lines
+
+
+def _estimate_text(found: Estimate) -> str:
+    return (
+        f"{found.cpu_s:.4f} of a core, {found.converted_records:.0f} records/s converted, "
+        f"{size_text(found.zero_copy_bytes)}/s without a copy, {size_text(found.converted_bytes)}/s with"
+    )

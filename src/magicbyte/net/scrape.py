@@ -1,0 +1,59 @@
+"""The numbers of a process that shows them over HTTP, read back."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping
+from typing import Final, NamedTuple
+
+from magicbyte.errors import NetworkError
+
+_PATIENCE_S: Final = 30.0
+
+
+class Sample(NamedTuple):
+    """A number with its labels."""
+
+    labels: Mapping[str, str]
+    value: float
+
+
+class Scrape:
+    """All numbers of one moment, by name. `at_s`: by this machine's clock, in seconds since 1970."""
+
+    def __init__(self, text: str, at_s: float) -> None:
+        from prometheus_client.parser import text_string_to_metric_families
+
+        self.at_s = at_s
+        self._samples: dict[str, list[Sample]] = {}
+        for family in text_string_to_metric_families(text):
+            for each in family.samples:
+                self._samples.setdefault(each.name, []).append(Sample(each.labels, each.value))
+
+    def all(self, name: str) -> Iterator[Sample]:
+        """Yield all numbers of a name."""
+        yield from self._samples.get(name, ())
+
+    def one(self, name: str) -> float | None:
+        """Return the number that has no labels; None where there is none."""
+        return next((each.value for each in self.all(name) if not each.labels), None)
+
+
+async def scrape(address: str) -> Scrape:
+    """Return what http://ADDRESS/metrics says. Raises NetworkError."""
+
+    def get() -> str:
+        url = f"http://{address}/metrics"
+        try:
+            with urllib.request.urlopen(url, timeout=_PATIENCE_S) as response:
+                return str(response.read().decode())
+        except (OSError, ValueError) as error:
+            reason = error.reason if isinstance(error, urllib.error.URLError) else error
+            raise NetworkError(f"{url}: {reason}") from error
+
+    started = time.time()
+    text = await asyncio.to_thread(get)
+    return await asyncio.to_thread(Scrape, text, started)

@@ -1,0 +1,225 @@
+"""The plan: what the numbers of a broker say of its clients, and rehearsals, checked by work that is counted."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from broker.serving import Peer, Running, run
+from broker.test_fetch import asking, fetch, made, produce, read, records
+from magicbyte.broker import planner, rehearsal
+from magicbyte.broker.broker import Broker
+from magicbyte.broker.planner import Plan, Sample, TopicFacts, Usage, load_of, upgraded
+from magicbyte.broker.rehearsal import Load, rehearse
+from magicbyte.client import Client
+from magicbyte.codecs import Codec
+from magicbyte.log.directory import discover
+from magicbyte.log.migration import Phase, Step, Stored, stage_of
+from magicbyte.net.scrape import Scrape, scrape
+from magicbyte.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from magicbyte.records.encode import Format
+
+SERVED = {"http.address": "127.0.0.1:0"}
+V0, V1, V2 = Format.V0, Format.V1, Format.V2
+
+
+async def used(broker: Broker) -> Usage:
+    return planner.usage(None, await scrape(f"127.0.0.1:{broker.http_port}"))
+
+
+async def read_all(peer: Peer, version: int, end: int) -> int:
+    offset = fetches = 0
+    while offset < end:
+        offset = read(await fetch(peer, version, asking("topic", offset)))[-1].offset + 1
+        fetches += 1
+    return fetches
+
+
+def test_who_uses_a_topic_is_told_by_what_they_send_and_read(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with Running(tmp_path, SERVED) as broker:
+            broker.topics.create("topic", configs={"message.format.version": "1"})
+            peer = await Peer.of(broker)
+            await peer.ask(
+                ApiVersionsRequest(client_software_name="library", client_software_version="1.2"),
+                3,
+                ApiVersionsResponse,
+            )
+            old, new = made(records(10), V0, Codec.GZIP), made(records(30), V1, Codec.GZIP)
+            for data, form in ((old, V0), (new, V1), (new, V1)):
+                await produce(peer, "topic", data, form)
+            await read_all(peer, 1, 70)
+            slices = await read_all(peer, 11, 70)
+            old_writer, writer, old_reader, reader = (await used(broker)).uses["topic"]
+            assert [each.is_consumer for each in (old_writer, writer, old_reader, reader)] == [False, False, True, True]
+            assert [each.format for each in (old_writer, writer, old_reader, reader)] == [V0, V1, V0, V2]
+            assert {each.software for each in (old_writer, writer, old_reader, reader)} == {"library 1.2"}
+            assert (old_writer.records, old_writer.converted, old_writer.bytes) == (10, 10, len(old))
+            assert (writer.records, writer.converted, writer.closed_sets) == (60, 0, 2)
+            assert old_reader.converted == 70
+            assert (reader.converted, reader.closed_sets) == (0, slices)
+            assert reader.bytes == broker.partition("topic", 0).log.size
+            peer.close()
+
+    run(work())
+
+
+def test_between_two_looks_only_what_happened_meanwhile_counts(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with Running(tmp_path, SERVED) as broker:
+            broker.topics.create("topic")
+            peer = await Peer.of(broker)
+            await produce(peer, "topic", made(records(10), V2), V2)
+            before = await scrape(f"127.0.0.1:{broker.http_port}")
+            await produce(peer, "topic", made(records(7), V2), V2)
+            found = planner.usage(before, await scrape(f"127.0.0.1:{broker.http_port}"))
+            (writer,) = found.uses["topic"]
+            assert writer.records == 7
+            assert writer.records_per_s == pytest.approx(7 / found.looked_s)
+            peer.close()
+
+    run(work())
+
+
+NUMBERS = """# TYPE process_start_time_seconds gauge
+process_start_time_seconds 1000
+# TYPE magicbyte_moved_bytes counter
+{bytes}
+# TYPE magicbyte_moved_sets counter
+{sets}
+# TYPE magicbyte_moved_records counter
+{records}
+"""
+PRODUCE = (
+    'direction="produce",topic="t",source="{}",target="1",version="2",client_id="p",software="",software_version=""'
+)
+FETCH = 'direction="fetch",topic="t",source="1",target="{}",version="{}",client_id="c",software="",software_version=""'
+
+
+def numbers(*rows: tuple[str, int, int, int]) -> Usage:
+    """What a broker says that has run for 10 s."""
+    names = ("bytes", "sets", "records")
+    lines = {
+        name: "\n".join(f"magicbyte_moved_{name}_total{{{row[0]}}} {row[at]}" for row in rows)
+        for at, name in enumerate(names, 1)
+    }
+    return planner.usage(None, Scrape(NUMBERS.format(**lines), 1010.0))
+
+
+def facts(configured: Format) -> TopicFacts:
+    sample = Sample(records(100), Codec.LZ4, 25)
+    return TopicFacts("t", settings={"message.format.version": configured.value}, sample=sample)
+
+
+def test_a_load_has_the_sizes_shares_and_readers_that_were_counted() -> None:
+    found = numbers(
+        (PRODUCE.format(0), 30_000, 30, 3000),  # a quarter of the records
+        (PRODUCE.format(1), 90_000, 90, 9000),
+        (FETCH.format(1, 3), 240_000, 60, 0),  # as much as two readers get, four sets at a time
+        (FETCH.format(0, 1), 120_000, 999, 12_000),
+    )
+    load = load_of(facts(V1), found.uses["t"], V1)
+    assert load is not None
+    assert load.records_per_set == 100
+    assert load.producers == {V0: 2, V1: 8}
+    assert sorted(load.consumers) == [1, 3, 3]
+    assert load.sets_per_fetch == 4
+    assert (load.codec, load.stored) == (Codec.LZ4, V1)
+
+
+def test_a_load_without_producers_has_entries_as_they_are_stored() -> None:
+    load = load_of(facts(V1), numbers((FETCH.format(1, 3), 240_000, 60, 0)).uses["t"], V1)
+    assert load is not None
+    assert (load.records_per_set, load.producers, list(load.consumers)) == (25, {V1: 1}, [3])
+
+
+def test_nobody_is_no_load() -> None:
+    assert load_of(facts(V1), (), V1) is None
+
+
+def test_after_an_upgrade_the_old_clients_are_as_new_ones() -> None:
+    uses = numbers((PRODUCE.format(0), 30_000, 30, 3000), (FETCH.format(0, 1), 120_000, 9, 12_000)).uses["t"]
+    stage = stage_of(V1, [V1], uses)
+    assert (stage.phase, stage.step) == (Phase.TWO, Step.UPGRADE_CONSUMERS)
+    assert [(each.format, each.request_version) for each in upgraded(uses, stage)] == [(V0, 2), (V1, 3)]
+
+
+# ---- rehearsals
+
+
+@pytest.fixture
+def short(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in (
+        ("WARM_BYTES", 1),
+        ("_AGAIN_BYTES", 1),
+        ("LEAST_CPU_S", 0.0),
+        ("_ROUNDS", 3),
+        ("_QUIET_S", 0.05),
+    ):
+        monkeypatch.setattr(rehearsal, name, value)
+
+
+@pytest.mark.usefixtures("short")
+def test_a_rehearsal_does_the_work_of_the_load() -> None:
+    """Each record is read by four consumers: two of them know the format of today only."""
+    load = Load(V0, records(200), Codec.GZIP, 20, {V0: 1, V1: 1}, [1, 1, 2, 11], 2)
+    today, tomorrow = asyncio.run(rehearse(load, Load(V1, *tuple(vars_of(load))[1:])))
+    assert (today.converted_records, today.converted_bytes) == (0, 0)
+    assert tomorrow.converted_records == 2
+    assert tomorrow.zero_copy_bytes == pytest.approx(2 * tomorrow.stored_bytes, rel=0.02)
+    assert tomorrow.converted_bytes == pytest.approx(2 * tomorrow.stored_bytes, rel=0.02)
+    assert today.zero_copy_bytes == pytest.approx(4 * today.stored_bytes, rel=0.02)
+    assert today.cpu_s > 0 < tomorrow.cpu_s
+
+
+def vars_of(load: Load) -> list[object]:
+    return [getattr(load, name) for name in Load.__dataclass_fields__]
+
+
+@pytest.mark.usefixtures("short")
+def test_a_plan_of_a_broker_that_runs_has_its_step_and_what_that_converts(tmp_path: Path) -> None:
+    async def work() -> Plan:
+        async with Running(tmp_path, SERVED) as broker:
+            broker.topics.create("topic", configs={"message.format.version": "0"})
+            peer = await Peer.of(broker)
+            for _ in range(4):
+                await produce(peer, "topic", made(records(50), V1, Codec.SNAPPY), V1)
+            await read_all(peer, 1, 200)
+            async with Client(f"127.0.0.1:{broker.ports['PLAINTEXT']}", client_id=planner.CLIENT_ID) as client:
+                found, notes = await planner.look_at_cluster(client, [], 4)
+            used_so_far = await used(broker)
+            peer.close()
+            return await planner.plan(found, used_so_far, now_ms=0, notes=notes)
+
+    (topic,) = run(work()).topics
+    assert (topic.stage.phase, topic.stage.step, topic.stage.target) == (Phase.ONE, Step.UPGRADE_CONSUMERS, V1)
+    assert topic.facts.stored.keys() == {(V0, Codec.SNAPPY)}
+    assert topic.now is not None
+    assert topic.after is not None
+    written = sum(each.records_per_s for each in topic.uses if not each.is_consumer)
+    assert topic.now.converted_records == 0 == topic.after.zero_copy_bytes
+    assert topic.after.converted_records == pytest.approx(written)
+
+
+# ---- what is stored
+
+
+def test_a_cluster_and_its_directory_tell_the_same_of_what_is_stored(tmp_path: Path) -> None:
+    async def work() -> dict[str, TopicFacts]:
+        async with Running(tmp_path, SERVED) as broker:
+            broker.topics.create("topic", configs={"message.format.version": "1", "retention.ms": "77"})
+            peer = await Peer.of(broker)
+            for codec in (Codec.NONE, Codec.GZIP):
+                await produce(peer, "topic", made(records(5), V1, codec), V1)
+            async with Client(f"127.0.0.1:{broker.ports['PLAINTEXT']}") as client:
+                told, _ = await planner.look_at_cluster(client, ["topic"], 1)
+            peer.close()
+        stored = planner.look_at_directories(discover([str(tmp_path)]), {})
+        assert told["topic"].stored == stored["topic"].stored
+        return planner.joined(stored, told)
+
+    found = run(work())["topic"]
+    assert found.stored[V1, Codec.NONE].entries == 5
+    assert found.stored[V1, Codec.GZIP] == Stored(1, len(made(records(5), V1, Codec.GZIP)))
+    assert (found.configured, found.config.retention_ms, found.shares) == (V1, 77, False)
+    assert len(found.partitions) == 1

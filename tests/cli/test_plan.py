@@ -1,0 +1,93 @@
+"""`magicbyte plan`: of log directories, of a broker, of both."""
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from cli.command import run
+from magicbyte.cli.main import main
+from magicbyte.cli.render import time_text
+from magicbyte.codecs import Codec
+from magicbyte.records.columns import Record
+from magicbyte.records.encode import Format, encode_records
+from magicbyte.testing import Broker
+
+CENTURY_MS = 36_525 * 86_400_000
+START = 1_700_000_000_000
+
+
+@pytest.fixture
+def logs(tmp_path: Path) -> Path:
+    for name, forms in {"orders-0": "00", "orders-1": "01", "events-0": "12"}.items():
+        folder = tmp_path / "logs" / name
+        folder.mkdir(parents=True)
+        for at, form in enumerate(forms):
+            rows = [Record(each, START + each, 0, b"key", b"value") for each in range(at * 10, at * 10 + 10)]
+            data = encode_records(rows, Format(form), Codec.GZIP if form == "1" else Codec.NONE)
+            (folder / f"{at * 10:020}.log").write_bytes(data)
+    return tmp_path / "logs"
+
+
+def test_directories_alone_tell_what_is_stored_and_when_the_old_format_leaves(logs: Path) -> None:
+    done = run("plan", "--dir", logs, "--format", "json", f"retention.ms={CENTURY_MS}")
+    assert done.exit_code == 0
+    events, orders = json.loads(done.stdout)["topics"]
+    assert (events["topic"], events["format"], events["target"], events["next"]) == (
+        "events",
+        "2",
+        "2",
+        "wait for retention",
+    )
+    assert events["oldFormatLeaves"] == time_text(START + 9 + CENTURY_MS + 1)  # by the newest record of the segment
+    assert (orders["topic"], orders["format"], orders["phase"]) == ("orders", "1", "phase 2")
+    assert {(each["format"], each["codec"]): each["entries"] for each in orders["stored"]} == {
+        ("0", "none"): 30,
+        ("1", "gzip"): 1,
+    }
+
+
+def test_the_table_has_a_line_for_each_topic(logs: Path) -> None:
+    done = run("plan", "--dir", logs, "cleanup.policy=compact")
+    lines = done.stdout.splitlines()
+    assert lines[0].split() == ["topic", "format", "stored", "phase", "next", "step", "old", "format", "leaves"]
+    assert lines[1].split()[:2] == ["events", "2"]
+    assert lines[1].endswith("convert what is stored  never")
+    assert "note: who reads and writes which format is not known" in lines[-1]
+
+
+def test_a_target_can_be_chosen(logs: Path) -> None:
+    done = run("plan", "--dir", logs, "--topic", "orders", "--to", "2", "--format", "json")
+    (topic,) = json.loads(done.stdout)["topics"]
+    assert (topic["target"], topic["phase"], topic["next"]) == ("2", "phase 1", "set message.format.version")
+
+
+def test_a_broker_of_ours_tells_who_sends_what() -> None:
+    with Broker({"http.address": "127.0.0.1:0", "log.message.format.version": "1"}) as broker:
+        address = f"127.0.0.1:{broker.served.http_port}"
+        assert run("topics", "create", "-b", broker.bootstrap_servers, "topic").exit_code == 0
+        arguments = ["produce", "-b", broker.bootstrap_servers, "-t", "topic"]
+        assert CliRunner().invoke(main, arguments, input=b"one\n").exit_code == 0
+        done = run("plan", "-b", broker.bootstrap_servers, "--http", address, "--rehearse", "0", "--format", "json")
+        assert done.exit_code == 0, done.stderr
+        (topic,) = json.loads(done.stdout)["topics"]
+        (client,) = topic["clients"]
+        assert (client["is"], client["format"], topic["next"]) == ("producer", "2", "set message.format.version")
+        text = run("plan", "-b", broker.bootstrap_servers, "--http", address, "--rehearse", "0").stdout
+        assert "sends 2, Produce v" in text
+        assert "the broker used" in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        ([], "expected -b HOST:PORT, --dir DIR, or both"),
+        (["--dir", "nowhere"], "does not exist"),
+        (["-b", "127.0.0.1:1"], "is a broker running there?"),
+    ],
+)
+def test_what_cannot_be_asked_is_one_line(arguments: list[str], why: str) -> None:
+    done = run("plan", *arguments)
+    assert done.exit_code == 2
+    assert why in done.stderr
