@@ -9,20 +9,37 @@ import signal
 import sys
 import time
 from collections.abc import Sized
+from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from magicbyte.cli.mirror_config import client_settings, from_file
 from magicbyte.cli.render import size_text
 from magicbyte.errors import UnknownTopicError
 
 if TYPE_CHECKING:
+    from magicbyte.client import Client
     from magicbyte.mirror.copier import Copied
     from magicbyte.mirror.mirror import Mirror
     from magicbyte.mirror.plan import Choice
 
 _TELL_SECONDS = 1.0
+
+
+class _Mirror(click.Command):
+    """The command, of which `mirror translate` is one of its own, with other options."""
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        """Return the context of what is meant."""
+        if args[:1] != ["translate"]:
+            return super().make_context(info_name, args, parent, **extra)
+        from magicbyte.cli.mirror_translate import translate
+
+        return translate.make_context(f"{info_name} translate", args[1:], parent, **extra)
 
 
 def _pattern(_context: click.Context, _parameter: click.Parameter, value: str) -> re.Pattern[str]:
@@ -32,7 +49,20 @@ def _pattern(_context: click.Context, _parameter: click.Parameter, value: str) -
         raise click.BadParameter(f"{value!r}: {error}") from error
 
 
-@click.command()
+def _http(_context: click.Context, _parameter: click.Parameter, value: str | None) -> tuple[str, int] | None:
+    if value is None:
+        return None
+    host, _, port = value.rpartition(":")
+    if not port.isdecimal():
+        raise click.BadParameter(f"{value!r}: expected HOST:PORT, such as localhost:9100")
+    return host.removeprefix("[").removesuffix("]") or "localhost", int(port)
+
+
+@click.command(cls=_Mirror)
+@click.option("--config", type=click.Path(exists=True, dir_okay=False, path_type=Path), is_eager=True,
+              expose_value=False, callback=from_file, metavar="FILE",
+              help="Options in a properties file, by their names: topics=REGEX; what is given here counts more. "
+              "Settings of the clients, too: source.request.timeout.ms, target.client.id.")  # fmt: skip
 @click.option("--from", "source", required=True, metavar="HOST:PORT", help="Brokers of the cluster to copy from.")
 @click.option("--to", "target", required=True, metavar="HOST:PORT", help="Brokers of the cluster to copy to.")
 @click.option("--topics", required=True, callback=_pattern, metavar="REGEX", help="Topics whose whole name matches.")
@@ -49,9 +79,15 @@ def _pattern(_context: click.Context, _parameter: click.Parameter, value: str) -
               help="What the source's listener gives of enriched topics.")  # fmt: skip
 @click.option("--to-dialect", type=click.Choice(["kafka", "enriched"]), default="kafka", show_default=True,
               help="What the target's listener takes for enriched topics.")  # fmt: skip
+@click.option("--sync-groups", is_flag=True, help="Take the offsets of the source's consumer groups along, for those "
+              "that have no members at the target.")  # fmt: skip
+@click.option("--http", metavar="HOST:PORT", callback=_http,
+              help="Serve metrics for Prometheus there, at /metrics.")  # fmt: skip
 @click.option("--until-caught-up", is_flag=True, help="End when all is copied that the source has at the beginning.")
 @click.option("--explain", is_flag=True, help="Say what would be done with each topic, and do nothing.")
+@click.pass_context
 def mirror(
+    context: click.Context,
     source: str,
     target: str,
     topics: re.Pattern[str],
@@ -62,6 +98,8 @@ def mirror(
     park: Path | None,
     from_dialect: str,
     to_dialect: str,
+    sync_groups: bool,
+    http: tuple[str, int] | None,
     until_caught_up: bool,
     explain: bool,
 ) -> None:
@@ -69,7 +107,10 @@ def mirror(
 
     Topics that the target lacks are made. Ends cleanly with Ctrl-C or SIGTERM, and goes on where it stopped when it is
     started again. A broker's address is HOST:PORT, or several with commas between them.
+
+    "mirror translate" says where offsets and consumer groups of the source are at the target.
     """
+    from magicbyte.client import Client
     from magicbyte.mirror.oversize import OnOversize
     from magicbyte.mirror.plan import Choice
     from magicbyte.mirror.progress import DEFAULT_GROUP
@@ -86,22 +127,33 @@ def mirror(
         Dialect(from_dialect),
         Dialect(to_dialect),
         merge,
+        sync_groups,
     )
-    asyncio.run(_run(source, target, choice, until_caught_up=until_caught_up, explain=explain))
+    clients = Client(source, **client_settings(context, "source")), Client(target, **client_settings(context, "target"))
+    asyncio.run(_run(*clients, choice, until_caught_up=until_caught_up, explain=explain, http=http))
 
 
-async def _run(source: str, target: str, choice: Choice, *, until_caught_up: bool, explain: bool) -> None:
-    from magicbyte.client import Client
+async def _run(
+    source: Client,
+    target: Client,
+    choice: Choice,
+    *,
+    until_caught_up: bool,
+    explain: bool,
+    http: tuple[str, int] | None,
+) -> None:
     from magicbyte.mirror.mirror import Mirror
 
-    async with Client(source) as here, Client(target) as there:
-        mirror = Mirror(here, there, choice)
+    async with source, target, AsyncExitStack() as stack:
+        mirror = Mirror(source, target, choice)
         if explain:
             planned = await mirror.plan()
             for each in planned:
                 click.echo(each.explain())
             _check_some(planned, choice)
             return
+        if http is not None:
+            await _serve(mirror, http, stack)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             with contextlib.suppress(NotImplementedError):  # Windows: Ctrl-C cancels this task
@@ -116,6 +168,18 @@ async def _run(source: str, target: str, choice: Choice, *, until_caught_up: boo
                 click.echo(line)
         if until_caught_up:
             _check_some(mirror.copied(), choice)
+
+
+async def _serve(mirror: Mirror, address: tuple[str, int], stack: AsyncExitStack) -> None:
+    """Serve the mirror's metrics until the stack is closed."""
+    from magicbyte.mirror.metrics import families
+    from magicbyte.net.exposition import metrics_page
+    from magicbyte.net.http import Pages
+
+    pages = Pages({"/metrics": metrics_page(lambda: families(mirror.copied()))})
+    port = await pages.listen(*address)
+    stack.push_async_callback(pages.aclose)
+    click.echo(f"metrics at http://{address[0]}:{port}/metrics")
 
 
 def _check_some(found: Sized, choice: Choice) -> None:

@@ -1,0 +1,32 @@
+"""Numbers of a mirror for Prometheus, each by topic of the source."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from magicbyte.mirror.copier import Copied
+from magicbyte.net.exposition import Family, counter, gauge
+
+
+def families(copied: Mapping[str, Copied]) -> list[Family]:
+    """Return the numbers as they stand now."""
+    sets = counter("magicbyte_mirror_sets", "Sets that were copied, by whether they stayed closed.")
+    size = counter(
+        "magicbyte_mirror_bytes", "Bytes of the source's sets that were copied, by whether they stayed closed."
+    )
+    records = counter("magicbyte_mirror_records", "Records that were copied, as far as headers tell how many they are.")
+    lost = counter("magicbyte_mirror_lost_offsets", "Offsets that the source had deleted before they were copied.")
+    parked = counter("magicbyte_mirror_parked_sets", "Sets, or records of some, that were put aside.")
+    lag = gauge("magicbyte_mirror_lag_offsets", "Offsets that were still to come when the source was last asked.")
+    for topic, each in copied.items():
+        for state, count, length in (
+            ("closed", each.closed_sets, each.closed_bytes),
+            ("opened", each.opened_sets, each.opened_bytes),
+        ):
+            sets.add(count, topic=topic, state=state)
+            size.add(length, topic=topic, state=state)
+        records.add(each.records, topic=topic)
+        lost.add(each.lost, topic=topic)
+        parked.add(each.parked, topic=topic)
+        lag.add(each.lag, topic=topic)
+    return [sets, size, records, lost, parked, lag]

@@ -1,0 +1,264 @@
+"""Consumer groups at the target of a mirror: where they go on, and where an offset of the source is there."""
+
+import asyncio
+import re
+import signal
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from cli.command import run as command
+from magicbyte.client import Client, admin
+from magicbyte.client.fetch import read_records
+from magicbyte.client.groups import Committed, commit_offsets, committed_offsets
+from magicbyte.client.offsets import bounds
+from magicbyte.client.produce import send
+from magicbyte.codecs import Codec
+from magicbyte.mirror.offset_map import Run
+from magicbyte.mirror.offset_topic import OFFSET_TOPIC, KnownMaps
+from magicbyte.mirror.plan import Choice
+from magicbyte.mirror.progress import DEFAULT_GROUP
+from magicbyte.records.columns import Record
+from magicbyte.records.encode import Format
+from magicbyte.testing import Broker
+from mirror.pair import Pair, crash
+from mirror.sets import some
+
+WITH_GROUPS = Choice(re.compile(".*"), sync_groups=True)
+
+
+def commit(pair: Pair, group: str, *offsets: int, at_target: bool = False) -> None:
+    places = {("topic", partition): Committed(offset) for partition, offset in enumerate(offsets)}
+    pair.run(lambda here, there: commit_offsets(there if at_target else here, group, places))
+
+
+def committed(pair: Pair, group: str, partitions: int = 1, topic: str = "topic") -> list[int]:
+    async def work(_: Client, there: Client) -> list[int]:
+        found = await committed_offsets(there, group, [(topic, each) for each in range(partitions)])
+        return [each.offset for _, each in sorted(found.items())]
+
+    result: list[int] = pair.run(work)
+    return result
+
+
+def headless(pair: Pair, before: int) -> None:
+    """Let the source's log begin at an offset."""
+    pair.run(lambda here, _: admin.delete_records(here, "topic", 0, before))
+
+
+def test_a_group_goes_on_at_the_record_that_it_would_have_read_next(pair: Pair) -> None:
+    pair.fill("topic", [Codec.GZIP], partitions=2)
+    headless(pair, 34)
+    commit(pair, "readers", 57, 100)
+    pair.mirror(WITH_GROUPS)
+    assert committed(pair, "readers", 2) == [57 - 34, 100]
+
+    async def same(here: Client, there: Client) -> None:
+        wanted = [each.value async for part in read_records(here, "topic", 0, 57, 100) for each in part]
+        found = [each.value async for part in read_records(there, "topic", 0, 23, 66) for each in part]
+        assert found == wanted
+
+    pair.run(same)
+
+
+def test_a_group_moves_on_with_the_source_and_never_back(pair: Pair) -> None:
+    pair.fill("topic", [Codec.GZIP])
+    commit(pair, "readers", 20)
+    pair.mirror(WITH_GROUPS)
+    commit(pair, "readers", 50)
+    pair.mirror(WITH_GROUPS)
+    assert committed(pair, "readers") == [50]
+    commit(pair, "readers", 70, at_target=True)
+    commit(pair, "readers", 60)
+    pair.mirror(WITH_GROUPS)
+    assert committed(pair, "readers") == [70]
+
+
+def test_what_is_not_copied_yet_is_where_the_copy_ends(pair: Pair) -> None:
+    pair.fill("topic", [Codec.GZIP])
+    pair.mirror()
+    pair.run(lambda here, _: send(here, "topic", 0, some(0, 10)))
+    commit(pair, "readers", 105)
+    asked = ["--topic", "topic", "--partition", "0", "--offset", "105"]
+    result = command("mirror", "translate", "--to", pair.addresses[1], *asked)
+    assert result.stdout == "topic-0, offset 105: topic-0, offset 100; nothing behind it is copied yet\n"
+    pair.mirror(WITH_GROUPS)
+    assert committed(pair, "readers") == [105]
+
+
+def test_a_group_with_members_at_the_target_is_left_alone(pair: Pair) -> None:
+    pair.fill("topic", [Codec.GZIP])
+    pair.mirror()
+    commit(pair, "readers", 40)
+    program = (
+        "import sys, kafka\n"
+        "consumer = kafka.KafkaConsumer('topic', bootstrap_servers=sys.argv[1], group_id='readers',"
+        " auto_offset_reset='earliest', enable_auto_commit=False)\n"
+        "next(consumer)\nprint('joined', flush=True)\nsys.stdin.read()\n"
+    )
+    arguments = [sys.executable, "-c", program, pair.addresses[1]]
+    with subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as reader:
+        assert reader.stdout is not None
+        assert reader.stdout.readline() == "joined\n"
+        pair.mirror(WITH_GROUPS)
+        assert committed(pair, "readers") == []
+        reader.kill()
+
+
+def test_the_mirrors_own_group_is_no_group_of_the_source(pair: Pair) -> None:
+    """In a chain of clusters the one in the middle has it."""
+    pair.fill("topic", [Codec.GZIP])
+    commit(pair, DEFAULT_GROUP, 7)
+    pair.mirror(Choice(re.compile(".*"), "second", sync_groups=True))
+    assert committed(pair, DEFAULT_GROUP) == []
+
+
+def test_translate_says_where_offsets_and_groups_are_under_a_prefix_too(pair: Pair) -> None:
+    pair.fill("topic", [Codec.GZIP], partitions=2)
+    headless(pair, 34)
+    pair.mirror(Choice(re.compile("topic"), "other", "old-"))
+    commit(pair, "readers", 57, 10)
+    common = ["--to", pair.addresses[1], "--prefix", "old-", "--mirror-group", "other"]
+    asked = ["--topic", "topic", "--partition", "0", "--offset"]
+    for offset, expected in ((20, 0), (34, 0), (35, 1), (100, 66)):
+        notes = "; nothing behind it is copied yet" if offset == 100 else ""
+        result = command("mirror", "translate", *common, *asked, str(offset))
+        assert result.stdout == f"topic-0, offset {offset}: old-topic-0, offset {expected}{notes}\n"
+    result = command("mirror", "translate", *common, "--from", pair.addresses[0], "--group", "readers")
+    assert result.stdout.splitlines() == [
+        "readers: topic-0, offset 57: old-topic-0, offset 23",
+        "readers: topic-1, offset 10: old-topic-1, offset 10",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--topic", "topic", "--partition", "0"], "expected --topic, --partition and --offset, or --from and --group"),
+        (["--topic", "topic", "--partition", "0", "--offset", "3"], "topic-0: expected a place and a map of group"),
+    ],
+)
+def test_what_cannot_be_translated_is_said(pair: Pair, arguments: list[str], message: str) -> None:
+    result = command("mirror", "translate", "--to", pair.addresses[1], *arguments)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert message in result.stderr
+
+
+def test_a_log_without_holes_has_one_run_for_each_start_of_the_mirror(pair: Pair) -> None:
+    pair.fill("topic", [Codec.GZIP])
+    pair.mirror()
+    pair.run(lambda here, _: send(here, "topic", 0, some(0, 10)))
+    pair.mirror()
+
+    async def runs(_: Client, there: Client) -> dict[tuple[str, int], list[Run]]:
+        known = KnownMaps(DEFAULT_GROUP)
+        await known.refresh(there)
+        return {place: each.runs() for place, each in known.maps.items()}
+
+    assert pair.run(runs) == {("topic", 0): [Run(0, 0), Run(100, 100)]}
+
+
+def test_after_a_crash_the_map_still_tells_where_each_record_is(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    pair.fill("topic", [Codec.GZIP, Codec.NONE])
+    headless(pair, 20)
+    commit(pair, "readers", 63)
+    crash(pair, monkeypatch, 3, arrives=True)
+    pair.mirror(WITH_GROUPS)
+    assert committed(pair, "readers") == [43]
+
+
+def test_old_wrappers_that_are_not_counted_are_exact_once_the_next_one_tells(pair: Pair) -> None:
+    pair.fill("topic", [Codec.GZIP], Format.V1)
+    commit(pair, "readers", 57)
+    pair.mirror(WITH_GROUPS)
+    assert committed(pair, "readers") == [57]
+    commit(pair, "readers", 97)  # in the last set
+    pair.mirror(WITH_GROUPS)
+    assert committed(pair, "readers") == [90]
+
+
+def test_a_record_that_is_no_run_ends_the_translation_and_is_named(pair: Pair) -> None:
+    pair.fill("topic", [Codec.GZIP])
+    pair.mirror()
+    pair.run(lambda _, there: send(there, OFFSET_TOPIC, 0, [Record(0, 0, 0, b"{}", b"{}")]))
+    asked = ["--topic", "topic", "--partition", "0", "--offset", "3"]
+    result = command("mirror", "translate", "--to", pair.addresses[1], *asked)
+    assert result.exit_code == 2
+    assert f"{OFFSET_TOPIC}, offset 1: expected a run of an offset map, found key b'{{}}'" in result.stderr
+
+
+def test_the_map_is_not_copied_on(pair: Pair) -> None:
+    pair.fill("topic", [Codec.GZIP])
+    pair.mirror()
+    with Broker() as third:
+        pair.addresses = pair.addresses[1], third.bootstrap_servers
+        assert OFFSET_TOPIC in pair.run(lambda here, _: here.topics())
+        assert list(pair.mirror()) == ["topic"]
+
+
+def test_metrics_tell_what_was_copied_while_it_goes_on(pair: Pair) -> None:
+    pair.fill("topic", [Codec.GZIP])
+    arguments = ["--from", pair.addresses[0], "--to", pair.addresses[1], "--topics", "topic", "--http", "127.0.0.1:0"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "magicbyte", "mirror", *arguments], stdout=subprocess.PIPE, text=True
+    )
+
+    async def arrived(_: Client, there: Client) -> None:
+        while not (await there.topics()).get("topic") or (await bounds(there, "topic", 0))[1] < 100:
+            await asyncio.sleep(0.01)
+
+    try:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        pair.run(arrived)
+        found: dict[str, float] = {}
+        while found.get("magicbyte_mirror_records_total") != 100.0:
+            with urllib.request.urlopen(line.split()[-1]) as page:
+                families = list(text_string_to_metric_families(page.read().decode()))
+            found = {
+                each.name: each.value
+                for family in families
+                for each in family.samples
+                if each.labels.get("state", "closed") == "closed"
+            }
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=30)
+    assert found["magicbyte_mirror_sets_total"] == 10
+    assert found["magicbyte_mirror_lag_offsets"] == 0
+
+
+def test_options_and_settings_of_the_clients_come_from_a_file(pair: Pair, tmp_path: Path) -> None:
+    pair.fill("topic", [Codec.GZIP])
+    pair.fill("other", [Codec.GZIP])
+    file = tmp_path / "mirror.properties"
+    file.write_text(
+        f"from={pair.addresses[0]}\nto={pair.addresses[1]}\ntopics=topic\nuntil-caught-up=true\n"
+        "source.client.id=copier\ntarget.request.timeout.ms=5000\n"
+    )
+    result = command("mirror", "--config", str(file))
+    assert result.exit_code == 0, result.stderr
+    assert result.stdout.startswith("topic: ")
+    result = command("mirror", "--config", str(file), "--topics", "other")
+    assert result.stdout.startswith("other: ")
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("topic=x", "no option or client setting is called 'topic': is it 'topics'?"),
+        ("source.request.timeout=5", "is it 'source.request.timeout.ms'?"),
+        ("target.request.timeout.ms=soon", "expected a number of milliseconds, found 'soon'"),
+        ("config=other", "no option or client setting is called 'config'"),
+    ],
+)
+def test_a_line_of_the_file_that_means_nothing_is_refused(tmp_path: Path, line: str, message: str) -> None:
+    file = tmp_path / "mirror.properties"
+    file.write_text(line + "\n")
+    result = command("mirror", "--config", str(file))
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert message in " ".join(result.stderr.split())
