@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from dataclasses import fields
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
 from magicbyte.client import Client
@@ -15,26 +15,22 @@ from magicbyte.mirror.offset_topic import make_offset_topic
 from magicbyte.mirror.outbox import Outboxes
 from magicbyte.mirror.oversize import Park
 from magicbyte.mirror.plan import Choice, Mode, TopicPlan, make_topic, plan
+from magicbyte.mirror.rounds import HasCopied, Rounds
 
 log = logging.getLogger(__name__)
 
-AT_ONCE: Final = 8  # partitions
-PLAN_SECONDS: Final = 30.0  # until topics are looked for again
 GROUP_SECONDS: Final = 10.0  # until groups of the source are looked for again
-PAUSE_SECONDS: Final = 0.5  # between looks at the source when nothing came
 
 
-class Mirror:
+class Mirror(Rounds):
     """Copies the chosen topics from a cluster to another. Setting `stop` ends it: what was copied is kept in mind."""
 
     def __init__(self, source: Client, target: Client, choice: Choice) -> None:
-        self.stop = asyncio.Event()
+        super().__init__()
         self._source = source
         self._target = target
         self._choice = choice
         self._park = None if choice.park is None else Park(choice.park)
-        self._planned: list[TopicPlan] = []
-        self._plan_again_at = 0.0
         self._has_map = False
         self._groups = GroupSync(source, target, choice.group) if choice.sync_groups else None
         self._groups_again_at = 0.0
@@ -44,25 +40,18 @@ class Mirror:
         """Return what would be done, and do nothing. Raises what `plan` of plan.py does."""
         return await plan(self._source, self._target, self._choice)
 
-    async def catch_up(self) -> None:
-        """Copy what the source has now; topics and partitions that are new are made and begun.
+    def _begun(self, group: asyncio.TaskGroup) -> Callable[[TopicPlan, int], Awaitable[None]]:
+        outboxes = Outboxes(self._target, group)
 
-        The first failure ends all, behind the sets at hand; partitions that went on are where they are. Raises what
-        `plan` and `PartitionCopier.catch_up` do.
-        """
-        if time.monotonic() >= self._plan_again_at:
-            self._planned, self._plan_again_at = await self._made(), time.monotonic() + PLAN_SECONDS
-        slots = asyncio.Semaphore(AT_ONCE)
-        try:
-            async with asyncio.TaskGroup() as group:
-                outboxes = Outboxes(self._target, group)
-                for each in self._planned:
-                    for partition in range(each.partitions):
-                        group.create_task(self._copy(self._copier(each, partition), outboxes, slots))
-        except ExceptionGroup as errors:
-            for other in errors.exceptions[1:]:
-                log.warning("another partition failed, too: %s", other)
-            raise errors.exceptions[0] from None
+        async def copy(wanted: TopicPlan, partition: int) -> None:
+            await self._copier(wanted, partition).catch_up(outboxes)
+
+        return copy
+
+    def _each(self) -> Mapping[tuple[str, int], HasCopied]:
+        return self._copiers
+
+    async def _ended(self) -> None:
         if time.monotonic() >= self._groups_again_at:
             await self._sync_groups()
             self._groups_again_at = time.monotonic() + GROUP_SECONDS
@@ -91,22 +80,8 @@ class Mirror:
 
     async def run(self) -> None:
         """Copy until `stop` is set. Raises what `catch_up` does."""
-        while not self.stop.is_set():
-            await self.catch_up()
-            try:
-                await asyncio.wait_for(self.stop.wait(), PAUSE_SECONDS)
-            except TimeoutError:
-                continue
+        await super().run()
         await self._sync_groups()
-
-    def copied(self) -> dict[str, Copied]:
-        """Return what was copied so far, by topic."""
-        found: dict[str, Copied] = {}
-        for (topic, _), copier in sorted(self._copiers.items()):
-            total = found.setdefault(topic, Copied())
-            for each in fields(Copied):
-                setattr(total, each.name, getattr(total, each.name) + getattr(copier.copied, each.name))
-        return found
 
     def _copier(self, wanted: TopicPlan, partition: int) -> PartitionCopier:
         """Return who copies a partition: the one there is, unless the way has changed since."""
@@ -134,8 +109,3 @@ class Mirror:
         if before is None or before.route != route:
             self._copiers[key] = PartitionCopier(route, self.stop, Copied() if before is None else before.copied)
         return self._copiers[key]
-
-    async def _copy(self, copier: PartitionCopier, outboxes: Outboxes, slots: asyncio.Semaphore) -> None:
-        async with slots:
-            if not self.stop.is_set():
-                await copier.catch_up(outboxes)

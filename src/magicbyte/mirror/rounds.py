@@ -1,0 +1,104 @@
+"""Rounds over all chosen topics, partition by partition, some of them at once; once or again and again."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import fields
+from typing import Final, Protocol
+
+from magicbyte.mirror.copier import Copied
+from magicbyte.mirror.plan import TopicPlan
+
+log = logging.getLogger(__name__)
+
+AT_ONCE: Final = 8  # partitions
+PLAN_SECONDS: Final = 30.0  # until topics are looked for again
+PAUSE_SECONDS: Final = 0.5  # between looks at the source when nothing came
+
+
+class HasCopied(Protocol):
+    """Who copies a partition."""
+
+    copied: Copied
+
+
+class Rounds(ABC):
+    """What all kinds of mirrors have in common. Setting `stop` ends it: what was copied is kept in mind."""
+
+    def __init__(self) -> None:
+        self.stop = asyncio.Event()
+        self._planned: list[TopicPlan] = []
+        self._plan_again_at = 0.0
+
+    @abstractmethod
+    async def plan(self) -> list[TopicPlan]:
+        """Return what would be done, and do nothing. Raises MirrorError, BrokerError and NetworkError."""
+
+    @abstractmethod
+    async def _made(self) -> list[TopicPlan]:
+        """Return the plan, whose topics are all there now."""
+
+    @abstractmethod
+    def _begun(self, group: asyncio.TaskGroup) -> Callable[[TopicPlan, int], Awaitable[None]]:
+        """Return what copies a partition in the round that begins, whose tasks are those of `group`."""
+
+    @abstractmethod
+    def _each(self) -> Mapping[tuple[str, int], HasCopied]:
+        """Return who copies which partition of which topic."""
+
+    async def _ended(self) -> None:
+        """Do what comes after a round."""
+
+    async def catch_up(self) -> None:
+        """Copy what the source has now; topics and partitions that are new are made and begun.
+
+        The first failure ends all, behind the sets at hand; partitions that went on are where they are. Raises what
+        `plan` does, MirrorError, BrokerError and NetworkError, and CorruptRecordError for damage at the source.
+        """
+        if time.monotonic() >= self._plan_again_at:
+            self._planned, self._plan_again_at = await self._made(), time.monotonic() + PLAN_SECONDS
+        slots = asyncio.Semaphore(AT_ONCE)
+        try:
+            async with asyncio.TaskGroup() as group:
+                copy = self._begun(group)
+                for each in self._planned:
+                    for partition in range(each.partitions):
+                        group.create_task(self._in_turn(copy, each, partition, slots))
+        except ExceptionGroup as errors:
+            for other in errors.exceptions[1:]:
+                log.warning("another partition failed, too: %s", other)
+            raise errors.exceptions[0] from None
+        await self._ended()
+
+    async def _in_turn(
+        self,
+        copy: Callable[[TopicPlan, int], Awaitable[None]],
+        wanted: TopicPlan,
+        partition: int,
+        slots: asyncio.Semaphore,
+    ) -> None:
+        async with slots:
+            if not self.stop.is_set():
+                await copy(wanted, partition)
+
+    async def run(self) -> None:
+        """Copy until `stop` is set. Raises what `catch_up` does."""
+        while not self.stop.is_set():
+            await self.catch_up()
+            try:
+                await asyncio.wait_for(self.stop.wait(), PAUSE_SECONDS)
+            except TimeoutError:
+                continue
+
+    def copied(self) -> dict[str, Copied]:
+        """Return what was copied so far, by topic."""
+        found: dict[str, Copied] = {}
+        for (topic, _), copier in sorted(self._each().items(), key=lambda each: each[0]):
+            total = found.setdefault(topic, Copied())
+            for each in fields(Copied):
+                setattr(total, each.name, getattr(total, each.name) + getattr(copier.copied, each.name))
+        return found
