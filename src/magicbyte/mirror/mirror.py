@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 from magicbyte.client import Client
@@ -15,7 +15,7 @@ from magicbyte.mirror.offset_topic import make_offset_topic
 from magicbyte.mirror.outbox import Outboxes
 from magicbyte.mirror.oversize import Park
 from magicbyte.mirror.plan import Choice, Mode, TopicPlan, make_topic, plan
-from magicbyte.mirror.rounds import HasCopied, Rounds
+from magicbyte.mirror.rounds import Copy, HasCopied, Rounds
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +40,7 @@ class Mirror(Rounds):
         """Return what would be done, and do nothing. Raises what `plan` of plan.py does."""
         return await plan(self._source, self._target, self._choice)
 
-    def _begun(self, group: asyncio.TaskGroup) -> Callable[[TopicPlan, int], Awaitable[None]]:
+    def _begun(self, group: asyncio.TaskGroup) -> Copy:
         outboxes = Outboxes(self._target, group)
 
         async def copy(wanted: TopicPlan, partition: int) -> None:
@@ -51,7 +51,9 @@ class Mirror(Rounds):
     def _each(self) -> Mapping[tuple[str, int], HasCopied]:
         return self._copiers
 
-    async def _ended(self) -> None:
+    async def catch_up(self) -> None:
+        """Copy what the source has now, and take its groups along if that is wanted. Raises as Rounds.catch_up does."""
+        await super().catch_up()
         if time.monotonic() >= self._groups_again_at:
             await self._sync_groups()
             self._groups_again_at = time.monotonic() + GROUP_SECONDS

@@ -8,7 +8,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import fields
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeAlias
 
 from magicbyte.mirror.copier import Copied
 from magicbyte.mirror.plan import TopicPlan
@@ -18,6 +18,9 @@ log = logging.getLogger(__name__)
 AT_ONCE: Final = 8  # partitions
 PLAN_SECONDS: Final = 30.0  # until topics are looked for again
 PAUSE_SECONDS: Final = 0.5  # between looks at the source when nothing came
+
+Copy: TypeAlias = Callable[[TopicPlan, int], Awaitable[None]]
+"""Copies what a partition of a topic has now."""
 
 
 class HasCopied(Protocol):
@@ -43,15 +46,12 @@ class Rounds(ABC):
         """Return the plan, whose topics are all there now."""
 
     @abstractmethod
-    def _begun(self, group: asyncio.TaskGroup) -> Callable[[TopicPlan, int], Awaitable[None]]:
+    def _begun(self, group: asyncio.TaskGroup) -> Copy:
         """Return what copies a partition in the round that begins, whose tasks are those of `group`."""
 
     @abstractmethod
     def _each(self) -> Mapping[tuple[str, int], HasCopied]:
         """Return who copies which partition of which topic."""
-
-    async def _ended(self) -> None:
-        """Do what comes after a round."""
 
     async def catch_up(self) -> None:
         """Copy what the source has now; topics and partitions that are new are made and begun.
@@ -72,15 +72,8 @@ class Rounds(ABC):
             for other in errors.exceptions[1:]:
                 log.warning("another partition failed, too: %s", other)
             raise errors.exceptions[0] from None
-        await self._ended()
 
-    async def _in_turn(
-        self,
-        copy: Callable[[TopicPlan, int], Awaitable[None]],
-        wanted: TopicPlan,
-        partition: int,
-        slots: asyncio.Semaphore,
-    ) -> None:
+    async def _in_turn(self, copy: Copy, wanted: TopicPlan, partition: int, slots: asyncio.Semaphore) -> None:
         async with slots:
             if not self.stop.is_set():
                 await copy(wanted, partition)
