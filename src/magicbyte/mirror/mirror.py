@@ -73,7 +73,9 @@ class Mirror(Rounds):
 
     async def _made(self) -> list[TopicPlan]:
         """Return the plan, whose topics are all there now."""
-        planned = [each for each in await self.plan() if each.mode is not Mode.LEFT_OUT]
+        # Brokers that are away for a moment do not end a mirror that runs, but one that begins is told at once.
+        looked = await (self._source.retried(self.plan) if self._planned else self.plan())
+        planned = [each for each in looked if each.mode is not Mode.LEFT_OUT]
         for each in planned:
             if not self.stop.is_set():
                 await make_topic(self._target, each)
