@@ -1,0 +1,321 @@
+"""Runs of a mirror in which it or a broker is killed, once or more, at moments that a seed says.
+
+Mirror, source and target are processes of their own, killed by SIGKILL; brokers start again on the same port and
+directory. The source has sets when the mirror starts, so that it has several on their way, and gets more meanwhile. At
+the end a mirror runs until it has caught up, and everything is compared.
+
+Run: python tests/mirror/kills.py FIRST LAST   (seeds; adds to kills.json what came of them)
+"""
+
+import asyncio
+import contextlib
+import json
+import os
+import platform
+import random
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+sys.path.append(str(Path(__file__).parent.parent))
+
+from magicbyte.client import Client, admin
+from magicbyte.client.fetch import read_records
+from magicbyte.client.groups import Committed, commit_offsets, committed_offsets
+from magicbyte.client.offsets import bounds
+from magicbyte.client.produce import ProduceOptions, send
+from magicbyte.codecs import Codec
+from magicbyte.errors import BrokerError, NetworkError
+from magicbyte.records.columns import Record
+from magicbyte.records.encode import Format
+
+HERE = Path(__file__).parent
+RESULTS = HERE / "kills.json"
+VICTIMS = ("mirror", "source", "target")
+SECONDS = 90  # for anything
+START = 1_700_000_000_000
+BACKLOG, MEANWHILE = 200, 40  # sets
+BY_PROGRESS = 0.6  # the share of kills whose moment is told by what is at the target; of the others it is a time
+FORMATS = [Format.V2, Format.V2, Format.V1, Format.V0]
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class Ours:
+    """A broker of ours in a process of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.address = f"127.0.0.1:{free_port()}"
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        self.folder.mkdir(exist_ok=True)
+        options = ["--dir", str(self.folder / "data"), "--listen", self.address, "log.retention.ms=-1"]
+        with (self.folder / "log").open("ab") as log:
+            command = [sys.executable, "-m", "magicbyte", "serve", *options]
+            self.process = subprocess.Popen(command, stdout=log, stderr=log)
+        wait_for(self.address, self.process)
+
+    def kill(self) -> None:
+        assert self.process is not None
+        self.process.kill()
+        self.process.wait()
+
+
+def wait_for(address: str, process: "subprocess.Popen[bytes]") -> None:
+    """Return when something takes connections there."""
+    host, port = address.split(":")
+    while True:
+        assert process.poll() is None, f"{address}: ended with status {process.returncode}"
+        with contextlib.suppress(OSError), socket.create_connection((host, int(port)), timeout=1):
+            return
+        time.sleep(0.01)
+
+
+@dataclass
+class Outcome:
+    """What a run was, and what came of it."""
+
+    seed: int
+    format: str
+    codec: str
+    partitions: int
+    killed: list[str] = field(default_factory=list)
+    records: int = 0
+    lost: int = 0
+    twice: int = 0
+    out_of_order: int = 0
+    groups: int = 0
+    groups_exact: int = 0
+    groups_wrong: int = 0
+    mirror_ended: int = 0
+
+
+class Run:
+    """One run between two brokers, from a seed."""
+
+    def __init__(self, seed: int, source: Any, target: Any, log: Path) -> None:
+        self.chance = random.Random(seed)
+        self.brokers = {"source": source, "target": target}
+        self.topic, self.group = f"run-{seed}", f"mirror-{seed}"
+        self.form = self.chance.choice(FORMATS)
+        codecs = [each for each in Codec if self.form is Format.V2 or each is not Codec.ZSTD]
+        self.codec = self.chance.choice(codecs)
+        self.outcome = Outcome(seed, self.form.value, self.codec.name.lower(), self.chance.randint(1, 3))
+        self.log = log
+        self.mirror: subprocess.Popen[bytes] | None = None
+
+    def run(self) -> Outcome:
+        asyncio.run(self.make())
+        asyncio.run(self.produce(BACKLOG, pause=0.0))
+        kills = [(self.chance.choice(VICTIMS), self.chance.random(), self.chance.random()) for _ in range(3)]
+        producing = threading.Thread(target=lambda: asyncio.run(self.produce(MEANWHILE, pause=0.06)))
+        self.start_mirror("--sync-groups")
+        producing.start()
+        try:
+            for victim, kind, moment in kills[: self.chance.randint(1, 3)]:
+                if kind < BY_PROGRESS:
+                    self.sleep_until(moment)
+                else:
+                    self.sleep(1.5 * moment)
+                self.outcome.killed.append(victim)
+                self.kill(victim)
+        finally:
+            producing.join(SECONDS)
+            assert self.mirror is not None
+            self.mirror.kill() if self.chance.random() < 0.5 else self.mirror.send_signal(signal.SIGTERM)
+            self.mirror.wait(SECONDS)
+        assert not producing.is_alive()
+        places = asyncio.run(self.commit())
+        self.start_mirror("--sync-groups", "--until-caught-up")
+        assert self.mirror is not None
+        assert self.mirror.wait(SECONDS) == 0, f"seed {self.outcome.seed}: the last mirror failed; see {self.log}"
+        asyncio.run(self.compare(places))
+        return self.outcome
+
+    def sleep(self, seconds: float) -> None:
+        """Wait for a moment that the seed says; a mirror that ends by itself meanwhile is started again."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            assert self.mirror is not None
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.mirror.wait(max(end - time.monotonic(), 0))
+                self.outcome.mirror_ended += 1
+                self.start_mirror("--sync-groups")
+
+    def sleep_until(self, share: float) -> None:
+        """Wait until about this share of the backlog is at the target, or it takes too long."""
+
+        async def reached() -> None:
+            async with Client(self.brokers["target"].address) as there:
+                partitions, end = range(self.outcome.partitions), time.monotonic() + 3
+                while time.monotonic() < end:
+                    found = [(await bounds(there, self.topic, each))[1] for each in partitions]
+                    if sum(found) >= share * 50 * BACKLOG:
+                        return
+
+        asyncio.run(reached())
+
+    def kill(self, victim: str) -> None:
+        if victim == "mirror":
+            assert self.mirror is not None
+            self.mirror.kill()
+            self.mirror.wait()
+            self.start_mirror("--sync-groups")
+        else:
+            self.brokers[victim].kill()
+            self.brokers[victim].start()
+
+    def start_mirror(self, *options: str) -> None:
+        ends = ["--from", self.brokers["source"].address, "--to", self.brokers["target"].address]
+        command = [sys.executable, "-m", "magicbyte", "mirror", *ends, "--topics", self.topic, "--group", self.group]
+        with self.log.open("ab") as log:
+            self.mirror = subprocess.Popen([*command, *options], stdout=log, stderr=log)
+
+    def clients(self) -> tuple[Client, Client]:
+        return Client(self.brokers["source"].address), Client(self.brokers["target"].address)
+
+    async def make(self) -> None:
+        configs = {} if self.form is Format.V2 else {"message.format.version": self.form.value}
+        here, there = self.clients()
+        async with here, there:
+            for client in (here, there):
+                await admin.create_topic(client, admin.NewTopic(self.topic, self.outcome.partitions, configs=configs))
+
+    async def produce(self, sets: int, pause: float) -> None:
+        """Send sets. No value is sent twice: what is not acknowledged gets a new one."""
+        options = ProduceOptions(codec=self.codec, format=self.form)
+        chance, number = random.Random(self.outcome.seed + sets), sets << 32
+        async with Client(self.brokers["source"].address, retry_ms=0) as client:
+            for _ in range(sets):
+                partition, count = chance.randrange(self.outcome.partitions), chance.randint(1, 100)
+                while True:
+                    records = [
+                        Record(0, START + at, 0, b"key", b"%d-%d" % (partition, number + at)) for at in range(count)
+                    ]
+                    number += count
+                    try:
+                        await send(client, self.topic, partition, records, options)
+                        break
+                    except (BrokerError, NetworkError):
+                        await asyncio.sleep(0.05)
+                await asyncio.sleep(chance.uniform(0, pause))
+
+    async def commit(self) -> dict[int, int]:
+        """Let a group of the source be somewhere in each partition; return its offsets."""
+        here, there = self.clients()
+        async with here, there:
+            places = {}
+            for partition in range(self.outcome.partitions):
+                start, end = await bounds(here, self.topic, partition)
+                places[partition] = self.chance.randint(start, end)
+            offsets = {(self.topic, each): Committed(offset) for each, offset in places.items()}
+            await commit_offsets(here, f"readers-{self.topic}", offsets)
+        return places
+
+    async def compare(self, places: dict[int, int]) -> None:
+        here, there = self.clients()
+        async with here, there:
+            keys = [(self.topic, each) for each in places]
+            found = await committed_offsets(there, f"readers-{self.topic}", keys)
+            for partition, place in places.items():
+                source, target = await values(here, self.topic, partition), await values(there, self.topic, partition)
+                self.compare_records([value for _, value in source], [value for _, value in target])
+                unread = [value for offset, value in source if offset >= place]
+                group = found[self.topic, partition].offset
+                to_read = [value for offset, value in target if offset >= group]
+                self.outcome.groups += 1
+                self.outcome.groups_exact += to_read == unread
+                self.outcome.groups_wrong += not set(unread) <= set(to_read)
+            for client in (here, there):
+                await admin.delete_topic(client, self.topic)
+
+    def compare_records(self, source: list[bytes | None], target: list[bytes | None]) -> None:
+        """Count what is missing, what is there again, and what is not where it belongs: going on, or back to go on."""
+        order = {value: at for at, value in enumerate(source)}
+        assert len(order) == len(source)
+        found = [order[value] for value in target]
+        self.outcome.records += len(source)
+        self.outcome.lost += len(source) - len(set(found))
+        self.outcome.twice += len(found) - len(set(found))
+        self.outcome.out_of_order += sum(each > before + 1 for before, each in zip([-1, *found], found, strict=False))
+
+
+async def values(client: Client, topic: str, partition: int) -> list[tuple[int, bytes | None]]:
+    ends = await bounds(client, topic, partition)
+    return [(each.offset, each.value) async for part in read_records(client, topic, partition, *ends) for each in part]
+
+
+def check(outcome: Outcome) -> None:
+    """Nothing is lost or out of order; nothing is twice, and groups are exact, where the target stores magic 2."""
+    assert (outcome.lost, outcome.out_of_order, outcome.groups_wrong) == (0, 0, 0), outcome
+    if outcome.format == Format.V2.value:
+        assert (outcome.twice, outcome.groups_exact) == (0, outcome.groups), outcome
+
+
+@contextlib.contextmanager
+def ours(folder: Path) -> Iterator[tuple[Ours, Ours]]:
+    """Run two brokers of ours inside the block."""
+    pair = Ours(folder / "source"), Ours(folder / "target")
+    for each in pair:
+        each.start()
+    try:
+        yield pair
+    finally:
+        for each in pair:
+            each.kill()
+
+
+def totals(outcomes: list[dict[str, Any]]) -> dict[str, Any]:
+    """Sum up runs."""
+    sums = {name: sum(each[name] for each in outcomes) for name in Outcome(0, "", "", 0).__dict__ if name in COUNTED}
+    once = [each for each in outcomes if each["format"] == Format.V2.value]
+    return {
+        "runs": len(outcomes),
+        "seeds": [min(each["seed"] for each in outcomes), max(each["seed"] for each in outcomes)],
+        "kills": {victim: sum(each["killed"].count(victim) for each in outcomes) for victim in VICTIMS},
+        **sums,
+        "exactly_once": {"runs": len(once), "twice": sum(each["twice"] for each in once),
+                         "groups": sum(each["groups"] for each in once),
+                         "groups_exact": sum(each["groups_exact"] for each in once)},
+    }  # fmt: skip
+
+
+COUNTED = ("records", "lost", "twice", "out_of_order", "groups", "groups_exact", "groups_wrong", "mirror_ended")
+
+
+def main() -> None:
+    first, last = int(sys.argv[1]), int(sys.argv[2])
+    found: list[dict[str, Any]] = json.loads(RESULTS.read_text())["outcomes"] if RESULTS.exists() else []
+    with tempfile.TemporaryDirectory() as folder, ours(Path(folder)) as pair:
+        for seed in range(first, last + 1):
+            outcome = Run(seed, *pair, Path(folder) / f"mirror-{seed}.log").run()
+            check(outcome)
+            found = [each for each in found if each["seed"] != seed] + [outcome.__dict__]
+            print(outcome, flush=True)
+            content = {
+                "command": "python tests/mirror/kills.py FIRST LAST",
+                "date": time.strftime("%Y-%m-%d"),
+                "python": platform.python_version(),
+                "cores": os.cpu_count(),
+                "totals": totals(found),
+                "outcomes": found,
+            }
+            RESULTS.write_text(json.dumps(content, indent=None, separators=(",", ":")).replace("},{", "},\n{") + "\n")
+
+
+if __name__ == "__main__":
+    main()
