@@ -37,7 +37,7 @@ public class Clean {
             log.roll(Option.empty());
             long before = log.size();
             Throttler throttler = new Throttler(Double.MAX_VALUE, 300, "cleaner-io", "bytes", Time.SYSTEM);
-            SkimpyOffsetMap map = new SkimpyOffsetMap(128 << 20, "MD5");
+            SkimpyOffsetMap map = new SkimpyOffsetMap(Integer.getInteger("keys.mib") << 20, "MD5");
             Cleaner cleaner = new Cleaner(0, map, 256 << 10, 1048588, 0.9, throttler, Time.SYSTEM,
                 new AbstractFunction1<TopicPartition, BoxedUnit>() {
                     @Override

@@ -95,6 +95,12 @@ def told(pieces: list[Piece]) -> list[Any]:
     return found
 
 
+def rows_of(data: bytes, count: int, low: int, gone: "np.ndarray[Any, Any]") -> list[int]:
+    """The batches that could be taken."""
+    table = scan(memoryview(data))
+    return [row for thinned in thin_lz4(table, np.arange(count), low, gone) for row in thinned.rows]
+
+
 def refuse(*_: object) -> None:
     raise AssertionError("a batch is decoded")
 
@@ -138,18 +144,17 @@ def test_unusual_frames_and_records_that_do_not_end_with_theirs_take_the_usual_p
     found, same_counts = compacted(data, "compiled")
     assert told(found) == told(expected)
     assert same_counts == counts
-    taken = [each.row for each in thin_lz4(scan(memoryview(data)), np.arange(20), 0, np.zeros(4096, np.uint8))]
-    assert taken == list(range(0, 20, 2))
+    assert rows_of(data, 20, 0, np.zeros(4096, np.uint8)) == list(range(0, 20, 2))
 
 
 @pytest.mark.parametrize("end", [0, 1])
 def test_offsets_that_nobody_spoke_of_and_lost_batches_are_left_out(end: int) -> None:
     rng = random.Random(4)
-    table = scan(memoryview(batch(rng, 100) + batch(rng, 300)))
+    data = batch(rng, 100) + batch(rng, 300)
     gone = np.zeros(150, np.uint8)
     gone[:100] = end
-    assert [each.row for each in thin_lz4(table, np.arange(2), 100, gone)] == ([] if end else [0])
-    assert list(thin_lz4(table, np.arange(2), 101, gone)) == []
+    assert rows_of(data, 2, 100, gone) == ([] if end else [0])
+    assert rows_of(data, 2, 101, gone) == []
 
 
 def test_the_compiled_loop_agrees_with_its_twin() -> None:

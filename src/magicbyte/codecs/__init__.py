@@ -4,7 +4,7 @@ import enum
 
 from magicbyte.codecs import gzip, lz4, snappy, zstd
 from magicbyte.codecs.lz4 import Lz4Header
-from magicbyte.codecs.lz4 import compress_into as compress_lz4_into
+from magicbyte.codecs.lz4 import compress_many as compress_lz4_frames
 from magicbyte.codecs.lz4 import frame_bound as lz4_frame_bound
 from magicbyte.codecs.lz4 import header_checksum as lz4_header_checksum
 from magicbyte.codecs.lz4 import set_header_checksum as set_lz4_header_checksum
@@ -17,7 +17,7 @@ __all__ = [
     "Lz4Header",
     "OutputFull",
     "compress",
-    "compress_lz4_into",
+    "compress_lz4_frames",
     "decompress",
     "decompress_into",
     "lz4_frame_bound",

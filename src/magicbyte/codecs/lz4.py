@@ -8,6 +8,7 @@ Source: KIP-57, org.apache.kafka.common.compress.Lz4BlockInputStream (formerly K
 
 import enum
 import struct
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 import cramjam
@@ -42,6 +43,8 @@ _INDEPENDENT, _BLOCK_CHECKSUM, _CONTENT_SIZE, _CONTENT_CHECKSUM, _RESERVED = 0x2
 _STORED = 1 << 31
 _UINT32, _UINT64 = struct.Struct("<I"), struct.Struct("<Q")
 _MAX_RATIO = 255
+_ONE_BLOCK = struct.Struct("<7sI")  # what stands in front of the only block of a frame
+_FIRST_BLOCK = _ONE_BLOCK.size
 _FRAME_OVERHEAD = 11  # header and end mark
 _BLOCK_OVERHEAD = 4 + 17  # its size, and what LZ4 may need beside a 255th of it
 
@@ -61,9 +64,10 @@ def compress(data: Buffer, level: int | None, header: Lz4Header) -> bytes:
     return bytes(out[: compress_into(source, out, level, header)])
 
 
-def frame_bound(size: int) -> int:
-    """Return how many bytes `compress_into` needs at most for a frame of `size` bytes of content."""
-    return size + size // 255 + -(-size // BLOCK) * _BLOCK_OVERHEAD + _FRAME_OVERHEAD
+def frame_bound(size: int, frames: int = 1) -> int:
+    """Return how many bytes frames of `size` bytes of content together need at most, while they are written."""
+    blocks = size // BLOCK + frames
+    return size + size // 255 + blocks * _BLOCK_OVERHEAD + frames * _FRAME_OVERHEAD
 
 
 def compress_into(
@@ -86,6 +90,27 @@ def compress_into(
         at += 4 + size
     out[at : at + 4] = END_MARK
     return at + 4
+
+
+def compress_many(data: memoryview, sections: Iterable[Sequence[int]], out: memoryview, gap: int) -> list[int]:
+    """Write a frame for each section of `data`, from its first number to its second, `gap` bytes behind the one before.
+
+    Returns 0 and where each of them ends; the gaps are left to the caller. `out` has room for all (`frame_bound`).
+    """
+    bounds, header = [0], HEADER[Lz4Header.CORRECT]
+    for start, stop in sections:
+        at = bounds[-1] + gap
+        end = at + _FIRST_BLOCK
+        if stop - start <= BLOCK:  # nearly all, without a step more than is needed
+            end += _compress_block_into(data[start:stop], out[end:], store_size=False)
+        size = end - at - _FIRST_BLOCK
+        if 0 < size < stop - start:
+            _ONE_BLOCK.pack_into(out, at, header, size)
+            _UINT32.pack_into(out, end, 0)
+            bounds.append(end + 4)
+        else:
+            bounds.append(at + compress_into(data[start:stop], out[at:]))
+    return bounds
 
 
 def _compress(block: memoryview, out: memoryview, level: int | None) -> int:

@@ -264,11 +264,13 @@ class SetFilter:
 
     def _thin(self, sets: _Sets, rows: Array, superseded: Array, low: int, marks: Array) -> None:
         """Write those of the `rows` anew that need not be decoded for it; `marks` say which offsets are superseded."""
-        counts = dict(zip(rows.tolist(), superseded.tolist(), strict=True))
-        for row, data, last in thin_lz4(sets.table, rows, low, marks):
-            sets.pieces[row], sets.verdict[row] = (data, last), _COPY
-            self.dropped.superseded += counts[row]
-            self.dropped.sets_rewritten += 1
+        lost = np.zeros(len(sets.verdict), np.int64)
+        lost[rows] = superseded
+        for thinned in thin_lz4(sets.table, rows, low, marks):
+            sets.pieces.update(zip(thinned.rows, zip(thinned.data, thinned.last, strict=True), strict=True))
+            sets.verdict[thinned.rows] = _COPY
+            self.dropped.superseded += int(lost[thinned.rows].sum())
+            self.dropped.sets_rewritten += len(thinned.rows)
 
     def _options(self, sets: _Sets, rows: Array) -> DecodeOptions:
         """Checksums of what the map was made of were verified then."""
@@ -339,18 +341,20 @@ class SetFilter:
     def _collect(self, sets: _Sets) -> list[Piece]:
         """Return the pieces in order; neighbouring sets that are copied are one piece each, too."""
         dropped, found = self.dropped, []
-        for row in range(len(sets.verdict)):
-            verdict = sets.verdict[row]
+        position, size, last = (
+            np.asarray(each, np.int64).tolist() for each in (sets.table.position, sets.table.size, sets.last)
+        )
+        for row, (verdict, retained) in enumerate(zip(sets.verdict.tolist(), sets.retained.tolist(), strict=True)):
             if row in sets.pieces:
-                data, last = sets.pieces[row]
+                data, last_kept = sets.pieces[row]
                 if len(data):
-                    found.append(Piece(row, data, last))
+                    found.append(Piece(row, data, last_kept))
             elif verdict == _COPY:
                 dropped.sets_copied += 1
-                found.append(Piece(row, sets.view(row), int(sets.last[row])))
-            elif verdict == _DROP and sets.retained[row]:
+                found.append(Piece(row, sets.table.buffer[position[row] : position[row] + size[row]], last[row]))
+            elif verdict == _DROP and retained:
                 dropped.sets_emptied += int(sets.count[row] > 0)
-                found.append(Piece(row, empty_batch(RecordBatch(sets.view(row))), int(sets.last[row])))
+                found.append(Piece(row, empty_batch(RecordBatch(sets.view(row))), last[row]))
             else:
                 dropped.sets_dropped += 1
         return found

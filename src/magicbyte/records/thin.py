@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from magicbyte.codecs import compress_lz4_into, lz4_frame_bound
+from magicbyte.codecs import compress_lz4_frames, lz4_frame_bound
 from magicbyte.records import proof_kernels as proof
 from magicbyte.records import thin_kernels as kernels
 from magicbyte.records.forms import form_for
@@ -21,15 +21,15 @@ GROUP_BYTES = 1 << 20  # of records that stay: they are still in the caches when
 
 
 class Thinned(NamedTuple):
-    """What is left of the batch in a row of a table: the whole new batch, and the offset of its last record."""
+    """What is left of the batches in some rows of a table: that of rows[i] is data[i], its last record has last[i]."""
 
-    row: int
-    data: memoryview
-    last: int
+    rows: list[int]
+    data: list[memoryview]
+    last: list[int]
 
 
 def thin_lz4(table: BatchTable, rows: Array, low: int, gone: Array) -> Iterator[Thinned]:
-    """Yield batches without the records that are gone: of offset `low` + i where gone[i], as far as this can do it.
+    """Yield batches, some at a time, without the records that are gone: those of offset `low` + i where gone[i].
 
     `rows` are v2 batches with LZ4 and without control records, whose checksums were verified, and `gone` speaks of all
     their offsets. Their headers keep what they say of offsets, producer and transaction; times are counted from the
@@ -51,24 +51,20 @@ def thin_lz4(table: BatchTable, rows: Array, low: int, gone: Array) -> Iterator[
         end = int(state[kernels.ROW])
         if end > first:
             part = slice(first, end)
-            yield from _closed(form, data, rows[part], position[part], facts.reshape(-1, kernels.FACTS)[part], out)
+            yield _closed(form, data, rows[part], position[part], facts.reshape(-1, kernels.FACTS)[part], out)
         first = end + int(status == kernels.ODD or end == first)
 
 
 _JOBS = proof.SLOTS * proof.JOB
 
 
-def _closed(form: Any, data: Array, rows: Array, position: Array, facts: Array, records: Array) -> Iterator[Thinned]:
-    """Compress the records of batches, and yield them with their headers."""
-    sections = facts[:, : kernels.STOP + 1].tolist()
-    (out,) = form.outputs([(sum(kernels.HEADER + lz4_frame_bound(stop - start) for start, stop in sections), "B")])
-    source, written = memoryview(records.data), memoryview(out)
-    bounds = [0]
-    for start, stop in sections:
-        at = bounds[-1] + kernels.HEADER
-        bounds.append(at + compress_lz4_into(source[start:stop], written[at:]))
+def _closed(form: Any, data: Array, rows: Array, position: Array, facts: Array, records: Array) -> Thinned:
+    """Compress the records of batches, and give them their headers."""
+    sections, size, count = facts[:, : kernels.STOP + 1].tolist(), int(facts[-1, kernels.STOP]), len(rows)
+    (out,) = form.outputs([(count * kernels.HEADER + lz4_frame_bound(size, count), "B")])
+    written = memoryview(out.data)
+    bounds = compress_lz4_frames(memoryview(records.data), sections, written, kernels.HEADER)
     flat, crcs = np.ascontiguousarray(facts).reshape(-1), form.crc_table(CASTAGNOLI)
     form.form(kernels.close_batches)(data, position, flat, form.int64(bounds), crcs, out)
-    last = facts[:, kernels.LAST_OFFSET].tolist()
-    for row, (start, stop), offset in zip(rows.tolist(), itertools.pairwise(bounds), last, strict=True):
-        yield Thinned(row, written[start:stop], offset)
+    batches = [written[start:stop] for start, stop in itertools.pairwise(bounds)]
+    return Thinned(rows.tolist(), batches, facts[:, kernels.LAST_OFFSET].tolist())
