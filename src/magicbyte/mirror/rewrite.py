@@ -7,6 +7,7 @@ are verified before they are computed anew. Sources: Enriched Message Metadata, 
 
 from __future__ import annotations
 
+import struct
 from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -17,17 +18,19 @@ from magicbyte.codecs import Codec
 from magicbyte.errors import UnsupportedForMessageFormatError
 from magicbyte.log.append_rebuild import joined
 from magicbyte.protocol.runtime import Records
-from magicbyte.records.batch import HEADER, RecordBatch, batch_attributes
+from magicbyte.records.batch import RecordBatch, batch_attributes
 from magicbyte.records.columns import RecordColumns
 from magicbyte.records.decode import decode
 from magicbyte.records.encode import BatchHeader, Format, encode
 from magicbyte.records.enriched import EnrichedMessage, Tag
 from magicbyte.records.entry import Entry, parse_entry
-from magicbyte.records.layout import ATTRIBUTES, BATCH_CRC, NO_TIMESTAMP, RECORD_BATCH_OVERHEAD, Dialect, TimestampType
+from magicbyte.records.layout import NO_TIMESTAMP, Dialect, TimestampType
 from magicbyte.records.message import Message
 from magicbyte.records.transactions import CommittedFilter, batch_facts
 from magicbyte.wire.checksum import crc32c
 
+_BEFORE: Final = struct.Struct(">qiibI")  # offset, length, leader epoch, magic, CRC
+_COVERED: Final = struct.Struct(">hiqqqhii")  # by the CRC, in front of the records
 RUN_BYTES: Final = 512 << 10  # of plain messages that go in one request
 
 
@@ -40,7 +43,9 @@ class Identity(NamedTuple):
 
     def behind(self, records: int) -> Identity:
         """Return the identity for what follows so many records; after 2147483647 comes 0."""
-        return self if self.producer_id < 0 else self._replace(sequence=self.sequence + records & 0x7FFFFFFF)
+        if self.producer_id < 0:
+            return self
+        return Identity(self.producer_id, self.epoch, self.sequence + records & 0x7FFFFFFF)
 
     def begun(self) -> Identity:
         """Return the identity for a partition that nothing was sent to yet."""
@@ -60,7 +65,7 @@ class Storage(NamedTuple):
         return "enriched" if self.format is Format.ENRICHED else f"magic {self.format.magic}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Parcel:
     """What goes in one request: a batch, a wrapper, or a run of plain messages, as bytes of the source.
 
@@ -138,9 +143,15 @@ def behind(found: ClosedSets, row: int, entry: Entry) -> int:
 
 def _joined(run: Parcel, parcel: Parcel, data: memoryview) -> Parcel | None:
     """Return two parcels as one, if they are of plain messages that may go together."""
+    if isinstance(run.entry, RecordBatch) or isinstance(parcel.entry, RecordBatch):
+        return None
     begin = run.end - len(run.data)
-    plain = not any(isinstance(each, RecordBatch) or each.is_wrapper for each in (run.entry, parcel.entry))
-    if not plain or run.entry.magic != parcel.entry.magic or parcel.end - begin > RUN_BYTES:
+    if (
+        run.entry.is_wrapper
+        or parcel.entry.is_wrapper
+        or run.entry.magic != parcel.entry.magic
+        or parcel.end - begin > RUN_BYTES
+    ):
         return None
     return replace(run, data=data[begin : parcel.end], end=parcel.end, next_offset=parcel.next_offset)
 
@@ -212,13 +223,13 @@ def closed_batch(batch: RecordBatch, identity: Identity = NOBODY) -> Records:
     The largest timestamp stays what it is: of a batch whose times were those of the append the target corrects it.
     """
     batch.verify()
-    head = bytearray(RECORD_BATCH_OVERHEAD)
-    HEADER.pack_into(
-        head, 0, 0, batch.batch_length, -1, 2, 0, batch_attributes(batch.codec), batch.last_offset_delta,
-        batch.base_timestamp, batch.max_timestamp, *identity, batch.record_count,
+    records = batch.records_section
+    covered = _COVERED.pack(
+        batch_attributes(batch.codec), batch.last_offset_delta, batch.base_timestamp, batch.max_timestamp, *identity,
+        batch.record_count,
     )  # fmt: skip
-    BATCH_CRC.write(memoryview(head), crc32c(batch.records_section, crc32c(head[ATTRIBUTES.start :])))
-    return [bytes(head), batch.records_section]
+    crc = crc32c(records, crc32c(covered))
+    return [_BEFORE.pack(0, batch.batch_length, -1, 2, crc) + covered, records]
 
 
 def closed_message(message: Message, first: int) -> bytes:

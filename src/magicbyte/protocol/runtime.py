@@ -52,17 +52,27 @@ _NUMBERS = {code: [struct.Struct(f">{count}{code}") for count in range(_FEW)] fo
 class Writer:
     """Collects the bytes of messages. Long records are not copied: `buffers` has them as they were given.
 
-    `buffer` has everything else; `attached` says before which byte of it which buffers belong.
+    `buffer` has everything else; `attached` says before which byte of it which one belongs.
     """
 
-    __slots__ = ("attached", "buffer")
+    __slots__ = ("attached", "attached_bytes", "buffer")
 
     def __init__(self) -> None:
         self.buffer = bytearray()
-        self.attached: list[tuple[int, Sequence[Piece]]] = []
+        self.attached: list[tuple[int, Piece]] = []
+        self.attached_bytes = 0
 
     def __len__(self) -> int:
-        return len(self.buffer) + sum(_size(buffers) for _, buffers in self.attached)
+        return len(self.buffer) + self.attached_bytes
+
+    def attach(self, piece: Piece) -> None:
+        """Let a piece follow that is not copied, unless it is short."""
+        size = _size(piece)
+        if size < COPIED and not isinstance(piece, Elsewhere):
+            self.buffer += piece
+        else:
+            self.attached.append((len(self.buffer), piece))
+            self.attached_bytes += size
 
     def buffers(self) -> list[Buffer]:
         """Return what was written as a list of buffers in order: for `writev`, `sendmsg`, `writelines`."""
@@ -73,10 +83,10 @@ class Writer:
         if not self.attached:
             return [self.buffer]
         whole, found, start = memoryview(self.buffer), list[Piece](), 0
-        for end, buffers in self.attached:
+        for end, piece in self.attached:
             if end > start:
                 found.append(whole[start:end])
-            found += buffers
+            found.append(piece)
             start = end
         if start < len(whole):
             found.append(whole[start:])
@@ -92,8 +102,8 @@ def _here(pieces: Sequence[Piece]) -> list[Buffer]:
     return found
 
 
-def _size(pieces: Sequence[Piece]) -> int:
-    return sum(each.nbytes if isinstance(each, Elsewhere) else memoryview(each).nbytes for each in pieces)
+def _size(piece: Piece) -> int:
+    return len(piece) if isinstance(piece, bytes | bytearray) else piece.nbytes
 
 
 class Writable(Protocol):
@@ -433,8 +443,9 @@ def write_nullable_records(out: Writer, value: Records | None, flexible: bool) -
     elif isinstance(value, (bytearray, memoryview)):
         length = memoryview(value).nbytes
     else:
-        write_length(buffer, _size(value), flexible)
-        out.attached.append((len(buffer), value))
+        write_length(buffer, sum(map(_size, value)), flexible)
+        for piece in value:
+            out.attach(piece)
         return
     if flexible and length < ONE_BYTE - 1:
         buffer.append(length + 1)
@@ -447,10 +458,7 @@ def write_nullable_records(out: Writer, value: Records | None, flexible: bool) -
         buffer.append((length + 1) >> 14)
     else:
         write_length(buffer, length, flexible)
-    if length < COPIED:
-        buffer += value
-    else:
-        out.attached.append((len(buffer), (value,)))
+    out.attach(value)
 
 
 def write_records(out: Writer, value: Records | None, flexible: bool, field: str) -> None:
