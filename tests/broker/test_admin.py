@@ -228,7 +228,7 @@ def test_connections_and_maintenance_go_by_what_is_changed(folder: Path) -> None
                 ("log.cleaner.io.max.bytes.per.second", SET, "1000"),
             )
             assert await change(peer, BROKER, "", *changes) == 0
-            maintenance = background_of(broker)._maintenance
+            maintenance = background_of(broker).maintenance()
             assert (maintenance.backoff_ms, maintenance.bytes_per_second) == (7, 1000)
             other = await Peer.of(broker)
             assert await other.next() == CLOSED
@@ -397,7 +397,7 @@ def test_a_topic_is_deleted_while_it_is_compacted_or_synced_and_the_disk_is_not_
             await make(peer, admin_steps.topic("t", 1, 1, *own))
             records = [Record(0, 1, 0, b"%d" % (each % 7), bytes(100)) for each in range(400)]
             await send(client, "t", 0, records, ProduceOptions(batch_bytes=500))
-            maintenance = background_of(broker)._maintenance
+            maintenance = background_of(broker).maintenance()
             maintenance.step(1, broker.clock.now_ms())  # retention comes first
             maintenance.step(1, broker.clock.now_ms())
             assert maintenance.progress is not None

@@ -15,7 +15,7 @@ from broker.serving import Peer, Running, run
 from broker.test_admin_churn import BUSY, EXPECTED, one_thing
 from broker.test_fetch import asking, fetch, made, produce, records
 from magicbyte.broker.broker import Broker
-from magicbyte.broker.threads import GRACE_S, Threads
+from magicbyte.broker.threads import Threads
 from magicbyte.client import Client
 from magicbyte.codecs import Codec
 from magicbyte.errors import BrokerError, OffsetOutOfRangeError
@@ -401,13 +401,12 @@ def test_the_loop_stands_still_for_no_work_while_other_work_is_late() -> None:
         first = asyncio.create_task(threads.soon(waits))
         while not late.is_set():
             await asyncio.sleep(0)
-        begin, turns = asyncio.get_running_loop().time(), 0
+        turns = 0
         second = asyncio.create_task(threads.soon(goes.wait, WAIT_S))
         while turns < 100 and not second.done():
             await asyncio.sleep(0)
             turns += 1
         assert turns == 100  # it did not end within any grace
-        assert asyncio.get_running_loop().time() - begin < WAIT_S > GRACE_S
         goes.set()
         await first
         assert await second

@@ -85,6 +85,8 @@ class Appends:
         """
         broker = self._broker
         self._expect(len(records))
+        if not _is_plain_batch(records):
+            await broker.load_numpy()
         async with partition.lock:
             now_ms, started = broker.clock.now_ms(), now_ns()
             work = partial(
@@ -196,6 +198,11 @@ def _is_quick(records: memoryview) -> bool:
         return False
     place = _ATTRIBUTES.get(records[MAGIC.start])
     return place is not None and not records[place] & CODEC_MASK
+
+
+def _is_plain_batch(records: memoryview) -> bool:
+    """Say whether a set is an uncompressed batch, which needs no numpy where it is stored as one."""
+    return len(records) >= _LONGEST_HEADER and records[MAGIC.start] == 2 and not records[_ATTRIBUTES[2]] & CODEC_MASK
 
 
 def _count(metrics: TopicMetrics, what: Conversion, size: int, prepared: PreparedAppend, spent_ns: int) -> None:

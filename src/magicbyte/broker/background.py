@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Final
 
 from magicbyte.errors import LogDirectoryOfflineError
 from magicbyte.log.config import FOREVER
-from magicbyte.log.maintenance import Action, Maintenance
 
 if TYPE_CHECKING:
     from magicbyte.broker.broker import Broker
     from magicbyte.log.checkpoints import TopicPartition
     from magicbyte.log.compaction import CompactionConfig
+    from magicbyte.log.maintenance import Maintenance
     from magicbyte.log.partition_log import Flush, PartitionLog
 
 log = logging.getLogger(__name__)
@@ -33,8 +33,7 @@ class Background:
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self._maintenance = Maintenance(broker.logs, self._compaction_of, secret=lambda: secrets.token_bytes(16))
-        self.config_changed()
+        self._maintenance: Maintenance | None = None  # made when there is something to do
         self._written: dict[str, dict[TopicPartition, int]] = {}
 
     def start(self) -> None:
@@ -52,11 +51,14 @@ class Background:
 
     def close(self) -> None:
         """Abandon a compaction that is under way; the log stays as it was."""
-        self._maintenance.close()
+        if self._maintenance is not None:
+            self._maintenance.close()
 
     def config_changed(self) -> None:
         """Go by what the settings say now."""
         config, maintenance = self._broker.config, self._maintenance
+        if maintenance is None:
+            return
         maintenance.bytes_per_second = _rate(self._broker)
         maintenance.retention_interval_ms = config.log_retention_check_interval_ms
         maintenance.backoff_ms = config.log_cleaner_backoff_ms
@@ -64,14 +66,37 @@ class Background:
     @contextlib.contextmanager
     def without(self, keys: Sequence[TopicPartition]) -> Iterator[None]:
         """Leave logs alone that are deleted inside the block. Those that come by their names later are others."""
+        maintenance = self._maintenance
+        if maintenance is None:
+            yield
+            return
         for key in keys:
-            self._maintenance.pause(key)
+            maintenance.pause(key)
         try:
             yield
         finally:
             for key in keys:
-                self._maintenance.resume(key)
-                self._maintenance.uncleanable.pop(key, None)
+                maintenance.resume(key)
+                maintenance.uncleanable.pop(key, None)
+
+    def maintenance(self) -> Maintenance:
+        """Return the worker; the first call imports it, which takes a while."""
+        if self._maintenance is None:
+            from magicbyte.log.maintenance import Maintenance
+
+            self._maintenance = Maintenance(
+                self._broker.logs, self._compaction_of, secret=lambda: secrets.token_bytes(16)
+            )
+            self.config_changed()
+        return self._maintenance
+
+    def _step(self, now_ms: int) -> int:
+        """Do a step; return after how many ms the next one makes sense."""
+        from magicbyte.log.maintenance import Action
+
+        result = self.maintenance().step(STEP_BYTES, now_ms)
+        shortest = _SHORTEST_SLEEP_MS if result.action is Action.NOTHING else 0
+        return min(max(result.next_ms - now_ms, shortest), _LONGEST_SLEEP_MS)
 
     def _compaction_of(self, key: TopicPartition) -> CompactionConfig:
         return self._broker.topics.known(key.topic).config.compaction
@@ -108,7 +133,7 @@ class Background:
     async def _maintain(self) -> None:
         """Compact and delete step by step; appends wait for a step."""
         broker = self._broker
-        delay_ms: float = broker.config.log_initial_task_delay_ms
+        delay_ms = broker.config.log_initial_task_delay_ms
         while True:
             await asyncio.sleep(delay_ms / 1000)
             if broker.logs.health.error is not None:
@@ -116,12 +141,10 @@ class Background:
             async with broker.directory, broker.gate:
                 now_ms = broker.clock.now_ms()
                 try:
-                    result = await broker.writing.run(self._maintenance.step, STEP_BYTES, now_ms)
+                    delay_ms = await broker.writing.run(self._step, now_ms)
                 except LogDirectoryOfflineError as error:
                     log.critical("%s", error)
                     return
-            idle = result.action is Action.NOTHING
-            delay_ms = min(max(result.next_ms - now_ms, _SHORTEST_SLEEP_MS if idle else 0), _LONGEST_SLEEP_MS)
 
     async def _tolerant(self, work: Callable[[], None]) -> None:
         """Do work in a thread; a failing disk takes the directory offline, and the requests say so from then on."""

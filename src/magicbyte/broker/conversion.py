@@ -9,8 +9,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-import numpy as np
-
 from magicbyte.broker.metrics import now_ns
 from magicbyte.errors import CorruptRecordError
 from magicbyte.records.convert import ConversionReport, convert
@@ -58,6 +56,8 @@ def newest_magic(found: FileSlice) -> tuple[int, int]:
 
     Raises CorruptRecordError.
     """
+    import numpy as np
+
     newest, end = -1, found.position
     for table in whole_entries(found, Dialect.KAFKA):
         newest = max(newest, int(np.asarray(table.magic).max()))

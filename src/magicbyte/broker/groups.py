@@ -202,6 +202,7 @@ class Groups:
         broker = self._broker
         try:
             partition = await broker.opened(OFFSETS_TOPIC, store.partition)
+            await broker.load_numpy()  # to encode with
             rules = broker.topics.rules(OFFSETS_TOPIC)
             codec = Codec(broker.config.offsets_topic_compression_codec)
             records = records_of(store, rules.format, codec, broker.clock.now_ms())

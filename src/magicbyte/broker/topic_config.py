@@ -7,17 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from magicbyte.broker.config import BrokerConfig
 from magicbyte.broker.settings import Setting, words
 from magicbyte.errors import InvalidConfigError, LogDirectoryError
 from magicbyte.log.append_rules import AppendRules
-from magicbyte.log.compaction import CompactionConfig
 from magicbyte.log.config import LogConfig
 from magicbyte.log.index_writer import LATEST_RULES, IndexRules
 from magicbyte.records.encode import Format
 from magicbyte.records.layout import Dialect
+
+if TYPE_CHECKING:
+    from magicbyte.log.compaction import CompactionConfig
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,17 +93,24 @@ _BOTH_BOUNDS = "message.timestamp.difference.max.ms"
 class TopicConfig:
     """The settings of a topic that are in force, and what they mean to each part of `log/`.
 
-    `settings` has the text of each by its name in `TOPIC_SETTINGS`.
+    `settings` has the text of each by its name in `TOPIC_SETTINGS`; `cleaner` of those that only the broker has.
     """
 
     settings: Mapping[str, str]
     log: LogConfig
     append: AppendRules
-    compaction: CompactionConfig
+    cleaner: Mapping[str, str]
 
     def value(self, name: str) -> Any:
         """Return the value of a setting, of its type."""
         return TOPIC_SETTINGS[name].setting.parse(self.settings[name])
+
+    @property
+    def compaction(self) -> CompactionConfig:
+        """How the topic is compacted. The first call imports that, which takes a while."""
+        from magicbyte.log.compaction import CompactionConfig
+
+        return CompactionConfig.of({**self.cleaner, **self.settings})
 
     @property
     def min_insync_replicas(self) -> int:
@@ -139,7 +148,7 @@ def resolve(overrides: Mapping[str, str], config: BrokerConfig, rules: IndexRule
         log = LogConfig.of(given, rules)
         log = log if config.log_cleaner_enable else replace(log, compact=False)
         append = AppendRules.of({**given, "cleanup.policy": settings["cleanup.policy"] or "delete"})
-        return TopicConfig(settings, log, append, CompactionConfig.of({**cleaner, **given}))
+        return TopicConfig(settings, log, append, cleaner)
     except LogDirectoryError as error:  # the same fault, found by the other room
         raise InvalidConfigError(str(error)) from error
 

@@ -13,8 +13,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from magicbyte.errors import CorruptRecordError, LogDirectoryError
 from magicbyte.log import directory
 from magicbyte.log.indexes import EnrichedIndex, OffsetIndex, TimeIndex, TransactionIndex
@@ -164,6 +162,8 @@ class _Columns:
             self.count += len(columns[0])
 
     def whole(self, width: int) -> Iterator[Int64Array]:
+        import numpy as np
+
         empty = np.empty(0, np.int64)
         return (np.concatenate([empty, *(piece[at] for piece in self.pieces)]) for at in range(width))
 
@@ -224,6 +224,8 @@ class SegmentIndexer:
 
     def finish(self) -> SegmentIndexes:
         """Return the files as they are when the segment is closed: the largest timestamp has its entry at last."""
+        import numpy as np
+
         base = self.base_offset
         if self._dialect is Dialect.ENRICHED:
             if self._last_entry is not None and (
@@ -251,6 +253,8 @@ class SegmentIndexer:
     def _append(
         self, table: BatchTable, start_position: int, appends: Sequence[int] | None, named: Int64Array | None
     ) -> None:
+        import numpy as np
+
         count = len(table)
         header_offsets = np.asarray(table.offset, np.int64)
         last, timestamps = last_offsets(table), max_timestamps(table)
@@ -270,6 +274,8 @@ class SegmentIndexer:
 
     def _check(self, table: BatchTable, start_position: int, offsets: Int64Array) -> None:
         """Raise CorruptRecordError for an entry whose offset or position an index cannot name."""
+        import numpy as np
+
         position = int(table.position[len(table) - 1])
         if start_position + position > MAX_RELATIVE:
             found = start_position + position
@@ -287,6 +293,8 @@ class SegmentIndexer:
 
     def _choose(self, positions: Int64Array) -> Int64Array:
         """Return which of the appends at `positions` get an entry: those more than the interval behind the last one."""
+        import numpy as np
+
         interval = self._rules.interval_bytes
         at = int(np.searchsorted(positions, self._indexed_at + interval, side="right"))
         chosen: Int64Array = np.arange(at, len(positions))
@@ -303,6 +311,8 @@ class SegmentIndexer:
 
     def _add_times(self, table: BatchTable, timestamps: Int64Array, last: Int64Array, indexed: Int64Array) -> None:
         """Move the largest timestamp on, and add the time index entries due behind the `indexed` rows."""
+        import numpy as np
+
         largest = np.maximum.accumulate(np.concatenate(([self._largest], timestamps)))
         grows = timestamps > largest[:-1]
         holder = np.maximum.accumulate(np.where(grows, np.arange(len(table)), -1))  # row of the largest; -1: before
@@ -325,6 +335,8 @@ class SegmentIndexer:
 
     def _append_enriched(self, table: BatchTable, start_position: int) -> None:
         """As _append, of the enriched dialect: one index of offset, largest timestamp so far and position."""
+        import numpy as np
+
         offsets = np.asarray(table.offset, np.int64)
         self._check(table, start_position, offsets)
         positions = np.asarray(table.position, np.int64)
@@ -338,6 +350,8 @@ class SegmentIndexer:
 
 def offset_of_time(table: BatchTable, row: int, last_offset: int, rules: IndexRules) -> int:
     """Return the offset that the largest timestamp of a row counts as; `last_offset` is the row's."""
+    import numpy as np
+
     simple = int(table.attributes[row]) & (CODEC_MASK | LOG_APPEND_TIME_BIT | CONTROL_BIT) == 0
     if rules.names_record_of_time and int(table.magic[row]) == 2 and simple:
         best: tuple[int, int] | None = None
@@ -352,6 +366,8 @@ def offset_of_time(table: BatchTable, row: int, last_offset: int, rules: IndexRu
 
 def looked_into(table: BatchTable, rules: IndexRules) -> Any:
     """Return a mask of the rows that must be opened where `rules` give them an index entry, or know their offsets."""
+    import numpy as np
+
     magic, attributes = np.asarray(table.magic, np.int64), np.asarray(table.attributes, np.int64)
     wrapper = np.asarray(table.count, np.int64) < 0
     if table.dialect is Dialect.ENRICHED:
@@ -370,6 +386,8 @@ def first_offset(table: BatchTable, row: int) -> int:
 
 def max_timestamps(table: BatchTable) -> Int64Array:
     """Return the largest timestamp (ms) of each row as its header tells it, -1 where there is none."""
+    import numpy as np
+
     timestamps = np.full(len(table), NO_TIMESTAMP, np.int64)
     if table.dialect is Dialect.ENRICHED:
         for row in range(len(table)):
@@ -388,6 +406,8 @@ def last_offsets(table: BatchTable) -> Int64Array:
 
     Raises CorruptRecordError where that fails.
     """
+    import numpy as np
+
     last = np.array(table.offset, np.int64)
     if table.dialect is Dialect.KAFKA:
         batches = np.flatnonzero(np.asarray(table.magic, np.int64) == 2)

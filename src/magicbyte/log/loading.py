@@ -13,8 +13,6 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from magicbyte.errors import CorruptRecordError
 from magicbyte.log.checkpoints import LEADER_EPOCHS, LeaderEpoch, parse_leader_epochs
 from magicbyte.log.directory import INDEXES, LOG, SNAPSHOT, parse_file
@@ -368,6 +366,8 @@ def producers_at(
 
 def _between(table: BatchTable, first: int, end: int) -> BatchTable:
     """Return the rows whose first offset is in `first` to below `end`."""
+    import numpy as np
+
     offsets = np.asarray(table.offset, np.int64)
     rows = np.flatnonzero((offsets >= first) & (offsets < end))
     if len(rows) == len(table):

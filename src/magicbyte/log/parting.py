@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from magicbyte.log.directory import LOG
 from magicbyte.log.index_writer import MAX_RELATIVE
 from magicbyte.log.resync import MAX_OFFSET, Limits, Sound, first_offset, known_lasts, sound_beginning
@@ -58,6 +56,8 @@ def _pieces(
     segment: Segment, following: int | None, damaged: Callable[[int, CorruptRecordError], None]
 ) -> Iterator[tuple[int, memoryview]]:
     """Yield what is sound of a segment, in its order, each piece with the base of the part that it belongs to."""
+    import numpy as np
+
     dialect, base = segment.config.dialect, segment.base_offset
     limits = Limits(base, MAX_OFFSET if following is None else following - 1)
     for found in sound_beginning(segment.log, limits, dialect):

@@ -11,8 +11,6 @@ import enum
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from magicbyte.errors import CorruptRecordError
 from magicbyte.log import indexes
 from magicbyte.log.checkpoints import LeaderEpoch
@@ -146,6 +144,8 @@ def _telling_rows(table: BatchTable) -> list[int]:
     Of a row of data batches of one producer, epoch and kind, with no marker of that producer between, only the first
     (which may begin a transaction) and the last count.
     """
+    import numpy as np
+
     batches = np.flatnonzero(np.asarray(table.magic, np.int64) == 2)
     producers = table.gather(PRODUCER_ID, batches)
     mine = producers != NO_PRODUCER_ID
@@ -175,6 +175,8 @@ class LeaderEpochs:
 
     def append(self, table: BatchTable) -> None:
         """Take in the entries of `table`, unmerged."""
+        import numpy as np
+
         is_batch = np.asarray(table.magic, np.int64) == 2
         if self._ends_with_older and not is_batch.all():
             self.entries.clear()

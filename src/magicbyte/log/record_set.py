@@ -6,8 +6,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
-
 from magicbyte.errors import CorruptRecordError, TruncatedLogError
 from magicbyte.log.index_writer import (
     IndexRules,
@@ -54,6 +52,8 @@ class PlainRows:
 
     def since(self, since_entry: int, interval: int) -> Iterator[Part]:
         """Do what `RecordSet.parts_since` does: a row that an entry is due at comes alone, what is between as one."""
+        import numpy as np
+
         row, count = 0, len(self.position)
         while row < count:
             beyond = int(self.position[row]) + interval - since_entry
@@ -153,6 +153,8 @@ def _of_batch(batch: RecordBatch) -> RecordSet:
 
 
 def _of_table(table: BatchTable, rules: IndexRules) -> RecordSet:
+    import numpy as np
+
     last, times = last_offsets(table), max_timestamps(table)
     position, size = np.asarray(table.position, np.int64), np.asarray(table.size, np.int64)
     fallen = np.flatnonzero(np.diff(last) <= 0)

@@ -17,8 +17,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-
 from magicbyte.errors import BatchTooLargeError, CorruptRecordError, TruncatedLogError
 from magicbyte.log.index_writer import last_offsets
 from magicbyte.log.reader import CHUNK_BYTES, unused_buffer
@@ -207,6 +205,8 @@ def first_offset(file: ReadableFile, position: int, dialect: Dialect) -> int:
 
 def known_lasts(table: BatchTable) -> Any:
     """Return the last offset of each sound entry; of a wrapper that must be opened for it, and cannot be, its own."""
+    import numpy as np
+
     try:
         return last_offsets(table)
     except CorruptRecordError:

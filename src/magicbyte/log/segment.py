@@ -7,8 +7,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
-
 from magicbyte.errors import CorruptRecordError
 from magicbyte.log.config import LogConfig
 from magicbyte.log.directory import ENRICHED_INDEX, LOG, OFFSET_INDEX, SNAPSHOT, TIME_INDEX, TRANSACTION_INDEX
@@ -418,6 +416,8 @@ class Segment:
 
     def _first_of_time(self, head: Head, timestamp: int, first_offset: int) -> tuple[int, int] | None:
         """As `find_timestamp`, inside one entry."""
+        import numpy as np
+
         data = memoryview(self.log.read_at(head.position, head.size))
         if data[MAGIC.start] == 2 and self.config.dialect is Dialect.KAFKA:
             return first_of_time(RecordBatch(data), timestamp, first_offset)

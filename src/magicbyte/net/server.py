@@ -13,12 +13,12 @@ import errno
 import logging
 import socket
 import struct
+import sys
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Final, Generic, Protocol, TypeAlias, TypeVar
-
-import numpy as np
 
 from magicbyte.errors import MagicbyteError, NetworkError, ProtocolError
 from magicbyte.net.stream import Buffer, Stream
@@ -130,6 +130,10 @@ class Incoming:
         return frame
 
     async def _large(self, start: memoryview, size: int) -> memoryview:
+        if "numpy" not in sys.modules:
+            await asyncio.to_thread(import_module, "numpy")  # which takes a while
+        import numpy as np
+
         frame = memoryview(np.empty(size, np.uint8).data)  # the system gives it page by page, as it is filled
         have = len(start)
         frame[:have] = start
