@@ -160,3 +160,14 @@ def test_the_example_passes_and_leaves_nothing_behind(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout
     assert "3 passed" in done.stdout
     assert not list(left.iterdir())
+
+
+def test_the_option_has_the_broker_offer_what_an_older_release_does(suite: pytest.Pytester) -> None:
+    suite.makepyfile("""
+        def test_it(kafka_broker):
+            assert kafka_broker.served.release.answered[0] == range(3)
+    """)
+    suite.runpytest_inprocess(*PLUGIN, "--kafka-as-version", "0.10.2").assert_outcomes(passed=1)
+    refused = suite.runpytest_inprocess(*PLUGIN, "--kafka-as-version", "0.7")
+    refused.assert_outcomes(errors=1)
+    refused.stdout.fnmatch_lines("*as.version: expected a release from 0.8.2 to 4.1, found '0.7'*")

@@ -90,6 +90,7 @@ class Broker:
     ) -> None:
         self.config = config
         self._around = around
+        self.release = config.release
         self.node_id = config.broker_id
         self.clock: Clock = clock or SystemClock()
         self.metrics = Metrics()

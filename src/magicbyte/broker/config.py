@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from magicbyte.broker import releases
+from magicbyte.broker.releases import Release
 from magicbyte.broker.settings import (
     INT_MAX,
     LONG_MAX,
@@ -92,6 +94,13 @@ class BrokerConfig:
     )
     inter_broker_protocol_version = protocol_version(
         "inter.broker.protocol.version", "2.8-IV1", "The Kafka version that brokers speak with each other."
+    )
+
+    as_version = text(
+        "as.version",
+        None,
+        "A Kafka release, 0.8.2 to 4.1: offer its requests, their versions and its formats, and no later ones, so that "
+        "clients fall back as they would.",
     )
 
     # ---- topics
@@ -424,7 +433,9 @@ class BrokerConfig:
 
     def __init__(self, static: Mapping[str, str] | None = None) -> None:
         """Take settings by Kafka's names. Raises InvalidConfigError for a value that a setting cannot have."""
-        self.static: Mapping[str, str] = _renamed(static or {})
+        given = _renamed(static or {})
+        self.release = _release(given)
+        self.static: Mapping[str, str] = given
         self.of_all: Mapping[str, str] = {}
         self.of_this: Mapping[str, str] = {}
         self.texts, self.values = _in_force(self.static)
@@ -494,6 +505,19 @@ def _renamed(static: Mapping[str, str]) -> dict[str, str]:
     for name, why in REFUSED.items():
         if found.get(name):
             raise InvalidConfigError(f"{name}: {why}")
+    return found
+
+
+def _release(static: dict[str, str]) -> Release:
+    """Return what is offered; that of an older release comes with settings that are its own defaults."""
+    name = static.get("as.version")
+    if name is None:
+        return releases.OWN
+    try:
+        found = releases.release(name)
+    except ValueError:
+        raise InvalidConfigError(f"as.version: expected a release from 0.8.2 to 4.1, found {name!r}") from None
+    static.setdefault("log.message.format.version", found.newest_format.value)
     return found
 
 
@@ -589,6 +613,12 @@ def _http(config: BrokerConfig) -> tuple[str, int] | None:
 
 
 def _check_together(config: BrokerConfig) -> None:
+    most = config.release.newest_format
+    if config.log_message_format_version.magic > most.magic:
+        raise InvalidConfigError(
+            f"log.message.format.version {config.texts['log.message.format.version']}: {config.as_version} stores no "
+            f"messages above {most.value}"
+        )
     stored, spoken = config.log_message_format_version, config.inter_broker_protocol_version
     needed = {Format.V0: (0, 8), Format.V1: (0, 10), Format.V2: (0, 11), Format.ENRICHED: (0, 10)}[stored]
     if spoken < needed:

@@ -65,9 +65,9 @@ class Dispatcher:
         and what the handler raises: each ends the connection.
         """
         api, header, at = read_request_header(frame)
-        version = header.request_api_version
-        if api.key not in SERVED or version not in SERVED[api.key].versions:
-            return self._refuse(api, version, header.correlation_id)
+        version = self._broker.release.answers(api.key, header.request_api_version)
+        if version is None:
+            return self._refuse(api, header.request_api_version, header.correlation_id)
         started, connection = now_ns(), self._connection
         connection.waited_ns = 0
         route = _ROUTES.get(api.key)
@@ -111,8 +111,11 @@ class Dispatcher:
             log.warning("slow request: %s", " ".join(f"{name}={value!r}" for name, value in facts.items()),
                         extra={"fields": facts})  # fmt: skip
 
-    def _refuse(self, api: Api, version: int, correlation_id: int) -> Answer:
-        if api.key != API_VERSIONS or version < 0:
-            known = SERVED[api.key].versions if api.key in SERVED else range(0)
+    def _refuse(self, api: Api, version: int, correlation_id: int) -> Answer | None:
+        release = self._broker.release
+        known = release.answered.get(api.key, range(0))
+        if not known and release.ignores_unknown:
+            return None
+        if api.key != API_VERSIONS or version < 0 or not known:
             raise UnsupportedVersionError(api.name, version, known=known)
-        return write_response(unsupported_versions(), 0, correlation_id=correlation_id).buffers()
+        return write_response(unsupported_versions(release), 0, correlation_id=correlation_id).buffers()

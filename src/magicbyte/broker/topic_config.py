@@ -137,6 +137,10 @@ def resolve(overrides: Mapping[str, str], config: BrokerConfig, rules: IndexRule
             settings[bound] = overrides[_BOTH_BOUNDS]
     stored: Format = TOPIC_SETTINGS[FORMAT].setting.parse(settings[FORMAT])
     enriched = stored is Format.ENRICHED and FORMAT in overrides
+    if FORMAT in overrides and stored.magic > config.release.newest_format.magic:
+        raise InvalidConfigError(
+            f"{FORMAT} {settings[FORMAT]}: a broker as {config.as_version} stores older ones alone"
+        )
     if stored is Format.ENRICHED and not enriched:
         stored, settings[FORMAT] = Format.V2, Format.V2.value
     given = {**settings, FORMAT: str(stored.magic)}

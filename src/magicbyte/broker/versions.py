@@ -16,6 +16,7 @@ from magicbyte.protocol.messages.api_versions import ApiVersion, ApiVersionsRequ
 
 if TYPE_CHECKING:
     from magicbyte.broker.broker import Broker
+    from magicbyte.broker.releases import Release
 
 
 class Served(NamedTuple):
@@ -61,29 +62,28 @@ _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 _FIRST_WITH_SOFTWARE = 3
 
 
-def versions_response(error: ErrorCode = ErrorCode.NONE, *, only: int | None = None) -> ApiVersionsResponse:
-    """Return what is served; with `only` the versions of that API alone."""
+def versions_response(listed: Mapping[int, range], error: ErrorCode = ErrorCode.NONE) -> ApiVersionsResponse:
+    """Return which versions of which APIs, by their keys, there are."""
     keys = [
-        ApiVersion(api_key=key, min_version=served.versions[0], max_version=served.versions[-1])
-        for key, served in SERVED.items()
-        if only in (None, key)
+        ApiVersion(api_key=key, min_version=versions[0], max_version=versions[-1]) for key, versions in listed.items()
     ]
     return ApiVersionsResponse(error_code=error, api_keys=keys)
 
 
-def unsupported_versions() -> ApiVersionsResponse:
+def unsupported_versions(release: Release) -> ApiVersionsResponse:
     """Return the answer, in version 0, to ApiVersions in a version that is too new (KIP-511)."""
-    return versions_response(ErrorCode.UNSUPPORTED_VERSION, only=API_VERSIONS)
+    listed = {API_VERSIONS: release.listed[API_VERSIONS]} if release.tells_range else {}
+    return versions_response(listed, ErrorCode.UNSUPPORTED_VERSION)
 
 
-async def api_versions(broker: Broker, request: Request[ApiVersionsRequest]) -> ApiVersionsResponse:  # noqa: ARG001
+async def api_versions(broker: Broker, request: Request[ApiVersionsRequest]) -> ApiVersionsResponse:
     """Say which versions are served, and note what the client is."""
     if request.version >= _FIRST_WITH_SOFTWARE:
         name, version = request.message.client_software_name, request.message.client_software_version
         if not (_SOFTWARE.fullmatch(name) and _SOFTWARE.fullmatch(version)):
             return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
         request.connection.software_name, request.connection.software_version = name, version
-    return versions_response()
+    return versions_response(broker.release.listed)
 
 
 HANDLERS: Final[Mapping[type, Handler]] = {ApiVersionsRequest: api_versions}

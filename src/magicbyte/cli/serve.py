@@ -7,6 +7,7 @@ import contextlib
 import re
 import signal
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,6 +31,8 @@ _ADDRESS = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\s:/]*):([0-9]{1,5})")
 @click.option("--listen", metavar="HOST:PORT", help="Where to listen: listeners. Port 0 is any that is free.")
 @click.option("--http", metavar="HOST:PORT",
               help="Where /metrics (for Prometheus) and /health are: http.address.")  # fmt: skip
+@click.option("--as-version", metavar="RELEASE",
+              help="Offer what that Kafka release does, 0.8.2 to 4.1: as.version.")  # fmt: skip
 @log_options
 @click.option("-v", "--verbose", is_flag=True, help="Say more of what happens: --log-level info.")
 @click.argument("settings", nargs=-1, metavar="[KEY=VALUE]...")
@@ -38,6 +41,7 @@ def serve(
     directory: Path | None,
     listen: str | None,
     http: str | None,
+    as_version: str | None,
     log_level: str,
     log_format: str,
     verbose: bool,
@@ -45,28 +49,26 @@ def serve(
 ) -> None:
     """Run a broker: any Kafka client may produce and consume, in any message format.
 
-    Settings have Kafka's names. Later ones win: the file's, then --dir, --listen and --http, then KEY=VALUE. Ends
-    cleanly with Ctrl-C or SIGTERM.
+    Settings have Kafka's names. Later ones win: the file's, then those of the options, then KEY=VALUE. Ends cleanly
+    with Ctrl-C or SIGTERM.
     """
     from magicbyte.broker.config import BrokerConfig
 
     set_up("info" if verbose and log_level == "warning" else log_level, log_format)
-    given = _given(directory, listen, http, settings)
+    given = _given(directory, listen, {"http.address": http, "as.version": as_version}) | key_values(settings)
     config = BrokerConfig(given) if path is None else BrokerConfig.parse(path.read_bytes(), given)
     for warning in config.warnings():
         click.echo(f"warning: {warning}", err=True)
     asyncio.run(_run(config))
 
 
-def _given(directory: Path | None, listen: str | None, http: str | None, settings: tuple[str, ...]) -> dict[str, str]:
+def _given(directory: Path | None, listen: str | None, others: Mapping[str, str | None]) -> dict[str, str]:
     given = {} if directory is None else {"log.dirs": str(directory)}
     if listen is not None:
         if _ADDRESS.fullmatch(listen) is None:
             raise click.BadParameter(f"{listen!r}: expected HOST:PORT", param_hint="--listen")
         given["listeners"] = f"PLAINTEXT://{listen}"
-    if http is not None:
-        given["http.address"] = http
-    return given | key_values(settings)
+    return given | {name: value for name, value in others.items() if value is not None}
 
 
 async def _run(config: BrokerConfig) -> None:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from magicbyte.testing.broker import Broker
 
 SETTINGS: Final = "kafka_broker_settings"
+OPTION: Final = "--kafka-as-version"
 MARK: Final = "kafka_topic"
 _MARK_USE: Final = "kafka_topic(partitions=1, configs={}): how the topic of the fixture kafka_topic is made"
 _LONGEST: Final = 100  # characters of a test's name in that of its topic; Kafka takes 249 in all
@@ -28,8 +29,11 @@ _numbers = itertools.count(1)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the setting of pytest's own configuration file."""
+    """Add the setting of pytest's own configuration file, and the option."""
     parser.addini(SETTINGS, "Settings of kafka_broker, with Kafka's names: KEY=VALUE, one per line.", type="linelist")
+    parser.getgroup("magicbyte").addoption(
+        OPTION, metavar="RELEASE", help="Have kafka_broker offer what that Kafka release does, 0.8.2 to 4.1."
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -50,11 +54,14 @@ def kafka_broker_settings(pytestconfig: pytest.Config) -> Mapping[str, str]:
 
 
 @pytest.fixture(scope="session")
-def kafka_broker(kafka_broker_settings: Mapping[str, str]) -> Iterator[Broker]:
+def kafka_broker(kafka_broker_settings: Mapping[str, str], pytestconfig: pytest.Config) -> Iterator[Broker]:
     """A broker for the whole run, in a thread of its own: `kafka_broker.bootstrap_servers` is where it listens."""
     from magicbyte.testing.broker import Broker
 
-    with Broker(kafka_broker_settings) as broker:
+    release = pytestconfig.getoption(OPTION)
+    with Broker(
+        kafka_broker_settings if release is None else {**kafka_broker_settings, "as.version": release}
+    ) as broker:
         yield broker
 
 
