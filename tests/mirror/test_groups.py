@@ -109,12 +109,15 @@ def test_a_group_with_members_at_the_target_is_left_alone(pair: Pair) -> None:
         reader.kill()
 
 
-def test_the_mirrors_own_group_is_no_group_of_the_source(pair: Pair) -> None:
-    """In a chain of clusters the one in the middle has it."""
+def test_in_a_chain_the_place_of_one_mirror_is_no_group_for_the_next(pair: Pair) -> None:
     pair.fill("topic", [Codec.GZIP])
-    commit(pair, DEFAULT_GROUP, 7)
-    pair.mirror(Choice(re.compile(".*"), "second", sync_groups=True))
-    assert committed(pair, DEFAULT_GROUP) == []
+    commit(pair, "readers", 7)
+    pair.mirror(Choice(re.compile(".*"), "first", sync_groups=True))
+    with Broker() as third:
+        pair.addresses = pair.addresses[1], third.bootstrap_servers
+        pair.mirror(Choice(re.compile(".*"), "second", sync_groups=True))
+        assert committed(pair, "readers") == [7]
+        assert committed(pair, "first") == []
 
 
 def test_translate_says_where_offsets_and_groups_are_under_a_prefix_too(pair: Pair) -> None:

@@ -40,22 +40,25 @@ class GroupOffset:
 async def translate_groups(
     source: Client, reaches: Mapping[TopicPartition, Reach], names: Iterable[str]
 ) -> list[GroupOffset]:
-    """Return where groups of the source are at the target, for all mirrored partitions in which they have a place."""
+    """Return where groups of the source are at the target, for all mirrored partitions in which they have a place.
+
+    The places of mirrors that copy to the source are none of readers.
+    """
     found = []
     for name in names:
         places = await committed_offsets(source, name, reaches)
         for partition, place in sorted(places.items()):
+            if DEFAULT_GROUP in place.metadata:
+                continue
             reach = reaches[partition]
             told = reach.translate(place.offset)
             found.append(GroupOffset(name, partition, place.offset, reach.target, told))
     return found
 
 
-async def consumer_groups(source: Client, without: Iterable[str]) -> list[str]:
-    """Return the names of the source's groups of consumers, by name, but for those of mirrors: beginning with these."""
-    prefixes = tuple(without)
-    listed = await list_groups(source)
-    return [each.name for each in listed if each.protocol_type in _CONSUMERS and not each.name.startswith(prefixes)]
+async def consumer_groups(source: Client) -> list[str]:
+    """Return the names of the source's groups of consumers. Raises BrokerError and NetworkError."""
+    return [each.name for each in await list_groups(source) if each.protocol_type in _CONSUMERS]
 
 
 async def saved_reaches(
@@ -118,5 +121,5 @@ class GroupSync:
             return []
         await self._maps.refresh(self._target)
         reaches = {partition: self._maps.reach(target, place) for partition, (target, place) in places.items()}
-        names = await consumer_groups(self._source, [self._maps.group, DEFAULT_GROUP])
-        return await write_groups(self._target, await translate_groups(self._source, reaches, names))
+        found = await translate_groups(self._source, reaches, await consumer_groups(self._source))
+        return await write_groups(self._target, found)
