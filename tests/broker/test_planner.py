@@ -155,6 +155,7 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
         ("LEAST_CPU_S", 0.0),
         ("_ROUNDS", 3),
         ("_QUIET_S", 0.05),
+        ("_LOAD_S", 0),
     ):
         monkeypatch.setattr(rehearsal, name, value)
 

@@ -1,6 +1,8 @@
 """`magicbyte plan`: of log directories, of a broker, of both."""
 
 import json
+import re
+import shlex
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ from magicbyte.records.columns import Record
 from magicbyte.records.encode import Format, encode_records
 from magicbyte.testing import Broker
 
+DOCS = Path(__file__).parents[2] / "docs"
 CENTURY_MS = 36_525 * 86_400_000
 START = 1_700_000_000_000
 
@@ -77,6 +80,26 @@ def test_a_broker_of_ours_tells_who_sends_what() -> None:
         text = run("plan", "-b", broker.bootstrap_servers, "--http", address, "--rehearse", "0").stdout
         assert "sends 2, Produce v" in text
         assert "the broker used" in text
+
+
+def test_what_is_damaged_is_left_to_verify(logs: Path) -> None:
+    path = logs / "orders-0" / f"{10:020}.log"
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+    done = run("plan", "--dir", logs, "--topic", "orders", "--format", "json")
+    assert done.exit_code == 0, done.stderr
+    assert json.loads(done.stdout)["topics"][0]["stored"]
+
+
+@pytest.mark.parametrize("page", ["plan.md", "migration.md"])
+def test_the_commands_of_the_pages_work_as_printed(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert run("tour", "--unpack", tmp_path / "tour").exit_code == 0
+    monkeypatch.chdir(tmp_path)
+    (block,) = re.findall(r"^```sh\n(.*?)^```", (DOCS / page).read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    for line in block.splitlines():
+        done = run(*shlex.split(line)[1:])
+        assert (done.exit_code, done.stderr) == (0, ""), line
 
 
 @pytest.mark.parametrize(

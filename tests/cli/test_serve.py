@@ -1,9 +1,13 @@
 """`magicbyte serve`: what it says, and how it ends."""
 
+import re
+import shlex
 import signal
 import socket
 import subprocess
 import sys
+import urllib.request
+from http import HTTPStatus
 from pathlib import Path
 
 import pytest
@@ -28,6 +32,27 @@ def test_it_says_where_it_listens_and_ends_cleanly(number: signal.Signals, tmp_p
     assert "kcat" in errors
     assert errors.endswith("stopped\n")
     assert (tmp_path / "logs/.kafka_cleanshutdown").exists()
+
+
+def test_the_commands_of_the_page_on_metrics_work_as_printed(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs/metrics.md").read_text(encoding="utf-8")
+    serve, *curls = re.findall(r"^```sh\n(.*?)^```", page, re.MULTILINE | re.DOTALL)[0].splitlines()
+    arguments = shlex.split(serve.replace(":9404", ":0"))[2:]
+    process = subprocess.Popen(
+        [*SERVE, *arguments, "--listen", "127.0.0.1:0"], stdout=subprocess.PIPE, text=True, cwd=tmp_path
+    )
+    assert process.stdout is not None
+    try:
+        process.stdout.readline()
+        port = re.findall(r"http://127\.0\.0\.1:([0-9]+)/metrics, health at /health", process.stdout.readline())[0]
+        for line in curls:
+            program, url = shlex.split(line)
+            assert program == "curl"
+            with urllib.request.urlopen(url.replace(":9404", f":{port}"), timeout=20) as response:
+                assert response.status == HTTPStatus.OK
+    finally:
+        process.terminate()
+        process.communicate(timeout=20)
 
 
 @pytest.mark.parametrize(

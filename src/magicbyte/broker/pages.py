@@ -12,6 +12,7 @@ from magicbyte.groups.rules import GroupState
 from magicbyte.net.exposition import Family, counter, gauge, health_page, metrics_page
 from magicbyte.net.http import Page, Pages
 from magicbyte.protocol import APIS
+from magicbyte.wire import kernel
 
 if TYPE_CHECKING:
     from magicbyte.broker.broker import Broker
@@ -201,4 +202,6 @@ def _connections(broker: Broker) -> Iterator[Family]:
         now.add(count, listener=listener, software=name, software_version=version)
     tasks = gauge("magicbyte_tasks", "Tasks on the event loop.")
     tasks.add(len(asyncio.all_tasks()))
-    yield from (now, tasks)
+    loaded = gauge("magicbyte_kernels_loaded", "Whether compiled loops are at hand: they are loaded after a MiB.")
+    loaded.add(int(kernel.worth_compiling(kernel.WORTH_CALLING)))
+    yield from (now, tasks, loaded)

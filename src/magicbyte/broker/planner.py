@@ -8,6 +8,7 @@ Costs are measured on this machine, with records of the topic itself: see `rehea
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -19,7 +20,7 @@ from magicbyte.client.fetch import FetchOptions, fetch_sets
 from magicbyte.client.group_admin import describe_group, list_groups
 from magicbyte.client.offsets import bounds
 from magicbyte.codecs import Codec
-from magicbyte.errors import BrokerError, UnsupportedVersionError
+from magicbyte.errors import BrokerError, CorruptRecordError, UnsupportedCompressionError, UnsupportedVersionError
 from magicbyte.log.append_rules import stored_format
 from magicbyte.log.config import LogConfig
 from magicbyte.log.migration import (
@@ -183,14 +184,14 @@ def _sample(data: memoryview) -> Sample | None:
     if not table.end:
         return None
     records: list[Record] = []
-    for columns in decode(data[: table.end]):
-        records += columns
-        if len(records) >= MOST_RECORDS:
-            break
-    entries = len(table)
-    codecs = Counter(table.codec.tolist())
-    total = sum(len(columns) for columns in decode(data[: table.end])) if len(records) >= MOST_RECORDS else len(records)
-    return Sample(records[:MOST_RECORDS], Codec(codecs.most_common(1)[0][0]), total / entries) if records else None
+    total = 0
+    with contextlib.suppress(CorruptRecordError, UnsupportedCompressionError):  # `verify` says what is wrong there
+        for columns in decode(data[: table.end]):
+            total += len(columns)
+            if len(records) < MOST_RECORDS:
+                records += columns
+    codec = Codec(Counter(table.codec.tolist()).most_common(1)[0][0])
+    return Sample(records[:MOST_RECORDS], codec, total / len(table)) if records else None
 
 
 async def look_at_cluster(client: Client, names: Sequence[str], looks: int) -> tuple[dict[str, TopicFacts], list[str]]:
