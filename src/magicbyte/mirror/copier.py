@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from itertools import chain
-from typing import Final
+from typing import Final, NamedTuple
 
 from magicbyte.client import Client
 from magicbyte.client.fetch import ClosedSets, FetchOptions, read_sets
@@ -76,15 +76,19 @@ class Copied:
 
     def add(self, parcel: Parcel, made: Sequence[Made]) -> None:
         """Count a parcel, and what of it was sent: nothing where all was there already."""
-        if not made:
-            return
+        if made:
+            self.count(parcel, sum(max(each.records, 0) for each in made))
+
+    def count(self, parcel: Parcel, records: int) -> None:
+        """Count a parcel of which so many records were sent, -1: it is not known how many."""
         if parcel.why is None:
             self.closed_sets += 1
             self.closed_bytes += len(parcel.data)
         else:
             self.opened_sets += 1
             self.opened_bytes += len(parcel.data)
-        self.records += sum(max(each.records, 0) for each in made)
+        if records > 0:
+            self.records += records
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +148,14 @@ class _Sent:
     records: int = 0
 
 
+class _Arrivals(NamedTuple):
+    """What arrived since the place was moved last: where that ends, at the source and at the target; its records."""
+
+    following: int
+    target: int
+    records: int
+
+
 class PartitionCopier:
     """Copies a partition piece by piece; `copied` grows meanwhile. Setting `stop` ends it behind the set at hand."""
 
@@ -157,6 +169,7 @@ class PartitionCopier:
         self._skip: dict[int, int] = {}  # by lane: records that are there already
         self._parked: set[int] = set()  # offsets of what was put aside before, as far as it is still to come
         self._flow: Flow | None = None
+        self._arrivals: _Arrivals | None = None
         self._reached = 0  # at the source; what is under way lies between the place and here
         self._at_boundary = True
         self._unsaved_bytes = 0
@@ -192,6 +205,7 @@ class PartitionCopier:
                     break
         if self._flow is not None:
             await self._flow.arrive()
+            self._take_arrivals()
             await self._settle()
         self._note_lag(end)
         if self._skip and not self._stop.is_set():
@@ -221,6 +235,7 @@ class PartitionCopier:
             self._reached = max(self._reached, min(behind(found, row, last), end))
             self._parked = {each for each in self._parked if each >= self._reached}
             if self._flow is None or not self._flow.reach(self._reached):
+                self._take_arrivals()
                 self._place = replace(self._place, offset=self._reached)
             self._at_boundary = True
         self._note_lag(end)
@@ -235,27 +250,37 @@ class PartitionCopier:
             self._flow = Flow(route.to, route.partition, route.storage, identity, self._arrived, self._stop)
         each = parcels(found, self._reached, route.storage, at_boundary=self._at_boundary)
         await self._flow.send(each, await outboxes.of_leader(route.to, route.partition))
+        self._take_arrivals()
         await self._settle()
 
     def _arrived(self, each: UnderWay, offset: int) -> None:
         """Hear that a set is at the target, from this offset on."""
-        place, partition = self._place, self.route.partition
-        assert place is not None, "resumed before"
-        self.copied.add(each.parcel, [each.made])
-        count = each.made.records
-        lane = Lane(offset + max(count, 1), place.lanes[partition].identity.behind(max(count, 0)))
-        self._place = Place(each.following, {partition: lane}, place.origin)
-        self._unsaved_bytes += len(each.parcel.data)
-        self._track.copied(_first(each.parcel), each.parcel.next_offset, count, offset)
+        parcel, records = each.parcel, each.made.records
+        self.copied.count(parcel, records)
+        self._unsaved_bytes += len(parcel.data)
+        self._track.copied(_first(parcel), parcel.next_offset, records, offset)
+        before = 0 if self._arrivals is None else self._arrivals.records
+        self._arrivals = _Arrivals(each.following, offset + max(records, 1), before + max(records, 0))
+
+    def _take_arrivals(self) -> None:
+        """Move the place behind what arrived. Not done for each set: it is much of what one costs."""
+        if self._arrivals is not None:
+            following, target, records = self._arrivals
+            place, partition = self._place, self.route.partition
+            assert place is not None, "resumed before"
+            lane = Lane(target, place.lanes[partition].identity.behind(records))
+            self._place, self._arrivals = replace(place, offset=following, lanes={partition: lane}), None
 
     async def _settle(self) -> None:
         """If something failed, see what arrived nevertheless, and send the others one by one: some faults may pass."""
-        route, flow, place = self.route, self._flow, self._place
+        route, flow = self.route, self._flow
         assert flow is not None, "there was one"
-        assert place is not None, "resumed before"
         if flow.failure is None and flow.damage is None:
             return
         await flow.arrive()
+        self._take_arrivals()
+        place = self._place
+        assert place is not None, "resumed before"
         self._flow, partition = None, route.partition
         if flow.failure is not None:
             log.info("%s: %s: going on one by one", route, flow.failure)
