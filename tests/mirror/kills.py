@@ -4,7 +4,8 @@ Mirror, source and target are processes of their own, killed by SIGKILL; brokers
 directory. The source has sets when the mirror starts, so that it has several on their way, and gets more meanwhile. At
 the end a mirror runs until it has caught up, and everything is compared.
 
-Run: python tests/mirror/kills.py FIRST LAST   (seeds; adds to kills.json what came of them)
+Run: python tests/mirror/kills.py FIRST LAST [SOURCE TARGET]   (seeds; adds to kills.json what came of them. With two
+versions of Kafka between their brokers, sets of magic 2 alone; adds to kills-kafka.json)
 """
 
 import asyncio
@@ -38,7 +39,7 @@ from magicbyte.records.columns import Record
 from magicbyte.records.encode import Format
 
 HERE = Path(__file__).parent
-RESULTS = HERE / "kills.json"
+RESULTS, KAFKA_RESULTS = HERE / "kills.json", HERE / "kills-kafka.json"
 VICTIMS = ("mirror", "source", "target")
 SECONDS = 90  # for anything
 START = 1_700_000_000_000
@@ -75,6 +76,28 @@ class Ours:
         self.process.wait()
 
 
+class Kafka:
+    """A broker of Kafka, with its ZooKeeper, in processes of their own."""
+
+    def __init__(self, folder: Path, version: str) -> None:
+        self.folder = folder
+        self.version = version
+        self.ports = free_port(), free_port()
+        self.address = f"127.0.0.1:{self.ports[0]}"
+
+    def start(self) -> None:
+        port, other = map(str, self.ports)
+        self._launch("start", self.version, "--dir", self.folder, "--port", port, "--zk-port", other)
+
+    def kill(self) -> None:
+        self._launch("stop", self.folder, "--kill")
+
+    @staticmethod
+    def _launch(*arguments: str | Path) -> None:
+        launcher = HERE.parent / "interop" / "kafka_oracle.py"
+        subprocess.run([sys.executable, launcher, *arguments], check=True, stdout=subprocess.DEVNULL, timeout=240)
+
+
 def wait_for(address: str, process: "subprocess.Popen[bytes]") -> None:
     """Return when something takes connections there."""
     host, port = address.split(":")
@@ -107,11 +130,11 @@ class Outcome:
 class Run:
     """One run between two brokers, from a seed."""
 
-    def __init__(self, seed: int, source: Any, target: Any, log: Path) -> None:
+    def __init__(self, seed: int, source: Any, target: Any, log: Path, formats: list[Format]) -> None:
         self.chance = random.Random(seed)
         self.brokers = {"source": source, "target": target}
         self.topic, self.group = f"run-{seed}", f"mirror-{seed}"
-        self.form = self.chance.choice(FORMATS)
+        self.form = self.chance.choice(formats)
         codecs = [each for each in Codec if self.form is Format.V2 or each is not Codec.ZSTD]
         self.codec = self.chance.choice(codecs)
         self.outcome = Outcome(seed, self.form.value, self.codec.name.lower(), self.chance.randint(1, 3))
@@ -267,15 +290,14 @@ def check(outcome: Outcome) -> None:
 
 
 @contextlib.contextmanager
-def ours(folder: Path) -> Iterator[tuple[Ours, Ours]]:
-    """Run two brokers of ours inside the block."""
-    pair = Ours(folder / "source"), Ours(folder / "target")
-    for each in pair:
-        each.start()
+def running(*brokers: Any) -> Iterator[Any]:
+    """Run brokers inside the block."""
     try:
-        yield pair
+        for each in brokers:
+            each.start()
+        yield brokers
     finally:
-        for each in pair:
+        for each in brokers:
             each.kill()
 
 
@@ -298,23 +320,35 @@ COUNTED = ("records", "lost", "twice", "out_of_order", "groups", "groups_exact",
 
 
 def main() -> None:
-    first, last = int(sys.argv[1]), int(sys.argv[2])
-    found: list[dict[str, Any]] = json.loads(RESULTS.read_text())["outcomes"] if RESULTS.exists() else []
-    with tempfile.TemporaryDirectory() as folder, ours(Path(folder)) as pair:
-        for seed in range(first, last + 1):
-            outcome = Run(seed, *pair, Path(folder) / f"mirror-{seed}.log").run()
-            check(outcome)
-            found = [each for each in found if each["seed"] != seed] + [outcome.__dict__]
-            print(outcome, flush=True)
-            content = {
-                "command": "python tests/mirror/kills.py FIRST LAST",
-                "date": time.strftime("%Y-%m-%d"),
-                "python": platform.python_version(),
-                "cores": os.cpu_count(),
-                "totals": totals(found),
-                "outcomes": found,
-            }
-            RESULTS.write_text(json.dumps(content, indent=None, separators=(",", ":")).replace("},{", "},\n{") + "\n")
+    first, last, *versions = sys.argv[1:]
+    results = KAFKA_RESULTS if versions else RESULTS
+    found: list[dict[str, Any]] = json.loads(results.read_text())["outcomes"] if results.exists() else []
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        if versions:
+            pair: Any = [Kafka(folder / side, each) for side, each in zip(("source", "target"), versions, strict=True)]
+        else:
+            pair = Ours(folder / "source"), Ours(folder / "target")
+        with running(*pair):
+            for seed in range(int(first), int(last) + 1):
+                log, formats = folder / f"mirror-{seed}.log", [Format.V2] if versions else FORMATS
+                outcome = Run(seed, *pair, log, formats).run()
+                check(outcome)
+                found = [each for each in found if each["seed"] != seed] + [outcome.__dict__]
+                print(outcome, flush=True)
+                save(results, found, versions)
+
+
+def save(results: Path, found: list[dict[str, Any]], versions: list[str]) -> None:
+    content = {
+        "brokers": [f"Kafka {each}" for each in versions] or ["magicbyte", "magicbyte"],
+        "date": time.strftime("%Y-%m-%d"),
+        "python": platform.python_version(),
+        "cores": os.cpu_count(),
+        "totals": totals(found),
+        "outcomes": found,
+    }
+    results.write_text(json.dumps(content, separators=(",", ":")).replace("},{", "},\n{") + "\n")
 
 
 if __name__ == "__main__":
