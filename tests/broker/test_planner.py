@@ -146,9 +146,9 @@ def test_after_an_upgrade_the_old_clients_are_as_new_ones() -> None:
 
 def test_where_a_broker_shows_its_numbers_is_found_in_its_settings(tmp_path: Path) -> None:
     async def found(address: str | None) -> tuple[str | None, int]:
-        async with Running(tmp_path, {} if address is None else {"http.address": address}) as broker:
-            async with Client(f"127.0.0.1:{broker.ports['PLAINTEXT']}") as client:
-                return await planner.metrics_address(client), 0 if address is None else broker.http_port
+        settings = {} if address is None else {"http.address": address}
+        async with Running(tmp_path, settings) as broker, Client(f"127.0.0.1:{broker.ports['PLAINTEXT']}") as client:
+            return await planner.metrics_address(client), 0 if address is None else broker.http_port
 
     assert run(found(None)) == (None, 0)
     nothing, port = run(found("127.0.0.1:0"))
