@@ -23,6 +23,7 @@ OURS = {
     "log.flush.policy",
     "log.head.truncation",
     "max.decompressed.message.bytes",
+    "mirror.identical",
     "slow.request.ms",
 }
 

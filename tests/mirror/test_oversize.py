@@ -107,7 +107,7 @@ def test_a_set_that_is_too_large_is_put_aside_as_it_is(pair: Pair, tmp_path: Pat
     async def stored(here: Client, _: Client) -> bytes:
         return b"".join([bytes(each.data) async for each in read_sets(here, "topic", 0, 100, 109)])
 
-    log = (tmp_path / "parked" / "topic-0" / f"{0:020}.log").read_bytes()
+    log = (tmp_path / "parked" / "topic-0" / f"{100:020}.log").read_bytes()
     assert log.startswith(pair.run(stored))
 
 

@@ -10,22 +10,27 @@ import logging
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from magicbyte.broker.metrics import UNNAMED, Client, Conversion, TopicMetrics, count, now_ns
-from magicbyte.errors import LogDirectoryOfflineError
-from magicbyte.log.append import NOTHING_STORED, PreparedAppend, prepare
+from magicbyte.errors import LogDirectoryOfflineError, OffsetOutOfRangeError
+from magicbyte.log.append import NOTHING_STORED, PreparedAppend, prepare, take
 from magicbyte.log.config import FOREVER
 from magicbyte.log.group_commit import GroupCommit, Outcome
+from magicbyte.log.record_set import record_set
 from magicbyte.records.encode import Format
-from magicbyte.records.layout import CODEC_MASK, MAGIC, NO_TIMESTAMP, Dialect
+from magicbyte.records.entry import entries
+from magicbyte.records.layout import CODEC_MASK, LOG_OVERHEAD, MAGIC, NO_TIMESTAMP, OFFSET, Dialect
 from magicbyte.wire import kernel
 
 if TYPE_CHECKING:
     from magicbyte.broker.broker import Broker
     from magicbyte.broker.partition import Partition
     from magicbyte.log.append_rules import AppendRules
+
+T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
@@ -104,33 +109,66 @@ class Appends:
                 return Appended(NOTHING_STORED, NOTHING_STORED, NO_TIMESTAMP)
             spent = now_ns() - started
             end_before = partition.log.log_end_offset
-            first, last = await self._write(partition, prepared, now_ms)
-            durable = self._written(partition, prepared, rules.format.magic) if first >= end_before else None
+            first, last = await self._write(partition, partial(partition.log.append_prepared, prepared, now_ms))
+            is_new = first >= end_before
+            magic = rules.format.magic
+            durable = self._written(partition, prepared.first_offset, prepared.size, magic) if is_new else None
             if request_version is not None:
                 magic = records[MAGIC.start]
                 source = Format.ENRICHED if dialect is Dialect.ENRICHED else Format(str(magic))
                 what = Conversion(source, rules.format, request_version, client)
                 _count(broker.metrics.of(partition.topic), what, len(records), prepared, spent)
-        if durable is not None and not await durable:
-            self._broker.check_is_there(partition)
-            raise LogDirectoryOfflineError(f"{partition}: what was appended could not be made durable")
+        await self._check_durable(partition, durable)
         return Appended(first, last, prepared.log_append_time)
 
-    async def _write(self, partition: Partition, prepared: PreparedAppend, now_ms: int) -> tuple[int, int]:
+    async def take(self, partition: Partition, records: memoryview, dialect: Dialect) -> Appended:
+        """Append sets as a follower does: their bytes, offsets and leader epochs stay what they are.
+
+        Nothing is asked of them but that they are whole and lie behind the log's end. Raises OffsetOutOfRangeError for
+        those that do not, CorruptRecordError, LogDirectoryOfflineError and UnknownTopicError.
+        """
+        log = partition.log
+        await self._follow_epoch(partition, records, dialect)
+        async with partition.lock:
+            end, first = log.log_end_offset, OFFSET.read(records) if len(records) >= LOG_OVERHEAD else 0
+            if records and first < end:
+                raise OffsetOutOfRangeError(f"{partition}: expected offsets from {end} on, found {first}")
+            taken = await asyncio.to_thread(take, records, next_offset=end, dialect=dialect)
+            if taken.first_offset == NOTHING_STORED:
+                return Appended(NOTHING_STORED, NOTHING_STORED, NO_TIMESTAMP)
+            made = record_set(taken.data, log.config.rules, dialect)
+            await self._write(partition, partial(log.append, made, self._broker.clock.now_ms()))
+            durable = self._written(partition, taken.first_offset, made.size, 2 if made.batches else 1)
+        await self._check_durable(partition, durable)
+        return Appended(taken.first_offset, taken.last_offset, NO_TIMESTAMP)
+
+    async def _follow_epoch(self, partition: Partition, records: memoryview, dialect: Dialect) -> None:
+        """Lead in no earlier epoch than that of batches which are taken: readers that saw one go by no older word."""
+        broker, where = self._broker, (partition.topic, partition.index)
+        epoch = max((entry.partition_leader_epoch for _, entry in entries(records, dialect)), default=-1)
+        if epoch > broker.topics.leader_epoch(*where):
+            async with broker.directory:
+                await broker.writing.run(broker.topics.raise_leader_epoch, *where, epoch)
+
+    async def _write(self, partition: Partition, write: Callable[[], T]) -> T:
         """Write what is prepared, in a thread, which waits for the disk where something is synced."""
         log, gate, threads = partition.log, self._broker.gate, self._broker.writing
         await gate.enter()
         try:
             self._broker.check_is_there(partition)
-            if log.config.flush_messages == FOREVER:
-                return await threads.soon(log.append_prepared, prepared, now_ms)
-            return await threads.run(log.append_prepared, prepared, now_ms)
+            return await (threads.soon(write) if log.config.flush_messages == FOREVER else threads.run(write))
         finally:
             gate.leave()
 
-    def _written(self, partition: Partition, prepared: PreparedAppend, magic: int) -> asyncio.Future[bool] | None:
+    async def _check_durable(self, partition: Partition, durable: asyncio.Future[bool] | None) -> None:
+        """Wait until what was written is as durable as it is to be. Raises LogDirectoryOfflineError."""
+        if durable is not None and not await durable:
+            self._broker.check_is_there(partition)
+            raise LogDirectoryOfflineError(f"{partition}: what was appended could not be made durable")
+
+    def _written(self, partition: Partition, first_offset: int, size: int, magic: int) -> asyncio.Future[bool] | None:
         """Let readers have what was written, now or when it is durable; return what says so."""
-        partition.appended(prepared.first_offset, prepared.size, magic)
+        partition.appended(first_offset, size, magic)
         if not partition.log.config.group_commit:
             partition.advance(partition.log.log_end_offset)
             return None

@@ -124,16 +124,22 @@ async def _store(
         raise AppendRefusedError(ErrorCode.NOT_ENOUGH_REPLICAS, f"min.insync.replicas is {wanted}, and there is one")
     rules = broker.topics.rules(partition.topic)
     enriched = request.connection.enriched and partition.log.config.dialect is Dialect.ENRICHED
-    records = part.records
-    assert records is None or isinstance(records, memoryview), "what was read is a view into the frame"
-    found = await broker.appends.append(
-        partition,
-        memoryview(b"") if records is None else records.toreadonly(),
-        rules,
-        request_version=request.version,
-        client=request.client,
-        dialect=Dialect.ENRICHED if enriched else Dialect.KAFKA,
-    )
+    dialect = Dialect.ENRICHED if enriched else Dialect.KAFKA
+    assert part.records is None or isinstance(part.records, memoryview), "what was read is a view into the frame"
+    records = memoryview(b"") if part.records is None else part.records.toreadonly()
+    if broker.topics.known(partition.topic).config.is_identical:
+        if dialect is not partition.log.config.dialect:
+            raise RequestRefusedError(ErrorCode.INVALID_REQUEST, "sets of an enriched topic come by such a listener")
+        found = await broker.appends.take(partition, records, dialect)
+    else:
+        found = await broker.appends.append(
+            partition,
+            records,
+            rules,
+            request_version=request.version,
+            client=request.client,
+            dialect=dialect,
+        )
     return found if found.first_offset >= 0 else Appended(_NO_OFFSET, _NO_OFFSET, NO_TIMESTAMP)
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from magicbyte.broker.config import BrokerConfig
-from magicbyte.broker.settings import Setting, words
+from magicbyte.broker.settings import Setting, boolean, words
 from magicbyte.errors import InvalidConfigError, LogDirectoryError
 from magicbyte.log.append_rules import AppendRules
 from magicbyte.log.config import LogConfig
@@ -45,6 +45,12 @@ def _throttled(name: str, who: str) -> TopicSetting:
     return TopicSetting(name, words(name, "", doc), None)
 
 
+IDENTICAL: Final = "mirror.identical"
+_IDENTICAL: Final = (
+    "What producers send is stored as it is, with the offsets that it has: for mirrors that keep them. Nobody else "
+    "should write to the topic."
+)
+
 TOPIC_SETTINGS: Final[Mapping[str, TopicSetting]] = {
     each.name: each
     for each in (
@@ -69,6 +75,7 @@ TOPIC_SETTINGS: Final[Mapping[str, TopicSetting]] = {
         _of("message.timestamp.before.max.ms", BrokerConfig.log_message_timestamp_before_max_ms),
         _of("message.timestamp.difference.max.ms", BrokerConfig.log_message_timestamp_difference_max_ms),
         _of("message.timestamp.type", BrokerConfig.log_message_timestamp_type),
+        TopicSetting(IDENTICAL, boolean(IDENTICAL, False, _IDENTICAL), None),
         _of("min.cleanable.dirty.ratio", BrokerConfig.log_cleaner_min_cleanable_ratio),
         _of("min.compaction.lag.ms", BrokerConfig.log_cleaner_min_compaction_lag_ms),
         _of("min.insync.replicas", BrokerConfig.min_insync_replicas),
@@ -116,6 +123,11 @@ class TopicConfig:
     def min_insync_replicas(self) -> int:
         """How many replicas have to have what is acknowledged with acks=all."""
         return int(self.settings["min.insync.replicas"])
+
+    @property
+    def is_identical(self) -> bool:
+        """Whether sets keep the offsets that they come with."""
+        return self.settings[IDENTICAL].lower() == "true"
 
     @property
     def downconversion_enabled(self) -> bool:

@@ -294,6 +294,19 @@ class Topics:
             self._keep(grown)
         return grown
 
+    def raise_leader_epoch(self, name: str, partition: int, epoch: int) -> None:
+        """Let a partition be led in a later epoch, that of records taken from elsewhere. Raises UnknownTopicError."""
+        topic = self._partition(name, partition)
+        if epoch <= topic.leader_epochs[partition]:
+            return
+        path = layout.state_path(name, partition)
+        found = self._metadata.get(path)
+        state = replace(PartitionState.load(path, found.data), leader_epoch=epoch)
+        self._metadata.transaction([SetNode(path, state.dump(), found.version)])
+        epochs = list(topic.leader_epochs)
+        epochs[partition] = epoch
+        self._keep(replace(topic, leader_epochs=tuple(epochs)))
+
     # ---- deleting
 
     def delete(self, name: str) -> list[PartitionLog]:

@@ -22,8 +22,8 @@ from magicbyte.errors import UnknownTopicError
 if TYPE_CHECKING:
     from magicbyte.client import Client
     from magicbyte.mirror.copier import Copied
-    from magicbyte.mirror.mirror import Mirror
-    from magicbyte.mirror.plan import Choice
+    from magicbyte.mirror.plan import Choice, TopicPlan
+    from magicbyte.mirror.rounds import Rounds
 
 _TELL_SECONDS = 1.0
 
@@ -64,12 +64,15 @@ def _http(_context: click.Context, _parameter: click.Parameter, value: str | Non
               help="Options in a properties file, by their names: topics=REGEX; what is given here counts more. "
               "Settings of the clients, too: source.request.timeout.ms, target.client.id.")  # fmt: skip
 @click.option("--from", "source", required=True, metavar="HOST:PORT", help="Brokers of the cluster to copy from.")
-@click.option("--to", "target", required=True, metavar="HOST:PORT", help="Brokers of the cluster to copy to.")
+@click.option("--to", "target", required=True, metavar="HOST:PORT|DIR", help="Brokers of the cluster to copy to, or a "
+              "log directory of this machine: a name with a slash or without a port.")  # fmt: skip
 @click.option("--topics", required=True, callback=_pattern, metavar="REGEX", help="Topics whose whole name matches.")
 @click.option("--group", metavar="NAME", help="Consumer group at the target that keeps the progress.  "
               "[default: magicbyte-mirror]")  # fmt: skip
 @click.option("--prefix", default="", metavar="TEXT", help="Put in front of each topic's name at the target. "
               "Topics that came from there are left out.")  # fmt: skip
+@click.option("--identical", is_flag=True, help="Keep offsets and bytes: brokers of ours can. A log directory gets "
+              "them in any case.")  # fmt: skip
 @click.option("--merge", is_flag=True, help="Begin also with topics that hold records of others at the target.")
 @click.option("--on-oversize", type=click.Choice(["stop", "split", "park"]), default="stop", show_default=True,
               help="What to do with a set that is larger than the target takes.")  # fmt: skip
@@ -93,6 +96,7 @@ def mirror(
     topics: re.Pattern[str],
     group: str | None,
     prefix: str,
+    identical: bool,
     merge: bool,
     on_oversize: str,
     park: Path | None,
@@ -126,32 +130,33 @@ def mirror(
         park,
         Dialect(from_dialect),
         Dialect(to_dialect),
-        merge,
-        sync_groups,
+        merge=merge,
+        identical=identical,
+        sync_groups=sync_groups,
     )
-    clients = Client(source, **client_settings(context, "source")), Client(target, **client_settings(context, "target"))
-    asyncio.run(_run(*clients, choice, until_caught_up=until_caught_up, explain=explain, http=http))
+    here = Client(source, **client_settings(context, "source"))
+    to_folder = "/" in target or ":" not in target
+    there = Path(target) if to_folder else Client(target, **client_settings(context, "target"))
+    asyncio.run(_run(here, there, choice, until_caught_up=until_caught_up, explain=explain, http=http))
 
 
 async def _run(
     source: Client,
-    target: Client,
+    target: Client | Path,
     choice: Choice,
     *,
     until_caught_up: bool,
     explain: bool,
     http: tuple[str, int] | None,
 ) -> None:
-    from magicbyte.mirror.mirror import Mirror
-
-    async with source, target, AsyncExitStack() as stack:
-        mirror = Mirror(source, target, choice)
+    async with source, AsyncExitStack() as stack:
         if explain:
-            planned = await mirror.plan()
+            planned = await _plan(source, target, choice, stack)
             for each in planned:
                 click.echo(each.explain())
             _check_some(planned, choice)
             return
+        mirror = await _mirror(source, target, choice, stack)
         if http is not None:
             await _serve(mirror, http, stack)
         loop = asyncio.get_running_loop()
@@ -170,7 +175,28 @@ async def _run(
             _check_some(mirror.copied(), choice)
 
 
-async def _serve(mirror: Mirror, address: tuple[str, int], stack: AsyncExitStack) -> None:
+async def _plan(source: Client, target: Client | Path, choice: Choice, stack: AsyncExitStack) -> list[TopicPlan]:
+    """Return what would be done; no log directory is made for it."""
+    from magicbyte.mirror.plan import plan_folder
+
+    if isinstance(target, Path):
+        return await plan_folder(source, target, choice)
+    return await (await _mirror(source, target, choice, stack)).plan()
+
+
+async def _mirror(source: Client, target: Client | Path, choice: Choice, stack: AsyncExitStack) -> Rounds:
+    """Return the mirror that is asked for; what it holds of the target is let go with the stack."""
+    from magicbyte.mirror.identical import IdenticalMirror
+    from magicbyte.mirror.log_target import LogTarget
+    from magicbyte.mirror.mirror import Mirror
+
+    if isinstance(target, Path):
+        return IdenticalMirror(source, stack.enter_context(LogTarget(target)), choice)
+    await stack.enter_async_context(target)
+    return (IdenticalMirror if choice.identical else Mirror)(source, target, choice)
+
+
+async def _serve(mirror: Rounds, address: tuple[str, int], stack: AsyncExitStack) -> None:
     """Serve the mirror's metrics until the stack is closed."""
     from magicbyte.mirror.metrics import families
     from magicbyte.net.exposition import metrics_page
@@ -188,7 +214,7 @@ def _check_some(found: Sized, choice: Choice) -> None:
         raise UnknownTopicError(f"--topics {choice.topics.pattern!r}: expected some at the source, found none")
 
 
-async def _tell(mirror: Mirror, began: float) -> None:
+async def _tell(mirror: Rounds, began: float) -> None:
     """Say once a second on a terminal how each topic stands that is behind."""
     while sys.stderr.isatty():
         await asyncio.sleep(_TELL_SECONDS)

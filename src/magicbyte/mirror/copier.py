@@ -316,7 +316,7 @@ class PartitionCopier:
         if known is None:
             place = await self._begin(start)
         else:
-            self._check_origin(known.origin)
+            route.origin.check(known.origin, str(route), route.group)
             if known.offset > end:
                 raise MirrorError(
                     f"{route}: at offset {known.offset} of a source that ends at {end}: was it made anew?"
@@ -328,14 +328,6 @@ class PartitionCopier:
             self._parked = route.park.offsets(route.topic, route.partition, place.offset)
         await self._save(place)
         return place
-
-    def _check_origin(self, known: Origin) -> None:
-        """Raise MirrorError where the place is that of another source."""
-        route, now = self.route, self.route.origin
-        if known.cluster != now.cluster:
-            raise MirrorError(f"{route}: group {route.group} mirrors cluster {known.cluster}, not {now.cluster}")
-        if None not in (known.topic_id, now.topic_id) and known.topic_id != now.topic_id:
-            raise MirrorError(f"{route}: the topic was made anew: its id was {known.topic_id}, and is {now.topic_id}")
 
     async def _begin(self, start: int) -> Place:
         """Return the first place. Others than mirrors of this topic must not have written to the target."""

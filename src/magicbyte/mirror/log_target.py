@@ -21,6 +21,7 @@ from magicbyte.log.checkpoints import TopicPartition
 from magicbyte.log.config import LogConfig
 from magicbyte.log.directory import parse_file
 from magicbyte.log.files import LocalFiles
+from magicbyte.log.index_writer import first_offset
 from magicbyte.log.log_directory import LogDirectory, Settings
 from magicbyte.log.partition_log import PartitionLog
 from magicbyte.log.record_set import record_set
@@ -28,6 +29,7 @@ from magicbyte.log.segment import exists
 from magicbyte.records.decode import DecodeOptions, decode
 from magicbyte.records.entry import entries
 from magicbyte.records.layout import Dialect
+from magicbyte.records.scan import scan
 
 _READ_BYTES = 4 << 20
 _OFFSETS = DecodeOptions(keys=False, values=False, headers=False, control=True)
@@ -80,7 +82,8 @@ class LogTarget:
     def append(self, log: PartitionLog, data: memoryview) -> int:
         """Append whole sets as they are, without those that lie below the log's end; return how many bytes there were.
 
-        Raises CorruptRecordError for damage and offsets that do not ascend, LogDirectoryOfflineError.
+        An empty log begins with them. Raises CorruptRecordError for damage and offsets that do not ascend,
+        LogDirectoryOfflineError.
         """
         at = 0
         for position, entry in entries(data, log.config.dialect):
@@ -89,7 +92,10 @@ class LogTarget:
             at = position + entry.size
         taken = take(data[at:], next_offset=log.log_end_offset, dialect=log.config.dialect)
         if len(taken.data):
-            log.append(record_set(taken.data, log.config.rules, log.config.dialect), _now_ms())
+            made = record_set(taken.data, log.config.rules, log.config.dialect)
+            if not log.size and (first := _first_offset(taken.data, log.config.dialect)):
+                log.truncate_fully(first, _now_ms())
+            log.append(made, _now_ms())
             log.high_watermark = log.log_end_offset
         return len(taken.data)
 
@@ -107,6 +113,12 @@ class LogTarget:
             found.update(offsets[offsets >= start].tolist())
             at = int(offsets[-1]) + 1
         return found
+
+
+def _first_offset(data: memoryview, dialect: Dialect) -> int:
+    """Return the offset that sets begin with; a wrapper of magic 0 or 1 has to be opened for it."""
+    _, entry = next(entries(data, dialect))
+    return first_offset(scan(data), 0) if entry.base_offset is None else entry.base_offset
 
 
 def _now_ms() -> int:

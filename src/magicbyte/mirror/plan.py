@@ -27,10 +27,11 @@ from magicbyte.records.layout import Dialect
 
 OFFSETS: Final = "__consumer_offsets"
 INTERNAL: Final = frozenset({OFFSETS, "__transaction_state", OFFSET_TOPIC})  # brokers before 0.10 do not say which are
+IDENTICAL: Final = "mirror.identical"
 NOT_COPIED: Final = frozenset(
     {
         "follower.replication.throttled.replicas", "leader.replication.throttled.replicas", "min.insync.replicas",
-        "unclean.leader.election.enable", "message.downconversion.enable", "remote.storage.enable",
+        "unclean.leader.election.enable", "message.downconversion.enable", "remote.storage.enable", IDENTICAL,
     }
 )  # fmt: skip
 """Settings of a topic that speak of its cluster, not of what is in it."""
@@ -52,6 +53,7 @@ class Mode(enum.Enum):
     CLOSED = "closed"
     CONVERTED = "converted"
     KEYED = "keyed"
+    IDENTICAL = "identical"
     LEFT_OUT = "left out"
 
 
@@ -72,6 +74,8 @@ class Choice:
     to_dialect: Dialect = Dialect.KAFKA
     merge: bool = False
     """Whether topics of the target may hold records of others when a mirror of them begins."""
+    identical: bool = False
+    """Whether the target, brokers of ours, is to get the bytes of the source with their offsets."""
     sync_groups: bool = False
     """Whether the offsets of the source's consumer groups are taken along."""
 
@@ -133,11 +137,7 @@ async def plan(source: Client, target: Client, choice: Choice) -> list[TopicPlan
     known = source.cluster.cluster_id
     if known is not None and known == target.cluster.cluster_id:
         raise MirrorError(f"source and target are the same cluster, {known}")
-    chosen = [
-        topic
-        for name, topic in sorted(here.items())
-        if choice.topics.fullmatch(name) and not topic.is_internal and name not in INTERNAL
-    ]
+    chosen = _chosen(here, choice)
     names = {topic.name: choice.prefix + topic.name for topic in chosen}
     planner = _Planner(
         source,
@@ -150,6 +150,57 @@ async def plan(source: Client, target: Client, choice: Choice) -> list[TopicPlan
         await begun(target, choice.group, _sizes(there, names.values())) if OFFSETS in there else {},
     )
     return [await planner.plan(topic, names[topic.name], there.get(names[topic.name])) for topic in chosen]
+
+
+async def plan_folder(source: Client, folder: Path, choice: Choice) -> list[TopicPlan]:
+    """Return how each topic that is chosen is copied into a log directory, by name; nothing is made.
+
+    Raises MirrorError for an enriched topic by a listener that converts it, BrokerError and NetworkError.
+    """
+    here = await source.topics()
+    versions, found = await _versions(source), []
+    for topic in _chosen(here, choice):
+        name = choice.prefix + topic.name
+        there = sum((folder / f"{name}-{partition}").exists() for partition in topic.partitions)
+        configs = await _configs(source, topic.name, versions)
+        found.append(_identical(topic, name, there or None, _origin(source, topic), choice, configs))
+    return found
+
+
+def _chosen(here: Mapping[str, Topic], choice: Choice) -> list[Topic]:
+    return [
+        topic
+        for name, topic in sorted(here.items())
+        if choice.topics.fullmatch(name) and not topic.is_internal and name not in INTERNAL
+    ]
+
+
+def _identical(
+    topic: Topic, to: str, there: int | None, origin: Origin, choice: Choice, configs: Mapping[str, str]
+) -> TopicPlan:
+    """Return the plan of a topic whose bytes and offsets stay. Raises MirrorError where the source would convert it."""
+    is_enriched = configs.get(_FORMAT) == Format.ENRICHED.value
+    if is_enriched and choice.from_dialect is Dialect.KAFKA:
+        raise MirrorError(f"{topic.name}: enriched: its bytes are had by a listener of that dialect alone")
+    return TopicPlan(
+        topic.name,
+        to,
+        origin,
+        len(topic.partitions),
+        there,
+        1,
+        Storage(Format.V2),
+        once=True,
+        committed=False,
+        mode=Mode.IDENTICAL,
+        why="offsets and bytes stay as they are",
+        dialect=Dialect.ENRICHED if is_enriched else Dialect.KAFKA,
+        configs={**configs, IDENTICAL: "true"},
+    )
+
+
+def _origin(source: Client, topic: Topic, via: tuple[str, ...] = ()) -> Origin:
+    return Origin(source.cluster.cluster_id, None if topic.id is None else str(topic.id), via)
 
 
 def _sizes(topics: Mapping[str, Topic], names: Iterable[str]) -> dict[str, int]:
@@ -172,6 +223,9 @@ class _Planner:
         """Return how a topic is mirrored."""
         theirs, ours = self.theirs, self.ours
         configs = await _configs(self.source, topic.name, ours)
+        origin = self._origin(topic)
+        if self.choice.identical:
+            return await self._plan_identical(topic, to, there, origin, configs)
         is_enriched = configs.get(_FORMAT) == Format.ENRICHED.value
         dialect = self.choice.from_dialect if is_enriched else Dialect.KAFKA
         if not await _knows_ours(self.target, theirs):
@@ -184,7 +238,6 @@ class _Planner:
         if stored is Format.ENRICHED and self.choice.to_dialect is Dialect.KAFKA:
             stored = Format.V1  # its brokers convert it; magic 2 could have headers, which would be lost
         storage = Storage(stored, stored is Format.V2 and theirs.latest(APIS[_PRODUCE], _ZSTD) is not None)
-        origin = self._origin(topic)
         mode, why = await self._mode(topic, to, there, storage, origin, dialect)
         replicas = max((len(each.replicas) for each in topic.partitions.values()), default=1)
         return TopicPlan(
@@ -208,19 +261,42 @@ class _Planner:
         known = self.begun_here.get(topic.name)
         before = [] if known is None else [known.origin.cluster, *known.origin.via]
         via = tuple(each for each in before if each is not None)
-        return Origin(self.source.cluster.cluster_id, None if topic.id is None else str(topic.id), via)
+        return _origin(self.source, topic, via)
+
+    async def _plan_identical(
+        self, topic: Topic, to: str, there: Topic | None, origin: Origin, configs: Mapping[str, str]
+    ) -> TopicPlan:
+        """Return the plan of a topic whose bytes and offsets stay. Raises MirrorError where the target has no place."""
+        if not await _knows_ours(self.target, self.theirs):
+            raise MirrorError(f"{to}: offsets are kept by brokers of ours alone, or in a log directory")
+        if there is not None:
+            settings = await admin.describe_configs(self.target, admin.Resource.TOPIC, to)
+            if IDENTICAL not in settings or settings[IDENTICAL].value != "true":
+                raise MirrorError(f"{to}: expected a topic with {IDENTICAL}=true at the target")
+        found = _identical(topic, to, None if there is None else len(there.partitions), origin, self.choice, configs)
+        if found.dialect is Dialect.ENRICHED and self.choice.to_dialect is Dialect.KAFKA:
+            raise MirrorError(f"{to}: enriched: its bytes are taken by a listener of that dialect alone")
+        if self._is_circle(origin):
+            raise self._circle(topic)
+        return found
+
+    def _is_circle(self, origin: Origin) -> bool:
+        return self.target.cluster.cluster_id in origin.via
+
+    def _circle(self, topic: Topic) -> MirrorError:
+        cluster, group = self.target.cluster.cluster_id, self.choice.group
+        return MirrorError(
+            f"{topic.name}: it came from cluster {cluster}, the target: a circle. With --prefix such topics are left "
+            f"out. If that mirror has ended, delete its group {group} at the source"
+        )
 
     async def _mode(
         self, topic: Topic, to: str, there: Topic | None, storage: Storage, origin: Origin, dialect: Dialect
     ) -> tuple[Mode, str]:
-        if self.target.cluster.cluster_id in origin.via:
+        if self._is_circle(origin):
             if self.choice.prefix:
                 return Mode.LEFT_OUT, "it came from the target"
-            cluster, group = self.target.cluster.cluster_id, self.choice.group
-            raise MirrorError(
-                f"{topic.name}: it came from cluster {cluster}, the target: a circle. With --prefix such topics are "
-                f"left out. If that mirror has ended, delete its group {group} at the source"
-            )
+            raise self._circle(topic)
         if dialect is Dialect.ENRICHED:
             return (
                 Mode.KEYED,
@@ -268,9 +344,6 @@ async def _format(
         return newest
     node = str(next(iter(target.cluster.brokers)))
     broker = await admin.describe_configs(target, admin.Resource.BROKER, node)
-    spoken = broker.get(_SPOKEN)
-    if spoken is not None and spoken.value is not None and int(spoken.value.split(".")[0]) >= _ONE_FORMAT:
-        return newest
     if exists:
         setting = (await admin.describe_configs(target, admin.Resource.TOPIC, topic)).get(_FORMAT)
         value = None if setting is None else setting.value
@@ -281,6 +354,9 @@ async def _format(
         value = None if setting is None else setting.value
     if value == Format.ENRICHED.value:
         return Format.ENRICHED
+    spoken = broker.get(_SPOKEN)
+    if spoken is not None and spoken.value is not None and int(spoken.value.split(".")[0]) >= _ONE_FORMAT:
+        return newest
     return newest if value is None else min(newest, stored_format(value), key=lambda each: each.magic)
 
 

@@ -43,6 +43,13 @@ class Origin(NamedTuple):
     topic_id: str | None = None
     via: tuple[str, ...] = ()
 
+    def check(self, known: Origin, what: str, group: str) -> None:
+        """Raise MirrorError unless a place that is `known` is one of this source."""
+        if known.cluster != self.cluster:
+            raise MirrorError(f"{what}: group {group} mirrors cluster {known.cluster}, not {self.cluster}")
+        if None not in (known.topic_id, self.topic_id) and known.topic_id != self.topic_id:
+            raise MirrorError(f"{what}: the topic was made anew: its id was {known.topic_id}, and is {self.topic_id}")
+
 
 @dataclass(frozen=True, slots=True)
 class Place:

@@ -1,0 +1,239 @@
+"""Copies that keep offsets and bytes: holes, markers and aborted batches, as a follower has them.
+
+The copy itself tells how far it has come: it ends where the source is to be read from. So nothing comes twice, whatever
+fails. docs/decisions/0009 has how brokers of ours take such sets.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Mapping
+from typing import Final, Protocol
+
+from magicbyte.client import Client, admin
+from magicbyte.client.fetch import ClosedSets, FetchOptions, read_sets
+from magicbyte.client.offsets import bounds
+from magicbyte.client.produce import send_made
+from magicbyte.codecs import Codec
+from magicbyte.errors import BrokerError, CorruptRecordError, ErrorCode, MirrorError
+from magicbyte.log.partition_log import PartitionLog
+from magicbyte.mirror.copier import Copied
+from magicbyte.mirror.log_target import LogTarget
+from magicbyte.mirror.plan import Choice, TopicPlan, make_topic, plan, plan_folder
+from magicbyte.mirror.progress import Book, Lane, Place
+from magicbyte.mirror.rewrite import behind
+from magicbyte.mirror.rounds import Copy, HasCopied, Rounds
+from magicbyte.records.entry import parse_entry
+
+SAVE_BYTES: Final = 64 << 20  # that are copied until they are made durable
+
+
+class Replica(Protocol):
+    """The copy of a partition."""
+
+    wanted: TopicPlan
+    partition: int
+
+    async def end(self) -> int:
+        """Return the offset that it ends at. Raises MirrorError where it is not one of this source."""
+
+    async def append(self, found: ClosedSets) -> None:
+        """Append sets as they are."""
+
+    async def start_at(self, offset: int) -> None:
+        """Let the copy start at an offset: what is below it was deleted at the source."""
+
+    async def keep(self) -> None:
+        """Make durable what is there."""
+
+
+class FolderReplica:
+    """A copy in a log directory of this machine."""
+
+    def __init__(self, wanted: TopicPlan, partition: int, target: LogTarget) -> None:
+        self.wanted = wanted
+        self.partition = partition
+        self._target = target
+        self._log: PartitionLog | None = None
+
+    def _opened(self) -> PartitionLog:
+        if self._log is None:
+            wanted, known = self.wanted, self.wanted.origin.topic_id
+            topic_id = None if known is None else uuid.UUID(known)
+            self._log = self._target.log(wanted.to, self.partition, topic_id, wanted.dialect)
+        return self._log
+
+    async def end(self) -> int:
+        """Return the offset that it ends at. Raises MirrorError for the log of a topic of another id."""
+        return self._opened().log_end_offset
+
+    async def append(self, found: ClosedSets) -> None:
+        """Append sets as they are, in a thread. Raises CorruptRecordError, LogDirectoryOfflineError."""
+        await asyncio.to_thread(self._target.append, self._opened(), found.data)
+
+    async def start_at(self, offset: int) -> None:
+        """Let the log start at an offset."""
+        self._opened().delete_records(offset)
+
+    async def keep(self) -> None:
+        """Make durable what is there."""
+        await asyncio.to_thread(self._target.flush, self._opened())
+
+
+class TopicReplica:
+    """A copy in a topic of brokers of ours that stores what comes with its offsets (`mirror.identical`)."""
+
+    def __init__(self, wanted: TopicPlan, partition: int, target: Client, group: str) -> None:
+        self.wanted = wanted
+        self.partition = partition
+        self._target = target
+        self._group = group
+        self._kept: int | None = None
+
+    @property
+    def _book(self) -> Book:
+        return Book(self._group, self.wanted.to, self.partition)
+
+    async def end(self) -> int:
+        """Return the offset that it ends at. Raises MirrorError where others wrote, or for another source."""
+        _, end = await bounds(self._target, self.wanted.to, self.partition)
+        if self._kept is None:
+            known, what = await self._book.load(self._target, 0), f"{self.wanted.name}-{self.partition}"
+            if known is not None:
+                self.wanted.origin.check(known.origin, what, self._group)
+            elif end:
+                raise MirrorError(
+                    f"{what}: the target holds records already, and group {self._group} does not know of any mirror"
+                )
+            await self._save(end)
+        return end
+
+    async def append(self, found: ClosedSets) -> None:
+        """Append sets as they are. Raises BrokerError and NetworkError."""
+        try:
+            await send_made(self._target, self.wanted.to, self.partition, found.data, 2, Codec.NONE)
+        except BrokerError as error:
+            # What was sent again, since no answer came, may have been there.
+            _, end = await bounds(self._target, self.wanted.to, self.partition)
+            if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE or end < _behind_last(found):
+                raise
+
+    async def start_at(self, offset: int) -> None:
+        """Let the partition start at an offset, unless it is compacted: then the offsets below are a hole."""
+        try:
+            await admin.delete_records(self._target, self.wanted.to, self.partition, offset)
+        except BrokerError as error:
+            if error.code is not ErrorCode.POLICY_VIOLATION:
+                raise
+
+    async def keep(self) -> None:
+        """Note how far the copy is: the group shows it."""
+        _, end = await bounds(self._target, self.wanted.to, self.partition)
+        if end != self._kept:
+            await self._save(end)
+
+    async def _save(self, end: int) -> None:
+        self._kept = end
+        await self._book.save(self._target, Place(end, {self.partition: Lane(end)}, self.wanted.origin))
+
+
+class IdenticalCopier:
+    """Copies a partition piece by piece; `copied` grows meanwhile. Setting `stop` ends it behind the sets at hand."""
+
+    def __init__(self, source: Client, replica: Replica, stop: asyncio.Event) -> None:
+        self.copied = Copied()
+        self._source = source
+        self.replica = replica
+        self._stop = stop
+
+    async def catch_up(self) -> None:
+        """Copy what the source has now.
+
+        Raises MirrorError where the copy is not one of this source, CorruptRecordError for damage there, BrokerError,
+        NetworkError, LogDirectoryOfflineError.
+        """
+        what = f"{self.replica.wanted.name}-{self.replica.partition}"
+        start, end = await bounds(self._source, self.replica.wanted.name, self.replica.partition)
+        at = await self.replica.end()
+        if at > end:
+            raise MirrorError(f"{what}: at offset {at} of a source that ends at {end}: was it made anew?")
+        if at:
+            self.copied.lost += max(start - at, 0)
+        try:
+            await self._copy(max(at, start), start, end, is_first=not at)
+        except CorruptRecordError as error:
+            error.locate(path=what)
+            raise
+        await self.replica.keep()
+
+    async def _copy(self, at: int, start: int, end: int, *, is_first: bool) -> None:
+        """Copy from the offset `at` on. `start` is where the source starts."""
+        wanted, unsaved = self.replica.wanted, 0
+        options = FetchOptions(dialect=wanted.dialect)
+        self.copied.lag = end - at
+        async for found in read_sets(self._source, wanted.name, self.replica.partition, at, end, options):
+            if not len(found.table):
+                continue
+            await self.replica.append(found)
+            if is_first and start:
+                await self.replica.start_at(start)
+            is_first, unsaved = False, unsaved + len(found.data)
+            self.copied.closed_sets += len(found.table)
+            self.copied.closed_bytes += len(found.data)
+            self.copied.lag = max(end - _behind_last(found), 0)
+            if unsaved >= SAVE_BYTES:
+                await self.replica.keep()
+                unsaved = 0
+            if self._stop.is_set():
+                return
+
+
+def _behind_last(found: ClosedSets) -> int:
+    row = len(found.table) - 1
+    last = parse_entry(found.data[found.table.position[row] :], found.table.dialect)
+    assert last is not None, "the scan has seen all of it"
+    return behind(found, row, last)
+
+
+class IdenticalMirror(Rounds):
+    """Copies topics, offsets and bytes as they are, to a cluster of ours or into a log directory of this machine."""
+
+    def __init__(self, source: Client, target: Client | LogTarget, choice: Choice) -> None:
+        super().__init__()
+        self._source = source
+        self._target = target
+        self._choice = choice
+        self._copiers: dict[tuple[str, int], IdenticalCopier] = {}
+
+    async def plan(self) -> list[TopicPlan]:
+        """Return what would be done, and do nothing. Raises what `plan` and `plan_folder` of plan.py do."""
+        if isinstance(self._target, LogTarget):
+            return await plan_folder(self._source, self._target.path, self._choice)
+        return await plan(self._source, self._target, self._choice)
+
+    async def _made(self) -> list[TopicPlan]:
+        planned = await self.plan()
+        for each in planned:
+            if isinstance(self._target, Client) and not self.stop.is_set():
+                await make_topic(self._target, each)
+        return planned
+
+    def _begun(self, _: asyncio.TaskGroup) -> Copy:
+        async def copy(wanted: TopicPlan, partition: int) -> None:
+            key = wanted.name, partition
+            before = self._copiers.get(key)
+            if before is None or before.replica.wanted.origin != wanted.origin:
+                replica = self._replica(wanted, partition)
+                self._copiers[key] = IdenticalCopier(self._source, replica, self.stop)
+            await self._copiers[key].catch_up()
+
+        return copy
+
+    def _replica(self, wanted: TopicPlan, partition: int) -> Replica:
+        if isinstance(self._target, LogTarget):
+            return FolderReplica(wanted, partition, self._target)
+        return TopicReplica(wanted, partition, self._target, self._choice.group)
+
+    def _each(self) -> Mapping[tuple[str, int], HasCopied]:
+        return self._copiers
