@@ -1,18 +1,20 @@
 """`magicbyte consume` beside kcat: a topic of 1 GB as lines and as JSON, from the same broker, in turns.
 
-The topic has one partition of values of 100 or 1000 bytes of text, without keys, uncompressed; it was read once before,
-so it is in the page cache. Each turn is a process of its own, from its start to its end, with its output to /dev/null:
-`kcat -C -e -q` and `magicbyte consume -e`, and both with `-J`, where each prints JSON lines with its own members.
-Broker and client share the machine's cores. A first turn of each does not count; the figure is the median of the
-others. That both print the same lines is checked before on the first 100,000 records.
+The topic has one partition of values of 100 or 1000 bytes of text, without keys, uncompressed, in batches of 512 KiB;
+it was written just before, so it is in the page cache. Each turn is a process of its own, from its start to its end,
+with its output to /dev/null: `kcat -C -e -q` and `magicbyte consume -e`, and both with `-J`, where each prints JSON
+lines with its own members. As it is set up by itself kcat waits a second whenever its queue is full; kcat-ahead may
+hold the whole topic in memory, so that it never waits. Ours is compared with the faster of the two. Broker and client
+share the machine's cores. The figure is the best of the turns. That all print the same lines is checked before on the
+first 100,000 records.
 
-Run: python benchmarks/consume.py [CASE...]   (written to benchmarks/results/consume.json; a case takes 2 to 3 minutes)
+Run: python benchmarks/consume.py [CASE...]   (written to benchmarks/results/consume.json; a case takes 1 to 3 minutes)
 """
 
+import asyncio
 import fnmatch
 import hashlib
 import os
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -22,8 +24,12 @@ from typing import Any
 
 import broker
 import harness
+from magicbyte.client import Client, admin
+from magicbyte.client.produce import send
+from magicbyte.records.columns import Record
+from magicbyte.records.encode import columns_of
 
-ROUNDS = 3
+ROUNDS = 2
 BYTES = 1_000_000_000
 KAFKA = "3.9.1"
 BROKERS = {"ours": broker.ours, f"kafka-{KAFKA}": lambda folder: broker.kafka(KAFKA, folder)}
@@ -31,6 +37,7 @@ FORMS: dict[str, list[str]] = {"text": [], "json": ["-J"]}
 TARGET = 0.8
 CASES = [f"{name}-{size}" for name in BROKERS for size in broker.RECORDS]
 COMPARED = 100_000
+AHEAD = ["-X", "queued.min.messages=10000000", "-X", "queued.max.messages.kbytes=2000000"]
 
 
 def commands(bootstrap: str) -> dict[str, list[str]]:
@@ -39,7 +46,18 @@ def commands(bootstrap: str) -> dict[str, list[str]]:
     return {
         "magicbyte": [sys.executable, "-m", "magicbyte", "consume", *where],
         "kcat": ["kcat", "-C", "-q", *where],
+        "kcat-ahead": ["kcat", "-C", "-q", *where, *AHEAD],
     }
+
+
+async def fill(bootstrap: str, size: int) -> None:
+    """Write the topic."""
+    values = broker.values(size)
+    columns = columns_of([Record(0, 1_700_000_000_000 + at, 0, None, value) for at, value in enumerate(values)])
+    async with Client(bootstrap) as client:
+        await admin.create_topic(client, admin.NewTopic("topic"))
+        for _ in range(BYTES // size // len(values)):
+            await send(client, "topic", 0, columns)
 
 
 def check_same(bootstrap: str) -> None:
@@ -67,31 +85,29 @@ def measure(name: str, size: int, folder: Path) -> dict[str, Any]:
     with BROKERS[name](folder / name) as start:
         server = start()
         broker.first_records(server)
-        client = broker.producer(server, "none", {})
-        broker.produce(client, "topic", broker.values(size), count)
+        asyncio.run(fill(server.bootstrap, size))
         check_same(server.bootstrap)
         found: dict[str, Any] = {"records": count, "bytes": BYTES}
         for form, options in FORMS.items():
             times: dict[str, list[tuple[float, float]]] = {each: [] for each in commands(server.bootstrap)}
-            for _ in range(ROUNDS + 1):
+            for _ in range(ROUNDS):
                 for each, command in commands(server.bootstrap).items():
                     times[each].append(seconds([*command, *options]))
-            found[form] = {each: figures(taken[1:], count) for each, taken in times.items()}
-            ratio = found[form]["kcat"]["seconds"] / found[form]["magicbyte"]["seconds"]
+            found[form] = {each: figures(taken, count) for each, taken in times.items()}
+            rival = min(found[form]["kcat"]["seconds"], found[form]["kcat-ahead"]["seconds"])
+            ratio = rival / found[form]["magicbyte"]["seconds"]
             found[form]["ratio"] = {"of": round(ratio, 3), "target": TARGET, "reached": ratio >= TARGET}
     return found
 
 
 def figures(taken: list[tuple[float, float]], count: int) -> dict[str, float]:
-    walls = [wall for wall, _ in taken]
-    median = statistics.median(walls)
+    best, used = min(taken)
     return {
-        "seconds": round(median, 2),
-        "lowest": round(min(walls), 2),
-        "highest": round(max(walls), 2),
-        "cpu_seconds": round(statistics.median(used for _, used in taken), 2),
-        "records_per_second": round(count / median),
-        "MB_per_second": round(BYTES / median / 1e6),
+        "seconds": round(best, 2),
+        "highest": round(max(taken)[0], 2),
+        "cpu_seconds": round(used, 2),
+        "records_per_second": round(count / best),
+        "MB_per_second": round(BYTES / best / 1e6),
     }
 
 
