@@ -5,14 +5,14 @@ import dataclasses
 import pytest
 
 from log.compacted import DAY, NOW, Cleaned
-from magicbyte.codecs import Codec
+from magicbyte.codecs import Codec, decompress
 from magicbyte.errors import CorruptRecordError
 from magicbyte.log.compaction import Compaction, CompactionConfig, Selection
 from magicbyte.log.index_writer import IndexRules
-from magicbyte.records.columns import Record
 from magicbyte.records.control import ControlType
 from magicbyte.records.encode import Format
-from magicbyte.records.message import build_message, build_wrapper
+from magicbyte.records.entry import entries
+from magicbyte.records.message import Message, build_message, build_wrapper
 
 LATER = NOW + 2 * DAY
 FORMATS = pytest.mark.parametrize(
@@ -252,17 +252,22 @@ def test_17_the_clock_and_no_timestamp_decides_when_a_tombstone_goes() -> None:
     assert log.offsets() == [2, 3]
 
 
-def test_18_a_wrapper_of_magic_1_with_messages_of_magic_0_is_damage_and_changes_nothing() -> None:
-    inner = [Record(at, 0, 0, b"k", b"v") for at in range(4)]
-    content = b"".join(build_message(0, each.offset, 0, each.key, each.value) for each in inner)
+def test_18_wrappers_of_magic_1_with_messages_of_magic_0_are_read_and_written_anew() -> None:
     log = Cleaned()
-    log.put(build_wrapper(1, Codec.GZIP, content, 3, NOW))
-    log.append([1])
+    for first, keys in ((25, (0, 1, 0, 1)), (50, (3, 4))):
+        records = [(offset, str(key).encode()) for offset, key in enumerate(keys, first)]
+        content = b"".join(build_message(0, offset, 0, key, b"%d" % offset) for offset, key in records)
+        log.put(build_wrapper(1, Codec.GZIP, content, records[-1][0], NOW))
     log.roll()
-    before = log.data
-    with pytest.raises(CorruptRecordError):
-        log.clean()
-    assert log.data == before
+    log.clean()
+    assert [(each.offset, each.value, each.timestamp) for each in log.records()] == [
+        (offset, b"%d" % offset, -1) for offset in (27, 28, 50, 51)
+    ]
+    for _, wrapper in entries(log.data):
+        assert isinstance(wrapper, Message)
+        assert wrapper.magic == 1
+        inner = decompress(Codec.GZIP, wrapper.value or b"", limit=1 << 20)
+        assert [message.magic for _, message in entries(bytes(inner))] == [1, 1]
 
 
 def test_19_and_20_a_record_larger_than_every_buffer_is_compacted() -> None:

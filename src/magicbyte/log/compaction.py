@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from magicbyte.log.cleaned_transactions import CleanedTransactions
-from magicbyte.log.compaction_sets import Dropped, Piece, Rules, SetFilter
+from magicbyte.log.compaction_sets import Dropped, Piece, Rules, SetFilter, may_be_mixed
 from magicbyte.log.directory import LOG
 from magicbyte.log.index_writer import MAX_RELATIVE, SegmentIndexer, last_offsets
 from magicbyte.log.offset_map import OffsetMap
@@ -174,6 +174,7 @@ class Compaction:
         self._generation = log.generation
         self._secret = secret
         self._last_leader_epoch = -1
+        self._opens_wrappers = False
 
     @property
     def total_bytes(self) -> int:
@@ -235,6 +236,7 @@ class Compaction:
             merges=enriched if self.config.merge_sets is None else self.config.merge_sets,
             max_message_bytes=self.config.max_message_bytes,
             last_leader_epoch=self._last_leader_epoch,
+            opens_wrappers=self._opens_wrappers,
         )
 
     # ---- the first pass
@@ -253,6 +255,7 @@ class Compaction:
             ):
                 self.report.bytes_read += chunk.table.end
                 for columns in decode_rows(chunk.table, self._mapped_rows(chunk.table, transactions), _KEYS):
+                    self._opens_wrappers |= may_be_mixed(chunk.table, columns)
                     self.report.records += int(np.count_nonzero(np.asarray(columns.offset) >= begin))
                     if not offsets.put(columns):
                         return

@@ -91,6 +91,7 @@ class Rules:
 
     `keeps_last`: as from 4.0 on, the batch that ends at `end_offset` stays, empty if need be. `producers` are those
     that are active, with their last batches. `merges`: neighbouring sets become one of at most `max_message_bytes`.
+    `opens_wrappers`: some of magic 1 have messages of magic 0, and are to be written anew.
     """
 
     now_ms: int
@@ -102,6 +103,7 @@ class Rules:
     merges: bool
     max_message_bytes: int
     last_leader_epoch: int = -1  # enriched: offset of the latest message of that kind
+    opens_wrappers: bool = False
 
 
 @dataclass(slots=True)
@@ -238,7 +240,7 @@ class SetFilter:
         offsets = self.map
         end = min(offsets.latest + 1, offsets.marked_end)
         known = (sets.verdict == _LOOK) & (sets.first >= offsets.begin) & (sets.last < end) & ~sets.is_control
-        known &= ~(sets.is_wrapper & sets.enriched)
+        known &= ~(sets.is_wrapper & (sets.enriched | self.rules.opens_wrappers))
         rows = np.flatnonzero(known)
         if not len(rows):
             return
@@ -303,6 +305,9 @@ class SetFilter:
             fresh = (sets.magic[rows] == 2) & (sets.horizon[rows] == NO_TIMESTAMP) & ~sets.is_control[rows]
             sets.sets_horizon[rows] |= fresh & (_sums(keep & tombstone, counts, ends) > 0)
         whole = (kept == counts) & ~sets.sets_horizon[rows]
+        if not sets.enriched:
+            untimed = np.asarray(columns.timestamp_type) == TimestampType.NO_TIMESTAMP_TYPE
+            whole &= (sets.magic[rows] != 1) | (_sums(untimed, counts, ends) == 0)
         merging = self._may_merge(sets)[rows] & (kept > 0) if rules.merges else np.zeros(len(rows), bool)
         sets.verdict[rows] = np.where(kept == 0, _DROP, np.where(whole, _COPY, _LOOK))
         anew = (kept > 0) & (~whole | merging)
@@ -358,6 +363,13 @@ class SetFilter:
             else:
                 dropped.sets_dropped += 1
         return found
+
+
+def may_be_mixed(table: BatchTable, columns: RecordColumns) -> bool:
+    """Say whether a wrapper of magic 1 in `table` may have messages of magic 0, given records of the table."""
+    untimed = np.asarray(columns.timestamp_type) == TimestampType.NO_TIMESTAMP_TYPE
+    wrappers = (np.asarray(table.magic) == 1) & (np.asarray(table.count) < 0)
+    return table.dialect is Dialect.KAFKA and bool(untimed.any() and wrappers.any())
 
 
 def empty_batch(batch: RecordBatch) -> bytes:

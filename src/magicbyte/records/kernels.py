@@ -672,6 +672,7 @@ def decode_messages(
     """Decode messages of magic 0 or 1, or enriched ones: rows of plain messages and the insides of wrappers.
 
     As `decode_batches`, after `measure_messages`. `table` is that of CRC-32; with `verify` each message's is checked.
+    Wrappers of magic 1 may have messages of magic 0, without a timestamp: cleaners of 0.10 wrote such.
     """
     row, key_at, value_at = state[ROWS], state[KEY_BYTES], state[VALUE_BYTES]
     status = DONE
@@ -681,7 +682,7 @@ def decode_messages(
         ahead, checked, bad = max(ahead, begin), begin, -1
         at = begin
         kind, append_time, magic = runs[run + TYPE], runs[run + TIMESTAMP], runs[run + MAGIC]
-        least = 14 if magic == 0 else 22
+        cleaned = magic == 1 and kind != OWN and not enriched  # an old cleaner's: messages of magic 0, and no others
         add, first_row = 0, row
         if kind != OWN:
             if enriched:
@@ -698,11 +699,13 @@ def decode_messages(
             ahead = prefetch(data, ahead, at + WALK_AHEAD)
             size = load_i32(data, at + 8)
             stop = at + 12 + size
+            own = load_i8(data, at + 16)
+            least = 14 if magic == 0 or (own == 0 and cleaned) else 22
             if size < least:
                 status, state[EXPECTED], state[FOUND] = BAD_SIZE, least, size
                 break
-            if load_i8(data, at + 16) != magic:
-                status, state[EXPECTED], state[FOUND] = BAD_MAGIC, magic, load_i8(data, at + 16)
+            if own != magic and not (own == 0 and cleaned):
+                status, state[EXPECTED], state[FOUND] = BAD_MAGIC, magic, own
                 break
             if verify and at >= checked:
                 bad, checked = check_crcs(data, at, end, table)
@@ -748,7 +751,7 @@ def decode_messages(
                     status, state[FOUND] = NESTED, attributes & 7
                     break
                 offset[cell] = as_int64(add + load_i64(data, at))
-                if magic == 0:
+                if own == 0:
                     timestamp[cell] = -1
                     timestamp_type[cell] = NO_TYPE
                 else:
