@@ -11,10 +11,10 @@ versions of Kafka between their brokers, sets of magic 2 alone; adds to kills-ka
 import asyncio
 import contextlib
 import json
+import multiprocessing
 import os
 import platform
 import random
-import signal
 import socket
 import subprocess
 import sys
@@ -28,6 +28,7 @@ from typing import Any
 
 sys.path.append(str(Path(__file__).parent.parent))
 
+from magicbyte.cli.main import main
 from magicbyte.client import Client, admin
 from magicbyte.client.fetch import read_records
 from magicbyte.client.groups import Committed, commit_offsets, committed_offsets
@@ -54,26 +55,41 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
+PROCESSES = multiprocessing.get_context("forkserver")  # which imports once what each of them needs
+PROCESSES.set_forkserver_preload(["magicbyte.cli.serve", "magicbyte.broker.broker", "magicbyte.mirror.mirror", "numpy"])
+
+
+def command(arguments: list[str], log: Path) -> None:
+    """Be a process that runs a command of ours; what it says is added to a file."""
+    with log.open("ab") as file:
+        os.dup2(file.fileno(), 1)
+        os.dup2(file.fileno(), 2)
+    main(arguments)
+
+
+def started(arguments: list[str], log: Path) -> Any:
+    process = PROCESSES.Process(target=command, args=(arguments, log))
+    process.start()
+    return process
+
+
 class Ours:
     """A broker of ours in a process of its own."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.address = f"127.0.0.1:{free_port()}"
-        self.process: subprocess.Popen[bytes] | None = None
+        self.process: Any = None
 
     def start(self) -> None:
         self.folder.mkdir(exist_ok=True)
         options = ["--dir", str(self.folder / "data"), "--listen", self.address, "log.retention.ms=-1"]
-        with (self.folder / "log").open("ab") as log:
-            command = [sys.executable, "-m", "magicbyte", "serve", *options]
-            self.process = subprocess.Popen(command, stdout=log, stderr=log)
+        self.process = started(["serve", *options], self.folder / "log")
         wait_for(self.address, self.process)
 
     def kill(self) -> None:
-        assert self.process is not None
         self.process.kill()
-        self.process.wait()
+        self.process.join()
 
 
 class Kafka:
@@ -98,11 +114,11 @@ class Kafka:
         subprocess.run([sys.executable, launcher, *arguments], check=True, stdout=subprocess.DEVNULL, timeout=240)
 
 
-def wait_for(address: str, process: "subprocess.Popen[bytes]") -> None:
+def wait_for(address: str, process: Any) -> None:
     """Return when something takes connections there."""
     host, port = address.split(":")
     while True:
-        assert process.poll() is None, f"{address}: ended with status {process.returncode}"
+        assert process.is_alive(), f"{address}: ended with status {process.exitcode}"
         with contextlib.suppress(OSError), socket.create_connection((host, int(port)), timeout=1):
             return
         time.sleep(0.01)
@@ -139,7 +155,7 @@ class Run:
         self.codec = self.chance.choice(codecs)
         self.outcome = Outcome(seed, self.form.value, self.codec.name.lower(), self.chance.randint(1, 3))
         self.log = log
-        self.mirror: subprocess.Popen[bytes] | None = None
+        self.mirror: Any = None
 
     def run(self) -> Outcome:
         asyncio.run(self.make())
@@ -158,14 +174,13 @@ class Run:
                 self.kill(victim)
         finally:
             producing.join(SECONDS)
-            assert self.mirror is not None
-            self.mirror.kill() if self.chance.random() < 0.5 else self.mirror.send_signal(signal.SIGTERM)
-            self.mirror.wait(SECONDS)
+            self.mirror.kill() if self.chance.random() < 0.5 else self.mirror.terminate()
+            self.mirror.join(SECONDS)
         assert not producing.is_alive()
         places = asyncio.run(self.commit())
         self.start_mirror("--sync-groups", "--until-caught-up")
-        assert self.mirror is not None
-        assert self.mirror.wait(SECONDS) == 0, f"seed {self.outcome.seed}: the last mirror failed; see {self.log}"
+        self.mirror.join(SECONDS)
+        assert self.mirror.exitcode == 0, f"seed {self.outcome.seed}: the last mirror failed; see {self.log}"
         asyncio.run(self.compare(places))
         return self.outcome
 
@@ -173,9 +188,8 @@ class Run:
         """Wait for a moment that the seed says; a mirror that ends by itself meanwhile is started again."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:
-            assert self.mirror is not None
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self.mirror.wait(max(end - time.monotonic(), 0))
+            self.mirror.join(max(end - time.monotonic(), 0))
+            if not self.mirror.is_alive():
                 self.outcome.mirror_ended += 1
                 self.start_mirror("--sync-groups")
 
@@ -194,9 +208,8 @@ class Run:
 
     def kill(self, victim: str) -> None:
         if victim == "mirror":
-            assert self.mirror is not None
             self.mirror.kill()
-            self.mirror.wait()
+            self.mirror.join()
             self.start_mirror("--sync-groups")
         else:
             self.brokers[victim].kill()
@@ -204,9 +217,8 @@ class Run:
 
     def start_mirror(self, *options: str) -> None:
         ends = ["--from", self.brokers["source"].address, "--to", self.brokers["target"].address]
-        command = [sys.executable, "-m", "magicbyte", "mirror", *ends, "--topics", self.topic, "--group", self.group]
-        with self.log.open("ab") as log:
-            self.mirror = subprocess.Popen([*command, *options], stdout=log, stderr=log)
+        arguments = ["mirror", *ends, "--topics", self.topic, "--group", self.group, *options]
+        self.mirror = started(arguments, self.log)
 
     def clients(self) -> tuple[Client, Client]:
         return Client(self.brokers["source"].address), Client(self.brokers["target"].address)
@@ -319,7 +331,7 @@ def totals(outcomes: list[dict[str, Any]]) -> dict[str, Any]:
 COUNTED = ("records", "lost", "twice", "out_of_order", "groups", "groups_exact", "groups_wrong", "mirror_ended")
 
 
-def main() -> None:
+def campaign() -> None:
     first, last, *versions = sys.argv[1:]
     results = KAFKA_RESULTS if versions else RESULTS
     found: list[dict[str, Any]] = json.loads(results.read_text())["outcomes"] if results.exists() else []
@@ -352,4 +364,4 @@ def save(results: Path, found: list[dict[str, Any]], versions: list[str]) -> Non
 
 
 if __name__ == "__main__":
-    main()
+    campaign()
