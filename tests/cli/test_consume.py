@@ -136,6 +136,21 @@ def test_json_has_the_members_of_cat(consume: Callable[..., bytes]) -> None:
     assert json.loads(consume("-e", "-J", "-p", "1", "-o", "1", "--values", "hex"))["value"] == b"\xfffive".hex()
 
 
+@pytest.mark.parametrize(
+    "options", [[], ["-J"], ["-K", ":"], ["-f", r"%t %p %o %T %K %S %k %s %h|"], ["-f", "%%"]], ids=" ".join
+)
+def test_many_records_are_written_as_few_are(
+    options: list[str], consume: Callable[..., bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By kernels, where there are no headers, as without them."""
+    found = []
+    for kernels in ("plain", "compiled"):
+        monkeypatch.setenv("MAGICBYTE_KERNELS", kernels)
+        found.append(consume("-e", *options))
+    assert found[0] == found[1]
+    assert found[0]
+
+
 def test_committed_records_are_read_to_their_end(consume: Callable[..., bytes]) -> None:
     assert consume("-e", "--isolation", "read_committed", "-f", "%o") == b"01201"
 

@@ -3,6 +3,7 @@
 import asyncio
 import itertools
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -158,6 +159,52 @@ def test_closed_sets_are_the_bytes_of_the_log_and_those_behind_the_end_are_left_
     assert b"".join(bytes(each.data) for each in found) == log.entries[0][2] + log.entries[1][2]
     assert found[-1].next_offset >= 20
     assert found[0].high_watermark == 30
+
+
+def test_reading_ahead_gives_the_same_sets_and_asks_for_the_next_while_the_caller_is_busy() -> None:
+    log = batches(Codec.NONE, Format.V2, 0, 5, 9, 20, 33)
+    broker = ScriptedBroker(versions={FETCH: range(13)})
+    broker.answers[FETCH] = log.fetch
+    one_by_one = FetchOptions(max_bytes=10)
+
+    async def work(client: Client) -> tuple[list[bytes], list[bytes], int]:
+        plain = [bytes(each.data) for each in await all_sets(client, 6, 30, one_by_one)]
+        ahead = replace(one_by_one, ahead=True)
+        found = [bytes(each.data) for each in await all_sets(client, 6, 30, ahead)]
+        asked = len(broker.asked(FetchRequest))
+        sets = read_sets(client, "topic", 0, 0, 33, ahead)
+        await anext(sets)
+        while len(broker.asked(FetchRequest)) < asked + 2:  # of which only one was taken
+            await asyncio.sleep(0)
+        await sets.aclose()
+        return plain, found, len(asyncio.all_tasks())
+
+    before, found, tasks = run(broker, work)
+    assert found == before
+    assert len(before) == 3
+    assert tasks <= 5  # this one, the broker's and the connection's: none that still asks
+
+
+def test_what_fails_ahead_is_told_behind_what_came_before_it() -> None:
+    log = batches(Codec.NONE, Format.V2, 0, 5, 9)
+    broker = ScriptedBroker(versions={FETCH: range(13)})
+
+    def fetch(request: FetchRequest, version: int) -> FetchResponse:
+        if request.topics[0].partitions[0].fetch_offset:
+            return log.answer(PartitionData(error_code=1))
+        return log.fetch(request, version)
+
+    broker.answers[FETCH] = fetch
+    seen: list[int] = []
+
+    async def work(client: Client) -> None:
+        async for found in read_sets(client, "topic", 0, 0, 9, FetchOptions(max_bytes=10, ahead=True)):
+            seen.append(found.next_offset)
+            await asyncio.sleep(0.01)
+
+    with pytest.raises(OffsetOutOfRangeError):
+        run(broker, work)
+    assert seen == [5]
 
 
 def test_a_hole_at_the_end_of_a_range_ends_the_reading() -> None:
