@@ -22,8 +22,8 @@ numba>0.62.1; sys_platform != "darwin" or platform_machine != "x86_64"
 END
 
 printf 'pip\nsetuptools\n' | lock "$@" -o requirements/build.txt -
-lock "$@" --extra spark -o requirements/run.txt pyproject.toml "$intel_mac"
-lock "$@" --extra spark --extra dev -c requirements/run.txt -o requirements/dev.txt pyproject.toml "$intel_mac"
+lock "$@" --extra cluster --extra spark -o requirements/run.txt pyproject.toml "$intel_mac"
+lock "$@" --extra cluster --extra spark --extra dev -c requirements/run.txt -o requirements/dev.txt pyproject.toml "$intel_mac"
 
 for python in 3.11 3.12 3.13 3.14; do
     for platform in x86_64-manylinux_2_28 aarch64-manylinux_2_28 aarch64-apple-darwin x86_64-pc-windows-msvc; do

@@ -39,6 +39,7 @@ COMMANDS = {
     "configs": "Describe and change settings of topics and brokers.",
     "serve": "Run a broker for Kafka clients of every era.",
     "plan": "Say where a migration stands, what is next, what it costs.",
+    "metadata": "Metadata of a log directory to a ZooKeeper, or back.",
     "mirror": "Copy topics to another cluster, compressed sets unopened.",
     "pipeline": "Whole archives on Spark: verify, convert, compact, clean.",
     "warm": "Compile the fast paths now, not at their first use.",

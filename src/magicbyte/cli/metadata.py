@@ -1,0 +1,80 @@
+"""`magicbyte metadata`: the metadata of a log directory to a ZooKeeper and back, so that it can change hands."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from magicbyte.cli.output import complain
+from magicbyte.cli.render import many
+
+if TYPE_CHECKING:
+    from magicbyte.cli.options import F
+    from magicbyte.metadata.transfer import Transferred
+
+OURS: Final = frozenset(
+    {
+        "enriched.append.mode",
+        "log.flush.policy",
+        "log.head.truncation",
+        "max.decompressed.message.bytes",
+        "mirror.identical",
+    }
+)
+"""Settings of topics that Kafka's brokers do not have."""
+
+
+def _both(command: F) -> F:
+    command = click.option("--zookeeper", required=True, metavar="HOST:PORT[/PATH]",
+                           help="The ZooKeeper, with the path of its brokers if they have one.")(command)  # fmt: skip
+    return click.option("--dir", "directory", required=True, metavar="DIR",
+                        type=click.Path(exists=True, file_okay=False, path_type=Path),
+                        help="The log directory of a stopped broker.")(command)  # fmt: skip
+
+
+@click.group(invoke_without_command=True)
+@click.pass_context
+def metadata(context: click.Context) -> None:
+    """Bring the metadata of a stopped broker to a ZooKeeper, or back: then the other kind of broker takes over."""
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
+
+
+@metadata.command("export")
+@_both
+def export(directory: Path, zookeeper: str) -> None:
+    """Write what `magicbyte serve` knows of DIR into a ZooKeeper, for a broker of Kafka's own."""
+    done = _transfer(directory, zookeeper, to_zookeeper=True)
+    for topic, names in done.left_out.items():
+        complain(f"warning: {topic}: left out what Kafka's brokers do not have: {', '.join(names)}")
+    click.echo(f"exported {many(done.topics, 'topic')}, {many(done.nodes, 'node')}")
+
+
+@metadata.command("import")
+@_both
+def import_(directory: Path, zookeeper: str) -> None:
+    """Write what a ZooKeeper knows into DIR, for `magicbyte serve`."""
+    done = _transfer(directory, zookeeper, to_zookeeper=False)
+    click.echo(f"imported {many(done.topics, 'topic')}, {many(done.nodes, 'node')}")
+
+
+def _transfer(directory: Path, address: str, *, to_zookeeper: bool) -> Transferred:
+    from magicbyte.broker.broker import SystemClock
+    from magicbyte.metadata.sqlite import FILE_NAME, SqliteStore
+    from magicbyte.metadata.transfer import transfer
+
+    try:
+        from magicbyte.metadata.zookeeper import ZooKeeper
+    except ImportError as error:
+        raise click.UsageError("this takes kazoo: pip install 'magicbyte[cluster]'") from error
+    path = directory / FILE_NAME
+    if to_zookeeper and not path.exists():
+        raise click.UsageError(f"{directory} has no {FILE_NAME}: no broker of ours was here")
+    with ZooKeeper(address) as keeper:
+        store = SqliteStore(str(path), SystemClock())
+        try:
+            return transfer(store, keeper, ours=OURS) if to_zookeeper else transfer(keeper, store)
+        finally:
+            store.close()

@@ -1,0 +1,117 @@
+"""The metadata tree from one keeper to another: between the store beside the logs and a ZooKeeper.
+
+What goes along is what lasts: topics, partitions, settings, ids, offsets of old consumers. What is about running
+brokers (ephemeral nodes) and what was told to them stays behind. `docs/metadata.md`: how a directory changes hands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from magicbyte.errors import MetadataError
+from magicbyte.metadata import layout
+from magicbyte.ports import Node
+from magicbyte.records.layout import Dialect
+
+_TOLD: Final = ("/config/changes", "/isr_change_notification", "/log_dir_event_notification")
+"""What stands below these was news for brokers that ran then."""
+_ZOOKEEPERS_OWN: Final = "/zookeeper"
+_TOPIC_SETTINGS: Final = f"{layout.CONFIG}/topics"
+_FORMAT: Final = "message.format.version"
+_RELEASES: Final = {"0": "0.9.0", "1": "0.10.2", "2": "0.11.0"}
+"""What Kafka's own brokers call the formats that ours also takes by their magic."""
+
+
+class Keeper(Protocol):
+    """Who keeps a tree: what of a `MetadataStore` is needed here."""
+
+    def get(self, path: str) -> Node:
+        """Return a node. Raises NoNodeError."""
+
+    def exists(self, path: str) -> Node | None:
+        """Return a node, None if it is not there."""
+
+    def children(self, path: str) -> list[str]:
+        """Return the names of a node's children. Raises NoNodeError."""
+
+    def create(self, path: str, data: bytes = b"", *, parents: bool = False) -> str:
+        """Make a node; return its path. Raises NodeExistsError, NoNodeError."""
+
+    def set(self, path: str, data: bytes) -> Node:
+        """Change a node's data. Raises NoNodeError."""
+
+
+@dataclass(frozen=True, slots=True)
+class Transferred:
+    """What went along. `left_out`: settings of topics, by topic, that Kafka's brokers do not have."""
+
+    nodes: int
+    topics: int
+    left_out: Mapping[str, tuple[str, ...]]
+
+
+def transfer(source: Keeper, target: Keeper, *, ours: Collection[str] = ()) -> Transferred:
+    """Copy the tree. `ours`: settings that only our brokers have; they are left out, and formats are named by release.
+
+    The target may have nodes that a broker makes at its first start. Raises MetadataError, and changes nothing, where
+    it is another cluster's or has topics; a transfer that was broken off can be made again.
+    """
+    nodes, left_out = {}, {}
+    for path, data in _lasting(source, "/"):
+        if ours and path.startswith(_TOPIC_SETTINGS + "/"):
+            topic = path.rpartition("/")[2]
+            data, gone = _for_kafka(path, data, ours)
+            if gone:
+                left_out[topic] = gone
+        nodes[path] = data
+    _check(nodes, target)
+    for path, data in nodes.items():
+        known = target.exists(path)
+        if known is None:
+            target.create(path, data, parents=True)
+        elif known.data != data and data:
+            target.set(path, data)
+    topics = sum(path.rpartition("/")[0] == layout.TOPICS for path in nodes)
+    return Transferred(len(nodes), topics, left_out)
+
+
+def _lasting(source: Keeper, path: str) -> Iterator[tuple[str, bytes]]:
+    """Yield what lasts below a node, each after what is above it."""
+    for name in source.children(path):
+        child = f"{path.rstrip('/')}/{name}"
+        node = source.get(child)
+        if node.ephemeral_owner or child == _ZOOKEEPERS_OWN:
+            continue
+        yield child, node.data
+        if child not in _TOLD:
+            yield from _lasting(source, child)
+
+
+def _for_kafka(path: str, data: bytes, ours: Collection[str]) -> tuple[bytes, tuple[str, ...]]:
+    settings = layout.load_config(path, data)
+    kept = {name: value for name, value in settings.items() if name not in ours}
+    if kept.get(_FORMAT) == Dialect.ENRICHED.value:
+        raise MetadataError(path, "holds enriched sets, which Kafka's brokers cannot read: convert or delete the topic")
+    if _FORMAT in kept:
+        kept[_FORMAT] = _RELEASES.get(kept[_FORMAT], kept[_FORMAT])
+    return layout.dump_config(kept), tuple(sorted(settings.keys() - kept.keys()))
+
+
+def _check(nodes: Mapping[str, bytes], target: Keeper) -> None:
+    """Raise MetadataError unless the target is of no cluster, or of this one and without other topics."""
+    known = target.exists(layout.CLUSTER_ID)
+    ours = nodes.get(layout.CLUSTER_ID)
+    if known is not None and ours is not None:
+        there, here = layout.load_cluster_id(known.data), layout.load_cluster_id(ours)
+        if there != here:
+            raise MetadataError(layout.CLUSTER_ID, f"the target is of cluster {there}, the source of {here}")
+    names = target.children(layout.TOPICS) if target.exists(layout.TOPICS) is not None else []
+    for name in names:
+        path = layout.topic_path(name)
+        if path not in nodes:
+            raise MetadataError(path, "the target has this topic, and the source has not")
+        ids = {layout.TopicNode.load(name, data).topic_id for data in (nodes[path], target.get(path).data)} - {None}
+        if len(ids) > 1:
+            raise MetadataError(path, "the target has another topic of this name")
