@@ -141,8 +141,8 @@ class TopicReplica:
 class IdenticalCopier:
     """Copies a partition piece by piece; `copied` grows meanwhile. Setting `stop` ends it behind the sets at hand."""
 
-    def __init__(self, source: Client, replica: Replica, stop: asyncio.Event) -> None:
-        self.copied = Copied()
+    def __init__(self, source: Client, replica: Replica, stop: asyncio.Event, copied: Copied) -> None:
+        self.copied = copied
         self._source = source
         self.replica = replica
         self._stop = stop
@@ -225,7 +225,8 @@ class IdenticalMirror(Rounds):
             before = self._copiers.get(key)
             if before is None or before.replica.wanted.origin != wanted.origin:
                 replica = self._replica(wanted, partition)
-                self._copiers[key] = IdenticalCopier(self._source, replica, self.stop)
+                copied = Copied() if before is None else before.copied
+                self._copiers[key] = IdenticalCopier(self._source, replica, self.stop, copied)
             await self._copiers[key].catch_up()
 
         return copy

@@ -199,8 +199,9 @@ def _identical(
     )
 
 
-def _origin(source: Client, topic: Topic, via: tuple[str, ...] = ()) -> Origin:
-    return Origin(source.cluster.cluster_id, None if topic.id is None else str(topic.id), via)
+def _origin(source: Client, topic: Topic, there: Topic | None = None, via: tuple[str, ...] = ()) -> Origin:
+    target_id = None if there is None or there.id is None else str(there.id)
+    return Origin(source.cluster.cluster_id, None if topic.id is None else str(topic.id), via, target_id)
 
 
 def _sizes(topics: Mapping[str, Topic], names: Iterable[str]) -> dict[str, int]:
@@ -223,7 +224,7 @@ class _Planner:
         """Return how a topic is mirrored."""
         theirs, ours = self.theirs, self.ours
         configs = await _configs(self.source, topic.name, ours)
-        origin = self._origin(topic)
+        origin = self._origin(topic, there)
         if self.choice.identical:
             return await self._plan_identical(topic, to, there, origin, configs)
         is_enriched = configs.get(_FORMAT) == Format.ENRICHED.value
@@ -256,12 +257,12 @@ class _Planner:
             configs=configs,
         )
 
-    def _origin(self, topic: Topic) -> Origin:
+    def _origin(self, topic: Topic, there: Topic | None) -> Origin:
         """Return where a topic comes from: the source, and the clusters that it is mirrored from there."""
         known = self.begun_here.get(topic.name)
         before = [] if known is None else [known.origin.cluster, *known.origin.via]
         via = tuple(each for each in before if each is not None)
-        return _origin(self.source, topic, via)
+        return _origin(self.source, topic, there, via)
 
     async def _plan_identical(
         self, topic: Topic, to: str, there: Topic | None, origin: Origin, configs: Mapping[str, str]

@@ -36,12 +36,14 @@ class Lane(NamedTuple):
 class Origin(NamedTuple):
     """What is mirrored. `cluster`: its id, None where it has none (before 0.10.1); `topic_id`: before 2.8 None.
 
-    `via`: the clusters that the cluster itself mirrors this topic from, the nearest first.
+    `via`: the clusters that the cluster itself mirrors this topic from, the nearest first. `target_id`: of the topic
+    that it goes to, None while it is not there, and before 2.8.
     """
 
     cluster: str | None = None
     topic_id: str | None = None
     via: tuple[str, ...] = ()
+    target_id: str | None = None
 
     def check(self, known: Origin, what: str, group: str) -> None:
         """Raise MirrorError unless a place that is `known` is one of this source."""
@@ -49,6 +51,10 @@ class Origin(NamedTuple):
             raise MirrorError(f"{what}: group {group} mirrors cluster {known.cluster}, not {self.cluster}")
         if None not in (known.topic_id, self.topic_id) and known.topic_id != self.topic_id:
             raise MirrorError(f"{what}: the topic was made anew: its id was {known.topic_id}, and is {self.topic_id}")
+        if None not in (known.target_id, self.target_id) and known.target_id != self.target_id:
+            raise MirrorError(
+                f"{what}: the topic was made anew at the target: its id was {known.target_id}, and is {self.target_id}"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +69,8 @@ class Place:
         """Return all that is to be known of a lane, but the offset, as text."""
         lane, origin = self.lanes[partition], self.origin
         told = {"magicbyte-mirror": _VERSION, "target": lane.target, "as": list(lane.identity), "of": len(self.lanes)}
-        return json.dumps(told | {"source": origin.cluster, "topic": origin.topic_id, "via": list(origin.via)})
+        of = {"source": origin.cluster, "topic": origin.topic_id, "via": list(origin.via), "to": origin.target_id}
+        return json.dumps(told | of)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +132,7 @@ def _place(found: Mapping[tuple[str, int], Committed], what: str, *, whole: bool
             if told["magicbyte-mirror"] != _VERSION:
                 raise ValueError(told["magicbyte-mirror"])
             lanes[partition] = Lane(int(told["target"]), Identity(*map(int, told["as"])))
-            origins.add(Origin(told["source"], told.get("topic"), tuple(told.get("via", ()))))
+            origins.add(Origin(told["source"], told.get("topic"), tuple(told.get("via", ())), told.get("to")))
             count = told.get("of", 1)
         except (ValueError, KeyError, TypeError) as error:
             raise MirrorError(f"{what}: expected the progress of a mirror, found metadata {each.metadata!r}") from error
