@@ -49,6 +49,7 @@ _FIRST_WITH_STORAGE_ERROR: Final = 6
 _FIRST_WITH_ZSTD: Final = 10
 _COMMITTED: Final = 1
 _EMPTY: Final = b""
+_MOST_HELD_BYTES: Final = 4 << 20  # that are converted before the first byte of a response is sent
 
 
 @dataclass(slots=True)
@@ -67,10 +68,14 @@ class _Found:
 
 @dataclass(slots=True)
 class _Reading:
-    """One look at all partitions of a request: `size` bytes were found, `left` may still be read."""
+    """One look at all partitions of a request: `size` bytes were found, `left` may still be read.
+
+    `held`: bytes that were converted already, and wait to be sent.
+    """
 
     left: int
     size: int = 0
+    held: int = 0
     has_error: bool = False
     found: list[_Found] = field(default_factory=list)
 
@@ -306,16 +311,29 @@ class _Partition:
     async def _converted(
         self, partition: Partition, found: FileSlice, conversion: SliceConversion, answer: _Found
     ) -> _Found:
-        """Add the slice in the target format: all of it where it is small, else to be converted while it is sent."""
+        """Add the slice in the target format: all of it where it is small, else to be converted while it is sent.
+
+        Of many slices in a response no more than so much is held: of the rest what was converted to know its size is
+        converted again when its turn comes.
+        """
         limit = self.broker.topics.rules(self.topic).max_decompressed_bytes
         dialect = partition.log.config.dialect
         reading, kept = self.broker.reading, KeptFile(found.file)
-        chunks = converted(found._replace(file=kept), dialect, conversion, self.asked.fetch_offset, limit)
+        convert = partial(converted, found._replace(file=kept), dialect)
+        chunks = convert(conversion, self.asked.fetch_offset, limit)
         try:
             first, second = await reading.run(_first_two, chunks)
         except BaseException:
             kept.close()
             raise
+        size = sum(map(len, first)) + sum(map(len, second))
+        announced = max(found.length, size) if second else size
+        is_held = not self.reading.held or self.reading.held + size <= _MOST_HELD_BYTES
+        if is_held:
+            self.reading.held += size
+        else:
+            conversion = SliceConversion(conversion.source, conversion.target)
+            first, second, chunks = [], [], convert(conversion, self.asked.fetch_offset, limit)
         metrics, report = self.broker.metrics.of(self.topic), conversion.report
         what = Conversion(conversion.source, conversion.target, self.request.version, self.request.client)
 
@@ -323,11 +341,10 @@ class _Partition:
             kept.close()
             count(metrics.fetched, what, report.bytes_in, report.batches, conversion.time_ns, report.records)
 
-        if not second:
+        if is_held and not second:
             done()
             answer.data.records = [*first]
         else:
-            announced = max(found.length, sum(map(len, first)) + sum(map(len, second)))
             answer.data.records = [ConvertedPart(announced, first + second, chunks, done, reading)]
         return answer
 

@@ -107,7 +107,7 @@ class ConvertedPart(Elsewhere):
 
     async def send(self, stream: Stream) -> None:
         """Send as many bytes as were announced. Damage further on ends the conversion, and is found by the next."""
-        left, chunk = self.nbytes, self._first
+        left, chunk = self.nbytes, self._first or await self._next()
         self._first = []
         while chunk:
             for buffer in chunk:
@@ -115,6 +115,7 @@ class ConvertedPart(Elsewhere):
                     await stream.write([buffer[:left]])
                     left -= min(left, len(buffer))
             chunk = [] if not left else await self._next()
+        self._chunks = iter(())  # one that is not at its end holds its last chunk
         if left:
             await _fill(stream, left)
 
