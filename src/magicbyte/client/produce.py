@@ -54,8 +54,7 @@ class ProduceOptions:
 DEFAULT_PRODUCE: Final = ProduceOptions()
 
 
-@dataclass(frozen=True, slots=True)
-class Produced:
+class Produced(NamedTuple):
     """What the broker says of one request. `base_offset` is that of its first record, -1 with acks=0.
 
     `log_append_time_ms` is -1 unless the topic has LogAppendTime; `log_start_offset` -1 before 1.0.
@@ -252,7 +251,9 @@ async def _ask(
     """Produce one set to each of some partitions, in one request; return what became of each."""
     topics: dict[str, TopicProduceData] = {}
     for topic, partition, data in sets:
-        each = topics.get(topic) or topics.setdefault(topic, TopicProduceData(name=topic, partition_data=[]))
+        each = topics.get(topic)
+        if each is None:
+            each = topics[topic] = TopicProduceData(name=topic, partition_data=[])
         each.partition_data.append(PartitionProduceData(index=partition, records=data))
     request = ProduceRequest(acks=options.acks, timeout_ms=options.timeout_ms, topic_data=list(topics.values()))
     if not options.acks:
@@ -262,13 +263,13 @@ async def _ask(
     found = {(topic.name, each.index): each for topic in response.responses for each in topic.partition_responses}
     if found.keys() != {each[:2] for each in sets}:
         raise ProtocolError("partitions", expected=f"the {len(sets)} of the request", found=len(found), position=None)
-    return [_answer(found[topic, partition], topic, str(node)) for topic, partition, _ in sets]
+    return [_answer(found[topic, partition], topic, node) for topic, partition, _ in sets]
 
 
-def _answer(found: PartitionProduceResponse, topic: str, broker: str) -> Produced | BrokerError:
+def _answer(found: PartitionProduceResponse, topic: str, node: Node) -> Produced | BrokerError:
     if not found.error_code:
         return Produced(found.base_offset, found.log_append_time_ms, found.log_start_offset)
     why = [] if found.error_message is None else [found.error_message]
     why += [f"record {each.batch_index}: {each.batch_index_error_message}" for each in found.record_errors]
     what = f"produce to {topic}-{found.index}"
-    return BrokerError(what, found.error_code, broker=broker, detail="; ".join(why) or None)
+    return BrokerError(what, found.error_code, broker=str(node), detail="; ".join(why) or None)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import TypeVar
 
-from magicbyte.client.produce import Produced
+from magicbyte.client.produce import Addressed, Produced, goes_with
 from magicbyte.errors import CorruptRecordError, MagicbyteError
 from magicbyte.mirror.outbox import AT_ONCE, Outbox, Sending
 from magicbyte.mirror.rewrite import NOBODY, Identity, Made, Parcel, Storage, forward
@@ -104,7 +104,8 @@ class Flow:
         except MagicbyteError as error:
             self._fail(error, parcel)
             return None
-        sending = Sending(self._topic, self._partition, made, len(parcel.data))
+        addressed = Addressed(self._topic, self._partition, made.data)
+        sending = Sending(addressed, made, len(parcel.data), goes_with(made.magic, made.codec))
         return UnderWay(parcel, made, parcel.next_offset), sending
 
     def _fail(self, failure: MagicbyteError, first: Parcel | None) -> None:

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple, Protocol
 
 from magicbyte.client import Client
 from magicbyte.client.client import Node
-from magicbyte.client.produce import Addressed, Produced, goes_with, send_together
+from magicbyte.client.produce import Addressed, Produced, send_together
 from magicbyte.errors import BrokerError, MagicbyteError
 from magicbyte.mirror.rewrite import Made
 
@@ -20,12 +20,12 @@ MOST_BYTES: Final = 1 << 20  # of a request, more only for a single set that is 
 
 
 class Sending(NamedTuple):
-    """A set of about `size` bytes, and the partition of the target that it is for."""
+    """A set of about `size` bytes on its way to a partition of the target. Those of one `kind` go together."""
 
-    topic: str
-    partition: int
+    addressed: Addressed
     made: Made
     size: int
+    kind: range
 
 
 class Sender(Protocol):
@@ -84,16 +84,15 @@ class Outbox:
     def _row(self) -> list[tuple[Sender, Sending]]:
         """Take a set of each sender, as many as go in one request. Who gave one comes last the next time."""
         row: list[tuple[Sender, Sending]] = []
-        size, kind = 0, None
+        size, kind = 0, range(0)
         for sender in list(self._ready):
             found = sender.waiting()
             if found is None:
                 del self._ready[sender]
                 continue
-            more, its_kind = found.size, goes_with(found.made.magic, found.made.codec)
-            if row and (its_kind != kind or size + more > MOST_BYTES):
+            if row and (found.kind is not kind or size + found.size > MOST_BYTES):
                 continue
-            size, kind = size + more, its_kind
+            size, kind = size + found.size, found.kind
             row.append((sender, found))
             sender.sent()
             del self._ready[sender]
@@ -102,7 +101,7 @@ class Outbox:
 
     async def _send(self, row: list[tuple[Sender, Sending]]) -> None:
         first = row[0][1].made
-        sets = [Addressed(each.topic, each.partition, each.made.data) for _, each in row]
+        sets = [each.addressed for _, each in row]
         answers: list[Produced | BrokerError] | list[MagicbyteError]
         try:
             answers = await send_together(self._client, self._node, sets, first.magic, first.codec)
