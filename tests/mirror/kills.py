@@ -103,7 +103,8 @@ class Kafka:
 
     def start(self) -> None:
         port, other = map(str, self.ports)
-        self._launch("start", self.version, "--dir", self.folder, "--port", port, "--zk-port", other)
+        kept = ["--prop", "log.retention.ms=-1"]  # the records' times are long ago
+        self._launch("start", self.version, "--dir", self.folder, "--port", port, "--zk-port", other, *kept)
 
     def kill(self) -> None:
         self._launch("stop", self.folder, "--kill")
