@@ -70,11 +70,12 @@ _SETTINGS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Records of a topic, the codec that they came in, and how many there were in an entry."""
+    """Records of a topic, the codec that they came in, how many there were in an entry, and their size as stored."""
 
     records: Sequence[Record]
     codec: Codec
     per_entry: float
+    bytes_per_record: float
 
 
 @dataclass(slots=True)
@@ -191,7 +192,7 @@ def _sample(data: memoryview) -> Sample | None:
             if len(records) < MOST_RECORDS:
                 records += columns
     codec = Codec(Counter(table.codec.tolist()).most_common(1)[0][0])
-    return Sample(records[:MOST_RECORDS], codec, total / len(table)) if records else None
+    return Sample(records[:MOST_RECORDS], codec, total / len(table), table.end / total) if total else None
 
 
 async def look_at_cluster(client: Client, names: Sequence[str], looks: int) -> tuple[dict[str, TopicFacts], list[str]]:
@@ -372,7 +373,8 @@ def load_of(facts: TopicFacts, uses: Sequence[Use], stored: Format) -> Load | No
         return None
     producers = [each for each in uses if not each.is_consumer]
     consumers = [each for each in uses if each.is_consumer]
-    sets, written = sum(each.closed_sets for each in producers), sum(each.bytes for each in producers)
+    sets, records = sum(each.closed_sets for each in producers), sum(each.records for each in producers)
+    written = records * sample.bytes_per_record  # as it is stored, which is what consumers' bytes are counted in
     versions: list[int] = []
     for each in consumers:
         copies = round(each.bytes / written) if written else 1
@@ -383,7 +385,7 @@ def load_of(facts: TopicFacts, uses: Sequence[Use], stored: Format) -> Load | No
         stored=stored,
         records=sample.records,
         codec=sample.codec,
-        records_per_set=max(1, round(sum(each.records for each in producers) / sets if sets else sample.per_entry)),
+        records_per_set=max(1, round(records / sets if sets else sample.per_entry)),
         producers=_shares(producers) or {stored: 1},
         consumers=versions,
         sets_per_fetch=min(max(1, round(slice_bytes * sets / written)), MOST_SETS) if slices and sets else 1,
