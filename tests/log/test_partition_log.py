@@ -698,7 +698,7 @@ def test_what_a_leader_prepared_is_stored_as_it_is(folder: Path, settings: dict[
         produced = memoryview(batch_of(0, NOW, 3))
         prepared = prepare(produced, rules, next_offset=log.log_end_offset, now_ms=NOW, leader_epoch=7)
         made = prepared_set(prepared, log.config.rules)
-        assert list(made.parts_since(0, 10)) == list(record_set(bytes(prepared), log.config.rules).parts_since(0, 10))
+        assert made.due(11, 10, -1, 0) == record_set(bytes(prepared), log.config.rules).due(11, 10, -1, 0)
         log.append(made, NOW)
         stored.append(bytes(prepared))
     assert log.log_end_offset == 90

@@ -1,13 +1,23 @@
-"""The parts of a set that index entries may be due at: many small messages are looked at once, not one by one."""
+"""The index entries that a set gets: many small messages are walked over at once, not one by one."""
 
 import random
 from dataclasses import replace
 
 import pytest
 
+from magicbyte.codecs import Codec
+from magicbyte.log.append import prepare
+from magicbyte.log.append_rules import AppendRules
 from magicbyte.log.index_writer import LATEST_RULES
-from magicbyte.log.record_set import Part, PlainRows, record_set
-from magicbyte.records.message import build_message
+from magicbyte.log.record_set import Due, IndexEntry, PlainEntries, RecordSet, prepared_set, record_set
+from magicbyte.records.columns import Record
+from magicbyte.records.encode import Format, encode_records
+from magicbyte.records.entry import entries
+from magicbyte.records.layout import NO_TIMESTAMP
+from magicbyte.records.message import Message, build_message
+
+BEFORE = (NO_TIMESTAMP, 0)  # the largest timestamp in front of a set, and its offset
+NOW = 1_700_000_000_000
 
 
 def messages(rng: random.Random, magic: int) -> bytes:
@@ -19,40 +29,75 @@ def messages(rng: random.Random, magic: int) -> bytes:
     return b"".join(found)
 
 
-def entries(
-    parts: list[Part], since: int, interval: int
-) -> tuple[list[tuple[int, int, int, int]], int, tuple[int, int]]:
-    """Return what a segment makes of the parts: index entries with their times, bytes behind the last, largest time."""
-    largest, found = (-1, -1), []
-    for part in parts:
-        if part.max_timestamp > largest[0]:
-            largest = part.max_timestamp, part.time_offset
+def one_by_one(data: bytes, since: int, interval: int) -> Due:
+    """Return what a segment to which each message is appended by itself has in its indexes."""
+    largest, found = BEFORE, []
+    for position, entry in entries(memoryview(data)):
+        assert isinstance(entry, Message)
+        if entry.timestamp > largest[0]:
+            largest = entry.timestamp, entry.offset
         if since > interval:
-            found.append((part.last_offset, part.position, *largest))
+            found.append(IndexEntry(position, entry.offset, entry.offset, *largest))
             since = 0
-        since += part.size
-    return found, since, largest
+        since += entry.size
+    return Due(found, since, *largest)
 
 
+@pytest.mark.parametrize("form", ["plain", "compiled"])
 @pytest.mark.parametrize("magic", [0, 1])
-def test_many_messages_get_the_entries_that_each_by_itself_would_get(magic: int) -> None:
-    rng, merged = random.Random(magic), 0
+def test_many_messages_get_the_entries_that_each_by_itself_would_get(
+    magic: int, form: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MAGICBYTE_KERNELS", form)
+    rng, found = random.Random(magic), 0
     for _ in range(200):
-        made = record_set(messages(rng, magic), LATEST_RULES)
-        assert isinstance(made.parts, PlainRows)
-        each = list(made.parts_since(1, 0))
-        assert len(each) == len(made.parts.position), "an entry is due at every message"
+        data = messages(rng, magic)
+        made = record_set(data, LATEST_RULES)
+        assert isinstance(made.parts, PlainEntries)
         for since, interval in ((0, 4096), (5000, 4096), (4096, 4096), (100, 300), (0, 0), (0, 1 << 30)):
-            parts = list(made.parts_since(since, interval))
-            assert entries(parts, since, interval) == entries(each, since, interval)
-            assert sum(part.size for part in parts) == made.size
-            assert parts[0].first_offset == made.first_offset
-            assert parts[-1].last_offset == made.last_offset
-            merged += len(parts) < len(each)
-    assert merged > 100
+            due = made.due(since, interval, *BEFORE)
+            assert due == one_by_one(data, since, interval)
+            found += len(due.entries)
+    assert found > 1000
+
+
+def test_batches_count_with_their_last_offset_and_largest_timestamp() -> None:
+    rules = AppendRules()
+    first, second = (
+        bytes(prepare(memoryview(one(count)), rules, next_offset=offset, now_ms=NOW, leader_epoch=0))
+        for offset, count in ((10, 3), (13, 2))
+    )
+    made = record_set(first + second, LATEST_RULES)
+    assert isinstance(made.parts, PlainEntries)
+    expected = [IndexEntry(0, 10, 12, NOW + 2, 12), IndexEntry(len(first), 13, 14, NOW + 2, 12)]
+    assert made.due(1, 0, *BEFORE) == Due(expected, len(second), NOW + 2, 12)
+
+
+def one(count: int) -> bytes:
+    """Return a batch of magic 2."""
+    return encode_records([Record(at, NOW + at, 0, None, b"value") for at in range(count)], Format.V2)
+
+
+@pytest.mark.parametrize("codec", list(Codec)[:4])
+@pytest.mark.parametrize("form", [Format.V0, Format.V1])
+@pytest.mark.parametrize("count", [1, 3, 300])
+def test_messages_that_were_prepared_are_what_their_headers_say(form: Format, codec: Codec, count: int) -> None:
+    records = [Record(at, NOW - at if form is Format.V1 else -1, 0, b"key", bytes(40)) for at in range(count)]
+    produced = memoryview(encode_records(records, form, codec))
+    prepared = prepare(produced, AppendRules(format=form), next_offset=7, now_ms=NOW, leader_epoch=0, request_version=2)
+    made, read = prepared_set(prepared, LATEST_RULES), record_set(bytes(prepared), LATEST_RULES)
+    assert b"".join(made.pieces) == bytes(prepared)
+    assert facts(made) == facts(read)
+    assert made.first_offset == 7
+    for since, interval in ((0, 4096), (1, 0), (5000, 4096)):
+        assert made.due(since, interval, *BEFORE) == read.due(since, interval, *BEFORE)
+
+
+def facts(made: RecordSet) -> tuple[object, ...]:
+    return made.size, made.last_offset, made.first_timestamp, made.max_timestamp, list(made.batches), made.has_older
 
 
 def test_before_3_9_1_a_set_is_one_part() -> None:
     made = record_set(messages(random.Random(5), 1), replace(LATEST_RULES, entry_per_batch=False))
-    (part,) = made.parts_since(1, 0)
-    assert (part.first_offset, part.last_offset, part.size) == (made.first_offset, made.last_offset, made.size)
+    (part,) = made.due(1, 0, *BEFORE).entries
+    assert (part.position, part.first_offset, part.last_offset) == (0, made.first_offset, made.last_offset)

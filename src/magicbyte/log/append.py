@@ -78,11 +78,13 @@ def prepare(
     leader_epoch: int,
     request_version: int | None = None,
     dialect: Dialect = Dialect.KAFKA,
+    is_ours: bool = False,
 ) -> PreparedAppend:
     """Return what a leader writes for the produced set `records`, whose first record gets `next_offset`.
 
     `request_version` is that of the Produce request, None for what the broker writes itself: that may hold control
-    batches. `dialect` is that of `records`. Sequences of producers are not checked here, but by ProducerChecks.
+    batches. `dialect` is that of `records`. `is_ours`: nobody else needs `records`, which are in memory that can be
+    written to: headers are set there, not in copies. Sequences of producers are checked by ProducerChecks, not here.
 
     Raises AppendRefusedError, with the code that this version of the request knows; nothing is left behind then.
     """
@@ -93,7 +95,7 @@ def prepare(
     compressed = 0
     stays = can_stay(found, rules)
     if stays:
-        stored = stamp(found, rules, request, next_offset, now_ms, leader_epoch)
+        stored = stamp(found, rules, request, next_offset, now_ms, leader_epoch, is_ours=is_ours)
     else:
         codec = found.codec if rules.codec is None else rules.codec
         if codec is Codec.ZSTD and rules.format is not Format.V2:
@@ -105,20 +107,20 @@ def prepare(
     if size > rules.segment_bytes:
         why = f"size of a set: expected <= {rules.segment_bytes}, found {size}"
         raise AppendRefusedError(ErrorCode.RECORD_LIST_TOO_LARGE, why)
-    broker_time = rules.format is Format.ENRICHED or rules.timestamp_type is TimestampType.LOG_APPEND_TIME
+    broker_time = rules.timestamp_type is TimestampType.LOG_APPEND_TIME or rules.format is Format.ENRICHED
     return PreparedAppend(
-        buffers=tuple(stored.buffers),
-        size=size,
-        first_offset=next_offset,
-        last_offset=stored.next_offset - 1,
-        records=stored.next_offset - next_offset,
-        max_timestamp=stored.max_timestamp,
-        max_timestamp_offset=stored.max_timestamp_offset,
-        log_append_time=now_ms if broker_time else NO_TIMESTAMP,
-        rebuilt=not stays,
-        decompressed=found.decompressed,
-        compressed=compressed,
-        producer=_producer_of(found),
+        tuple(stored.buffers),
+        size,
+        next_offset,
+        stored.next_offset - 1,
+        stored.next_offset - next_offset,
+        stored.max_timestamp,
+        stored.max_timestamp_offset,
+        now_ms if broker_time else NO_TIMESTAMP,
+        not stays,
+        found.decompressed,
+        compressed,
+        _producer_of(found),
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from magicbyte.codecs import Codec, Lz4Header, OutputFull, decompress_into
@@ -47,7 +47,10 @@ from magicbyte.records.survey import Survey, survey_messages, survey_records
 MOST_NAMED = 1000
 """Records at fault that a refusal names: there may be millions."""
 _KEPT_SCRATCH = 4 << 20
-_APPEND_TIME = TimestampType.LOG_APPEND_TIME
+_APPEND_TIME, _CREATE_TIME = TimestampType.LOG_APPEND_TIME, TimestampType.CREATE_TIME
+_V0, _V2 = Format.V0, Format.V2
+_WITH_TIMES = (Format.V2, Format.V1)
+_ENRICHED = Dialect.ENRICHED
 _CODECS = tuple(Codec)
 _AS_IT_IS = DecodeOptions(verify=False, control=True, limit=1 << 62)
 
@@ -70,30 +73,25 @@ class Part:
     is_control: bool = False
 
 
-@dataclass(slots=True)
-class ProducedSet:
+class ProducedSet(NamedTuple):
     """The parts of a set, in order, of one dialect. `decompressed` counts what was unpacked for them.
 
-    `codec` is the last one that is any, `magics` what comes. `is_control`: some of it is the broker's own.
+    `codec` is the last one that is any. `is_control`: some of it is the broker's own.
     """
 
     dialect: Dialect
-    parts: list[Part] = field(default_factory=list)
-    decompressed: int = 0
-    codec: Codec = Codec.NONE
-    magics: set[int] = field(default_factory=set)
-    is_control: bool = False
-
-    def add(self, part: Part) -> None:
-        """Take in the next part."""
-        self.parts.append(part)
-        self.codec = part.codec or self.codec
-        self.magics.add(part.magic)
-        self.is_control |= part.is_control
+    parts: list[Part]
+    decompressed: int
+    codec: Codec
+    is_control: bool
 
     def has_format(self, target: Format) -> bool:
         """Say whether every entry is in the format `target` already."""
-        return self.dialect is target.dialect and self.magics == {target.magic}
+        magic = target.magic
+        for part in self.parts:
+            if part.magic != magic:
+                return False
+        return self.dialect is target.dialect
 
 
 def read_set(
@@ -105,15 +103,17 @@ def read_set(
     uses again.
     """
     reader = _Reader(rules, request, now_ms, dialect)
-    found = ProducedSet(dialect)
     outer = reader.outer(records)
     reader.trusts = reader.may_trust(outer)
+    parts, codec, is_control = [], Codec.NONE, False
     for entry in outer:
-        found.add(reader.open(entry))
-    found.decompressed = reader.unpacker.count
-    if found.parts:
-        reader.check_records(found.parts)
-    return found
+        part = reader.open(entry)
+        parts.append(part)
+        codec = part.codec or codec
+        is_control |= part.is_control
+    if parts:
+        reader.check_records(parts)
+    return ProducedSet(dialect, parts, reader.decompressed, codec, is_control)
 
 
 class _Memory(threading.local):
@@ -130,15 +130,11 @@ class _Unpacker:
     """Unpacks the payloads of one set, within a limit for all of them together."""
 
     def __init__(self, limit: int) -> None:
-        self.count = 0
         self._limit = self._left = limit
-        self._scratch: memoryview
+        self._scratch = _memory.scratch
 
     def unpack(self, codec: Codec, payload: memoryview, header: Lz4Header) -> memoryview:
         """Return what `payload` holds. Raises CorruptRecordError, BatchTooLargeError."""
-        if not self.count:
-            self._scratch = _memory.scratch
-        self.count += 1
         wanted = min(max(4 * len(payload), 1024), self._left)
         while True:
             if len(self._scratch) < wanted:
@@ -158,12 +154,12 @@ class _Unpacker:
 
 
 class _Outer(NamedTuple):
-    """One row of a set: where it is, and what its first bytes say. `survey`: of plain messages."""
+    """One row of a set that is no batch: where it is, and what its first bytes say. `survey`: of plain messages."""
 
     data: memoryview
     magic: int
     attributes: int
-    view: Entry | None
+    view: Message | EnrichedMessage | None
     survey: Survey | None
 
 
@@ -172,20 +168,21 @@ class _Reader:
         self.rules = rules
         self.request = request
         self.dialect = dialect
+        self.now_ms = now_ms
         self.trusts = False
-        self.unpacker = _Unpacker(rules.max_decompressed_bytes)
-        self.earliest = now_ms - rules.before_max_ms
-        self.furthest = now_ms + rules.after_max_ms
+        self.decompressed = 0
+        self._unpacker: _Unpacker | None = None
 
     # ---- the outer entries
 
-    def outer(self, records: memoryview) -> list[_Outer]:
+    def outer(self, records: memoryview) -> list[RecordBatch | _Outer]:
         """Return the rows of the set, each whole, its checksums right; no more than the request may send."""
         size = len(records)
         if size >= RECORD_BATCH_OVERHEAD and records[16] == 2 and self.dialect is Dialect.KAFKA:
             batch = RecordBatch(records)
             if batch.size == size:
-                return [self._batch(batch)]
+                self._check_batch(batch)
+                return [batch]
         table = scan(records, dialect=self.dialect, merge=True)
         rows = [self._row(table, row) for row in range(len(table))]
         rest = records[table.end :]
@@ -204,11 +201,13 @@ class _Reader:
         if size > self.rules.max_message_bytes:
             raise too_large(f"size of an entry: expected <= {self.rules.max_message_bytes}, found {size}")
 
-    def _row(self, table: BatchTable, row: int) -> _Outer:
+    def _row(self, table: BatchTable, row: int) -> RecordBatch | _Outer:
         position, magic = int(table.position[row]), int(table.magic[row])
         data = table.buffer[position : position + int(table.size[row])]
         if magic == 2:
-            return self._batch(RecordBatch(data))
+            batch = RecordBatch(data)
+            self._check_batch(batch)
+            return batch
         attributes = int(table.attributes[row])
         try:
             if int(table.count[row]) > 0:
@@ -217,7 +216,7 @@ class _Reader:
                 return _Outer(data, magic, 0, None, survey)
             self._check_size(len(data))
             view: Message | EnrichedMessage
-            if self.dialect is Dialect.ENRICHED:
+            if self.dialect is _ENRICHED:
                 parsed = EnrichedMessage.parse(data)
                 assert parsed is not None, "the scan found it whole"
                 view = parsed
@@ -230,15 +229,14 @@ class _Reader:
             raise self.request.damaged(error.locate(shift=position)) from None
         return _Outer(data, magic, attributes, view, None)
 
-    def _batch(self, batch: RecordBatch) -> _Outer:
-        self._check_size(batch.size)
+    def _check_batch(self, batch: RecordBatch) -> None:
+        self._check_size(len(batch.buffer))
         try:
             batch.verify()
         except CorruptRecordError as error:
             raise self.request.damaged(error) from None
-        return _Outer(batch.buffer, 2, batch.attributes, batch, None)
 
-    def may_trust(self, rows: list[_Outer]) -> bool:
+    def may_trust(self, rows: list[RecordBatch | _Outer]) -> bool:
         """Say whether wrappers need not be opened: they are trusted, and none has to be written anew."""
         rules = self.rules
         if rules.verify or rules.format is not Format.ENRICHED or self.dialect is not Dialect.ENRICHED:
@@ -247,11 +245,11 @@ class _Reader:
 
     # ---- what an entry says, and what is inside
 
-    def open(self, entry: _Outer) -> Part:
+    def open(self, entry: RecordBatch | _Outer) -> Part:
         """Return the part that a row is, its records unpacked and walked."""
+        if isinstance(entry, RecordBatch):
+            return self._open_batch(entry)
         view = entry.view
-        if isinstance(view, RecordBatch):
-            return self._open_batch(view)
         if entry.survey is not None:
             if entry.survey.lying is not None:
                 raise self.request.damaged(entry.survey.lying)
@@ -268,7 +266,7 @@ class _Reader:
         return _CODECS[number]
 
     def _open_batch(self, batch: RecordBatch) -> Part:
-        request, to_batch, is_control = self.request, self.rules.format is Format.V2, batch.is_control
+        request, to_batch, is_control = self.request, self.rules.format is _V2, batch.is_control
         codec = self._codec(batch.attributes)
         if codec is Codec.ZSTD and not (request.may_use_zstd and to_batch):
             refused = AppendRefusedError if request.may_use_zstd else RequestRefusedError
@@ -300,15 +298,18 @@ class _Reader:
         return Part(2, codec, batch.buffer, batch, records, survey, is_control)
 
     def _unpack(self, codec: Codec, payload: memoryview, header: Lz4Header) -> memoryview:
+        if self._unpacker is None:
+            self._unpacker = _Unpacker(self.rules.max_decompressed_bytes)
+        self.decompressed += 1
         try:
-            return self.unpacker.unpack(codec, payload, header)
+            return self._unpacker.unpack(codec, payload, header)
         except BatchTooLargeError as error:
             raise too_large(error) from None
         except CorruptRecordError as error:
             raise self.request.damaged(error) from None
 
     def _open_wrapper(self, view: Message | EnrichedMessage) -> Part:
-        request, enriched = self.request, self.dialect is Dialect.ENRICHED
+        request, enriched = self.request, self.dialect is _ENRICHED
         codec = self._codec(view.attributes)
         if codec is Codec.ZSTD:
             raise request.illegal("zstd needs magic 2")
@@ -371,27 +372,27 @@ class _Reader:
             has_headers |= survey.headers > 0
         if timed or illegal:
             raise self._refusal(parts, timed=timed)
-        if has_headers and self.rules.format is not Format.V2:
+        if has_headers and self.rules.format is not _V2:
             raise unsupported(f"format {self.rules.format.value} has no headers")
 
     def _says_append_time(self, part: Part) -> bool:
-        if part.magic == 0 or self.dialect is Dialect.ENRICHED or self.rules.format is Format.V0:
+        if part.magic == 0 or self.dialect is _ENRICHED or self.rules.format is _V0:
             return False
         return part.survey.append_bits > 0 if part.view is None else part.view.timestamp_type is _APPEND_TIME
 
     def _has_bad_time(self, part: Part) -> bool:
         if self._says_append_time(part):
             return True
-        survey = part.survey
+        rules, survey = self.rules, part.survey
         if not self._checks_times or survey.least is None:
             return False
-        return survey.least < self.earliest or survey.latest > self.furthest
+        return survey.least < self.now_ms - rules.before_max_ms or survey.latest > self.now_ms + rules.after_max_ms
 
     @property
     def _checks_times(self) -> bool:
         """Whether the producers' timestamps are stored, and so must be within bounds."""
         rules = self.rules
-        return rules.format in (Format.V1, Format.V2) and rules.timestamp_type is TimestampType.CREATE_TIME
+        return rules.format in _WITH_TIMES and rules.timestamp_type is _CREATE_TIME
 
     def _refusal(self, parts: list[Part], *, timed: bool) -> AppendRefusedError:
         """Name the records at fault, the slow way: each by its first fault. `timed`: some have a bad timestamp."""
@@ -404,7 +405,8 @@ class _Reader:
 
     def _record_errors(self, parts: list[Part]) -> Iterator[tuple[RecordError, bool]]:
         """Yield for each record at fault what is wrong with it, and whether that is its timestamp."""
-        index, allowed = 0, range(self.earliest, self.furthest + 1)
+        earliest, furthest = self.now_ms - self.rules.before_max_ms, self.now_ms + self.rules.after_max_ms
+        index, allowed = 0, range(earliest, furthest + 1)
         for part in parts:
             append_time = self._says_append_time(part) and part.view is not None
             for is_nested, is_other, says_append_time, has_key, timestamp in _walk(part, self.dialect):
@@ -417,7 +419,7 @@ class _Reader:
                 elif append_time or (says_append_time and self.rules.format is not Format.V0):
                     yield RecordError(index, "LogAppendTime is for the broker to say"), True
                 elif self._checks_times and timestamp != NO_TIMESTAMP and timestamp not in allowed:
-                    why = f"timestamp {timestamp} is not within {self.earliest} to {self.furthest}"
+                    why = f"timestamp {timestamp} is not within {earliest} to {furthest}"
                     yield RecordError(index, why), True
                 index += 1
 

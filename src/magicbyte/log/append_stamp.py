@@ -68,14 +68,24 @@ def can_stay(found: ProducedSet, rules: AppendRules) -> bool:
 
 
 def stamp(
-    found: ProducedSet, rules: AppendRules, request: Request, next_offset: int, now_ms: int, leader_epoch: int
+    found: ProducedSet,
+    rules: AppendRules,
+    request: Request,
+    next_offset: int,
+    now_ms: int,
+    leader_epoch: int,
+    *,
+    is_ours: bool = False,
 ) -> Stored:
-    """Return the set as it is, with the offsets from `next_offset` on and the times of this append."""
+    """Return the set as it is, with the offsets from `next_offset` on and the times of this append.
+
+    `is_ours`: what was produced is in memory that may be changed: headers are set there where that is quicker.
+    """
     stored = Stored([], next_offset)
     append_time = rules.timestamp_type is _APPEND_TIME
     for part in found.parts:
         if isinstance(part.view, RecordBatch):
-            _stamp_batch(stored, part, part.view, rules, now_ms, leader_epoch)
+            _stamp_batch(stored, part, part.view, rules, now_ms, leader_epoch, is_ours=is_ours)
         elif found.dialect is Dialect.ENRICHED:
             _stamp_enriched(stored, part, request, now_ms)
         elif isinstance(part.view, Message):
@@ -83,7 +93,7 @@ def stamp(
             stored.next_offset += part.survey.records
             _stamp_message(stored, part.view, stored.next_offset - 1, rules.timestamp_type, timestamp)
         elif part.survey.records > _FEW and len(part.data) < part.survey.records * _LARGE:
-            _stamp_row(stored, part, rules, now_ms)
+            _stamp_row(stored, part, rules, now_ms, is_ours=is_ours)
         else:
             for _, entry in entries(part.data):
                 assert isinstance(entry, Message)
@@ -100,27 +110,34 @@ def _stamp_message(stored: Stored, message: Message, offset: int, kind: Timestam
         stored.time(timestamp, offset)
 
 
-def _stamp_row(stored: Stored, part: Part, rules: AppendRules, now_ms: int) -> None:
-    """Append many small plain messages: two buffers for each would cost more than a copy of all."""
+def _stamp_row(stored: Stored, part: Part, rules: AppendRules, now_ms: int, *, is_ours: bool) -> None:
+    """Append many small plain messages: two buffers for each would cost more than a copy of all.
+
+    Where they are ours there is no copy, either.
+    """
     first, survey = stored.next_offset, part.survey
     append_time = rules.timestamp_type is _APPEND_TIME
     form = form_for(compiled=worth_compiling(len(part.data)))
-    copy = bytearray(part.data)
-    form.form(stamp_messages)(form.bytes_of(copy), first, now_ms, int(append_time), form.crc_table(IEEE))
-    stored.buffers.append(memoryview(copy))
+    data = part.data if is_ours else memoryview(bytearray(part.data))
+    form.form(stamp_messages)(form.bytes_of(data), first, now_ms, int(append_time), form.crc_table(IEEE))
+    stored.buffers.append(data)
     stored.next_offset = first + survey.records
     if part.magic:
         stored.time(now_ms if append_time else survey.latest, first if append_time else first + survey.latest_at)
 
 
 def _stamp_batch(
-    stored: Stored, part: Part, batch: RecordBatch, rules: AppendRules, now_ms: int, leader_epoch: int
+    stored: Stored, part: Part, batch: RecordBatch, rules: AppendRules, now_ms: int, leader_epoch: int, *, is_ours: bool
 ) -> None:
     first, survey = stored.next_offset, part.survey
     append_time = rules.timestamp_type is _APPEND_TIME
     timestamp = now_ms if append_time else survey.latest
     head = batch.stamped(first, leader_epoch, rules.timestamp_type, timestamp)
-    stored.add(head, batch.buffer[RECORD_BATCH_OVERHEAD:])
+    if is_ours:
+        batch.buffer[:RECORD_BATCH_OVERHEAD] = head
+        stored.buffers.append(batch.buffer)
+    else:
+        stored.add(head, batch.buffer[RECORD_BATCH_OVERHEAD:])
     stored.next_offset = first + survey.records
     of_record = rules.time_names_record and not (append_time or part.codec or batch.is_control)
     stored.time(timestamp, first + survey.latest_at if of_record else stored.next_offset - 1)

@@ -8,6 +8,7 @@ The entries themselves: indexes.py. Sources: Kafka's AbstractIndex, OffsetIndex 
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from magicbyte.errors import CorruptRecordError
@@ -62,9 +63,14 @@ class IndexFile:
 
     def append(self, *entry: int) -> None:
         """Add an entry."""
-        self.file.write_at(self.count * self._layout.size, self._layout.pack(*entry))
-        self.count += 1
-        self.last = entry
+        self.extend((entry,))
+
+    def extend(self, entries: Sequence[Entry]) -> None:
+        """Add some entries, one at least, in one write."""
+        pack = self._layout.pack
+        self.file.write_at(self.count * self._layout.size, b"".join([pack(*entry) for entry in entries]))
+        self.count += len(entries)
+        self.last = entries[-1]
 
     def floor(self, column: int, value: int) -> int:
         """Return the number of the last entry whose `column`, which never falls, is at most `value`; -1: none is."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from magicbyte.errors import CorruptRecordError, TruncatedLogError
+from magicbyte.log import index_kernels as kernels
 from magicbyte.log.index_writer import (
     IndexRules,
     first_offset,
@@ -16,13 +17,14 @@ from magicbyte.log.index_writer import (
     offset_of_time,
 )
 from magicbyte.records.batch import RecordBatch
-from magicbyte.records.layout import LOG_OVERHEAD, MAGIC, NO_TIMESTAMP, RECORD_BATCH_OVERHEAD, SIZE, Dialect
+from magicbyte.records.forms import form_for
+from magicbyte.records.layout import LOG_OVERHEAD, MAGIC, NO_TIMESTAMP, SIZE, V1_TIMESTAMP, Dialect
 from magicbyte.records.scan import BatchTable, scan
 from magicbyte.wire.checksum import Buffer
+from magicbyte.wire.kernel import worth_compiling
 
 if TYPE_CHECKING:
     from magicbyte.log.append import PreparedAppend
-    from magicbyte.log.indexes import Int64Array
 
 
 class Part(NamedTuple):
@@ -40,42 +42,43 @@ class Part(NamedTuple):
     time_offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class PlainRows:
-    """Many entries, one behind the other, each with all that an index says of it in its header: what parts it makes."""
+class IndexEntry(NamedTuple):
+    """An index entry that an entry of a set gets: where that begins in the set, and its offsets.
 
-    position: Int64Array
-    size: Int64Array
-    first_offset: Int64Array
-    last_offset: Int64Array
-    timestamp: Int64Array
+    `timestamp` is the largest up to there (ms), `time_offset` the offset that it counts as.
+    """
 
-    def since(self, since_entry: int, interval: int) -> Iterator[Part]:
-        """Do what `RecordSet.parts_since` does: a row that an entry is due at comes alone, what is between as one."""
-        import numpy as np
+    position: int
+    first_offset: int
+    last_offset: int
+    timestamp: int
+    time_offset: int
 
-        row, count = 0, len(self.position)
-        while row < count:
-            beyond = int(self.position[row]) + interval - since_entry
-            due = max(row, int(np.searchsorted(self.position, beyond, "right")))
-            if due > row:
-                yield self._part(row, due)
-            if due < count:
-                yield self._part(due, due + 1)
-                since_entry = int(self.size[due])
-            row = due + 1
 
-    def _part(self, begin: int, end: int) -> Part:
-        at = begin + int(self.timestamp[begin:end].argmax())  # of several that are the largest the first counts
-        position, last = int(self.position[begin]), end - 1
-        return Part(
-            position,
-            int(self.position[last] + self.size[last]) - position,
-            int(self.first_offset[begin]),
-            int(self.last_offset[last]),
-            int(self.timestamp[at]),
-            int(self.last_offset[at]),
-        )
+class Due(NamedTuple):
+    """The index entries that a set gets, in order; and behind it what `RecordSet.due` is to be told of the next set."""
+
+    entries: Sequence[IndexEntry]
+    since_entry: int
+    timestamp: int
+    time_offset: int
+
+
+class PlainEntries(NamedTuple):
+    """The parts that many entries are, one behind the other: each has in its header all that an index says of it."""
+
+    data: memoryview
+
+    def due(self, since_entry: int, interval: int, timestamp: int, time_offset: int) -> Due:
+        """Do what `RecordSet.due` does."""
+        form = form_for(compiled=worth_compiling(len(self.data)))
+        state = form.int64([since_entry, timestamp, time_offset])
+        most = len(self.data) // max(interval, kernels.LEAST_ENTRY) + 2
+        (out,) = form.outputs([(most * kernels.ENTRY, "q")])
+        count = form.form(kernels.due_entries)(form.bytes_of(self.data), interval, state, out)
+        assert count != kernels.NOT_WHOLE, "entries are whole"
+        cells = iter(map(int, out[: count * kernels.ENTRY]))
+        return Due([IndexEntry(*cell) for cell in zip(*[cells] * kernels.ENTRY, strict=True)], *map(int, state))
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,17 +95,27 @@ class RecordSet:
     last_offset: int
     first_timestamp: int
     max_timestamp: int
-    parts: Sequence[Part] | PlainRows
+    parts: Sequence[Part] | PlainEntries
     batches: Sequence[RecordBatch]
     has_older: bool
 
-    def parts_since(self, since_entry: int, interval: int) -> Iterable[Part]:
-        """Yield the parts in order. What may be one part, as none of it gets an index entry, may come as one.
+    def due(self, since_entry: int, interval: int, timestamp: int, time_offset: int) -> Due:
+        """Return the index entries of the set: one is due at a part more than `interval` bytes behind the last one.
 
-        `since_entry`: how many bytes stand between the last index entry and this set; an entry is due behind
-        `interval` bytes.
+        `since_entry`: how many bytes there are in front of the set from the entry on that got the last one.
+        `timestamp`, `time_offset`: the largest in front of it.
         """
-        return self.parts.since(since_entry, interval) if isinstance(self.parts, PlainRows) else self.parts
+        if isinstance(self.parts, PlainEntries):
+            return self.parts.due(since_entry, interval, timestamp, time_offset)
+        entries = []
+        for part in self.parts:
+            if part.max_timestamp > timestamp:
+                timestamp, time_offset = part.max_timestamp, part.time_offset
+            if since_entry > interval:
+                entries.append(IndexEntry(part.position, part.first_offset, part.last_offset, timestamp, time_offset))
+                since_entry = 0
+            since_entry += part.size
+        return Due(entries, since_entry, timestamp, time_offset)
 
 
 def record_set(data: Buffer, rules: IndexRules, dialect: Dialect = Dialect.KAFKA) -> RecordSet:
@@ -115,7 +128,7 @@ def record_set(data: Buffer, rules: IndexRules, dialect: Dialect = Dialect.KAFKA
     if len(view) > MAGIC.start and view[MAGIC.start] == 2 and dialect is Dialect.KAFKA:
         batch = RecordBatch.parse(view)
         if batch is not None and batch.size == len(view) and not rules.names_record_of_time:
-            return _of_batch(batch)
+            return _of_batch(batch, (view,), batch.last_offset)
     table = scan(view, dialect=dialect)
     if table.damage is not None:
         raise table.damage
@@ -128,28 +141,41 @@ def record_set(data: Buffer, rules: IndexRules, dialect: Dialect = Dialect.KAFKA
 def prepared_set(prepared: PreparedAppend, rules: IndexRules, dialect: Dialect = Dialect.KAFKA) -> RecordSet:
     """Return the set of what `prepare` gives, of which there is something: what a leader appends.
 
-    One batch of magic 2 is taken as it is described there; of anything else the headers are read.
+    One batch of magic 2 and, where an index names what their headers say, messages are taken as they are described
+    there; of anything else the headers are read.
     """
     head = prepared.buffers[0]
-    one_batch = len(head) >= RECORD_BATCH_OVERHEAD and head[MAGIC.start] == 2 and dialect is Dialect.KAFKA
-    if not one_batch or LOG_OVERHEAD + SIZE.read(head) != prepared.size:
-        return record_set(bytes(prepared), rules, dialect)
-    batch = RecordBatch(head)
-    if batch.is_control:
-        batch = RecordBatch(memoryview(bytes(prepared)))
-    found = _of_batch(batch)
-    if prepared.max_timestamp_offset < 0 or not rules.names_record_of_time:
-        return replace(found, pieces=prepared.buffers)
-    (part,) = found.parts_since(0, 0)
-    named = part._replace(time_offset=prepared.max_timestamp_offset)
-    return replace(found, pieces=prepared.buffers, parts=(named,))
+    magic, is_one = head[MAGIC.start], LOG_OVERHEAD + SIZE.read(head) == prepared.size
+    if dialect is Dialect.KAFKA and magic == 2 and is_one:
+        batch = RecordBatch(head)
+        if batch.is_control:
+            batch = RecordBatch(memoryview(bytes(prepared)))
+        named = prepared.max_timestamp_offset if rules.names_record_of_time else -1
+        return _of_batch(batch, prepared.buffers, batch.last_offset if named < 0 else named)
+    if dialect is Dialect.KAFKA and magic < 2 and rules.entry_per_batch:
+        return _of_messages(prepared, is_one=is_one)
+    return record_set(bytes(prepared), rules, dialect)
 
 
-def _of_batch(batch: RecordBatch) -> RecordSet:
+def _of_batch(batch: RecordBatch, pieces: Sequence[Buffer], time_offset: int) -> RecordSet:
     """Return a set of one batch: the case that has to be quick."""
-    first, last, timestamp = batch.base_offset, batch.last_offset, batch.max_timestamp
-    part = Part(0, batch.size, first, last, timestamp, last)
-    return RecordSet((batch.buffer,), batch.size, first, last, timestamp, timestamp, (part,), (batch,), False)
+    first, last, timestamp, size = batch.base_offset, batch.last_offset, batch.max_timestamp, batch.size
+    part = Part(0, size, first, last, timestamp, time_offset)
+    return RecordSet(pieces, size, first, last, timestamp, timestamp, (part,), (batch,), False)
+
+
+def _of_messages(prepared: PreparedAppend, *, is_one: bool) -> RecordSet:
+    """Return a set of messages of magic 0 or 1, or of one wrapper, whose last offset is what its header says."""
+    head, last, latest, size = prepared.buffers[0], prepared.last_offset, prepared.max_timestamp, prepared.size
+    pieces: Sequence[Buffer] = prepared.buffers
+    parts: Sequence[Part] | PlainEntries
+    if is_one:
+        parts = (Part(0, size, last, last, latest, last),)
+    else:
+        data = prepared.buffers[0] if len(prepared.buffers) == 1 else memoryview(bytes(prepared))
+        pieces, parts = (data,), PlainEntries(data)
+    timestamp = V1_TIMESTAMP.read(head) if head[MAGIC.start] else NO_TIMESTAMP
+    return RecordSet(pieces, size, prepared.first_offset, last, timestamp, latest, parts, (), True)
 
 
 def _of_table(table: BatchTable, rules: IndexRules) -> RecordSet:
@@ -178,13 +204,13 @@ def _of_table(table: BatchTable, rules: IndexRules) -> RecordSet:
         return Part(int(position[begin]), bytes_, first(begin), int(last[end - 1]), timestamp, named)
 
     each, rows = rules.entry_per_batch or table.dialect is Dialect.ENRICHED, len(table)
-    parts: Sequence[Part] | PlainRows
+    parts: Sequence[Part] | PlainEntries
     if not each:
         parts = [part(0, rows)]
     elif table.dialect is Dialect.ENRICHED or looked_into(table, rules).any():
         parts = [part(row, row + 1) for row in range(rows)]
     else:
-        parts = PlainRows(position, size, np.asarray(table.offset, np.int64), last, times)
+        parts = PlainEntries(table.buffer)
     batches = [
         RecordBatch(table.buffer[position[row] : position[row] + size[row]])
         for row in np.flatnonzero(np.asarray(table.magic) == 2).tolist()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -14,6 +14,7 @@ from magicbyte.log.files import put_file, read_whole
 from magicbyte.log.index_file import ENRICHED_ENTRY, OFFSET_ENTRY, TIME_ENTRY, IndexFile
 from magicbyte.log.index_writer import MAX_RELATIVE, SegmentIndexer, SegmentIndexes, last_offsets, max_timestamps
 from magicbyte.log.indexes import TransactionIndex
+from magicbyte.log.record_set import PlainEntries
 from magicbyte.log.resync import Limits, Sound, sound_beginning
 from magicbyte.records.batch import RecordBatch
 from magicbyte.records.decode import DecodeOptions, decode_rows
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from magicbyte.log.append import PreparedAppend
     from magicbyte.log.indexes import AbortedTransaction
     from magicbyte.log.producer_state import LeaderEpochs, ProducerStates
-    from magicbyte.log.record_set import RecordSet
+    from magicbyte.log.record_set import IndexEntry, RecordSet
     from magicbyte.ports import ReadableFile, WritableFile, WritableFileSystem
 
 _HEAD = struct.Struct(">qiib")  # offset, size, CRC or leader epoch, magic
@@ -192,7 +193,7 @@ class Segment:
         if self.config.dialect is Dialect.ENRICHED:
             self.index_last_entry()
         else:
-            self._add_time_entry()
+            self._add_times([(self.largest_timestamp, self.largest_offset)])
         for index in self._indexes.values():
             index.trim()
         if self.log.size != self.size:
@@ -260,29 +261,40 @@ class Segment:
         if not begin:
             self._first_timestamp = records.first_timestamp
         self.size = begin + records.size
-        enriched = self.config.dialect is Dialect.ENRICHED
-        interval, base = self.config.index_interval_bytes, self.base_offset
-        for part in records.parts_since(self._since_entry, interval):
-            if part.max_timestamp > self.largest_timestamp:
-                self.largest_timestamp, self.largest_offset = part.max_timestamp, part.time_offset
-            if self._since_entry > interval:
-                position = begin + part.position
-                if enriched:
-                    self._indexes[ENRICHED_INDEX].append(part.first_offset - base, self.largest_timestamp, position)
-                else:
-                    named = part.last_offset if self.config.rules.names_last_offset else part.first_offset
-                    self._indexes[OFFSET_INDEX].append(named - base, position)
-                    self._add_time_entry()
-                self._since_entry = 0
-            self._since_entry += part.size
-            if enriched:
-                self._last_head = part.first_offset, begin + part.position
+        interval = self.config.index_interval_bytes
+        due = records.due(self._since_entry, interval, self.largest_timestamp, self.largest_offset)
+        self._since_entry, self.largest_timestamp, self.largest_offset = due.since_entry, due.timestamp, due.time_offset
+        if due.entries:
+            self._add_entries(due.entries, begin)
+        if self.config.dialect is Dialect.ENRICHED:
+            assert not isinstance(records.parts, PlainEntries), "its entries are no plain ones"
+            self._last_head = records.parts[-1].first_offset, begin + records.parts[-1].position
 
-    def _add_time_entry(self) -> None:
-        """Give the largest timestamp so far an entry, unless the last one has it."""
+    def _add_entries(self, entries: Sequence[IndexEntry], begin: int) -> None:
+        """Add the index entries of a set that begins at a position."""
+        base, rules = self.base_offset, self.config.rules
+        if self.config.dialect is Dialect.ENRICHED:
+            triples = [(each.first_offset - base, each.timestamp, begin + each.position) for each in entries]
+            self._indexes[ENRICHED_INDEX].extend(triples)
+            return
+        named = [each.last_offset if rules.names_last_offset else each.first_offset for each in entries]
+        self._indexes[OFFSET_INDEX].extend(
+            [(offset - base, begin + each.position) for offset, each in zip(named, entries, strict=True)]
+        )
+        self._add_times([(each.timestamp, each.time_offset) for each in entries])
+
+    def _add_times(self, times: Sequence[tuple[int, int]]) -> None:
+        """Give timestamps and their offsets entries in the time index, each unless the entry before it has it."""
         index = self._indexes.get(TIME_INDEX)
-        if index is not None and self.largest_timestamp > (NO_TIMESTAMP if index.last is None else index.last[0]):
-            index.append(self.largest_timestamp, self.largest_offset - self.base_offset)
+        if index is None:
+            return
+        last, entries = NO_TIMESTAMP if index.last is None else index.last[0], []
+        for timestamp, offset in times:
+            if timestamp > last:
+                entries.append((timestamp, offset - self.base_offset))
+                last = timestamp
+        if entries:
+            index.extend(entries)
 
     def index_last_entry(self) -> None:
         """Enriched: give the last message an index entry, unless it has one: what retention looks at."""

@@ -123,11 +123,19 @@ def survey_messages(
 
 
 def _survey(state: Any) -> Survey:
-    flat: list[int] = state if isinstance(state, list) else state.tolist()
-    records, null_keys, least, latest, latest_at, out_of_order, headers, append_bits, nested, other_magic, _ = flat[
-        kernels.STATE :
-    ]
-    earliest = None if least == survey.MOST_TIME else least
+    facts = state[kernels.STATE : survey.LYING]
+    if not isinstance(facts, list):
+        facts = facts.tolist()
+    records, null_keys, least, latest, latest_at, out_of_order, headers, append_bits, nested, other_magic = facts
     return Survey(
-        records, null_keys, earliest, latest, latest_at, out_of_order, headers, append_bits, nested, other_magic
+        records,
+        null_keys,
+        None if least == survey.MOST_TIME else least,
+        latest,
+        latest_at,
+        out_of_order,
+        headers,
+        append_bits,
+        nested,
+        other_magic,
     )
