@@ -1,5 +1,6 @@
 """`magicbyte serve`: what it says, and how it ends."""
 
+import json
 import re
 import shlex
 import signal
@@ -32,6 +33,20 @@ def test_it_says_where_it_listens_and_ends_cleanly(number: signal.Signals, tmp_p
     assert "kcat" in errors
     assert errors.endswith("stopped\n")
     assert (tmp_path / "logs/.kafka_cleanshutdown").exists()
+
+
+def test_its_log_can_be_lines_of_json(tmp_path: Path) -> None:
+    command = [*SERVE, "--dir", str(tmp_path), "--listen", "127.0.0.1:0", "--log-format", "json", "slow.request.ms=0"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    bootstrap = process.stdout.readline().split()[2]
+    assert run("topics", "list", "-b", bootstrap).exit_code == 0
+    process.terminate()
+    _, errors = process.communicate(timeout=20)
+    lines = [json.loads(line) for line in errors.splitlines() if line.startswith("{")]
+    assert {"ApiVersions", "Metadata"} <= {line["api"] for line in lines}
+    assert {line["client_id"] for line in lines} == {"magicbyte"}
+    assert {line["level"] for line in lines} == {"warning"}
 
 
 def test_the_commands_of_the_page_on_metrics_work_as_printed(tmp_path: Path) -> None:
