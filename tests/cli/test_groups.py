@@ -210,7 +210,11 @@ def test_offsets_in_zookeeper_are_said_to_be_there_and_reset_there(bootstrap: st
     assert refused.exit_code == 2
     assert "its offsets are in ZooKeeper, where its consumers look: add --zookeeper" in refused.stderr
     assert run("groups", "reset-offsets", "-b", bootstrap, "old", "--to-latest", "--zookeeper").exit_code == 0
-    (kept,) = described(bootstrap, "old")["partitions"]
+    commit(bootstrap, "old", {("orders", 0): 1})
+    assert len(described(bootstrap, "old")["partitions"]) == 1
+    both = json.loads(run("groups", "describe", "-b", bootstrap, "old", "--zookeeper", "--format", "json").stdout)
+    assert [each["keptIn"] for each in both[0]["partitions"]] == ["kafka", "zookeeper"]
+    kept = both[0]["partitions"][1]
     assert (kept["offset"], kept["keptIn"], kept["lag"]) == (10, "zookeeper", 0)
 
 

@@ -91,29 +91,33 @@ class _Group:
 @groups.command()
 @bootstrap_option
 @click.argument("names", nargs=-1, required=True, metavar="GROUP...")
+@click.option("--zookeeper", is_flag=True, help="Look for offsets in ZooKeeper even of groups that have some in Kafka.")
 @format_option
-def describe(bootstrap: str, names: tuple[str, ...], form: str) -> None:
+def describe(bootstrap: str, names: tuple[str, ...], zookeeper: bool, form: str) -> None:
     """Show how far groups are in each partition, how much lies before them, and which member reads it.
 
     Offsets that old consumers keep in ZooKeeper are shown as such, where the brokers are before 4.0; their members are
     known to nobody but ZooKeeper.
     """
-    found = asyncio.run(_described(bootstrap, names))
+    found = asyncio.run(_described(bootstrap, names, zookeeper=zookeeper))
     if form == "json":
         click.echo(json.dumps(found, indent=2))
         return
     click.echo("\n\n".join(_text(each) for each in found))
 
 
-async def _described(bootstrap: str, names: tuple[str, ...]) -> list[Json]:
+async def _described(bootstrap: str, names: tuple[str, ...], *, zookeeper: bool) -> list[Json]:
     with explained("describe groups", EVERY):
         async with client_of(bootstrap) as client:
-            found = [await _find(client, name) for name in names]
+            found = [await _find(client, name, zookeeper=zookeeper) for name in names]
             return [await _group_json(client, each) for each in found]
 
 
-async def _find(client: Client, name: str) -> _Group:
-    """Return a group. Raises BrokerError, GROUP_ID_NOT_FOUND, for one that has neither members nor offsets."""
+async def _find(client: Client, name: str, *, zookeeper: bool = False) -> _Group:
+    """Return a group. Raises BrokerError, GROUP_ID_NOT_FOUND, for one that has neither members nor offsets.
+
+    The brokers look in ZooKeeper partition by partition: only if they must, or if `zookeeper` says so.
+    """
     from magicbyte.client.group_admin import describe_group
     from magicbyte.client.groups import committed_offsets, zookeeper_offsets
 
@@ -122,7 +126,8 @@ async def _find(client: Client, name: str) -> _Group:
     except UnsupportedVersionError:
         described = None
     group = _Group(name, described, await committed_offsets(client, name, None))
-    group.in_zookeeper = await zookeeper_offsets(client, name)
+    if zookeeper or not group.offsets:
+        group.in_zookeeper = await zookeeper_offsets(client, name)
     if not (group.offsets or group.in_zookeeper or (described is not None and described.is_known)):
         await _not_found(client, name)
     return group
@@ -357,7 +362,7 @@ async def _reset(
     task = f"reset offsets of group {name}"
     with explained(task, "those of 4.0 and later have no ZooKeeper" if zookeeper else EVERY):
         async with client_of(bootstrap) as client:
-            group = await _group_to_reset(client, name, wanted=bool(topics))
+            group = await _group_to_reset(client, name, wanted=bool(topics), zookeeper=zookeeper)
             _check_empty(group, "reset offsets of group")
             if group.in_zookeeper and not group.offsets and not zookeeper:
                 detail = "its offsets are in ZooKeeper, where its consumers look: add --zookeeper"
@@ -375,10 +380,10 @@ async def _reset(
             return rows
 
 
-async def _group_to_reset(client: Client, name: str, *, wanted: bool) -> _Group:
+async def _group_to_reset(client: Client, name: str, *, wanted: bool, zookeeper: bool) -> _Group:
     """Return a group; one that is not there is made by its first offsets if topics are named (`wanted`)."""
     try:
-        return await _find(client, name)
+        return await _find(client, name, zookeeper=zookeeper)
     except BrokerError as error:
         if error.code is ErrorCode.GROUP_ID_NOT_FOUND and wanted:
             return _Group(name, None, {})
