@@ -2,6 +2,7 @@
 
 import json
 import sys
+from typing import Any
 
 import numpy as np
 import pytest
@@ -48,6 +49,38 @@ PARTS = [b"<", Field.OFFSET, b" ", Field.TIMESTAMP, b" ", Field.KEY_SIZE, b" ", 
 def test_lines_are_those_of_python(rows: list[tuple[int, int, bytes | None, bytes | None]]) -> None:
     columns = columns_of([Record(offset, time, 0, key, value) for offset, time, key, value in rows])
     assert bytes(LineWriter(PARTS).write(columns)) == expected(rows)
+
+
+@given(rows=ROWS)
+def test_the_plain_twin_writes_the_same_lines(rows: list[tuple[int, int, bytes | None, bytes | None]]) -> None:
+    texts = [[row[2] for row in rows], [row[3] for row in rows]]
+    sizes = [[-1 if cell is None else len(cell) for cell in cells] for cells in texts]
+    columns: list[Any] = []
+    for cells, of in zip(texts, sizes, strict=True):
+        starts = [sum(max(size, 0) for size in of[:at]) for at in range(len(rows))]
+        columns += [b"".join(cell or b"" for cell in cells), starts, of]
+    steps = [
+        kernels.LITERAL,
+        0,
+        1,
+        kernels.INTEGER,
+        1,
+        0,
+        kernels.KEY,
+        1,
+        0,
+        kernels.LITERAL,
+        1,
+        1,
+        kernels.VALUE,
+        0,
+        0,
+    ]
+    integers = [number for of in (0, 1) for row in rows for number in [row[of]]]
+    fixed, stretch = 2 + kernels.LONGEST_INTEGER + kernels.QUOTES, kernels.LONGEST_ESCAPE + 1
+    out = bytearray(fixed * len(rows) + stretch * sum(max(size, 0) for of in sizes for size in of))
+    end = kernels.write_rows.py_func(steps, b"<>", integers, *columns, fixed, stretch, out)
+    assert bytes(out[:end]) == b"".join(b"<%d%b>%b" % (row[1], quoted(row[2]), row[3] or b"") for row in rows)
 
 
 @given(cell=CELLS)

@@ -92,7 +92,7 @@ def jsonl(values: str, topic: str | None = None, partition: int | None = None, *
 
 def jsonl_bytes(values: str, topic: str, partition: int) -> Callable[[RecordColumns], bytes | memoryview]:
     """Return a renderer of the same, named, as bytes, which are valid until it is called again."""
-    from magicbyte.records.text import Field, LineWriter, suits
+    from magicbyte.records.text import Field, LineWriter, min_max, suits
 
     plain = jsonl(values, topic, partition, named=True)
 
@@ -105,9 +105,9 @@ def jsonl_bytes(values: str, topic: str, partition: int) -> Callable[[RecordColu
 
     def render(columns: RecordColumns) -> bytes | memoryview:
         if values == "utf8" and suits(columns):
-            kinds = set(_list(columns.timestamp_type))
-            if len(kinds) == 1:
-                return writer(kinds.pop()).write(columns)
+            lowest, highest = min_max(columns.timestamp_type)
+            if lowest == highest:
+                return writer(lowest).write(columns)
         return plain(columns).encode()
 
     return render

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from magicbyte.records import text_kernels as kernels
 from magicbyte.records.forms import form_for
-from magicbyte.wire.kernel import worth_compiling
+from magicbyte.wire.kernel import Ints, worth_compiling
 
 if TYPE_CHECKING:
     from magicbyte.records.columns import BytesColumn, RecordColumns
@@ -49,6 +49,14 @@ def suits(columns: RecordColumns) -> bool:
         return False
     sizes = [len(memoryview(cells.data)) for cells in (columns.key, columns.value) if cells is not None]
     return worth_compiling(max(sizes, default=0))
+
+
+def min_max(numbers: Ints) -> tuple[int, int]:
+    """Return the least and the largest of some numbers, of which there is one at least."""
+    import numpy as np
+
+    found = np.asarray(numbers)
+    return int(found.min()), int(found.max())
 
 
 class LineWriter:
