@@ -1,4 +1,4 @@
-"""Appends to the logs that this broker leads: validated here or in a thread, written one by one, durable as asked.
+"""Appends to the logs that this broker leads: validated and written in a thread, one by one, durable as asked.
 
 Whoever has records for a partition comes here: producers, and the broker itself for its own topics.
 """
@@ -15,6 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from magicbyte.broker.metrics import UNNAMED, Client, Conversion, TopicMetrics, count, now_ns
+from magicbyte.codecs import Codec
 from magicbyte.errors import LogDirectoryOfflineError, OffsetOutOfRangeError
 from magicbyte.log.append import NOTHING_STORED, PreparedAppend, prepare, take
 from magicbyte.log.config import FOREVER
@@ -29,13 +30,15 @@ if TYPE_CHECKING:
     from magicbyte.broker.broker import Broker
     from magicbyte.broker.partition import Partition
     from magicbyte.log.append_rules import AppendRules
+    from magicbyte.log.partition_log import PartitionLog
 
 T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
-INLINE_BYTES: Final = 32 << 10  # of a plain set that is looked through on the loop: well below a millisecond
-INLINE_COMPRESSED_BYTES: Final = 4 << 10
+QUICK_BYTES: Final = 2 << 20  # of a set that is mostly stored before the loop would wait for something else
+QUICK_SLOW_CODEC_BYTES: Final = 32 << 10
+_QUICK_CODECS: Final = (Codec.NONE, Codec.SNAPPY, Codec.LZ4)
 WARM_AFTER_BYTES: Final = 1 << 20  # of records, from which on the kernels are loaded, in a thread
 _POLL_S: Final = 0.2
 _ATTRIBUTES: Final = {0: 17, 1: 17, 2: 22}  # position of the byte that has the codec, by magic
@@ -48,6 +51,15 @@ class Appended(NamedTuple):
     first_offset: int
     last_offset: int
     log_append_time: int
+
+
+class _Stored(NamedTuple):
+    """What was to be written, where it is now, and how long it took to look it through."""
+
+    prepared: PreparedAppend
+    first_offset: int
+    last_offset: int
+    spent_ns: int
 
 
 class _Waiter(NamedTuple):
@@ -80,11 +92,12 @@ class Appends:
         request_version: int | None = None,
         client: Client = UNNAMED,
         dialect: Dialect = Dialect.KAFKA,
+        is_ours: bool = False,
     ) -> Appended:
         """Append a set; return when it is as durable as the topic's settings ask for, and readers can have it.
 
         `request_version`: of the Produce request, None for what the broker writes itself; `client`: whose it is.
-        `dialect`: of `records`.
+        `dialect`: of `records`. `is_ours`: nobody else needs those, which are in memory that can be written to.
         Raises AppendRefusedError, LogDirectoryOfflineError, and UnknownTopicError where the topic was deleted
         meanwhile: then nothing of it is in the log.
         """
@@ -93,23 +106,22 @@ class Appends:
         if not _is_plain_batch(records):
             await broker.load_numpy()
         async with partition.lock:
-            now_ms, started = broker.clock.now_ms(), now_ns()
+            now_ms, end_before = broker.clock.now_ms(), partition.log.log_end_offset
             work = partial(
                 prepare,
                 records,
                 rules,
-                next_offset=partition.log.log_end_offset,
+                next_offset=end_before,
                 now_ms=now_ms,
                 leader_epoch=broker.topics.leader_epoch(partition.topic, partition.index),
                 request_version=request_version,
                 dialect=dialect,
+                is_ours=is_ours,
             )
-            prepared = work() if _is_quick(records) else await asyncio.to_thread(work)
-            if prepared.first_offset == NOTHING_STORED:
+            store = partial(_store, partition.log, work, now_ms)
+            prepared, first, last, spent = await self._write(partition, store, is_quick=_is_quick(records))
+            if first == NOTHING_STORED:
                 return Appended(NOTHING_STORED, NOTHING_STORED, NO_TIMESTAMP)
-            spent = now_ns() - started
-            end_before = partition.log.log_end_offset
-            first, last = await self._write(partition, partial(partition.log.append_prepared, prepared, now_ms))
             is_new = first >= end_before
             magic = rules.format.magic
             durable = self._written(partition, prepared.first_offset, prepared.size, magic) if is_new else None
@@ -150,13 +162,14 @@ class Appends:
             async with broker.directory:
                 await broker.writing.run(broker.topics.raise_leader_epoch, *where, epoch)
 
-    async def _write(self, partition: Partition, write: Callable[[], T]) -> T:
+    async def _write(self, partition: Partition, write: Callable[[], T], *, is_quick: bool = True) -> T:
         """Write what is prepared, in a thread, which waits for the disk where something is synced."""
         log, gate, threads = partition.log, self._broker.gate, self._broker.writing
         await gate.enter()
         try:
             self._broker.check_is_there(partition)
-            return await (threads.soon(write) if log.config.flush_messages == FOREVER else threads.run(write))
+            is_quick = is_quick and log.config.flush_messages == FOREVER
+            return await (threads.soon(write) if is_quick else threads.run(write))
         finally:
             gate.leave()
 
@@ -228,14 +241,22 @@ async def _warm() -> None:
 
 
 def _is_quick(records: memoryview) -> bool:
-    """Say whether a set is checked so quickly that a thread would take longer, and nobody on the loop notices."""
+    """Say whether a set is mostly stored so quickly that going on with something else meanwhile would take longer."""
     size = len(records)
-    if size <= INLINE_COMPRESSED_BYTES:
+    if size <= QUICK_SLOW_CODEC_BYTES:
         return True
-    if size > INLINE_BYTES or size < _LONGEST_HEADER:
-        return False
     place = _ATTRIBUTES.get(records[MAGIC.start])
-    return place is not None and not records[place] & CODEC_MASK
+    return size <= QUICK_BYTES and place is not None and records[place] & CODEC_MASK in _QUICK_CODECS
+
+
+def _store(log: PartitionLog, look_through: Callable[[], PreparedAppend], now_ms: int) -> _Stored:
+    """Look a set through, and write it if there is anything in it."""
+    started = now_ns()
+    prepared = look_through()
+    spent = now_ns() - started
+    if prepared.first_offset == NOTHING_STORED:
+        return _Stored(prepared, NOTHING_STORED, NOTHING_STORED, spent)
+    return _Stored(prepared, *log.append_prepared(prepared, now_ms), spent)
 
 
 def _is_plain_batch(records: memoryview) -> bool:

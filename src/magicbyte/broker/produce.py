@@ -50,7 +50,8 @@ async def produce(broker: Broker, request: Request[ProduceRequest]) -> ProduceRe
     message = request.message
     work = [_append(broker, request, topic.name, part) for topic in message.topic_data for part in topic.partition_data]
     size = sum(len(part.records or b"") for topic in message.topic_data for part in topic.partition_data)
-    results = iter(await asyncio.gather(*work) if size > _AT_ONCE_BYTES else [await each for each in work])
+    together = len(work) > 1 and size > _AT_ONCE_BYTES
+    results = iter(await asyncio.gather(*work) if together else [await each for each in work])
     responses = [
         TopicProduceResponse(name=topic.name, partition_responses=[next(results) for _ in topic.partition_data])
         for topic in message.topic_data
@@ -126,11 +127,11 @@ async def _store(
     enriched = request.connection.enriched and partition.log.config.dialect is Dialect.ENRICHED
     dialect = Dialect.ENRICHED if enriched else Dialect.KAFKA
     assert part.records is None or isinstance(part.records, memoryview), "what was read is a view into the frame"
-    records = memoryview(b"") if part.records is None else part.records.toreadonly()
+    records = memoryview(b"") if part.records is None else part.records
     if broker.topics.known(partition.topic).config.is_identical:
         if dialect is not partition.log.config.dialect:
             raise RequestRefusedError(ErrorCode.INVALID_REQUEST, "sets of an enriched topic come by such a listener")
-        found = await broker.appends.take(partition, records, dialect)
+        found = await broker.appends.take(partition, records.toreadonly(), dialect)
     else:
         found = await broker.appends.append(
             partition,
@@ -139,6 +140,7 @@ async def _store(
             request_version=request.version,
             client=request.client,
             dialect=dialect,
+            is_ours=not records.readonly,
         )
     return found if found.first_offset >= 0 else Appended(_NO_OFFSET, _NO_OFFSET, NO_TIMESTAMP)
 
