@@ -1,7 +1,7 @@
 """Stands in for a SparkContext: does each task here and now, one after the other. What runs in workers is the same."""
 
 import pickle
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Any
 
 
@@ -13,21 +13,30 @@ class Sum:
         self.value += more
 
 
-class Tasks:
-    def __init__(self, tasks: list[Any]) -> None:
-        self.tasks = tasks
-        self.work: Callable[[Iterable[Any]], Iterator[Any]] = iter
+Work = Callable[[Iterable[Any]], Iterable[Any]]
 
-    def mapPartitions(self, work: Callable[[Iterable[Any]], Iterator[Any]]) -> "Tasks":  # noqa: N802 (Spark's name)
-        self.work = work
-        return self
+
+class Tasks:
+    """Partitions of rows; each row goes through pickle, as on its way to a worker and back."""
+
+    def __init__(self, parts: list[list[Any]]) -> None:
+        self.parts = parts
+
+    def mapPartitions(self, work: Work) -> "Tasks":  # noqa: N802 (Spark's name)
+        return type(self)([[pickle.loads(pickle.dumps(row)) for row in work(iter(part))] for part in self.parts])
+
+    def partitionBy(self, count: int, place: Callable[[Any], int]) -> "Tasks":  # noqa: N802
+        parts: list[list[Any]] = [[] for _ in range(count)]
+        for key, value in (pair for part in self.parts for pair in part):
+            parts[place(key) % count].append((key, value))
+        return Tasks(parts)
 
     def collect(self) -> list[Any]:
-        return [row for task in self.tasks for row in self.work([pickle.loads(pickle.dumps(task))])]
+        return [row for part in self.parts for row in part]
 
 
 class InProcess:
-    """`parallelize`, `mapPartitions`, `collect` and sums: all that the driver asks of Spark."""
+    """`parallelize`, `mapPartitions`, `partitionBy`, `collect` and sums: all that the driver asks of Spark."""
 
     defaultParallelism = 2  # noqa: N815
 
@@ -40,7 +49,7 @@ class InProcess:
     def parallelize(self, tasks: list[Any], pieces: int) -> Tasks:
         assert len(tasks) == pieces
         self.tasks += len(tasks)
-        return Tasks(tasks)
+        return Tasks([[pickle.loads(pickle.dumps(task))] for task in tasks])
 
     def cancelAllJobs(self) -> None:  # noqa: N802
         raise AssertionError("nobody interrupts")

@@ -16,7 +16,7 @@ from magicbyte.spark.pipeline.config import Pipeline, load
 from magicbyte.spark.pipeline.driver import Run
 from magicbyte.spark.pipeline.report import as_html, as_json, write_report
 from magicbyte.spark.pipeline.units import Unit, find
-from spark.in_process import InProcess
+from spark.in_process import InProcess, Tasks
 from spark.logs import content_of, some_records, write_partition
 
 VERSIONS = ("g0.8.2.2.", "g0.10.2.2.", "g3.9.1.")
@@ -268,19 +268,13 @@ def test_a_second_attempt_at_a_partition_leaves_the_first_ones_output(archive: P
 
 @pytest.mark.parametrize("tasks", [0, 1, 2])
 def test_after_a_crash_the_rerun_completes_what_an_undisturbed_run_gives(archive: Path, tasks: int) -> None:
+    class Dying(Tasks):
+        def collect(self) -> list[Any]:
+            raise OSError("the driver dies here")
+
     class Crashing(InProcess):
-        def parallelize(self, work: list[Any], pieces: int) -> Any:
-            found = super().parallelize(
-                [each for bundle in work for each in ([unit] for unit in bundle)][:tasks], tasks
-            )
-            whole = found.collect
-
-            def collect() -> Any:
-                whole()
-                raise OSError("the driver dies here")
-
-            found.collect = collect  # type: ignore[method-assign]
-            return found
+        def parallelize(self, work: list[Any], pieces: int) -> Tasks:
+            return Dying([[[unit]] for bundle in work for unit in bundle][:tasks])
 
     given = pipeline(archive, CONVERT)
     with pytest.raises(OSError, match="dies"):

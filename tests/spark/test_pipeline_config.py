@@ -8,6 +8,7 @@ from magicbyte.records.layout import Dialect
 from magicbyte.spark.pipeline.config import STAGES, PipelineError, line_of, load
 
 WHOLE = """\
+now = 2023-11-14T22:13:20Z
 on-damage = "salvage"
 report = "told"
 max-batch-bytes = "1MiB"
@@ -60,6 +61,7 @@ def test_a_file_says_sources_stages_sink_and_settings(tmp_path: Path) -> None:
     assert not found.stages[2].applies_to("orders")
     assert (found.sink, found.report, found.name) == (tmp_path / "out", tmp_path / "told", "nightly")
     assert (found.on_damage, found.max_batch_bytes) == ("salvage", 1 << 20)
+    assert found.now_ms == 1_700_000_000_000
     assert found.spark == {"spark.executor.memory": "2g", "spark.task.cpus": "1", "spark.speculation": "true"}
 
 
@@ -78,6 +80,7 @@ REFUSED = {
     ),
     "a value of several lines": (SOURCE + "topics = [\n  'a',\n\n  7,\n]\npartitions = [1]\n", 7, "topics: expected"),
     "an option that is missing": (SOURCE + SINK + '[[stage]]\ndo = "convert"\n', 5, "format: expected 'v0' or 'v1'"),
+    "a day is no time": ("now = 2023-11-14\n" + SOURCE, 1, "now: expected a date and time"),
     "no source": (SINK, None, r"source: expected a table \[source\]"),
     "a source without a path": ("[source]\ntopics = ['a']\n", 1, "path: expected a path or a URL"),
     "nothing to do": (SOURCE, None, "stage: expected a"),

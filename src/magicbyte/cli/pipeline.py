@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import json
+import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -66,6 +68,31 @@ def run(file: Path, master: str, dry_run: bool, resume: bool, form: str) -> None
     if where is not None:
         click.echo(f"report: {where}", err=True)
     click.get_current_context().exit(done.status)
+
+
+@pipeline.group()
+def cluster() -> None:
+    """A Spark cluster on this machine, to try a pipeline as it will run on many."""
+
+
+@cluster.command()
+@click.option("--workers", type=click.IntRange(1, 64), default=2, show_default=True, metavar="N")
+@click.option("--cores", type=click.IntRange(1), default=1, show_default=True, metavar="N", help="Of each worker.")
+@click.option("--memory", default="1g", show_default=True, metavar="SIZE", help="Of each worker, for executors.")
+def up(workers: int, cores: int, memory: str) -> None:
+    """Start a master and workers from the installed PySpark; stop them at Ctrl-C.
+
+    Prints the URL for `pipeline run --master URL`.
+    """
+    from magicbyte.spark.pipeline.cluster import cluster as started
+
+    with started(workers, cores=cores, memory=memory) as running:
+        stop = threading.Event()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda _number, _frame: stop.set())
+        click.echo(running.url)
+        complain(f"{many(workers, 'worker')} at {running.url}; Ctrl-C stops them")
+        stop.wait()
 
 
 @contextlib.contextmanager

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from magicbyte.errors import CorruptRecordError, LogDirectoryError
 from magicbyte.log import checkpoints
 from magicbyte.log.checkpoints import TopicPartition
-from magicbyte.log.compaction import DEFAULT_CONFIG, Compaction, CompactionConfig, CompactionReport, select
+from magicbyte.log.compaction import DEFAULT_CONFIG, Compaction, CompactionConfig, CompactionReport, Selection, select
 from magicbyte.log.config import LogConfig
 from magicbyte.log.directory import SNAPSHOT, PartitionDirectory, parse_file
 from magicbyte.log.files import LocalFiles, put_file
@@ -27,6 +27,7 @@ from magicbyte.log.retain import held, known_high_watermark
 from magicbyte.log.segment import exists
 
 if TYPE_CHECKING:
+    from magicbyte.log.offset_marks import OffsetMarks
     from magicbyte.ports import WritableFileSystem
 
 
@@ -35,7 +36,8 @@ class CompactOptions:
     """How to compact. `now_ms` is the time for tombstones; `secret`: 16 random bytes.
 
     `from_start`: what the broker's cleaner did before is not relied on. `rules`: of the Kafka version that the files
-    are for, None for the one whose those are that are there. `segment_bytes`: of segments that are merged.
+    are for, None for the one whose those are that are there. `segment_bytes`: of segments that are merged. `marks`: of
+    the one log, from its start, if they were made elsewhere.
     """
 
     now_ms: int
@@ -44,6 +46,7 @@ class CompactOptions:
     segment_bytes: int = 1 << 30
     from_start: bool = False
     rules: IndexRules | None = None
+    marks: OffsetMarks | None = None
 
 
 @dataclass(slots=True)
@@ -118,6 +121,22 @@ def compact_logs(
                 yield done
 
 
+def mend(partition: PartitionDirectory, options: CompactOptions) -> None:
+    """Open and close a log as `compact_logs` does, so that it has all index files. Raises as that."""
+    files = LocalFiles()
+    with held(files, _above(partition), dry_run=False), _opened(files, partition, options, dry_run=False):
+        pass
+
+
+@contextlib.contextmanager
+def looked_at(partition: PartitionDirectory, options: CompactOptions) -> Iterator[tuple[PartitionLog, Selection]]:
+    """Give a log as it is, and what of it can be compacted; nothing is changed. Raises CorruptRecordError."""
+    with _opened(LocalFiles(), partition, options, dry_run=True) as log:
+        key = None if options.from_start else _key(partition)
+        checkpoint = None if key is None else _cleaner_offsets(partition).get(key)
+        yield log, select(log, checkpoint, options.config, options.now_ms)
+
+
 @contextlib.contextmanager
 def _opened(
     files: WritableFileSystem, partition: PartitionDirectory, options: CompactOptions, *, dry_run: bool
@@ -180,7 +199,13 @@ def _compact(
         if not selection.cleanable_bytes:
             return
         compaction = Compaction(
-            log, selection, options.config, now_ms=options.now_ms, secret=options.secret, writes=not dry_run
+            log,
+            selection,
+            options.config,
+            now_ms=options.now_ms,
+            secret=options.secret,
+            writes=not dry_run,
+            marks=options.marks,
         )
         for size in compaction.run():
             progress(size)

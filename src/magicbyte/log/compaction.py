@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from magicbyte.errors import CorruptRecordError
 from magicbyte.log.cleaned_transactions import CleanedTransactions
 from magicbyte.log.compaction_sets import Dropped, Piece, Rules, SetFilter, may_be_mixed
 from magicbyte.log.directory import LOG
@@ -28,8 +29,10 @@ from magicbyte.records.scan import scan
 from magicbyte.wire.kernel import worth_compiling
 
 if TYPE_CHECKING:
+    from magicbyte.log.offset_marks import OffsetMarks
     from magicbyte.log.partition_log import PartitionLog
     from magicbyte.log.segment import Segment
+    from magicbyte.records.columns import RecordColumns
     from magicbyte.records.scan import BatchTable
 
 
@@ -155,7 +158,8 @@ class CompactionReport:
 class Compaction:
     """One round of compaction of one log.
 
-    `secret`: 16 bytes that nobody who writes keys knows. Without `writes` it only finds out what would go. Raises
+    `secret`: 16 bytes that nobody who writes keys knows. Without `writes` it only finds out what would go. `marks`, if
+    they were made elsewhere, from the `keys` of each segment, are of all up to where the log is cleanable. Raises
     CorruptRecordError, from `run`, for data that cannot be read: what was not exchanged by then is as it was.
     """
 
@@ -168,13 +172,15 @@ class Compaction:
         now_ms: int,
         secret: bytes,
         writes: bool = True,
+        marks: OffsetMarks | None = None,
     ) -> None:
+        self._marks = marks
         self.log, self.selection, self.config, self.now_ms, self.writes = log, selection, config, now_ms, writes
         self.report = CompactionReport(selection.first_dirty, selection.first_dirty)
         self._generation = log.generation
         self._secret = secret
         self._last_leader_epoch = -1
-        self._opens_wrappers = False
+        self._opens_wrappers = marks is not None  # what made them did not say whether there are mixed ones
 
     @property
     def total_bytes(self) -> int:
@@ -187,8 +193,15 @@ class Compaction:
 
         Closing the iterator abandons the group that is being written; what was exchanged stays, and is sound.
         """
-        report, log = self.report, self.log
-        offsets = OffsetMap(
+        if self._marks is None:
+            offsets = self._new_map()
+            yield from self._map(offsets)
+            yield from self._clean(offsets)
+        else:
+            yield from self._clean(self._marks)
+
+    def _new_map(self) -> OffsetMap:
+        return OffsetMap(
             self.selection.first_dirty,
             self.selection.first_uncleanable,
             dedupe_bytes=self.config.dedupe_buffer_bytes,
@@ -196,7 +209,10 @@ class Compaction:
             secret=self._secret,
             compiled=worth_compiling(self.selection.cleanable_bytes),
         )
-        yield from self._map(offsets)
+
+    def _clean(self, offsets: OffsetMap | OffsetMarks) -> Iterator[int]:
+        """Write anew what the map has been made for."""
+        report, log = self.report, self.log
         report.keys, report.end_offset = offsets.keys, offsets.latest + 1
         sources = [each for each in log.segments[:-1] if each.base_offset < report.end_offset]
         transactions = CleanedTransactions()
@@ -262,6 +278,20 @@ class Compaction:
                 offsets.read_to(_last(chunk.table))
                 yield chunk.table.end
             offsets.read_to((end if following is None else following.base_offset) - 1)
+
+    def keys(self, segment: Segment, end: int) -> Iterator[RecordColumns]:
+        """Yield the records of one segment that count for the map, with keys and values; `end` is the next one's base.
+
+        Checksums are verified. Raises CorruptRecordError for data that cannot be read.
+        """
+        transactions = CleanedTransactions()
+        if self.log.config.rules.has_producers:
+            transactions.add_aborted(self.log.aborted_transactions(segment.base_offset, end))
+        for chunk in read_chunks(segment.log, end=segment.size, dialect=self.log.config.dialect, merge=True):
+            try:
+                yield from decode_rows(chunk.table, self._mapped_rows(chunk.table, transactions), _KEYS)
+            except CorruptRecordError as error:
+                raise error.locate(path=chunk.path, shift=chunk.position) from None
 
     def _mapped_rows(self, table: BatchTable, transactions: CleanedTransactions) -> Sequence[int]:
         """Return the rows whose keys count: no control batches, and no aborted data."""

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from magicbyte.codecs import Codec
+from magicbyte.log.offset_marks import OffsetMarks
 from magicbyte.records.batch import HEADER, RecordBatch, batch_attributes, build_batch
 from magicbyte.records.decode import DecodeOptions, decode_entries
 from magicbyte.records.encode import DEFAULT_HEADER, BatchHeader, Format, Writer
@@ -133,7 +134,7 @@ class _Sets:
 class SetFilter:
     """Goes through the sets of a group of segments, in offset order. `dropped` counts what went."""
 
-    def __init__(self, offset_map: OffsetMap, rules: Rules, transactions: CleanedTransactions) -> None:
+    def __init__(self, offset_map: OffsetMap | OffsetMarks, rules: Rules, transactions: CleanedTransactions) -> None:
         self.map, self.rules, self.transactions = offset_map, rules, transactions
         self.dropped = Dropped()
         self.records_seen = 0  # below the dirty part, which was counted before
@@ -321,6 +322,8 @@ class SetFilter:
         assert columns.key is not None
         if not len(offset):
             return np.zeros(0, bool)
+        if isinstance(self.map, OffsetMarks):
+            return self.map.superseded_of(offset)
         low, high = int(offset.min()), int(offset.max()) + 1
         if low >= self.map.begin and high <= self.map.marked_end and high - low <= _MOST_MARKS_AT_ONCE:
             found: Array = self.map.superseded(low, high)[offset - low].astype(bool)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
@@ -73,7 +74,10 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """A whole pipeline. `sink` is a folder of this machine (or one that all have); None where nothing is written."""
+    """A whole pipeline. `sink` is a folder of this machine (or one that all have); None where nothing is written.
+
+    `now_ms` is the time that ages count from; None for the time at which a run starts.
+    """
 
     sources: tuple[Source, ...]
     stages: tuple[Stage, ...]
@@ -81,6 +85,7 @@ class Pipeline:
     on_damage: str = "stop"
     report: Path | None = None
     max_batch_bytes: int = DEFAULT_MAX_BATCH_BYTES
+    now_ms: int | None = None
     spark: Mapping[str, str] = field(default_factory=dict)
     name: str = "pipeline"
 
@@ -113,6 +118,13 @@ def _size(default: int | None) -> Option:
 
 def _time(default: int | None) -> Option:
     return Option("a time such as '7d' or '500ms'", lambda v: duration_ms(v) if isinstance(v, str) else None, default)
+
+
+def _instant(value: Any) -> int | None:
+    if isinstance(value, datetime):
+        aware = value if value.tzinfo is not None else value.replace(tzinfo=UTC)
+        return round(aware.timestamp() * 1000)
+    return value if type(value) is int else None
 
 
 def _text(value: Any) -> str | None:
@@ -162,6 +174,7 @@ STAGES: Mapping[str, Mapping[str, Option]] = {
         "dedupe-buffer": _size(128 << 20),
         "merge-sets": _MAYBE,
         "from-start": _FLAG,
+        "shuffle-above": _size(16 << 30),
         "kafka": _KAFKA,
     },
     "retain": {
@@ -179,7 +192,7 @@ STAGES: Mapping[str, Mapping[str, Option]] = {
 }
 """The stages there are, and their options besides `do` and `topics`."""
 
-_TOP = ("on-damage", "report", "max-batch-bytes", "source", "stage", "sink", "spark")
+_TOP = ("on-damage", "report", "max-batch-bytes", "now", "source", "stage", "sink", "spark")
 _SOURCE = {
     "path": Option("a path or a URL, or a list of them", _texts, required=True),
     "topics": _TOPICS,
@@ -254,12 +267,21 @@ class _File:
             "on-damage": _one_of(ON_DAMAGE, "stop"),
             "report": Option("a path", _text),
             "max-batch-bytes": _size(DEFAULT_MAX_BATCH_BYTES),
+            "now": Option("a date and time, or milliseconds since 1970", _instant),
         }
         told = self.options((), {name: given[name] for name in top if name in given}, top)
         report = None if told["report"] is None else self.path.parent / told["report"]
         self.check(stages, folder)
         return Pipeline(
-            sources, stages, folder, told["on-damage"], report, told["max-batch-bytes"], self.settings(), self.path.stem
+            sources,
+            stages,
+            sink=folder,
+            on_damage=told["on-damage"],
+            report=report,
+            max_batch_bytes=told["max-batch-bytes"],
+            now_ms=told["now"],
+            spark=self.settings(),
+            name=self.path.stem,
         )
 
     def tables(self, name: str) -> list[tuple[Key, Mapping[str, Any]]]:

@@ -11,17 +11,19 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as StillRunning
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from magicbyte import __version__
 from magicbyte.errors import MagicbyteError
 from magicbyte.log.partitions import meta_properties
+from magicbyte.records.layout import Dialect
 from magicbyte.spark import SparkUnavailableError, check_installed, local_settings, use_this_python
+from magicbyte.spark.pipeline import shuffle
 from magicbyte.spark.pipeline.config import Pipeline, convert_options
 from magicbyte.spark.pipeline.sink import FORM, Place, Sink
 from magicbyte.spark.pipeline.units import Unit, find
-from magicbyte.spark.pipeline.work import Outcome, run_units
+from magicbyte.spark.pipeline.work import SALVAGE, Outcome, Prepared, complete, may_salvage, prepare, run_units
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -90,7 +92,9 @@ def run(
     begun = time.monotonic()
     started = time.time_ns() // 1_000_000
     with _held(pipeline, resume=resume) as sink:
-        now = started if sink is None else sink.now_ms(started)
+        now = pipeline.now_ms
+        if now is None:
+            now = started if sink is None else sink.now_ms(started)
         units = find(pipeline, now)
         planned = _plan(units, sink)
         if sink is not None:
@@ -148,7 +152,37 @@ def _do(
     with contextlib.ExitStack() as stack:
         if context is None:
             context = stack.enter_context(started_context(master, pipeline))
-        return _collect(context, units, progress)
+        large = [unit for unit in units if goes_through_shuffle(unit)]
+        made = _collect(context, [unit for unit in units if unit not in large], progress)
+        for unit in large:
+            made.append(_shuffled(context, unit))
+            progress(unit.size, 1)
+        return made
+
+
+def goes_through_shuffle(unit: Unit) -> bool:
+    """Whether a partition is too large for a worker to compact it alone."""
+    above = [stage.options["shuffle-above"] for stage in unit.stages if stage.do == "compact"]
+    return bool(above) and unit.size > above[0] and unit.partition.dialect is Dialect.KAFKA
+
+
+def _shuffled(context: SparkContext, unit: Unit) -> Json:
+    """Do one large partition: what comes before `compact` in one task, its keys in many, the rest in one again."""
+    from py4j.protocol import Py4JError
+
+    try:
+        (prepared,) = context.parallelize([unit], 1).mapPartitions(lambda units: map(prepare, units)).collect()
+        found: Json = prepared if isinstance(prepared, dict) else {}
+        if isinstance(prepared, Prepared):
+            keys = 0 if prepared.job is None else shuffle.run(context, prepared.job)
+            some = context.parallelize([prepared], 1).mapPartitions(lambda each: (complete(one, keys) for one in each))
+            (found,) = some.collect()
+    except Py4JError as error:
+        raise RunFailedError(f"Spark gave up: {_first_line(error)}; --resume goes on with what is finished") from error
+    if found["outcome"] == Outcome.DAMAGED and may_salvage(unit):
+        sound = _shuffled(context, replace(unit, stages=(SALVAGE, *unit.stages)))
+        return {**sound, "salvagedFor": found["error"]}
+    return found
 
 
 @contextlib.contextmanager
@@ -181,6 +215,8 @@ def _collect(context: SparkContext, units: Sequence[Unit], progress: Progress) -
     """Have the units done, and return what there is to say of each."""
     from py4j.protocol import Py4JError
 
+    if not units:
+        return []
     tasks = bundles(units, context.defaultParallelism)
     done_bytes, done_units = context.accumulator(0), context.accumulator(0)
 

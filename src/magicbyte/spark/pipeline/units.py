@@ -108,6 +108,7 @@ def _units(pipeline: Pipeline, partition: PartitionDirectory, now_ms: int, *, wa
             "dialect": partition.dialect.value,
             "limit": pipeline.max_batch_bytes,
             "first": first,
+            "now": pipeline.now_ms,
             "inputs": inputs,
         }
         units.append(

@@ -8,24 +8,33 @@ from __future__ import annotations
 import contextlib
 import enum
 import hashlib
+import os
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, is_dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from magicbyte.errors import CorruptRecordError, MagicbyteError
 from magicbyte.log import checkpoints
 from magicbyte.log.checkpoints import TopicPartition
+from magicbyte.log.compact import CompactOptions, compact_logs, mend
+from magicbyte.log.compaction import CompactionConfig
 from magicbyte.log.directory import PartitionDirectory, discover, parse_file
 from magicbyte.log.files import replace_file
+from magicbyte.log.index_writer import IndexRules
 from magicbyte.log.partitions import log_start_offset
 from magicbyte.spark.pipeline.config import STAGES, Stage, convert_options
+from magicbyte.spark.pipeline.shuffle import Job, marks_of, plan
 from magicbyte.spark.pipeline.sink import FORM, Place, files_of
 from magicbyte.spark.pipeline.units import Unit, identity
 
+if TYPE_CHECKING:
+    from magicbyte.log.offset_marks import OffsetMarks
+
 Json = dict[str, Any]
+T = TypeVar("T")
 _COPY_BYTES = 4 << 20
 
 
@@ -62,21 +71,83 @@ def run_units(units: Iterator[Unit]) -> Iterator[Json]:
 
 def run_unit(unit: Unit) -> Json:
     """Take one partition through its stages, commit what came out, and return what there is to say of it."""
-    begun = time.monotonic()
+    said, place = _begin(unit)
+
+    def do() -> Json:
+        work, _ = _attempt(unit, place, said)
+        return _committed(work, place, said)
+
+    return _concluded(unit, place, said, do)
+
+
+@dataclass(slots=True)
+class Prepared:
+    """A partition in front of `compact`. `job`: its keys go through the shuffle; None: there is nothing to compact."""
+
+    work: Work
+    place: Place
+    said: Json
+    rest: list[Stage]
+    job: Job | None
+
+
+def prepare(unit: Unit) -> Prepared | Json:
+    """Take one partition through the stages in front of `compact`; or return what there is to say, if that is all."""
+    said, place = _begin(unit)
+    assert place is not None, "what compacts has a sink"
+
+    def do() -> Prepared:
+        work, rest = _attempt(unit, place, said, before="compact")
+        assert work.root is not None
+        options = _compact_options(work, rest[0])
+        return Prepared(work, place, said, rest, plan(_opened(work, options), options, work.root / "marks"))
+
+    return _concluded(unit, place, said, do)
+
+
+def complete(prepared: Prepared, keys: int | str) -> Json:
+    """Compact a partition by the marks of its keys, take it through the other stages, and commit it.
+
+    `keys`: how many there are, or what is damaged.
+    """
+    work, said, (compact, *rest) = prepared.work, prepared.said, prepared.rest
+
+    def do() -> Json:
+        if isinstance(keys, str):
+            raise DamagedError(keys)
+        marks = None if prepared.job is None else marks_of(prepared.job, keys)
+        said["stages"].append(work.run(compact, marks))
+        _go(work, rest, said)
+        return _committed(work, prepared.place, said)
+
+    return _concluded(work.unit, prepared.place, said, do)
+
+
+def _begin(unit: Unit) -> tuple[Json, Place | None]:
     place = None if unit.sink is None else Place(unit.sink, unit.name, unit.fingerprint)
-    said: Json = {"unit": unit.name, "path": unit.partition.path, "bytes": unit.size, "stages": [], "error": None}
+    said = {"unit": unit.name, "path": unit.partition.path, "bytes": unit.size, "stages": [], "error": None}
+    return said | {"begun": time.time()}, place
+
+
+def _concluded(unit: Unit, place: Place | None, said: Json, do: Callable[[], T]) -> T | Json:
+    """Return what `do` does; of an error what it makes of the partition, of which nothing is left then."""
     try:
-        found = _attempt(unit, place, said)
-        outcome = Outcome.DONE
+        return do()
     except (MagicbyteError, OSError) as error:
-        found, outcome, said["error"] = None, _outcome_of(error, unit), str(error)
-    said |= {"outcome": outcome.value, "seconds": round(time.monotonic() - begun, 3)}
-    if place is not None:
-        if found is None:
+        if place is not None:
             place.give_up()
-        else:
-            said = place.commit({**said, **found})
-    return said
+        return _ended(said, _outcome_of(error, unit), str(error))
+
+
+def _ended(said: Json, outcome: Outcome, error: str | None = None) -> Json:
+    seconds = round(time.time() - said.pop("begun"), 3)
+    return {**said, "outcome": outcome.value, "error": error, "seconds": seconds}
+
+
+def _committed(work: Work, place: Place | None, said: Json) -> Json:
+    found = work.finish()
+    told = {**_ended(said, Outcome.DONE), **found}
+    return told if place is None else place.commit(told)
 
 
 def _outcome_of(error: Exception, unit: Unit) -> Outcome:
@@ -89,24 +160,40 @@ def _outcome_of(error: Exception, unit: Unit) -> Outcome:
     return Outcome.DIFFERENT if isinstance(error, DifferentError) else Outcome.FAILED
 
 
-def _attempt(unit: Unit, place: Place | None, said: Json) -> Json:
-    """Go through the stages; if there is damage in the way and it is to be salvaged, do that and go on behind it."""
-    stages, salvage = list(unit.stages), Stage("salvage", dict.fromkeys(STAGES["salvage"]))
-    salvages = unit.on_damage == "salvage" and place is not None and all(each.do != "salvage" for each in stages)
+SALVAGE = Stage("salvage", dict.fromkeys(STAGES["salvage"]))
+
+
+def may_salvage(unit: Unit) -> bool:
+    """Whether damage in the way of a partition is to be salvaged, and was not."""
+    is_asked = unit.on_damage == "salvage" and unit.sink is not None
+    return is_asked and all(each.do != "salvage" for each in unit.stages)
+
+
+def _attempt(unit: Unit, place: Place | None, said: Json, before: str | None = None) -> tuple[Work, list[Stage]]:
+    """Go through the stages, up to the one called `before`; return what came of it, and the stages that are left.
+
+    If there is damage in the way and it is to be salvaged, that is done, and all stages come behind it.
+    """
+    stages, salvages = list(unit.stages), may_salvage(unit)
     while True:
         work = Work(unit, None if place is None else place.begin(), unit.partition)
+        end = next((at for at, stage in enumerate(stages) if stage.do == before), len(stages))
         try:
-            for stage in stages:
-                said["stages"].append(work.run(stage))
-                if damage := said["stages"][-1].get("damage"):
-                    raise DamagedError(damage)
-            return work.finish()
+            _go(work, stages[:end], said)
+            return work, stages[end:]
         except (CorruptRecordError, DamagedError) as error:
-            if not salvages or place is None:
+            if not salvages or place is None:  # an output there must be, to salvage into
                 raise
             place.give_up()
             said["salvagedFor"], said["stages"] = str(error), []
-            stages, salvages = [salvage, *stages], False
+            stages, salvages = [SALVAGE, *stages], False
+
+
+def _go(work: Work, stages: Iterable[Stage], said: Json) -> None:
+    for stage in stages:
+        said["stages"].append(work.run(stage))
+        if damage := said["stages"][-1].get("damage"):
+            raise DamagedError(damage)
 
 
 @dataclass(slots=True)
@@ -128,10 +215,13 @@ class Work:
         assert self.log.partition is not None
         return TopicPartition(self.log.topic, self.log.partition)
 
-    def run(self, stage: Stage) -> Json:
-        """Do one stage; return what it says, its time and the bytes in front of it and behind."""
+    def run(self, stage: Stage, marks: OffsetMarks | None = None) -> Json:
+        """Do one stage; return what it says, its time and the bytes in front of it and behind.
+
+        `marks`: to compact by, if the keys went through the shuffle.
+        """
         begun, size = time.monotonic(), self.log.size
-        found = _STAGES[stage.do](self, stage)
+        found = _STAGES[stage.do](self, stage) if marks is None else _compact(self, stage, marks)
         seconds = round(time.monotonic() - begun, 3)
         return {"do": stage.do, "seconds": seconds, "bytesIn": size, "bytesOut": self.log.size, **found}
 
@@ -298,13 +388,7 @@ def _convert(work: Work, stage: Stage) -> Json:
             "lz4HeadersFixed": done.lz4_headers}  # fmt: skip
 
 
-def _compact(work: Work, stage: Stage) -> Json:
-    import os
-
-    from magicbyte.log.compact import CompactOptions, compact_logs
-    from magicbyte.log.compaction import CompactionConfig
-    from magicbyte.log.index_writer import IndexRules
-
+def _compact_options(work: Work, stage: Stage) -> CompactOptions:
     given = stage.options
     config = CompactionConfig(
         dedupe_buffer_bytes=given["dedupe-buffer"],
@@ -313,7 +397,7 @@ def _compact(work: Work, stage: Stage) -> Json:
         max_message_bytes=given["max-message-bytes"],
         merge_sets=given["merge-sets"],
     )
-    options = CompactOptions(
+    return CompactOptions(
         now_ms=work.unit.now_ms,
         secret=os.urandom(16),
         config=config,
@@ -321,7 +405,29 @@ def _compact(work: Work, stage: Stage) -> Json:
         from_start=given["from-start"],
         rules=None if given["kafka"] is None else IndexRules.of(given["kafka"]),
     )
-    (done,) = compact_logs([work.own()], options)
+
+
+def _opened(work: Work, options: CompactOptions) -> PartitionDirectory:
+    """Return the partition in a folder of its own, with all index files.
+
+    Raises DamagedError where a broker, which makes missing ones when it opens a log, would cut the log for damage.
+    """
+    before = {each.log.name: each.log.size for each in work.own().segments}
+    mend(work.log, options)
+    work.refresh()
+    after = {each.log.name: each.log.size for each in work.log.segments}
+    cut = next((name for name, size in before.items() if after.get(name) != size), None)
+    if cut is not None:
+        left = f"{after[cut]} bytes" if cut in after else "nothing"
+        raise DamagedError(
+            f"{work.unit.partition.path}/{cut}: damage: of {before[cut]} bytes a broker would leave {left}"
+        )
+    return work.log
+
+
+def _compact(work: Work, stage: Stage, marks: OffsetMarks | None = None) -> Json:
+    options = replace(_compact_options(work, stage), marks=marks)
+    (done,) = compact_logs([_opened(work, options)], options)
     if done.error is not None:
         raise done.error
     work.refresh()
@@ -329,6 +435,7 @@ def _compact(work: Work, stage: Stage) -> Json:
         work.clean_to = done.rounds[-1].end_offset
     return {
         "rounds": len(done.rounds),
+        "shuffled": marks is not None,
         "cleanTo": work.clean_to,
         "keys": [each.keys for each in done.rounds],
         "dropped": [jsonable(each.dropped) for each in done.rounds],
@@ -336,7 +443,6 @@ def _compact(work: Work, stage: Stage) -> Json:
 
 
 def _retain(work: Work, stage: Stage) -> Json:
-    from magicbyte.log.index_writer import IndexRules
     from magicbyte.log.retain import Limits, retain_logs
 
     given = stage.options

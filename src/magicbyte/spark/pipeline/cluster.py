@@ -1,0 +1,96 @@
+"""A standalone Spark cluster on this machine, from the installed PySpark: a master and workers as real processes.
+
+For trying a pipeline as it will run on many machines, and for tests. Loopback only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from magicbyte.spark import SparkUnavailableError, check_installed
+
+_START_SECONDS, _STOP_SECONDS, _POLL_SECONDS = 120.0, 20.0, 0.1
+_MASTER, _WORKER = "org.apache.spark.deploy.master.Master", "org.apache.spark.deploy.worker.Worker"
+_URL = re.compile(r"Starting Spark master at (spark://\S+)")
+_REGISTERED = re.compile(r"Successfully registered with master (\S+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """A running cluster: `url` is the master to give to `pipeline run`; `pids` those of the master and its workers."""
+
+    url: str
+    pids: tuple[int, ...]
+
+
+@contextlib.contextmanager
+def cluster(workers: int = 2, *, cores: int = 1, memory: str = "1g") -> Iterator[Cluster]:
+    """Start a master and so many workers, with `cores` and `memory` each for executors; stop all of it at the end.
+
+    Raises SparkUnavailableError, with what the process said last, when one does not start.
+    """
+    check_installed()
+    with tempfile.TemporaryDirectory(prefix="magicbyte-cluster-") as folder, contextlib.ExitStack() as stack:
+        home = Path(folder)
+        options = ["--host", "127.0.0.1", "--port", "0", "--webui-port", "0"]
+        master, url = stack.enter_context(_process(home, "master", [_MASTER, *options], _URL))
+        pids = [master.pid]
+        for number in range(workers):
+            share = ["--cores", str(cores), "--memory", memory, "--work-dir", str(home / f"work-{number}"), url]
+            process, _ = stack.enter_context(
+                _process(home, f"worker-{number}", [_WORKER, *options, *share], _REGISTERED)
+            )
+            pids.append(process.pid)
+        yield Cluster(url, tuple(pids))
+
+
+@contextlib.contextmanager
+def _process(
+    home: Path, name: str, arguments: list[str], sign: re.Pattern[str]
+) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
+    """Start one of Spark's daemons, wait until it says `sign`, and stop it at the end."""
+    import pyspark
+
+    spark = Path(pyspark.__file__).parent
+    said = home / f"{name}.log"
+    environment = os.environ | {
+        "SPARK_HOME": str(spark),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_DAEMON_MEMORY": "256m",
+        "SPARK_LOCAL_DIRS": str(home / "local"),
+    }
+    with said.open("wb") as output:
+        command = [str(spark / "bin" / "spark-class"), *arguments]
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, env=environment
+        )
+    try:
+        yield process, _wait_for(process, said, sign, name)
+    finally:
+        process.terminate()
+        try:
+            process.wait(_STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _wait_for(process: subprocess.Popen[bytes], said: Path, sign: re.Pattern[str], name: str) -> str:
+    """Return what the process said in answer to `sign`. Raises SparkUnavailableError."""
+    deadline = time.monotonic() + _START_SECONDS
+    while True:
+        text = said.read_text(errors="replace")
+        if found := sign.search(text):
+            return found[1]
+        if process.poll() is not None or time.monotonic() > deadline:
+            last = next((line for line in reversed(text.splitlines()) if line.strip()), "it said nothing")
+            raise SparkUnavailableError(f"the cluster's {name} did not start: {last}")
+        time.sleep(_POLL_SECONDS)

@@ -1,0 +1,237 @@
+"""Compaction of a partition with more keys than a worker has memory for: the keys' hashes go through Spark's shuffle.
+
+Each segment gives one row of 32 bytes for each of its keys: a keyed hash of 128 bits, 64 bits of another one, and the
+key's last offset in it. They meet by hash; what is not the last of its key goes back to its segment as an offset. Then
+the cleaner works as ever, with marks in place of its map. Rows travel as arrays in byte strings, a few for each task:
+Spark has no row for a key, and no value ever leaves its segment.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from magicbyte.errors import CorruptRecordError, MagicbyteError
+from magicbyte.log import offset_map_kernels as kernels
+from magicbyte.log.compact import CompactOptions, looked_at
+from magicbyte.log.compaction import Compaction
+from magicbyte.log.offset_marks import OffsetMarks
+from magicbyte.records.forms import form_for
+from magicbyte.wire.kernel import expect, worth_compiling
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+
+    from magicbyte.log.directory import PartitionDirectory
+    from magicbyte.records.columns import BytesColumn
+
+Array = np.ndarray[Any, Any]
+
+_ROW = np.dtype([("first", "<i8"), ("second", "<i8"), ("check", "<i8"), ("offset", "<i8")])
+_WAITING = 1 << 21
+"""Rows of a segment that are gathered before each key's last one is picked: 64 MiB."""
+_REDUCER_BYTES = 256 << 20
+"""Of rows for one reducer, at most 32 bytes for each 64 of the log: it holds them and their sorted copy."""
+_KEYS, _DAMAGE = -1, -2
+"""In place of a segment's number, or of a reducer's."""
+
+
+class HashCollisionError(MagicbyteError):
+    """Two keys have one hash of 128 bits. Another run draws other hashes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What each task knows: the log, which of it is cleanable, where the marks go. `secrets`: two of 16 bytes.
+
+    `segments`: base, and the base of the next one (or the end of what is cleanable).
+    """
+
+    partition: PartitionDirectory
+    options: CompactOptions
+    segments: tuple[tuple[int, int], ...]
+    first_dirty: int
+    marks: str
+    secrets: tuple[bytes, bytes]
+    reducers: int
+
+    @property
+    def bases(self) -> list[int]:
+        """The bases of the segments."""
+        return [base for base, _ in self.segments]
+
+
+def plan(partition: PartitionDirectory, options: CompactOptions, marks: Path) -> Job | None:
+    """Return what there is to do for a log, None if there is nothing to compact. It has all index files."""
+    with looked_at(partition, options) as (log, selection):
+        if not selection.cleanable_bytes:
+            return None
+        end = selection.first_uncleanable
+        bases = [each.base_offset for each in log.segments if each.base_offset < end]
+        size = sum(each.size for each in log.segments if each.base_offset < end)
+        segments = tuple(zip(bases, [*bases[1:], end], strict=True))
+    secrets = os.urandom(16), os.urandom(16)
+    reducers = max(size // (2 * _REDUCER_BYTES), 1)
+    return Job(partition, options, segments, selection.first_dirty, str(marks), secrets, reducers)
+
+
+def run(context: SparkContext, job: Job) -> int | str:
+    """Make the marks of all segments, and return how many keys there are; or what is damaged."""
+    Path(job.marks).mkdir(exist_ok=True)
+    numbers = list(range(len(job.segments)))
+    reducers = max(job.reducers, context.defaultParallelism)
+    by_hash = context.parallelize(numbers, len(numbers)).mapPartitions(lambda some: _map(job, some, reducers))
+    by_segment = by_hash.partitionBy(reducers, _as_it_is).mapPartitions(lambda rows: _reduce(job, rows))
+    pieces = max(min(len(numbers), 4 * context.defaultParallelism), 1)
+    written = by_segment.partitionBy(pieces, lambda number: max(number, 0) % pieces)
+    found = written.mapPartitions(lambda rows: _write(job, rows)).collect()
+    damage = next((each for each in found if isinstance(each, str)), None)
+    return sum(each for each in found if isinstance(each, int)) if damage is None else damage
+
+
+def marks_of(job: Job, keys: int) -> OffsetMarks:
+    """Return the marks that `run` made."""
+
+    def load(base: int) -> tuple[Array, Array]:
+        lost = [np.load(path) for path in sorted(Path(job.marks).glob(f"{base}.*.lost.npy"))]
+        return np.unique(np.concatenate(lost)) if lost else np.zeros(0, np.int64), np.load(
+            f"{job.marks}/{base}.odd.npy"
+        )
+
+    return OffsetMarks(job.segments[0][0], job.segments[-1][1], keys, job.bases, load)
+
+
+def _as_it_is(number: int) -> int:
+    return number
+
+
+# ---- in the workers
+
+
+def _map(job: Job, numbers: Iterable[int], reducers: int) -> Iterator[tuple[int, bytes]]:
+    """Yield for each reducer the rows of some segments; what is lost inside of a segment is marked at once."""
+    for number in numbers:
+        try:
+            rows, lost, odd = _rows_of(job, *job.segments[number])
+        except CorruptRecordError as error:
+            yield _DAMAGE, str(error).encode()
+            return
+        base = job.segments[number][0]
+        _put(job, f"{base}.inside.lost.npy", lost)
+        _put(job, f"{base}.odd.npy", odd)
+        place = (rows["first"].view(np.uint64) % np.uint64(reducers)).astype(np.int64)
+        order = np.argsort(place, kind="stable")
+        cuts = np.searchsorted(place[order], np.arange(reducers + 1))
+        for reducer in range(reducers):
+            chosen = rows[order[cuts[reducer] : cuts[reducer + 1]]]
+            if len(chosen):
+                yield reducer, chosen.tobytes()
+
+
+def _rows_of(job: Job, base: int, end: int) -> tuple[Array, Array, Array]:
+    """Return a row for each key of a segment, the offsets that are lost to later ones in it, and the odd ones."""
+    rows: list[Array] = []
+    lost: list[Array] = []
+    odd: list[Array] = []
+    waiting = 0
+    with looked_at(job.partition, job.options) as (log, selection):
+        (segment,) = (each for each in log.segments if each.base_offset == base)
+        expect(segment.size)
+        compiled = worth_compiling(segment.size)
+        now, secret = job.options.now_ms, job.secrets[0]
+        compaction = Compaction(log, selection, job.options.config, now_ms=now, secret=secret, writes=False)
+        for columns in compaction.keys(segment, end):
+            assert columns.key is not None
+            assert columns.value is not None
+            offset, has_key = np.asarray(columns.offset, np.int64), np.asarray(columns.key.length) >= 0
+            odd.append(offset[~has_key | (np.asarray(columns.value.length) < 0)])
+            found = np.empty(int(np.count_nonzero(has_key)), _ROW)
+            one, other = (_hashes(columns.key, each, compiled=compiled)[has_key] for each in job.secrets)
+            found["first"], found["second"], found["check"] = one[:, 0], one[:, 1], other[:, 0]
+            found["offset"] = offset[has_key]
+            rows.append(found)
+            waiting += len(found)
+            if waiting > _WAITING:
+                kept, gone = last_of_each(np.concatenate(rows), job.first_dirty)
+                rows, waiting = [kept], 0
+                lost.append(gone)
+    kept, gone = last_of_each(np.concatenate(rows) if rows else np.empty(0, _ROW), job.first_dirty)
+    return kept, _sorted([*lost, gone]), _sorted(odd)
+
+
+def _sorted(offsets: list[Array]) -> Array:
+    return np.sort(np.concatenate(offsets)) if offsets else np.zeros(0, np.int64)
+
+
+def _hashes(keys: BytesColumn, secret: bytes, *, compiled: bool) -> Array:
+    """Return the hashes of keys, 128 bits as two integers. Shape: (n, 2) int64."""
+    form = form_for(compiled=compiled)
+    out = form.zeros(2 * len(keys))
+    low, high = (int.from_bytes(secret[at : at + 8], "little", signed=True) for at in (0, 8))
+    status = form.form(kernels.hash_keys)(
+        form.bytes_of(keys.data), form.int32(keys.start), form.int32(keys.length), low, high, out
+    )
+    if status != kernels.DONE:
+        raise CorruptRecordError("key", expected=f"within {len(keys.data)} bytes", found="one beyond them")
+    found: Array = np.asarray(out, np.int64).reshape(-1, 2)
+    return found
+
+
+def last_of_each(rows: Array, first_dirty: int) -> tuple[Array, Array]:
+    """Return the rows that may be the last of their key, and the offsets of the others.
+
+    A record in front of `first_dirty` is no reason for another one to go, as in the cleaner, which has not put it into
+    its map. Raises HashCollisionError.
+    """
+    order = np.lexsort((rows["offset"], rows["second"], rows["first"]))
+    rows = rows[order]
+    same = (rows["first"][1:] == rows["first"][:-1]) & (rows["second"][1:] == rows["second"][:-1])
+    if (same & (rows["check"][1:] != rows["check"][:-1])).any():
+        raise HashCollisionError("two keys have the same hash of 128 bits: run the pipeline again")
+    ends = np.flatnonzero(np.concatenate((~same, [True]))) if len(rows) else np.zeros(0, np.int64)
+    sizes = np.diff(np.concatenate(([-1], ends)))
+    latest = np.repeat(rows["offset"][ends], sizes)
+    goes = (latest >= first_dirty) & (rows["offset"] < latest)
+    return rows[~goes], rows["offset"][goes]
+
+
+def _reduce(job: Job, pairs: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, bytes]]:
+    """Yield for each segment the offsets in it that are lost to other segments; under _KEYS how many keys there are."""
+    blobs = []
+    for reducer, blob in pairs:
+        if reducer == _DAMAGE:
+            yield _DAMAGE, blob
+        else:
+            blobs.append(blob)
+    kept, gone = last_of_each(np.frombuffer(b"".join(blobs), _ROW), job.first_dirty)
+    yield _KEYS, int(np.count_nonzero(kept["offset"] >= job.first_dirty)).to_bytes(8, "little")
+    gone = np.sort(gone)
+    number = np.searchsorted(job.bases, gone, "right") - 1
+    for each in np.unique(number).tolist():
+        yield each, gone[number == each].tobytes()
+
+
+def _write(job: Job, pairs: Iterable[tuple[int, bytes]]) -> Iterator[int | str]:
+    """Write what is lost in each segment to others; yield numbers of keys, and what is damaged."""
+    lost: dict[int, list[Array]] = {}
+    for number, found in pairs:
+        if number == _KEYS:
+            yield int.from_bytes(found, "little")
+        elif number == _DAMAGE:
+            yield found.decode()
+        else:
+            lost.setdefault(number, []).append(np.frombuffer(found, np.int64))
+    for number, offsets in lost.items():
+        _put(job, f"{job.segments[number][0]}.outside.lost.npy", np.sort(np.concatenate(offsets)))
+
+
+def _put(job: Job, name: str, offsets: Array) -> None:
+    """Write a file of marks: a second attempt at the same one replaces it by the same."""
+    fresh = Path(job.marks) / f".{name}.{os.getpid()}.npy"
+    np.save(fresh, offsets)
+    fresh.replace(Path(job.marks) / name)

@@ -1,0 +1,182 @@
+"""Compaction through the shuffle: what comes out is the log cleaner's, byte for byte."""
+
+import random
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+import golden_data
+from cli.command import run as command
+from magicbyte.codecs import Codec
+from magicbyte.log.offset_marks import OffsetMarks
+from magicbyte.records.columns import Record
+from magicbyte.records.encode import Format
+from magicbyte.spark.pipeline import driver
+from magicbyte.spark.pipeline.config import load
+from magicbyte.spark.pipeline.driver import Run
+from magicbyte.spark.pipeline.shuffle import _ROW, HashCollisionError, last_of_each
+from spark.conftest import lay_out, topic_of
+from spark.in_process import InProcess
+from spark.logs import START, write_partition
+from spark.test_pipeline import contents
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+NOW = "now = 2026-01-07T00:00:00Z\n"
+
+
+def compacted(
+    folder: Path, source: Path, sink: str, *, above: int, context: "SparkContext | InProcess", before: str = ""
+) -> Run:
+    """Compact all partitions, those of more than `above` bytes through the shuffle."""
+    path = folder / f"{sink}.toml"
+    stage = f'[[stage]]\ndo = "compact"\ntopics = ["*"]\ndelete-retention = "1d"\nshuffle-above = {above}\n'
+    path.write_text(f'{NOW}{before}{stage}[source]\npath = "{source}"\n[sink]\npath = "{sink}"\n')
+    return driver.run(load(path), context=context)  # type: ignore[arg-type]
+
+
+def users(count: int, first: int, seed: int) -> list[Record]:
+    """Return records of 60 keys, some of them without a key, some tombstones."""
+    rng = random.Random(seed)
+    return [
+        Record(
+            offset,
+            START + 1000 * offset,
+            0,
+            None if rng.random() < 0.05 else b"user-%d" % rng.randrange(60),
+            None if rng.random() < 0.1 else rng.randbytes(20),
+            (),
+        )
+        for offset in range(first, first + count)
+    ]
+
+
+@pytest.fixture(scope="module")
+def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with `logs`: partitions of five segments in two formats, with and without compression."""
+    folder = tmp_path_factory.mktemp("shuffle")
+    for number, (target, codec) in enumerate(
+        [(Format.V2, Codec.NONE), (Format.V2, Codec.LZ4), (Format.V1, Codec.GZIP)]
+    ):
+        parts = [users(200, first, first + number) for first in range(0, 1000, 200)]
+        write_partition(folder / "logs", f"users-{number}", *parts, target=target, codec=codec, per_batch=7)
+    return folder
+
+
+def test_the_result_is_the_cleaners(archive: Path) -> None:
+    plain = compacted(archive, archive / "logs", "plain", above=1 << 40, context=InProcess())
+    shuffled = compacted(archive, archive / "logs", "shuffled", above=1, context=InProcess())
+    assert (plain.status, shuffled.status) == (0, 0)
+    assert contents(archive / "shuffled") == contents(archive / "plain")
+    for one, other in zip(plain.units, shuffled.units, strict=True):
+        (first,), (second,) = one["stages"], other["stages"]
+        assert (first["shuffled"], second["shuffled"]) == (False, True)
+        assert (first["keys"], first["cleanTo"], first["dropped"]) == (
+            second["keys"],
+            second["cleanTo"],
+            second["dropped"],
+        )
+    assert not (archive / "shuffled/.pipeline").exists()
+
+
+@pytest.mark.parametrize(
+    ("version", "topics"),
+    [("0.10.2.2", ("basic-gzip",)), ("2.8.2", ("txn-none", "txn-zstd")), ("3.9.1", ("txn-none", "txn-snappy"))],
+)
+def test_transactions_and_old_formats_are_as_the_cleaner_leaves_them(
+    tmp_path: Path, version: str, topics: tuple[str, ...]
+) -> None:
+    cases = [case for case in golden_data.log_cases() if topic_of(case) in {f"g{version}.{topic}" for topic in topics}]
+    assert len(cases) == len(topics)
+    lay_out(tmp_path / "logs", cases)
+    (tmp_path / "logs/.kafka_cleanshutdown").write_text('{"version":0,"brokerEpoch":-1}')
+    split = '[[stage]]\ndo = "split"\nsegment-bytes = 700\n'
+    for sink, above in (("plain", 1 << 40), ("shuffled", 1)):
+        done = compacted(tmp_path, tmp_path / "logs", sink, above=above, context=InProcess(), before=split)
+        assert done.status == 0, [unit["error"] for unit in done.units]
+    assert contents(tmp_path / "shuffled") == contents(tmp_path / "plain")
+    assert any(unit["stages"][1]["rounds"] for unit in done.units)
+
+
+@pytest.mark.parametrize(("dirty", "start"), [(400, 0), (450, 0), (0, 130), (600, 130)])
+def test_what_was_clean_before_and_what_is_trimmed_count_as_they_do_for_the_cleaner(
+    tmp_path: Path, dirty: int, start: int
+) -> None:
+    parts = [users(200, first, first) for first in range(0, 1000, 200)]
+    write_partition(tmp_path / "logs", "users-0", *parts)
+    (tmp_path / "logs/cleaner-offset-checkpoint").write_text(f"0\n1\nusers 0 {dirty}\n" if dirty else "0\n0\n")
+    (tmp_path / "logs/log-start-offset-checkpoint").write_text(f"0\n1\nusers 0 {start}\n" if start else "0\n0\n")
+    (tmp_path / "logs/.kafka_cleanshutdown").touch()
+    for sink, above in (("plain", 1 << 40), ("shuffled", 1)):
+        done = compacted(tmp_path, tmp_path / "logs", sink, above=above, context=InProcess())
+        assert done.status == 0, done.units[0]["error"]
+    assert contents(tmp_path / "shuffled") == contents(tmp_path / "plain")
+    assert done.units[0]["stages"][0]["dropped"][0]["superseded"] > 0
+
+
+@pytest.mark.spark
+def test_through_sparks_own_shuffle_the_result_is_the_cleaners(spark: "SparkSession", archive: Path) -> None:
+    compacted(archive, archive / "logs", "plain-spark", above=1 << 40, context=InProcess())
+    done = compacted(archive, archive / "logs", "spark", above=1, context=spark.sparkContext)
+    assert done.status == 0
+    assert contents(archive / "spark") == contents(archive / "plain-spark")
+
+
+@pytest.mark.parametrize("indexed", [True, False])
+@pytest.mark.parametrize(("policy", "outcome"), [("stop", "damaged"), ("salvage", "done")])
+def test_damage_that_the_shuffle_finds_is_as_any_other(
+    archive: Path, tmp_path: Path, policy: str, outcome: str, indexed: bool
+) -> None:
+    parts = [users(200, first, first) for first in range(0, 1000, 200)]
+    folder = write_partition(tmp_path / "logs", "users-0", *parts)
+    if indexed:
+        assert command("rebuild-index", str(folder), "--write").exit_code == 0
+    path = folder / f"{400:020}.log"
+    content = bytearray(path.read_bytes())
+    content[300] ^= 1
+    path.write_bytes(content)
+    policy = f'on-damage = "{policy}"\n'
+    done = compacted(tmp_path, tmp_path / "logs", "shuffled", above=1, context=InProcess(), before=policy)
+    assert [unit["outcome"] for unit in done.units] == [outcome]
+    assert f"{400:020}.log" in (done.units[0]["error"] or done.units[0]["salvagedFor"])
+    plain = compacted(tmp_path, tmp_path / "logs", "plain", above=1 << 40, context=InProcess(), before=policy)
+    assert [unit["outcome"] for unit in plain.units] == [outcome], "without the shuffle it is the same"
+    assert contents(tmp_path / "shuffled") == contents(tmp_path / "plain")
+
+
+def rows(*given: tuple[int, int, int, int]) -> np.ndarray:  # type: ignore[type-arg]
+    return np.array(list(given), _ROW)
+
+
+def test_the_last_of_each_key_stays_and_what_is_not_dirty_makes_nothing_go() -> None:
+    kept, gone = last_of_each(rows((1, 1, 7, 10), (1, 2, 7, 11), (1, 1, 7, 12), (2, 1, 7, 3), (2, 1, 7, 5)), 4)
+    assert sorted(kept["offset"].tolist()) == [5, 11, 12]
+    assert sorted(gone.tolist()) == [3, 10]
+    kept, gone = last_of_each(rows((1, 1, 7, 1), (1, 1, 7, 2)), 4)
+    assert (len(kept), len(gone)) == (2, 0)
+    kept, gone = last_of_each(rows(), 0)
+    assert (len(kept), len(gone)) == (0, 0)
+
+
+def test_two_keys_of_one_hash_are_noticed() -> None:
+    with pytest.raises(HashCollisionError):
+        last_of_each(rows((1, 1, 7, 10), (1, 1, 8, 12)), 0)
+
+
+def test_marks_say_the_same_of_a_range_and_of_single_offsets() -> None:
+    loaded = []
+
+    def load(base: int) -> tuple[np.ndarray, np.ndarray]:  # type: ignore[type-arg]
+        loaded.append(base)
+        return np.array([base + 1, base + 5]), np.array([base + 2])
+
+    marks = OffsetMarks(100, 300, 9, [100, 200], load)
+    assert (marks.begin, marks.latest, marks.marked_end, marks.keys) == (100, 299, 300, 9)
+    assert np.flatnonzero(marks.superseded(100, 110)).tolist() == [1, 5]
+    assert np.flatnonzero(marks.odd(202, 210)).tolist() == [0]
+    assert marks.superseded_of(np.array([200, 201, 205, 206])).tolist() == [False, True, True, False]
+    assert loaded == [100, 200], "a segment's are read once"

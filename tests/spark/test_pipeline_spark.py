@@ -1,0 +1,182 @@
+"""Pipelines on Spark itself: local, on a cluster of real processes, and while parts of it are killed."""
+
+import hashlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from magicbyte.codecs import Codec
+from magicbyte.records.encode import Format
+from magicbyte.spark.pipeline import driver
+from magicbyte.spark.pipeline.cluster import Cluster, cluster
+from magicbyte.spark.pipeline.config import load
+from spark.conftest import GoldenLogs
+from spark.in_process import InProcess
+from spark.logs import some_records, write_partition
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+STAGES = """\
+now = 2026-01-07T00:00:00Z
+on-damage = "salvage"
+[[stage]]
+do = "verify"
+depth = "deep"
+[[stage]]
+do = "convert"
+format = "v2"
+codec = "zstd"
+[[stage]]
+do = "compact"
+topics = ["*"]
+"""
+PARTITIONS = 12
+WAIT_SECONDS = 120
+
+
+def contents(folder: Path) -> dict[str, str]:
+    """Return a digest of each file of each partition."""
+    return {
+        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(folder.glob("*-[0-9]*/*"))
+    }
+
+
+def written(folder: Path, source: Path, sink: str) -> Path:
+    path = folder / f"{sink}.toml"
+    path.write_text(f'{STAGES}[source]\npath = "{source}"\n[sink]\npath = "{sink}"\n')
+    return path
+
+
+@pytest.fixture(scope="module")
+def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with `logs`: partitions of three formats, one of them damaged; and `alone`: the output of no Spark."""
+    folder = tmp_path_factory.mktemp("archive")
+    kinds = [(Format.V0, Codec.GZIP), (Format.V1, Codec.SNAPPY), (Format.V2, Codec.NONE)]
+    for number in range(PARTITIONS):
+        target, codec = kinds[number % 3]
+        magic = int(target.value)
+        parts = [some_records(1500, first=first, magic=magic) for first in range(0, 4500, 1500)]
+        write_partition(folder / "logs", f"orders-{number}", *parts, target=target, codec=codec, per_batch=100)
+    path = folder / "logs/orders-2" / f"{1500:020}.log"
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+    done = driver.run(load(written(folder, folder / "logs", "alone")), context=InProcess())
+    assert done.status == 0
+    return folder
+
+
+@pytest.fixture(scope="module")
+def workers() -> Iterator[Cluster]:
+    with cluster(2) as running:
+        yield running
+
+
+def test_local_spark_gives_what_one_process_gives(spark: "SparkSession", archive: Path) -> None:
+    told: list[tuple[int, int]] = []
+    given = load(written(archive, archive / "logs", "local"))
+    done = driver.run(given, context=spark.sparkContext, progress=lambda size, units: told.append((size, units)))
+    assert done.status == 0
+    assert contents(archive / "local") == contents(archive / "alone")
+    assert tuple(map(sum, zip(*told, strict=True))) == (sum(unit["bytes"] for unit in done.units), PARTITIONS)
+
+
+def test_golden_logs_go_through_spark_as_through_one_process(
+    spark: "SparkSession", golden: GoldenLogs, tmp_path: Path
+) -> None:
+    runs = {}
+    for sink, context in (("alone", InProcess()), ("local", spark.sparkContext)):
+        path = tmp_path / f"{sink}.toml"
+        stages = '[[stage]]\ndo = "digest"\n[[stage]]\ndo = "convert"\nformat = "v1"\ncodec = "gzip"\n'
+        path.write_text(f'{stages}[source]\npath = "{golden.path}"\ntopics = ["g3.9.1.*"]\n[sink]\npath = "{sink}"\n')
+        runs[sink] = driver.run(load(path), context=context)
+    assert contents(tmp_path / "alone") == contents(tmp_path / "local")
+    digests = [[(unit["unit"], unit["stages"][0]["digest"]) for unit in each.units] for each in runs.values()]
+    assert digests[0] == digests[1]
+
+
+@pytest.mark.slow
+def test_a_cluster_gives_what_one_process_gives(workers: Cluster, archive: Path) -> None:
+    command = start(written(archive, archive / "logs", "cluster"), workers)
+    _, said = command.communicate(timeout=WAIT_SECONDS)
+    assert command.returncode == 0, said
+    assert contents(archive / "cluster") == contents(archive / "alone")
+    assert not (archive / "cluster/.pipeline").exists()
+
+
+def start(path: Path, workers: Cluster, *options: str) -> subprocess.Popen[str]:
+    """Start `magicbyte pipeline run` on the cluster."""
+    arguments = ["pipeline", "run", str(path), "--master", workers.url, *options]
+    return subprocess.Popen(
+        [sys.executable, "-m", "magicbyte", *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+
+
+def below(pid: int) -> dict[int, str]:
+    """Return the command lines of all processes below one."""
+    parents, lines = {}, {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            parents[int(folder.name)] = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+            lines[int(folder.name)] = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+    ours = {pid}
+    while more := {each for each, parent in parents.items() if parent in ours} - ours:
+        ours |= more
+    return {each: lines[each] for each in ours - {pid}}
+
+
+def python_worker(workers: Cluster) -> int | None:
+    """Return an executor's Python process."""
+    found = {pid: line for worker in workers.pids[1:] for pid, line in below(worker).items()}
+    return next((pid for pid, line in found.items() if "pyspark.daemon" in line), None)
+
+
+def executor(workers: Cluster) -> int | None:
+    """Return an executor."""
+    found = {pid: line for worker in workers.pids[1:] for pid, line in below(worker).items()}
+    return next((pid for pid, line in found.items() if "ExecutorBackend" in line), None)
+
+
+def wait_until(holds: Callable[[], bool], running: "subprocess.Popen[str]") -> None:
+    deadline = time.monotonic() + WAIT_SECONDS
+    while not holds():
+        assert running.poll() is None, running.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("victim", "finished"), [("driver", 0), ("driver", 3), ("executor", 2), ("python", 2)])
+def test_whoever_is_killed_the_output_is_that_of_an_undisturbed_run(
+    workers: Cluster, archive: Path, victim: str, finished: int
+) -> None:
+    sink = f"killed-{victim}-{finished}"
+    path, folder = written(archive, archive / "logs", sink), archive / sink / ".pipeline"
+    running = start(path, workers)
+    wait_until(lambda: len(list(folder.glob("orders-*.json"))) >= finished and any(folder.glob("orders-*")), running)
+    pid = running.pid if victim == "driver" else executor(workers) if victim == "executor" else python_worker(workers)
+    assert pid is not None
+    os.kill(pid, signal.SIGKILL)
+    _, said = running.communicate(timeout=WAIT_SECONDS)
+    if victim == "driver":
+        assert running.returncode == -signal.SIGKILL
+        again = start(path, workers, "--resume")
+        _, said = again.communicate(timeout=WAIT_SECONDS)
+        assert again.returncode == 0, said
+    else:
+        assert running.returncode == 0, said
+    assert contents(archive / sink) == contents(archive / "alone")
+    assert not folder.exists()
