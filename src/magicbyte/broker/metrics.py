@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from bisect import bisect_right
+from copy import deepcopy
 from dataclasses import dataclass, field, fields
 from typing import Final, NamedTuple
 
@@ -54,13 +55,6 @@ class Moved:
     sets: int = 0
     time_ns: int = 0
     records: int = 0
-
-    def add(self, size: int, sets: int, time_ns: int, records: int) -> None:
-        """Count some more."""
-        self.bytes += size
-        self.sets += sets
-        self.time_ns += time_ns
-        self.records += records
 
 
 @dataclass(slots=True)
@@ -145,11 +139,16 @@ class Times:
 
 @dataclass(slots=True)
 class ApiMetrics:
-    """Counters of one kind of requests, by version. `local`: `total` without the time that others were waited for."""
+    """Counters of one kind of requests, by version. `apart`: `local`, once it is not the same as `total`."""
 
     requests: dict[int, int] = field(default_factory=dict)
     total: Times = field(default_factory=Times)
-    local: Times = field(default_factory=Times)
+    apart: Times | None = None
+
+    @property
+    def local(self) -> Times:
+        """The times without those that others were waited for."""
+        return self.total if self.apart is None else self.apart
 
 
 @dataclass(slots=True)
@@ -179,9 +178,13 @@ class Metrics:
         found = self.apis.get(api)
         if found is None:
             found = self.apis[api] = ApiMetrics()
-        found.requests[version] = found.requests.get(version, 0) + 1
+        requests = found.requests
+        requests[version] = requests.get(version, 0) + 1
+        if waited_ns and found.apart is None:
+            found.apart = deepcopy(found.total)
         found.total.add(total_ns)
-        found.local.add(total_ns - waited_ns)
+        if found.apart is not None:
+            found.apart.add(total_ns - waited_ns)
 
     def client(self, client_id: str, software: str, version: str) -> Client:
         """Return the name that a client is counted by."""
@@ -201,4 +204,7 @@ def count(
     found = moved.get(what)
     if found is None:
         found = moved[what] = Moved()
-    found.add(size, sets, time_ns, records)
+    found.bytes += size
+    found.sets += sets
+    found.time_ns += time_ns
+    found.records += records
