@@ -94,10 +94,11 @@ class _Group:
 @click.option("--zookeeper", is_flag=True, help="Look for offsets in ZooKeeper even of groups that have some in Kafka.")
 @format_option
 def describe(bootstrap: str, names: tuple[str, ...], zookeeper: bool, form: str) -> None:
-    """Show how far groups are in each partition, how much lies before them, and which member reads it.
+    """Show offsets, lag and members of groups.
 
-    Offsets that old consumers keep in ZooKeeper are shown as such, where the brokers are before 4.0; their members are
-    known to nobody but ZooKeeper.
+    For each partition: how far the group is, how much lies before it, and which member reads it. Offsets that old
+    consumers keep in ZooKeeper are shown as such, where the brokers are before 4.0; their members are known to nobody
+    but ZooKeeper.
     """
     found = asyncio.run(_described(bootstrap, names, zookeeper=zookeeper))
     if form == "json":
