@@ -32,9 +32,10 @@ WARM_BYTES: Final = (1 << 20) + (64 << 10)  # sent first: the broker loads what 
 _AGAIN_BYTES: Final = 128 << 10  # sent first to each further topic
 LEAST_CPU_S: Final = 0.4  # of each measurement: the clock is exact, other work is not
 LONGEST_S: Final = 3.0  # of each measurement
-_ROUNDS: Final = 20  # between looks at the clock
+_ROUNDS: Final = 20  # before the first look at the clock
 _QUIET_S: Final = 0.25
 _START_S: Final = 20.0
+_END_S: Final = 10.0
 _LOAD_S: Final = 20.0  # for compiled loops to be loaded; where they have to be compiled first it goes without
 _PRODUCE_VERSION: Final = {Format.V0: 1, Format.V1: 2, Format.V2: 7}
 
@@ -127,9 +128,13 @@ async def _stage() -> AsyncIterator[_Stage]:
                 for each in (stage.client, *stage.readers):
                     await each.aclose()
         finally:
-            if process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                process.terminate()
+            try:
+                await asyncio.wait_for(process.wait(), _END_S)
+            except TimeoutError:
                 process.kill()
-            await process.wait()
+                await process.wait()
 
 
 async def _addresses(process: asyncio.subprocess.Process) -> tuple[str, str]:
@@ -156,13 +161,14 @@ async def _play(stage: _Stage, load: Load, at: int) -> Cost:
         await play.round()
     await stage.quiet()
     before, clock = await scrape(stage.http), asyncio.get_running_loop().time
-    records, until = play.records, clock() + LONGEST_S
+    records, until, rounds = play.records, clock() + LONGEST_S, _ROUNDS
     while True:
-        for _ in range(_ROUNDS):
+        for _ in range(rounds):
             await play.round()
         after = await scrape(stage.http)
         if _cpu(after) - _cpu(before) >= LEAST_CPU_S or clock() > until:
             break
+        rounds *= 2  # a look costs something, too
     return _cost(before, after, topic, play.records - records)
 
 
