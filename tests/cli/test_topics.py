@@ -10,13 +10,15 @@ import pytest
 
 from cli.command import run
 from client.broker import ScriptedBroker, scripted
+from magicbyte.cli import topics
 from magicbyte.client import Client
 from magicbyte.client.produce import send
+from magicbyte.protocol.messages.delete_topics import DeletableTopicResult, DeleteTopicsResponse
 from magicbyte.protocol.messages.metadata import MetadataResponse
 from magicbyte.records.columns import Record
 from magicbyte.testing import Broker
 
-METADATA = 3
+METADATA, DELETE_TOPICS = 3, 20
 
 
 @pytest.fixture(scope="module")
@@ -106,6 +108,17 @@ def test_old_brokers_list_topics_and_say_what_they_cannot_do(manner: str) -> Non
             result = run("topics", command, "-b", address, "orders")
             assert result.exit_code == 2
             assert f"{command} topic orders: UNSUPPORTED_VERSION (35): brokers from 0.10.1 on" in result.stderr
+
+
+def test_a_broker_that_deletes_nothing_is_said_to_need_a_setting(monkeypatch: pytest.MonkeyPatch) -> None:
+    broker = ScriptedBroker(versions={DELETE_TOPICS: range(2)})
+    timed_out = DeletableTopicResult(name="topic", error_code=7)
+    broker.answers[DELETE_TOPICS] = lambda *_: DeleteTopicsResponse(responses=[timed_out])
+    monkeypatch.setattr(topics, "client_of", lambda bootstrap: Client(bootstrap, retry_ms=0))
+    with scripted(broker) as address:
+        result = run("topics", "delete", "-b", address, "topic")
+    assert result.exit_code == 2
+    assert "REQUEST_TIMED_OUT (7): brokers before 1.0 delete nothing unless delete.topic.enable is set" in result.stderr
 
 
 def test_a_partition_without_a_leader_has_no_offsets() -> None:

@@ -34,7 +34,7 @@ OURS = "ours"
 VERSIONS = (OURS, "0.8.2.2", "0.9.0.1", "0.10.2.2", "1.1.1", "2.8.2", "3.9.1", "4.3.1")
 START = 1_700_000_000_000  # 2023-11-14T22:13:20Z
 COUNT = 10  # records of a partition, a second apart
-SETTINGS = ["num.partitions=2", "log.retention.ms=-1"]
+SETTINGS = ["num.partitions=2", "delete.topic.enable=true", "log.retention.ms=-1"]  # the last one from 0.9 on
 SECONDS = 30
 KEYS: list[bytes | None] = [b"a", None, b""]
 VALUES: list[bytes | None] = [b"value \xc3\xbc", b"", None, b"\xff"]
@@ -110,7 +110,7 @@ def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
             bootstrap = stack.enter_context(Broker(given)).bootstrap_servers
         else:
             folder: Path = tmp_path_factory.mktemp(f"commands-{version}")
-            settings = SETTINGS[: 1 if version.startswith("0.8") else 2]
+            settings = SETTINGS[:-1] if version.startswith("0.8") else SETTINGS
             bootstrap = stack.enter_context(jvm.broker(version, folder, *settings))["bootstrap"]
         yield Cluster(version, bootstrap)
 

@@ -11,6 +11,7 @@ import click
 from magicbyte.cli.cluster import bootstrap_option, client_of, explained, format_option, is_internal
 from magicbyte.cli.options import key_values
 from magicbyte.cli.render import table_lines
+from magicbyte.errors import BrokerError, ErrorCode
 
 if TYPE_CHECKING:
     from magicbyte.client import Client
@@ -20,6 +21,7 @@ Json = dict[str, Any]
 
 TOO_OLD: Final = "brokers from 0.10.1 on can do it; for older ones there are the tools of their release"
 EVERY: Final = "brokers from 0.8.2 on can do it"
+NOT_ENABLED: Final = "brokers before 1.0 delete nothing unless delete.topic.enable is set"
 _CREATE, _DELETE = 19, 20  # API keys
 _OWN_NUMBERS: Final = 4  # the first version of CreateTopics that takes -1 for the broker's own numbers
 
@@ -198,4 +200,9 @@ async def _delete(bootstrap: str, names: tuple[str, ...]) -> None:
             for name in names:
                 await client.existing_topic(name)
             for name in names:
-                await delete_topic(client, name)
+                try:
+                    await delete_topic(client, name)
+                except BrokerError as error:
+                    if error.code is ErrorCode.REQUEST_TIMED_OUT:
+                        error.detail = NOT_ENABLED
+                    raise
