@@ -1,6 +1,7 @@
 """Converting logs: every golden log in every direction, and the same bytes however often it is interrupted."""
 
 import base64
+import json
 import os
 import random
 import shutil
@@ -404,6 +405,11 @@ class Power:
 OPTIONS = ConvertOptions(Format.V2, Codec.LZ4, verify=True)
 
 
+def is_noted_as_whole(out: Path, name: str) -> bool:
+    lines = (out / STATE).read_text().splitlines() if (out / STATE).exists() else []
+    return any("whole" in json.loads(line) for line in lines if f'"partition": "{name}"' in line)
+
+
 def test_a_crash_anywhere_and_a_rerun_give_the_bytes_of_an_undisturbed_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -413,6 +419,7 @@ def test_a_crash_anywhere_and_a_rerun_give_the_bytes_of_an_undisturbed_run(
     run(tmp_path / "source", tmp_path / "whole", OPTIONS)
     whole, calls = tree(tmp_path / "whole"), power.calls
     assert calls > 20
+    nameless = 0
     for moment in range(calls):
         out = tmp_path / f"out-{moment}"
         power.goes_after(moment)
@@ -423,9 +430,14 @@ def test_a_crash_anywhere_and_a_rerun_give_the_bytes_of_an_undisturbed_run(
             assert {name: whole[f"{path.name}/{name}"] for name in tree(path)} == tree(path)
             assert len(tree(path)) == sum(name.startswith(path.name) for name in whole)
         power.goes_after(sys.maxsize)
+        only_nameless = {name for name in ("orders-0", "orders-1") if is_noted_as_whole(out, name)} - {
+            path.name for path in visible
+        }
         done = run(tmp_path / "source", out, OPTIONS)
         assert tree(out) == whole
-        assert sum(each.resumed for each in done) == len(visible)
+        assert sum(each.resumed for each in done) == len(visible) + len(only_nameless)
+        nameless += len(only_nameless)
+    assert nameless >= 2  # a crash between the note and the name, of each partition
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -25,7 +25,7 @@ from magicbyte.log.files import replace_file
 from magicbyte.log.index_writer import IndexRules
 from magicbyte.log.partitions import choose, in_use, log_start_offset, meta_properties
 from magicbyte.log.reader import Chunk, in_order, read_chunks
-from magicbyte.log.writer import LogDirectoryWriter, PartitionWriter, temporary_name
+from magicbyte.log.writer import LogDirectoryWriter, PartitionWriter, give_name, temporary_name
 from magicbyte.records.convert import ConversionReport, convert
 from magicbyte.records.decode import DEFAULT_MAX_BATCH_BYTES
 from magicbyte.records.encode import Format
@@ -278,6 +278,11 @@ class _Job:
                 raise LogDirectoryError(f"{path}: expected {options.identity()}, found another: {state.conversion}")
         elif out.exists() and {each.name for each in out.iterdir()} - {f"{STATE}.tmp"}:
             raise LogDirectoryError(f"{out}: expected nothing, an empty folder or an interrupted conversion")
+        for name, each in partitions.items():
+            noted, temporary = state.partitions.get(str(name), {}), temporary_name(out / str(name))
+            is_as_noted = temporary.exists() and noted.get("whole") == _written(temporary)
+            if is_as_noted and noted["source"] == _identity(each):
+                give_name(out / str(name))
         finished = frozenset(name for name in partitions if (out / str(name)).exists())
         if state.complete and len(finished) < len(partitions):
             raise LogDirectoryError(f"{out}: expected an interrupted conversion, found a complete one")
@@ -391,7 +396,7 @@ class _Job:
                     writer.roll(next_offset)
                 if (epoch := last_epoch(source)) is not None:
                     writer.note_epoch(epoch)
-                self.remember(done)  # before the name: a crash between both leaves a partition that is done again
+                self.remember(done, whole=writer.complete())  # a crash behind it leaves only the name to be given
                 writer.finish()
         except MagicbyteError as error:
             done.error = error
@@ -451,7 +456,7 @@ class _Job:
     # ---- what is known of finished partitions, and of finished segments of the one that is being written
 
     def remember(self, done: PartitionConversion, **more: int) -> None:
-        """Write into STATE what was done."""
+        """Write into STATE what was done; `whole`: all of it, so many bytes of logs, and only the name is missing."""
         self.state.add(
             self.out,
             str(done.name),
@@ -479,9 +484,7 @@ class _Job:
         if said is None or "through" not in said or said["source"] != _identity(self.partitions[name]):
             return None
         if name not in self.resumed:
-            bases = {path: int(path.stem) for path in temporary.glob("*.log")}
-            written = sum(path.stat().st_size for path, base in bases.items() if base < said["through"])
-            self.resumed[name] = said if written == said["written"] else None
+            self.resumed[name] = said if _written(temporary, said["through"]) == said["written"] else None
         return self.resumed[name]
 
     def recalled(self, name: TopicPartition) -> PartitionConversion:
@@ -500,6 +503,12 @@ class _Job:
 
 def _first_base(source: PartitionDirectory) -> int:
     return source.segments[0].base_offset if source.segments else 0
+
+
+def _written(folder: Path, below: int | None = None) -> int:
+    """Return the bytes of the logs in `folder`, of segments with a base offset `below` that."""
+    logs = [path for path in folder.glob("*.log") if below is None or int(path.stem) < below]
+    return sum(path.stat().st_size for path in logs)
 
 
 def last_epoch(source: PartitionDirectory) -> int | None:

@@ -63,6 +63,12 @@ def temporary_name(folder: Path) -> Path:
     return folder.with_name(f".{folder.name}.part")
 
 
+def give_name(folder: Path) -> None:
+    """Give a folder that is complete under its temporary name its own, durably."""
+    temporary_name(folder).rename(folder)
+    sync_directory(folder.parent)
+
+
 class PartitionWriter:
     """Writes one partition folder: segments, indexes, snapshots, leader epochs, as Kafka `rules.version` does.
 
@@ -106,6 +112,7 @@ class PartitionWriter:
         self._segment_size = self._whole_size = 0
         self._bases: list[int] = []
         self._snapshots: list[int] = []
+        self._is_complete = False
         if folder.exists():
             raise LogDirectoryError(f"{folder}: expected nothing of that name yet")
         self._temporary = temporary_name(folder)
@@ -214,16 +221,25 @@ class PartitionWriter:
         if self._epochs.entries:
             self._epochs.assign(epoch, self._end_offset)
 
-    def finish(self) -> WrittenPartition:
-        """Complete the folder, make it durable and give it its name."""
+    def complete(self) -> int:
+        """Write all that the folder lacks and make it durable, under its temporary name: nothing is appended then.
+
+        Returns the bytes of the logs.
+        """
         if not self._bases:
             self.roll(0)
         self._close_segment()
         self._write_snapshot(self._end_offset, self._bases[-2] if len(self._bases) > 1 else self._bases[0])
         self._write_texts()
         sync_directory(self._temporary)
-        self._temporary.rename(self.folder)
-        sync_directory(self.folder.parent)
+        self._is_complete = True
+        return self._whole_size
+
+    def finish(self) -> WrittenPartition:
+        """Complete the folder, unless that was done, and give it its name."""
+        if not self._is_complete:
+            self.complete()
+        give_name(self.folder)
         return WrittenPartition(self.folder, self._bases[0], self._end_offset, len(self._bases), self._whole_size)
 
     def _path(self, offset: int, suffix: str) -> Path:
