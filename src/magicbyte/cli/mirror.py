@@ -136,6 +136,8 @@ def mirror(
     )
     here = Client(source, **client_settings(context, "source"))
     to_folder = "/" in target or ":" not in target
+    if sync_groups and (identical or to_folder):
+        raise click.UsageError("--sync-groups: not with identical copies, whose groups need no other offsets")
     there = Path(target) if to_folder else Client(target, **client_settings(context, "target"))
     asyncio.run(_run(here, there, choice, until_caught_up=until_caught_up, explain=explain, http=http))
 
