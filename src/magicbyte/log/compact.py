@@ -68,7 +68,14 @@ class Compacted:
 
 def compacted_before(partitions: Iterable[PartitionDirectory]) -> list[PartitionDirectory]:
     """Return the partitions that their broker's cleaner has compacted before, by its checkpoint."""
-    return [each for each in partitions if _key(each) in _cleaner_offsets(each)]
+    known: dict[str, dict[TopicPartition, int]] = {}
+    found = []
+    for each in partitions:
+        if _above(each) not in known:
+            known[_above(each)] = _cleaner_offsets(each)
+        if _key(each) in known[_above(each)]:
+            found.append(each)
+    return found
 
 
 def _key(partition: PartitionDirectory) -> TopicPartition | None:

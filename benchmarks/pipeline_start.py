@@ -1,0 +1,111 @@
+"""How long `magicbyte pipeline run` takes on next to nothing, as a whole process, beside PySpark's hello world.
+
+pipeline        one partition of a few records is verified, converted and compared, into a new sink, at local[2]
+hello world     a session at local[2] with Spark's own settings, `spark.range(10).count()`, and its end
+context alone   the same without SQL: SparkContext at local[2], `parallelize(range(10)).count()`, and its end
+
+They take turns; each is run once more in front, which does not count. Wall-clock seconds and CPU seconds of the process
+and all below it. Target: the pipeline's median over that of hello world, at most 1.
+
+Run: python benchmarks/pipeline_start.py [ROUNDS]   (5; written to benchmarks/results/pipeline_start.json)
+"""
+
+import json
+import os
+import resource
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from importlib.metadata import version
+from pathlib import Path
+
+import harness
+from magicbyte.records.columns import Record
+from magicbyte.records.encode import Format, encode_records
+
+RESULT = Path(__file__).parent / "results" / "pipeline_start.json"
+PIPELINE = """\
+[source]
+path = "logs"
+[[stage]]
+do = "verify"
+[[stage]]
+do = "convert"
+format = "v2"
+codec = "zstd"
+[[stage]]
+do = "compare"
+[sink]
+path = "out"
+"""
+HELLO = (
+    "from pyspark.sql import SparkSession\n"
+    "spark = SparkSession.builder.master('local[2]').getOrCreate()\n"
+    "assert spark.range(10).count() == 10\n"
+    "spark.stop()\n"
+)
+CONTEXT = (
+    "from pyspark import SparkContext\n"
+    "context = SparkContext('local[2]')\n"
+    "assert context.parallelize(range(10)).count() == 10\n"
+    "context.stop()\n"
+)
+RUN = ["-m", "magicbyte", "pipeline", "run", "p.toml", "--master", "local[2]"]
+COMMANDS = {"pipeline": RUN, "hello world": ["-c", HELLO], "context alone": ["-c", CONTEXT]}
+
+
+def timed(arguments: list[str], folder: Path) -> tuple[float, float]:
+    """Run Python with these arguments; return seconds on the clock and of CPU."""
+    shutil.rmtree(folder / "out", ignore_errors=True)
+    before, begun = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+    environment = os.environ | {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
+    subprocess.run(
+        [sys.executable, *arguments], cwd=folder, env=environment, check=True, capture_output=True, timeout=300
+    )
+    wall, after = time.perf_counter() - begun, resource.getrusage(resource.RUSAGE_CHILDREN)
+    return wall, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def main(rounds: int) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "p.toml").write_text(PIPELINE)
+        (folder / "logs/orders-0").mkdir(parents=True)
+        records = [Record(offset, 1_700_000_000_000, 0, b"key", b"value", ()) for offset in range(10)]
+        (folder / "logs/orders-0" / f"{0:020}.log").write_bytes(encode_records(records, Format.V1))
+        found: dict[str, list[tuple[float, float]]] = {each: [] for each in COMMANDS}
+        for number in range(rounds + 1):
+            for each, arguments in COMMANDS.items():
+                seconds = timed(arguments, folder)
+                if number:
+                    found[each].append(seconds)
+                print(f"{each}: {seconds[0]:.2f} s, {seconds[1]:.2f} s of CPU", flush=True)
+    rows = {
+        each: {
+            "seconds": round(statistics.median(wall for wall, _ in times), 2),
+            "cpuSeconds": round(statistics.median(cpu for _, cpu in times), 2),
+            "all": [[round(wall, 2), round(cpu, 2)] for wall, cpu in times],
+        }
+        for each, times in found.items()
+    }
+    ratios = {
+        "seconds": round(rows["pipeline"]["seconds"] / rows["hello world"]["seconds"], 2),
+        "cpuSeconds": round(rows["pipeline"]["cpuSeconds"] / rows["hello world"]["cpuSeconds"], 2),
+    }
+    print(ratios)
+    about = {
+        "machine": harness.machine(),
+        "pyspark": version("pyspark"),
+        "rounds": rounds,
+        "load": os.getloadavg(),
+        "ratio": ratios,
+        "target": 1.0,
+    }
+    RESULT.write_text(json.dumps({**about, "rows": rows}, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 5)
