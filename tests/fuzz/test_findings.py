@@ -17,7 +17,7 @@ from magicbyte.codecs import Codec, compress
 from magicbyte.errors import BatchTooLargeError, CorruptRecordError, TruncatedLogError
 from magicbyte.log.directory import discover
 from magicbyte.log.reader import Isolation, SegmentReader, Selection, read_chunks
-from magicbyte.records import forms
+from magicbyte.records import arrays
 from magicbyte.records.batch import RecordBatch, build_batch
 from magicbyte.records.control import ControlType, build_marker, marker_of
 from magicbyte.records.decode import DecodeOptions, decode
@@ -181,7 +181,7 @@ def test_a_count_that_the_bytes_cannot_hold_costs_nothing(codec: Codec, count: i
     struct.pack_into(">i", entry, 57, count)
     with agreement.kernels(form):
         complaint(sealed(entry))  # kernels and libraries are loaded once: no part of what the input costs
-        forms._idle.clear()  # memory that waits from another test would hide what this one takes
+        arrays._idle.clear()  # memory that waits from another test would hide what this one takes
         tracemalloc.start()
         try:
             error = complaint(sealed(entry))

@@ -22,6 +22,7 @@ from magicbyte.records.entry import entries
 from magicbyte.records.layout import NO_PRODUCER_ID, NO_TIMESTAMP, Dialect, TimestampType
 
 NOTHING_STORED = -1
+_APPEND_TIME, _ENRICHED = TimestampType.LOG_APPEND_TIME, Format.ENRICHED  # a member of an enum takes three look-ups
 _OFFSETS = DecodeOptions(keys=False, values=False, headers=False, control=True)
 
 
@@ -107,7 +108,7 @@ def prepare(
     if size > rules.segment_bytes:
         why = f"size of a set: expected <= {rules.segment_bytes}, found {size}"
         raise AppendRefusedError(ErrorCode.RECORD_LIST_TOO_LARGE, why)
-    broker_time = rules.timestamp_type is TimestampType.LOG_APPEND_TIME or rules.format is Format.ENRICHED
+    broker_time = rules.timestamp_type is _APPEND_TIME or rules.format is _ENRICHED
     return PreparedAppend(
         tuple(stored.buffers),
         size,

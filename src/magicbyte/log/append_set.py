@@ -32,6 +32,7 @@ from magicbyte.records.layout import (
     ATTRIBUTES,
     CODEC_MASK,
     LOG_OVERHEAD,
+    MAGIC,
     NO_PRODUCER_ID,
     NO_TIMESTAMP,
     RECORD_BATCH_OVERHEAD,
@@ -50,7 +51,9 @@ _KEPT_SCRATCH = 4 << 20
 _APPEND_TIME, _CREATE_TIME = TimestampType.LOG_APPEND_TIME, TimestampType.CREATE_TIME
 _V0, _V2 = Format.V0, Format.V2
 _WITH_TIMES = (Format.V2, Format.V1)
-_ENRICHED = Dialect.ENRICHED
+_KAFKA, _ENRICHED = Dialect.KAFKA, Dialect.ENRICHED
+_NONE, _ZSTD, _CORRECT = Codec.NONE, Codec.ZSTD, Lz4Header.CORRECT
+_MAGIC = MAGIC.start
 _CODECS = tuple(Codec)
 _AS_IT_IS = DecodeOptions(verify=False, control=True, limit=1 << 62)
 
@@ -105,7 +108,7 @@ def read_set(
     reader = _Reader(rules, request, now_ms, dialect)
     outer = reader.outer(records)
     reader.trusts = reader.may_trust(outer)
-    parts, codec, is_control = [], Codec.NONE, False
+    parts, codec, is_control = [], _NONE, False
     for entry in outer:
         part = reader.open(entry)
         parts.append(part)
@@ -178,7 +181,7 @@ class _Reader:
     def outer(self, records: memoryview) -> list[RecordBatch | _Outer]:
         """Return the rows of the set, each whole, its checksums right; no more than the request may send."""
         size = len(records)
-        if size >= RECORD_BATCH_OVERHEAD and records[16] == 2 and self.dialect is Dialect.KAFKA:
+        if size >= RECORD_BATCH_OVERHEAD and records[_MAGIC] == 2 and self.dialect is _KAFKA:
             batch = RecordBatch(records)
             if batch.size == size:
                 self._check_batch(batch)
@@ -268,7 +271,7 @@ class _Reader:
     def _open_batch(self, batch: RecordBatch) -> Part:
         request, to_batch, is_control = self.request, self.rules.format is _V2, batch.is_control
         codec = self._codec(batch.attributes)
-        if codec is Codec.ZSTD and not (request.may_use_zstd and to_batch):
+        if codec is _ZSTD and not (request.may_use_zstd and to_batch):
             refused = AppendRefusedError if request.may_use_zstd else RequestRefusedError
             raise refused(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs magic 2 and version 7 of the request")
         if request.is_client:
@@ -288,7 +291,7 @@ class _Reader:
             raise request.illegal(f"base sequence of an idempotent batch: {batch.base_sequence}")
         records = batch.records_section
         if codec:
-            records = self._unpack(codec, records, Lz4Header.CORRECT)
+            records = self._unpack(codec, records, _CORRECT)
         try:
             survey = survey_records(records, count, batch.base_timestamp)
         except CorruptRecordError as error:

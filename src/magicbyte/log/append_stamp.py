@@ -11,6 +11,7 @@ from magicbyte.errors import CorruptRecordError
 from magicbyte.log.append_rules import AppendRules, Request
 from magicbyte.log.append_set import Part, ProducedSet
 from magicbyte.records.batch import RecordBatch
+from magicbyte.records.encode import Format
 from magicbyte.records.enriched import EnrichedMessage, Tag
 from magicbyte.records.entry import entries
 from magicbyte.records.forms import form_for
@@ -22,7 +23,7 @@ from magicbyte.wire.primitives import IEEE
 
 _FEW = 64  # messages, of which each is written as a view of what was produced
 _LARGE = 4096  # bytes from which on a view is cheaper than a copy
-_APPEND_TIME = TimestampType.LOG_APPEND_TIME
+_APPEND_TIME, _ENRICHED = TimestampType.LOG_APPEND_TIME, Format.ENRICHED
 
 
 @dataclass(slots=True)
@@ -57,7 +58,7 @@ def can_stay(found: ProducedSet, rules: AppendRules) -> bool:
         return False
     if found.is_control:
         return True
-    if target.dialect is Dialect.ENRICHED:
+    if target is _ENRICHED:
         return rules.codec is None or all(part.codec is rules.codec for part in parts)
     codec = found.codec if rules.codec is None else rules.codec
     if codec is not found.codec:
@@ -137,7 +138,7 @@ def _stamp_batch(
         batch.buffer[:RECORD_BATCH_OVERHEAD] = head
         stored.buffers.append(batch.buffer)
     else:
-        stored.add(head, batch.buffer[RECORD_BATCH_OVERHEAD:])
+        stored.buffers += memoryview(head), batch.buffer[RECORD_BATCH_OVERHEAD:]
     stored.next_offset = first + survey.records
     of_record = rules.time_names_record and not (append_time or part.codec or batch.is_control)
     stored.time(timestamp, first + survey.latest_at if of_record else stored.next_offset - 1)

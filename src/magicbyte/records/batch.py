@@ -15,6 +15,7 @@ from magicbyte.records.layout import (
     CODEC_MASK,
     CONTROL_BIT,
     DELETE_HORIZON_BIT,
+    LOG_APPEND_TIME_BIT,
     LOG_OVERHEAD,
     MAX_TIMESTAMP,
     NO_PRODUCER_ID,
@@ -32,6 +33,7 @@ from magicbyte.wire.checksum import Buffer, crc32c
 HEADER = struct.Struct(">qiibIhiqqqhii")
 """The 61 bytes before the records, in one call; a test proves that it agrees with the layout."""
 
+_CRC_COVERS = ATTRIBUTES.start  # and all behind it
 _KEPT_BITS = CODEC_MASK | TRANSACTIONAL_BIT | CONTROL_BIT | DELETE_HORIZON_BIT
 
 
@@ -120,7 +122,7 @@ class RecordBatch:
 
     def verify(self) -> None:
         """Raise CorruptRecordError unless the CRC holds. Apart from `parse`: a shallow walk need not pay for it."""
-        computed = crc32c(self.buffer[ATTRIBUTES.start :])
+        computed = crc32c(self.buffer[_CRC_COVERS:])
         if self.crc != computed:
             raise CorruptRecordError("crc", expected=f"{self.crc:#010x}", found=f"{computed:#010x}", position=0).locate(
                 offsets=(self.base_offset, self.last_offset)
@@ -211,9 +213,10 @@ class RecordBatch:
         What `set_base_offset`, `set_partition_leader_epoch` and `set_max_timestamp` do, for bytes that must stay.
         """
         attributes, crc = self.attributes, self.crc
-        changes = self.timestamp_type is not timestamp_type or self.max_timestamp != max_timestamp
+        type_bit = timestamp_type_bit(timestamp_type)
+        changes = attributes & LOG_APPEND_TIME_BIT != type_bit or self.max_timestamp != max_timestamp
         if changes:
-            attributes = attributes & _KEPT_BITS | timestamp_type_bit(timestamp_type)
+            attributes = attributes & _KEPT_BITS | type_bit
         head = bytearray(RECORD_BATCH_OVERHEAD)
         HEADER.pack_into(
             head,

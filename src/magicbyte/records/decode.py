@@ -18,7 +18,7 @@ from magicbyte.errors import BatchTooLargeError, CorruptRecordError
 from magicbyte.records import kernels
 from magicbyte.records.columns import BytesColumn, HeaderColumns, Record, RecordColumns
 from magicbyte.records.enriched import EnrichedMessage
-from magicbyte.records.forms import Arrays, Form, form_for
+from magicbyte.records.forms import Form, Lists, form_for
 from magicbyte.records.layout import (
     ATTRIBUTES,
     CODEC_MASK,
@@ -615,7 +615,7 @@ class _Room:
     def __init__(self, options: DecodeOptions, make: Form) -> None:
         self.options = options
         self.make = make
-        self.packed = options.packed and make is Arrays
+        self.packed = options.packed and make is not Lists
         kept = kernels.PACK if self.packed else kernels.REFER
         self.keys, self.values = kept if options.keys else kernels.LEAVE, kept if options.values else kernels.LEAVE
         self.arrays: list[Any] = []

@@ -123,19 +123,11 @@ def survey_messages(
 
 
 def _survey(state: Any) -> Survey:
-    facts = state[kernels.STATE : survey.LYING]
-    if not isinstance(facts, list):
-        facts = facts.tolist()
-    records, null_keys, least, latest, latest_at, out_of_order, headers, append_bits, nested, other_magic = facts
-    return Survey(
-        records,
-        null_keys,
-        None if least == survey.MOST_TIME else least,
-        latest,
-        latest_at,
-        out_of_order,
-        headers,
-        append_bits,
-        nested,
-        other_magic,
-    )
+    facts: list[Any] = state[kernels.STATE :] if isinstance(state, list) else state[kernels.STATE :].tolist()
+    if facts[_LEAST] == survey.MOST_TIME:
+        facts[_LEAST] = None
+    facts[_LYING] = None
+    return Survey._make(facts)
+
+
+_LEAST, _LYING = survey.LEAST - kernels.STATE, survey.LYING - kernels.STATE

@@ -1,0 +1,94 @@
+"""The form of the compiled kernels' inputs and outputs: numpy arrays. Apart from forms.py, as it needs numpy."""
+
+from __future__ import annotations
+
+import weakref
+from collections import defaultdict
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from magicbyte.wire.kernel import Kernel
+from magicbyte.wire.primitives import crc_table
+
+_ITEM_SIZE = {"q": 8, "i": 4, "b": 1, "B": 1}
+_KEPT = 96 << 20  # bytes of memory that may wait for their next use
+_UINT8, _INT64 = np.dtype(np.uint8), np.dtype(np.int64)
+_idle: defaultdict[int, list[bytearray]] = defaultdict(list)  # by size
+
+
+def _arena(size: int) -> Any:
+    """Return an array of at least `size` bytes with anything in it, from memory that was used before where possible.
+
+    Fresh memory of the system costs more to page in than the kernels take to fill it. When the last array or Arrow
+    buffer that refers to an arena is gone, in whatever thread, its memory waits here for the next one.
+    """
+    room = 1 << max(size - 1, 0xFFF).bit_length()
+    try:
+        memory = _idle[room].pop()
+    except IndexError:
+        memory = bytearray(room)
+    arena = np.frombuffer(memory, np.uint8)
+    weakref.finalize(arena, _give_back, memory).atexit = False
+    return arena
+
+
+def _give_back(memory: bytearray) -> None:
+    if sum(room * len(waiting) for room, waiting in list(_idle.items())) + len(memory) <= _KEPT:
+        _idle[len(memory)].append(memory)
+
+
+class Arrays:
+    """Inputs and outputs of the compiled kernels: numpy arrays."""
+
+    @staticmethod
+    def form(kernel: Kernel) -> Any:
+        """Return what to call."""
+        return kernel
+
+    @staticmethod
+    def bytes_of(source: Any) -> Any:
+        """Return `source` as bytes to read."""
+        return np.frombuffer(source, _UINT8)
+
+    @staticmethod
+    def int64(values: Any) -> Any:
+        """Return integers for an argument of type Int64s; not copied if they are in that form already."""
+        return np.ascontiguousarray(values, np.int64)
+
+    @staticmethod
+    def zeros(count: int) -> Any:
+        """Return zeros for an argument of type Int64s."""
+        return np.zeros(count, _INT64)
+
+    @staticmethod
+    def int32(values: Any) -> Any:
+        """As `int64`, for Int32s."""
+        return np.ascontiguousarray(values, np.int32)
+
+    @staticmethod
+    def int8(values: Any) -> Any:
+        """As `int64`, for Int8s."""
+        return np.ascontiguousarray(values, np.int8)
+
+    @staticmethod
+    def sum(values: Any) -> int:
+        """Return the sum of integers in this form."""
+        return int(values.sum(dtype="q"))
+
+    @staticmethod
+    def outputs(wanted: list[tuple[int, str]]) -> list[Any]:
+        """Return arrays of (count, type code), not cleared: parts of one arena."""
+        places, size = [], 0
+        for count, code in wanted:
+            places.append(size)
+            size += -(-count * _ITEM_SIZE[code] // 64) * 64
+        arena = _arena(size)
+        return [np.ndarray(count, code, arena, at) for (count, code), at in zip(wanted, places, strict=True)]
+
+    @staticmethod
+    @cache
+    def crc_table(polynomial: int) -> Any:
+        """Return what the kernels that compute a CRC want as `table`."""
+        return np.array(crc_table(polynomial), np.int32)
