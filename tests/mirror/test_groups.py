@@ -18,15 +18,18 @@ from magicbyte.client.groups import Committed, commit_offsets, committed_offsets
 from magicbyte.client.offsets import bounds
 from magicbyte.client.produce import send
 from magicbyte.codecs import Codec
+from magicbyte.mirror.group_sync import saved_reaches
 from magicbyte.mirror.offset_map import Run
 from magicbyte.mirror.offset_topic import OFFSET_TOPIC, KnownMaps
 from magicbyte.mirror.plan import Choice
 from magicbyte.mirror.progress import DEFAULT_GROUP
 from magicbyte.records.columns import Record
-from magicbyte.records.encode import Format
+from magicbyte.records.control import ControlType
+from magicbyte.records.encode import Format, encode_records
 from magicbyte.testing import Broker
 from mirror.pair import Pair, crash
-from mirror.sets import some
+from mirror.sets import some, stored
+from mirror.test_sources import give, marker, transaction
 
 WITH_GROUPS = Choice(re.compile(".*"), sync_groups=True)
 
@@ -163,6 +166,26 @@ def test_a_log_without_holes_has_one_run_for_each_start_of_the_mirror(pair: Pair
         return {place: each.runs() for place, each in known.maps.items()}
 
     assert pair.run(runs) == {("topic", 0): [Run(0, 0), Run(100, 100)]}
+
+
+@pytest.mark.parametrize("form", [Format.V2, Format.V1])
+def test_behind_holes_markers_and_sets_with_holes_no_record_is_missed(pair: Pair, form: Format) -> None:
+    """Only inside a set that has holes, or is not counted, do records come again."""
+    holed = encode_records(some(40, 8, holes=True), form, Codec.GZIP)
+    sets = [stored(form, Codec.GZIP), stored(form, Codec.GZIP, 21), holed, stored(form, Codec.GZIP, 60)]
+    give(pair, [*sets, transaction(70, 7), marker(80, 7, ControlType.COMMIT), stored(Format.V2, Codec.GZIP, 81)])
+    pair.mirror()
+    offsets = [*range(10), *range(21, 31), *range(40, 55, 2), *range(60, 80), *range(81, 91)]
+    inside = {*range(41, 55)} if form is Format.V2 else {*range(11, 31), *range(32, 55), *range(56, 70)}
+
+    async def translations(_: Client, there: Client) -> None:
+        (reach,) = (await saved_reaches(there, DEFAULT_GROUP, "", [("topic", 0)])).values()
+        for offset in range(92):
+            told, right = reach.translate(offset), sum(each < offset for each in offsets)
+            assert told.offset <= right
+            assert (told.offset == right and told.exact) or offset in inside, offset
+
+    pair.run(translations)
 
 
 def test_after_a_crash_the_map_still_tells_where_each_record_is(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:

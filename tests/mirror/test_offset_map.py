@@ -69,6 +69,20 @@ def test_a_source_without_holes_needs_one_run() -> None:
     assert end == Run(1000, 1007)
 
 
+def test_behind_a_set_that_is_in_parts_nothing_is_told_until_the_next_one() -> None:
+    track = Track()
+    track.copied(0, 10, 10, 0)
+    track.copied(10, 20, 10, 10, together=False)
+    known = OffsetMap(track.take())
+    assert known.translate(15, Run(30, 40)) == (10, False, True)
+    assert known.translate(25, Run(30, 40)) == (10, False, True)
+    track.copied(22, 30, 8, 32)
+    for run in track.take():
+        known.add(run)
+    assert known.translate(25, Run(30, 40)) == (35, True, True)
+    assert known.translate(21, Run(30, 40)) == (10, False, True)
+
+
 def test_what_is_not_copied_yet_becomes_the_end() -> None:
     known = OffsetMap([Run(0, 100)])
     assert known.translate(50, Run(40, 140)) == (140, False, False)

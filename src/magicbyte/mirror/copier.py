@@ -418,9 +418,9 @@ class PartitionCopier:
 
     def _note_offsets(self, parcel: Parcel, sent: _Sent) -> None:
         if sent.offsets and not self.route.lanes:
-            # Of a part of a set, or where others write too, what is told is too low at most.
-            whole = len(sent.offsets) == 1 and not sent.parked and not self.route.merge
-            self._track.copied(_first(parcel), parcel.next_offset, sent.records if whole else 0, sent.offsets[0])
+            together = len(sent.offsets) == 1 and not sent.parked and not self.route.merge
+            offset = sent.offsets[0]
+            self._track.copied(_first(parcel), parcel.next_offset, sent.records, offset, together=together)
 
     async def _put_aside(self, parcel: Parcel, parked: Sequence[Parked]) -> None:
         """Put sets aside, and keep the place behind them, so that they are not met again."""

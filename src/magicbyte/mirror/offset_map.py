@@ -99,8 +99,11 @@ class Track:
         self._uncounted: Run | None = None  # the last set, if the one behind it is to tell whether it has holes
         self._doubted = False  # whether the map says that it has
 
-    def copied(self, first: int, following: int, records: int, target: int) -> None:
-        """Hear that a set with offsets from `first` to before `following` is at `target`. `records` -1: not counted."""
+    def copied(self, first: int, following: int, records: int, target: int, *, together: bool = True) -> None:
+        """Hear that a set with offsets from `first` to before `following` is at `target`. `records` -1: not counted.
+
+        `together`: its records follow each other there; else more may be between them.
+        """
         run, before = self._run, self._uncounted
         if run is not None and run.exact and run.target + first - run.source == target:
             if before is not None and self._doubted:
@@ -109,9 +112,12 @@ class Track:
             if before is not None and not self._doubted:
                 self._note(before._replace(exact=False))
             self._note(Run(first, target))
-        self._uncounted, self._doubted = (Run(first, target) if records < 0 else None), False
-        if 0 <= records != following - first:
+        self._uncounted, self._doubted = (Run(first, target) if records < 0 and together else None), False
+        if not together:
             self._note(Run(first, target, exact=False))
+        elif 0 <= records != following - first:
+            self._note(Run(first, target, exact=False))
+            self._note(Run(following, target + records))
 
     def take(self) -> list[Run]:
         """Return the runs that were found since the last call; with them the map holds for all that was copied."""
