@@ -37,7 +37,7 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 QUICK_BYTES: Final = 2 << 20  # of a set that is mostly stored before the loop would wait for something else
-QUICK_SLOW_CODEC_BYTES: Final = 32 << 10
+QUICK_SLOW_CODEC_BYTES: Final = 128 << 10
 _QUICK_CODECS: Final = (Codec.NONE, Codec.SNAPPY, Codec.LZ4)
 WARM_AFTER_BYTES: Final = 1 << 20  # of records, from which on the kernels are loaded, in a thread
 _POLL_S: Final = 0.2
