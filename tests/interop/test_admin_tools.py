@@ -1,4 +1,8 @@
-"""Kafka's own command line tools for topics, settings, directories and records, of two eras, against our broker."""
+"""Kafka's own command line tools of two eras against our broker.
+
+Topics, settings, directories, records that are deleted, groups, offsets; producing and consuming, and the two tests of
+performance, which are run here for what they say, not for how fast it is.
+"""
 
 import json
 import subprocess
@@ -12,7 +16,22 @@ from magicbyte.testing import Broker
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.usefixtures("needs_java")]
 
 SECONDS = 60
-PLACES = {"2.8.2": "kafka.admin", "4.3.1": "org.apache.kafka.tools"}  # of all but ConfigCommand, which stayed
+NEW = "org.apache.kafka.tools"
+PLACES = {  # where the tools are
+    "2.8.2": {
+        "ConsoleProducer": "kafka.tools",
+        "ConsoleConsumer": "kafka.tools",
+        "ConsumerPerformance": "kafka.tools",
+        "GetOffsetShell": "kafka.tools",
+        "ProducerPerformance": NEW,
+    },
+    "4.3.1": {
+        "ConfigCommand": "kafka.admin",
+        "ConsoleConsumer": f"{NEW}.consumer",
+        "ConsumerGroupCommand": f"{NEW}.consumer.group",
+    },
+}
+OTHERS = {"2.8.2": "kafka.admin", "4.3.1": NEW}
 
 
 class Tools:
@@ -22,9 +41,9 @@ class Tools:
         kafka_oracle.fetch(version)
         self.version, self.bootstrap = version, bootstrap
 
-    def run(self, name: str, *arguments: str) -> str:
+    def run(self, name: str, *arguments: str, text: str = "") -> str:
         """Return what a tool prints; fail unless it succeeds."""
-        done = self._run(name, *arguments)
+        done = self._run(name, *arguments, text=text)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
@@ -34,11 +53,12 @@ class Tools:
         assert done.returncode != 0, done.stdout
         return done.stdout + done.stderr
 
-    def _run(self, name: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
-        place = "kafka.admin" if name == "ConfigCommand" else PLACES[self.version]
-        given = ["--bootstrap-server", self.bootstrap, *arguments]
-        command = kafka_oracle.tool_command(self.version, f"{place}.{name}", given, [])
-        return subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)
+    def _run(self, name: str, *arguments: str, text: str = "") -> "subprocess.CompletedProcess[str]":
+        place = PLACES[self.version].get(name, OTHERS[self.version])
+        option = "--broker-list" if place == "kafka.tools" and name == "GetOffsetShell" else "--bootstrap-server"
+        where = [] if name == "ProducerPerformance" else [option, self.bootstrap]
+        command = kafka_oracle.tool_command(self.version, f"{place}.{name}", [*where, *arguments], [])
+        return subprocess.run(command, input=text, capture_output=True, text=True, timeout=SECONDS)
 
 
 @pytest.mark.parametrize("version", PLACES)
@@ -79,3 +99,43 @@ def test_kafkas_tools_do_their_work(version: str, tmp_path: Path) -> None:
         assert "partition: t-0\tlow_watermark: 0" in erased
         tools.run("TopicCommand", "--delete", "--topic", "t")
         assert "t" not in tools.run("TopicCommand", "--list").split()
+
+
+@pytest.mark.parametrize("version", PLACES)
+def test_kafkas_tools_write_read_and_move_groups(version: str) -> None:
+    lines = [f"line {number}" for number in range(50)]
+    with Broker() as served:
+        tools = Tools(version, served.bootstrap_servers)
+        tools.run("ConsoleProducer", "--topic", "t", text="".join(f"{line}\n" for line in lines))
+        assert "t:0:50" in tools.run("GetOffsetShell", "--topic", "t").split()
+        reading = ["--topic", "t", "--from-beginning", "--group", "g", "--timeout-ms", "20000"]
+        assert tools.run("ConsoleConsumer", *reading, "--max-messages", "50").splitlines() == lines
+        assert "g" in tools.run("ConsumerGroupCommand", "--list").split()
+        assert group_row(tools) == ["g", "t", "0", "50", "50", "0"]
+        moving = ["--reset-offsets", "--group", "g", "--topic", "t", "--execute", "--to-offset", "48"]
+        tools.run("ConsumerGroupCommand", *moving)
+        assert group_row(tools) == ["g", "t", "0", "48", "50", "2"]
+        assert tools.run("ConsoleConsumer", *reading, "--max-messages", "2").splitlines() == lines[48:]
+        tools.run("ConsumerGroupCommand", "--delete", "--group", "g")
+        assert "g" not in tools.run("ConsumerGroupCommand", "--list").split()
+
+
+def group_row(tools: Tools) -> list[str]:
+    """Return group, topic, partition, offset, end and lag of the one partition that the group reads."""
+    printed = tools.run("ConsumerGroupCommand", "--describe", "--group", "g").splitlines()
+    (row,) = [line.split()[:6] for line in printed if line.split()[:2] == ["g", "t"]]
+    return row
+
+
+@pytest.mark.parametrize("version", PLACES)
+def test_kafkas_tests_of_performance_run_through(version: str) -> None:
+    with Broker() as served:
+        tools = Tools(version, served.bootstrap_servers)
+        tools.run("TopicCommand", "--create", "--topic", "t")
+        where = f"bootstrap.servers={served.bootstrap_servers}"
+        sending = ["--topic", "t", "--num-records", "20000", "--record-size", "100", "--throughput", "-1"]
+        assert "20000 records sent" in tools.run("ProducerPerformance", *sending, "--producer-props", where)
+        printed = tools.run("ConsumerPerformance", "--topic", "t", "--messages", "20000").splitlines()
+        head = next(at for at, line in enumerate(printed) if line.startswith("start.time"))
+        figures = dict(zip(*(line.split(", ") for line in printed[head : head + 2]), strict=True))
+        assert int(figures["data.consumed.in.nMsg"]) == 20000
