@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+import contextlib
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, BinaryIO, Final, Literal
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, Literal, NamedTuple
 
 import click
 
@@ -14,6 +15,7 @@ from magicbyte.cli.cluster import bootstrap_option, client_of, explained, parsed
 from magicbyte.cli.output import binary_output
 from magicbyte.cli.templates import Part, parse_template, templated, unescape
 from magicbyte.errors import UnknownTopicError
+from magicbyte.wire.kernel import expect
 
 if TYPE_CHECKING:
     from magicbyte.client import Client
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 
 MAX_WAIT_MS: Final = 500  # for which a broker holds back the answer about a partition where nothing is new
 _LEAST_WAIT_MS: Final = 10
+WORTH_A_THREAD: Final = 64 << 10  # bytes of sets
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +137,13 @@ def consume(
         asyncio.run(_consume(bootstrap, wanted, _Output(stream, renderer, count)))
 
 
+class Records(NamedTuple):
+    """Some sets of a partition: their bytes, and their records, decoded as they are taken."""
+
+    size: int
+    columns: Iterator[RecordColumns]
+
+
 class _Output:
     """Where records go, up to so many (None: all)."""
 
@@ -141,28 +151,44 @@ class _Output:
         self._stream = stream
         self._renderer = renderer
         self._left = count
+        self._turn = asyncio.Lock()
 
     @property
     def is_full(self) -> bool:
         return self._left == 0
 
-    async def take(self, partition: int, found: AsyncIterator[RecordColumns]) -> None:
-        """Write the records that are found in a partition, until there are enough."""
+    async def take(self, partition: int, found: AsyncIterator[Records]) -> None:
+        """Write the records that are found in a partition, until there are enough.
+
+        Much is decoded and written in a thread, while the next sets are on their way.
+        """
         if self.is_full:
             return
-        lines = self._renderer(partition)
-        async for columns in found:
-            part = columns if self._left is None else columns.slice(0, self._left)
-            self._stream.write(lines(part))
-            self._stream.flush()
-            if self._left is not None:
-                self._left -= len(part)
+        lines, size = self._renderer(partition), 0
+        async for records in found:
+            size += records.size
+            expect(size)
+            async with self._turn:
+                if records.size < WORTH_A_THREAD:
+                    self._write(lines, records.columns)
+                else:
+                    await asyncio.to_thread(self._write, lines, records.columns)
             if self.is_full:
                 return
 
+    def _write(self, lines: Renderer, found: Iterable[RecordColumns]) -> None:
+        for columns in found:
+            if self.is_full:
+                break
+            part = columns if self._left is None else columns.slice(0, self._left)
+            self._stream.write(lines(part))
+            if self._left is not None:
+                self._left -= len(part)
+        self._stream.flush()
+
 
 async def _consume(bootstrap: str, wanted: Wanted, output: _Output) -> None:
-    from magicbyte.client.fetch import FetchOptions, read_records
+    from magicbyte.client.fetch import FetchOptions, read_sets, records_of
 
     with explained("read committed records", "brokers from 0.11 on can do it"):
         async with client_of(bootstrap) as client:
@@ -172,8 +198,13 @@ async def _consume(bootstrap: str, wanted: Wanted, output: _Output) -> None:
             wait_ms = max(MAX_WAIT_MS // len(partitions), _LEAST_WAIT_MS)
             options = FetchOptions(committed=wanted.committed, max_wait_ms=wait_ms, ahead=wanted.ends)
 
+            async def records(partition: int, start: int, end: int | None) -> AsyncGenerator[Records]:
+                async for found in read_sets(client, wanted.topic, partition, start, end, options):
+                    yield Records(len(found.data), records_of(found, start, end, options))
+
             async def read(partition: int, start: int, end: int | None) -> None:
-                await output.take(partition, read_records(client, wanted.topic, partition, start, end, options))
+                async with contextlib.aclosing(records(partition, start, end)) as found:
+                    await output.take(partition, found)
 
             if wanted.ends:
                 for partition, ends in zip(partitions, ranges, strict=True):

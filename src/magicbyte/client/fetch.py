@@ -166,13 +166,28 @@ async def read_records(
     async for found in read_sets(client, topic, partition, start, end, options):
         size += len(found.data)
         expect(size)
-        for columns in _records(found, options, decoding):
-            part = _within(columns, start, end)
-            if len(part):
-                yield part
+        for columns in records_of(found, start, end, options, decoding):
+            yield columns
 
 
-def _records(found: ClosedSets, options: FetchOptions, decoding: DecodeOptions) -> Iterator[RecordColumns]:
+def records_of(
+    found: ClosedSets,
+    start: int,
+    end: int | None = None,
+    options: FetchOptions = DEFAULT_FETCH,
+    decoding: DecodeOptions = DEFAULT_OPTIONS,
+) -> Iterator[RecordColumns]:
+    """Yield the records of closed sets with offsets from `start` to before `end`, if any. Raises what `decode` does.
+
+    `options` are those that the sets were fetched with. It may be called in a thread, while others are on their way.
+    """
+    for columns in _decoded(found, options, decoding):
+        part = _within(columns, start, end)
+        if len(part):
+            yield part
+
+
+def _decoded(found: ClosedSets, options: FetchOptions, decoding: DecodeOptions) -> Iterator[RecordColumns]:
     if not (options.committed and found.aborted):
         yield from decode(found.data, decoding, dialect=options.dialect)
         return
