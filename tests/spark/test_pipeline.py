@@ -11,6 +11,7 @@ import pytest
 from cli.command import run as command
 from magicbyte.errors import LogDirectoryError, UnknownTopicError
 from magicbyte.log.directory import discover
+from magicbyte.log.reader import SegmentReader
 from magicbyte.spark.pipeline import driver
 from magicbyte.spark.pipeline.config import Pipeline, load
 from magicbyte.spark.pipeline.driver import Run
@@ -163,6 +164,18 @@ def test_records_become_tables_that_hold_them_all(tmp_path: Path) -> None:
         (each.offset, each.key, each.value) for some in records for each in some
     ]
     assert {(row["topic"], row["partition"]) for row in rows} == {("orders", 3)}
+
+
+def test_a_filter_leaves_what_its_limits_say_whatever_order_its_keys_are_given_in(tmp_path: Path) -> None:
+    records = some_records(200)
+    write_partition(tmp_path / "logs", "orders-0", records)
+    stage = '[[stage]]\ndo = "filter"\nsince = 1_700_000_050_000\nkeys = ["key-61", "key-3", "key-99"]'
+    done = run(pipeline(tmp_path, stage))
+    assert (done.status, done.units[0]["stages"][0]["kept"]) == (0, 2)
+    (found,) = discover([str(tmp_path / "out")])
+    assert [record.offset for columns in SegmentReader(found).records() for record in columns] == [61, 99]
+    again = run(pipeline(tmp_path, stage.replace('"key-61", "key-3"', '"key-3", "key-61"')), resume=True)
+    assert again.kept == 1
 
 
 # ---- a sink

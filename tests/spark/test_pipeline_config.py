@@ -94,6 +94,7 @@ REFUSED = {
         SOURCE + SINK + '[[stage]]\ndo = "records"\n[[stage]]\ndo = "digest"\n', 8, "nothing behind `records`"
     ),
     "retention without a limit": (SOURCE + SINK + '[[stage]]\ndo = "retain"\n', 6, "a limit: older-than"),
+    "a filter without a limit": (SOURCE + SINK + '[[stage]]\ndo = "filter"\n', 6, "a limit: since"),
     "a codec that the format does not know": (
         SOURCE + SINK + '[[stage]]\ndo = "convert"\nformat = "v0"\ncodec = "zstd"\n', 6, "what the format"
     ),

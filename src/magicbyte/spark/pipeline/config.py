@@ -24,9 +24,9 @@ from magicbyte.records.layout import Dialect
 FORMATS = {"v0": Format.V0, "v1": Format.V1, "v2": Format.V2, "enriched": Format.ENRICHED}
 CODECS = ("keep", "none", "gzip", "snappy", "lz4", "zstd")
 ON_DAMAGE = ("stop", "skip", "salvage")
-WRITERS = frozenset({"salvage", "convert", "compact", "retain", "split", "merge"})
+WRITERS = frozenset({"salvage", "convert", "compact", "retain", "split", "merge", "filter"})
 """Stages that make a new log; all others look at what is there."""
-_REMOVERS = frozenset({"salvage", "compact", "retain"})
+_REMOVERS = frozenset({"salvage", "compact", "retain", "filter"})
 """Stages behind which records may be missing."""
 
 Key = tuple[str | int, ...]
@@ -69,7 +69,13 @@ class Stage:
 
     def identity(self) -> dict[str, Any]:
         """Return what decides over the output, as JSON."""
-        return {"do": self.do, **{name: str(value) for name, value in sorted(self.options.items())}}
+        values = {name: _steady(value) for name, value in sorted(self.options.items())}
+        return {"do": self.do, **values}
+
+
+def _steady(value: Any) -> str:
+    """Return a value as a text that is the same in each process."""
+    return str(sorted(value)) if isinstance(value, frozenset) else str(value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +155,12 @@ def _version(value: Any) -> str | None:
         return None
 
 
+def _keys(value: Any) -> frozenset[bytes] | None:
+    given = _texts(value)
+    return None if given is None else frozenset(each.encode() for each in given)
+
+
+_TIME = "a date and time, or milliseconds since 1970"
 _FLAG = Option("true or false", lambda value: value if isinstance(value, bool) else None, default=False)
 _MAYBE = _FLAG._replace(default=None)
 _KAFKA = Option("a Kafka version such as '3.9'", _version)
@@ -186,6 +198,14 @@ STAGES: Mapping[str, Mapping[str, Option]] = {
     },
     "split": {"segment-bytes": _SEGMENT_BYTES},
     "merge": {"segment-bytes": _SEGMENT_BYTES},
+    "filter": {
+        "since": Option(_TIME, _instant),
+        "until": Option(_TIME, _instant),
+        "from-offset": _OFFSET,
+        "to-offset": _OFFSET,
+        "keys": Option("a list of keys", _keys),
+        "key-prefix": Option("a text", lambda value: value.encode() if isinstance(value, str) and value else None),
+    },
     "digest": {},
     "compare": {"with": Option("the path of a log directory", _text)},
     "records": {},
@@ -267,7 +287,7 @@ class _File:
             "on-damage": _one_of(ON_DAMAGE, "stop"),
             "report": Option("a path", _text),
             "max-batch-bytes": _size(DEFAULT_MAX_BATCH_BYTES),
-            "now": Option("a date and time, or milliseconds since 1970", _instant),
+            "now": Option(_TIME, _instant),
         }
         told = self.options((), {name: given[name] for name in top if name in given}, top)
         report = None if told["report"] is None else self.path.parent / told["report"]
@@ -334,7 +354,7 @@ class _File:
         del values["do"]
         stage = Stage(do, values, values.pop("topics"))
         limits = [name for name in STAGES[do] if values[name] not in (None, False)]
-        if do == "retain" and not limits:
+        if do in ("retain", "filter") and not limits:
             self.refuse((*key, "do"), f"a limit: {', '.join(STAGES[do])}", "none")
         if do == "convert":
             try:

@@ -473,6 +473,18 @@ def _resegment(work: Work, stage: Stage) -> Json:
     return {"segmentsIn": before, "segmentsOut": len(work.log.segments)}
 
 
+def _filter(work: Work, stage: Stage) -> Json:
+    from magicbyte.log.filter import Wanted, filter_partition
+
+    given, folder = stage.options, work.next_folder()
+    first, end = given["from-offset"] or 0, given["to-offset"]
+    limits = {} if end is None else {"end": end}
+    wanted = Wanted(given["since"], given["until"], first, keys=given["keys"], prefix=given["key-prefix"], **limits)
+    report = filter_partition(work.log, work.key, folder, wanted, limit=work.unit.limit)
+    work.take(folder)
+    return asdict(report)
+
+
 def _digest(work: Work, _stage: Stage) -> Json:
     from magicbyte.log.reader import SegmentReader, Selection
     from magicbyte.records.decode import DecodeOptions
@@ -536,6 +548,7 @@ _STAGES: Mapping[str, Callable[[Work, Stage], Json]] = {
     "retain": _retain,
     "split": _resegment,
     "merge": _resegment,
+    "filter": _filter,
     "digest": _digest,
     "compare": _compare,
     "records": _records,
