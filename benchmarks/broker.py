@@ -9,9 +9,9 @@ compilers; its ZooKeeper is up before a start is measured, and in none of its fi
 - start: from the process' start until a set of ten records was produced and fetched by a client that tries all the
   time; resident memory then. Ours has its bytecode on the disk, as after an installation: a first start, which is not
   measured, writes it.
-- v2, v0: produce (acks=1, linger.ms=5) and consume records of 100 and 1000 bytes of text. In the cases of v0 the client
-  is told that brokers are of 0.9, so that it sends magic 0, which is the topics' format. (It cannot be told to send
-  magic 1 to a broker that knows better.)
+- v2, v1, v0: produce (acks=1, linger.ms=5) and consume records of 100 and 1000 bytes of text. In the cases of v0 the
+  client is told that brokers are of 0.9, so that it sends magic 0, which is the topics' format. It cannot be told to
+  send magic 1 to a broker that knows better: in the cases of v1 ours offers what 0.10.0 does (`as.version`).
 - down-conversion: a log in format 2, read by a client that is told the same.
 - round trip: one record at a time, acks=1, from call to acknowledgement.
 - idle: connections that asked for ApiVersions once.
@@ -78,6 +78,10 @@ class Server(NamedTuple):
         """Return the seconds of CPU that it used so far."""
         fields = Path(f"/proc/{self.pid}/stat").read_text().rsplit(")", 1)[1].split()
         return (int(fields[11]) + int(fields[12])) / TICK
+
+    def has_kernels(self) -> bool:
+        """Say whether it has compiled loops of ours in its memory."""
+        return "llvmlite" in Path(f"/proc/{self.pid}/maps").read_text()
 
     def resident(self) -> int:
         """Return its resident memory in bytes."""
@@ -343,6 +347,7 @@ class Turns:
                 "cpu_lowest": round(min(cpu[name]) / count * 1e6, 3),
                 "cpu_highest": round(max(cpu[name]) / count * 1e6, 3),
                 "resident_MB": round(server.resident() / 1e6, 1),
+                **({"kernels_loaded": server.has_kernels()} if name == OURS else {}),
             }
             for name, server in self.servers.items()
         } | {"ratios": self.ratios(wall, cpu)}
@@ -369,13 +374,27 @@ def pair(folder: Path, version: str, settings: tuple[str, ...] = (), rivals: tup
         yield Turns(servers)
 
 
-def moving(folder: Path, version: str, size: int, codec: str) -> dict[str, Any]:
+class Era(NamedTuple):
+    """A rival, what both brokers and ours alone are told besides, and what the client is told."""
+
+    rival: str
+    both: tuple[str, ...] = ()
+    ours: tuple[str, ...] = ()
+    client: dict[str, Any] = {}  # noqa: RUF012 (nobody changes it)
+
+
+ERAS = {
+    "v2": Era("3.9.1"),
+    "v1": Era("0.10.0.1", ours=("as.version=0.10.0",)),
+    "v0": Era("0.10.0.1", both=("log.message.format.version=0.9.0",), client=OLD_CLIENT),
+}
+CODECS = {"v2": ("none", "lz4", "zstd"), "v1": ("none", "lz4"), "v0": ("none", "lz4", "gzip")}
+
+
+def moving(folder: Path, era: Era, size: int, codec: str) -> dict[str, Any]:
     """Produce in rounds, then consume the first records in rounds."""
-    lines, count = values(size), RECORDS[size]
-    old = version.startswith("0.10")
-    settings = OLD_CLIENT if old else {}
-    form = ("log.message.format.version=0.9.0",) if old else ()
-    with pair(folder, version, form, form) as turns:
+    lines, count, settings = values(size), RECORDS[size], era.client
+    with pair(folder, era.rival, (*era.both, *era.ours), era.both) as turns:
         clients = {server: producer(server, codec, settings) for server in turns.servers.values()}
         produced = turns.measure(count, lambda server: produce(clients[server], "bench", lines, count))
         clients.clear()
@@ -437,13 +456,9 @@ CASES: dict[str, Callable[[Path], dict[str, Any]]] = {
     "round trip": round_trips,
     "idle": idle,
     **{
-        f"v2 {codec} {size} B": lambda folder, size=size, codec=codec: moving(folder, "3.9.1", size, codec)
-        for codec in ("none", "lz4", "zstd")
-        for size in RECORDS
-    },
-    **{
-        f"v0 {codec} {size} B": lambda folder, size=size, codec=codec: moving(folder, "0.10.0.1", size, codec)
-        for codec in ("none", "lz4")
+        f"{name} {codec} {size} B": lambda folder, era=era, size=size, codec=codec: moving(folder, era, size, codec)
+        for name, era in ERAS.items()
+        for codec in CODECS[name]
         for size in RECORDS
     },
     **{
