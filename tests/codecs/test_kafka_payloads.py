@@ -7,8 +7,11 @@ from pathlib import Path
 
 import pytest
 
+import golden_data
 from magicbyte.codecs import Codec, Lz4Header, compress, decompress, lz4_header_checksum
 from magicbyte.errors import BatchTooLargeError, CorruptRecordError
+from magicbyte.records.layout import RECORD_BATCH_OVERHEAD
+from magicbyte.records.scan import scan
 
 PAYLOADS = Path(__file__).parent / "payloads"
 ROWS = re.findall(r"^\| (\S+-magic(\d)-(\w+)\.bin) \| (\d+) \|", (PAYLOADS / "README.md").read_text(), re.MULTILINE)
@@ -159,3 +162,18 @@ def test_what_we_write_begins_like_kafkas_own() -> None:
 
 def test_stored_blocks_of_ours_are_byte_for_byte_kafkas() -> None:
     assert compress(Codec.LZ4, V2_PLAIN) == bytes.fromhex(VECTORS["v2 lz4"][2])
+
+
+def test_lz4_is_compressed_to_the_bytes_that_kafka_wrote() -> None:
+    found = 0
+    for case in golden_data.all_log_cases():
+        for data in case.segments().values() if case.codec == "lz4" and case.version != "0.11.0.3" else ():
+            table = scan(memoryview(data))
+            for position, size, magic, attributes in zip(
+                table.position, table.size, table.magic, table.attributes, strict=True
+            ):
+                if magic == 2 and attributes & 7 == Codec.LZ4:
+                    payload = data[position + RECORD_BATCH_OVERHEAD : position + size]
+                    assert compress(Codec.LZ4, decompress(Codec.LZ4, payload, limit=1 << 24)) == payload
+                    found += 1
+    assert found > 100

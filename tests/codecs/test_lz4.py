@@ -1,3 +1,4 @@
+import itertools
 import random
 import struct
 
@@ -6,7 +7,15 @@ import lz4.frame
 import pytest
 import xxhash
 
-from magicbyte.codecs import Codec, Lz4Header, compress, decompress, lz4_header_checksum
+from magicbyte.codecs import (
+    Codec,
+    Lz4Header,
+    compress,
+    compress_lz4_frames,
+    decompress,
+    lz4_frame_bound,
+    lz4_header_checksum,
+)
 from magicbyte.errors import CorruptRecordError
 
 MAGIC = bytes.fromhex("04224d18")
@@ -179,3 +188,21 @@ def test_the_library_never_sees_a_size_in_front_of_a_block() -> None:
     block = lz4.block.compress(PLAIN[:5000], store_size=True)
     with pytest.raises(CorruptRecordError):
         unlz4(header_of(0x60, 0x40) + struct.pack("<I", len(block)) + block + bytes(4))
+
+
+def test_many_frames_at_once_are_those_of_one_by_one() -> None:
+    noise = random.Random(7).randbytes(200_000)
+    contents = [b"", b"a", b"abc" * 9, PLAIN[: 1 << 16], PLAIN, noise[:1000], noise, noise[: 1 << 16] + PLAIN]
+    data, gap = b"".join(contents), 5
+    bounds = [0]
+    for content in contents:
+        bounds.append(bounds[-1] + len(content))
+    out = bytearray(lz4_frame_bound(len(data), len(contents)) + gap * len(contents))
+    sections = list(itertools.pairwise(bounds))
+    ends = compress_lz4_frames(memoryview(data), sections, memoryview(out), gap)
+    assert [bytes(out[start + gap : end]) for start, end in itertools.pairwise(ends)] == [
+        compress(Codec.LZ4, content) for content in contents
+    ]
+    assert [
+        bytes(decompress(Codec.LZ4, compress(Codec.LZ4, content), limit=1 << 20)) for content in contents
+    ] == contents
