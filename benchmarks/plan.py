@@ -8,6 +8,9 @@ goes on: CPU of the broker's process (all threads, by its own clock) by second, 
 Predicted CPU: what the broker used before, and the difference that the rehearsal found. Predicted memory: the largest
 before, and the growth that the rehearsal found. `error` is predicted over measured, less 1.
 
+- 10,000 segments: `magicbyte plan --dir` of 20 partitions with 100 gzip batches of 1 kB records in each segment, of all
+  three formats by turns; files in the system's cache. Seconds of the whole command, the best of three.
+
 Run: python benchmarks/plan.py [CASE...]   (written to benchmarks/results/plan.json; a case takes some 30 seconds)
 """
 
@@ -21,6 +24,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import harness
@@ -36,6 +40,7 @@ from magicbyte.records.encode import Format, encode_records
 
 WINDOW_S = 6.0
 TOPIC = "load"
+SEGMENTS = "10,000 segments"
 PRODUCE_VERSION = {Format.V0: 1, Format.V1: 2, Format.V2: 7}
 
 
@@ -188,8 +193,30 @@ async def measure(case: Case) -> dict[str, Any]:
     }
 
 
+def segments() -> dict[str, Any]:
+    """Return the time of a plan of 10,000 segments."""
+    rows = [Record(at, 1_700_000_000_000 + at, 0, b"key", b"value" * 200) for at in range(10)]
+    data = [encode_records(rows, form, Codec.GZIP) * 100 for form in (V0, V1, V2)]
+    with tempfile.TemporaryDirectory() as folder:
+        for partition in range(20):
+            path = Path(folder) / f"topic-{partition}"
+            path.mkdir()
+            for at in range(500):
+                (path / f"{at * 1000:020}.log").write_bytes(data[at % 3])
+        times = []
+        for _ in range(3):
+            started = time.perf_counter()
+            subprocess.run(
+                [sys.executable, "-m", "magicbyte", "plan", "--dir", folder], check=True, capture_output=True
+            )
+            times.append(time.perf_counter() - started)
+    return {"seconds": round(min(times), 2), "bytes": sum(map(len, data)) * 10_000 // 3}
+
+
 def main() -> None:
     patterns = sys.argv[1:] or ["*"]
+    if any(fnmatch.fnmatch(SEGMENTS, pattern) for pattern in patterns):
+        harness.save("plan", __doc__, {SEGMENTS: segments()})
     for name, case in CASES.items():
         if any(fnmatch.fnmatch(name, pattern) for pattern in patterns):
             harness.save("plan", __doc__, {name: asyncio.run(measure(case))})
