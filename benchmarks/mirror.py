@@ -39,12 +39,13 @@ from magicbyte.client import Client, admin
 from magicbyte.client.offsets import LATEST, list_offset
 from magicbyte.client.produce import send_made
 from magicbyte.codecs import Codec
+from magicbyte.errors import BrokerError, ErrorCode
 from magicbyte.mirror.rewrite import closed_message
 from magicbyte.records.batch import RecordBatch
 from magicbyte.records.entry import entries
 
 PARTITIONS = 8
-MEGABYTES = 60
+MEGABYTES = 200
 TOPIC = "bench"
 FIRST = 0.25  # of the records: where measuring begins
 MM1, MM2 = "2.8.2", "3.9.1"
@@ -176,7 +177,14 @@ def closed(entry: Any) -> Any:
 
 async def make(client: Client, magic: int) -> None:
     configs = {} if magic == 2 else {"message.format.version": str(magic)}
-    await admin.create_topic(client, admin.NewTopic(TOPIC, PARTITIONS, configs=configs))
+    while True:
+        try:
+            await admin.create_topic(client, admin.NewTopic(TOPIC, PARTITIONS, configs=configs))
+            break
+        except BrokerError as error:  # Kafka deletes topics when it finds the time
+            if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+                raise
+            await asyncio.sleep(0.2)
     while len((await client.topics([TOPIC]))[TOPIC].partitions) < PARTITIONS:
         await asyncio.sleep(0.1)
 
