@@ -16,6 +16,7 @@ from magicbyte.spark.pipeline import driver
 from magicbyte.spark.pipeline.config import Pipeline, load
 from magicbyte.spark.pipeline.driver import Run
 from magicbyte.spark.pipeline.report import as_html, as_json, write_report
+from magicbyte.spark.pipeline.sink import Place
 from magicbyte.spark.pipeline.units import Unit, find
 from spark.in_process import InProcess, Tasks
 from spark.logs import content_of, some_records, write_partition
@@ -233,6 +234,10 @@ def test_a_partition_whose_source_is_gone_keeps_its_output(archive: Path) -> Non
     assert run(given, resume=True).status == 0
     assert {path.name for path in (archive / "out").glob("orders-*")} == {f"orders-{n}" for n in (0, 1, 2, 7)}
     assert "orders 0" in (archive / "out/recovery-point-offset-checkpoint").read_text()
+    shutil.rmtree(archive / "out/orders-0")
+    write_partition(archive / "logs", "orders-8", some_records(3))
+    assert run(given, resume=True).status == 0, "an output that nobody can make again may go"
+    assert "orders 0" not in (archive / "out/recovery-point-offset-checkpoint").read_text()
 
 
 def test_a_sink_with_something_in_it_is_refused(archive: Path) -> None:
@@ -277,6 +282,19 @@ def test_a_second_attempt_at_a_partition_leaves_the_first_ones_output(archive: P
     run(pipeline(archive, CONVERT, sink="other"))
     assert contents(archive / "out") == contents(archive / "other")
     assert names(archive / "out") == {"pipeline-00000001.json"}
+
+
+def test_a_record_of_a_worker_that_outlived_its_driver_and_lost_its_output_counts_for_nothing(archive: Path) -> None:
+    class Late(InProcess):
+        def parallelize(self, tasks: list[Any], pieces: int) -> Tasks:
+            unit = tasks[0][0]
+            output = {"name": unit.name, "staged": "gone/1/orders-0", "files": [{"name": f"{0:020}.log", "size": 7}]}
+            Place(unit.sink, unit.name, unit.fingerprint).record.write_text(json.dumps({"outputs": [output]}))
+            return super().parallelize(tasks, pieces)
+
+    assert run(pipeline(archive, CONVERT), context=Late()).status == 0
+    run(pipeline(archive, CONVERT, sink="other"))
+    assert contents(archive / "out") == contents(archive / "other")
 
 
 @pytest.mark.parametrize("tasks", [0, 1, 2])

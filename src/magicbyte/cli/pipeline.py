@@ -17,6 +17,7 @@ from magicbyte.cli.output import complain
 from magicbyte.cli.render import many, size_text
 
 if TYPE_CHECKING:
+    from magicbyte.spark.pipeline import Pipeline
     from magicbyte.spark.pipeline.driver import Plan, Run
 
 Json = dict[str, Any]
@@ -53,9 +54,7 @@ def run(file: Path, master: str, dry_run: bool, resume: bool, form: str) -> None
         planned = driver.plan(given)
         click.echo(json.dumps(_plan_json(planned), indent=2) if form == "json" else _plan_text(planned))
         return
-    planned = driver.plan(given)
-    total = sum(unit.size for unit in planned.due) + sum(unit["bytes"] for unit in planned.done)
-    with _progress(total, len(planned.due) + len(planned.done), shares_terminal=form == "text") as advance:
+    with _progress(given, shares_terminal=form == "text") as advance:
         done = driver.run(given, master=master, resume=resume, progress=advance)
     where = write_report(done)
     if form == "json":
@@ -96,7 +95,7 @@ def up(workers: int, cores: int, memory: str) -> None:
 
 
 @contextlib.contextmanager
-def _progress(total: int, partitions: int, *, shares_terminal: bool) -> Iterator[Callable[[int, int], None]]:
+def _progress(given: Pipeline, *, shares_terminal: bool) -> Iterator[Callable[[int, int], None]]:
     """Give a function that takes bytes and partitions just done, shown on stderr, if that is a terminal of its own."""
     if not sys.stderr.isatty() or (shares_terminal and sys.stdout.isatty()):
         yield lambda _bytes, _units: None
@@ -104,6 +103,11 @@ def _progress(total: int, partitions: int, *, shares_terminal: bool) -> Iterator
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
+    from magicbyte.spark.pipeline import plan
+
+    planned = plan(given)
+    partitions = len(planned.due) + len(planned.done)
+    total = sum(unit.size for unit in planned.due) + sum(unit["bytes"] for unit in planned.done)
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(binary_units=True), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(f"0 of {partitions}", total=total)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-import os
 import re
 import sys
 import time
@@ -96,6 +95,7 @@ def run(
         if now is None:
             now = started if sink is None else sink.now_ms(started)
         units = find(pipeline, now)
+        meta = meta_properties([unit.partition for unit in units])
         planned = _plan(units, sink)
         if sink is not None:
             sink.clear({f"{unit['unit']}.{unit['fingerprint']}.json" for unit in planned.done})
@@ -105,7 +105,7 @@ def run(
         order = {unit.name: at for at, unit in enumerate(units)}
         found.units = sorted([*planned.done, *made], key=lambda unit: order[unit["unit"]])
         if sink is not None:
-            _commit(sink, pipeline, found, units, now)
+            _commit(sink, pipeline, found, meta, now)
             found.manifest = sink.manifest
     found.seconds = round(time.monotonic() - begun, 3)
     return found
@@ -273,7 +273,7 @@ def _first_line(error: Exception) -> str:
 # ---- the commit
 
 
-def _commit(sink: Sink, pipeline: Pipeline, found: Run, units: Sequence[Unit], now_ms: int) -> None:
+def _commit(sink: Sink, pipeline: Pipeline, found: Run, meta: bytes | None, now_ms: int) -> None:
     """Put a manifest, if there is anything new, and bring all outputs to their names."""
     before: Json = {} if sink.manifest is None else sink.manifest["units"]
     records = {unit["unit"]: unit for unit in found.units if unit["outcome"] == Outcome.DONE}
@@ -282,9 +282,10 @@ def _commit(sink: Sink, pipeline: Pipeline, found: Run, units: Sequence[Unit], n
         kept = {
             name: record
             for name, record in before.items()
-            if name not in records and not {output["name"] for output in record["outputs"]} <= named
+            if name not in records
+            and sink.has(record)
+            and not {output["name"] for output in record["outputs"]} <= named
         }
-        meta = meta_properties([unit.partition for unit in units])
         versions = {"magicbyte": __version__, "python": sys.version.split()[0], "spark": _spark_version()}
         sink.commit(
             {
@@ -294,7 +295,6 @@ def _commit(sink: Sink, pipeline: Pipeline, found: Run, units: Sequence[Unit], n
                 "stages": [stage.identity() for stage in pipeline.stages],
                 "now": now_ms,
                 "versions": versions,
-                "host": os.uname().nodename,
                 "metaProperties": None if meta is None else meta.decode(),
                 "kafka": _kafka(pipeline),
                 "units": dict(sorted({**kept, **records}.items())),

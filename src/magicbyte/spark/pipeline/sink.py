@@ -65,10 +65,18 @@ class Place:
         return self.folder
 
     def commit(self, found: Json) -> Json:
-        """Make this attempt's folder the output, unless another attempt was first; return the record that counts."""
-        if not put_once(self.record, json.dumps(found).encode()):
-            self.give_up()
-        return read_json(self.record)
+        """Make this attempt's folder the output, unless another attempt was first; return the record that counts.
+
+        A record whose output is gone is nobody's: a worker put it that outlived its driver, when the next one had
+        removed what it wrote.
+        """
+        while not put_once(self.record, json.dumps(found).encode()):
+            other = read_json(self.record)
+            if all(is_as_written(self.record.parent / each["staged"], each["files"]) for each in other["outputs"]):
+                self.give_up()
+                return other
+            self.record.unlink(missing_ok=True)
+        return found
 
     def give_up(self) -> None:
         """Remove what this attempt wrote."""
@@ -187,18 +195,22 @@ class Sink:
             return None
         for output in record["outputs"]:
             path = self.path / output["name"]
-            if path.exists() and not _is_as_written(path, output["files"]):
+            if path.exists() and not is_as_written(path, output["files"]):
                 raise LogDirectoryError(f"{path}: expected what the pipeline wrote, found it changed since")
             if not path.exists():
                 return None
         return dict(record) if record["fingerprint"] == fingerprint else None
+
+    def has(self, record: Json) -> bool:
+        """Whether the outputs of a record of the manifest are still there."""
+        return all((self.path / output["name"]).exists() for output in record["outputs"])
 
     def finished(self, place: Place) -> Json | None:
         """Return the record that an attempt of an interrupted run left, if all that it wrote is there."""
         if not place.record.exists():
             return None
         record = read_json(place.record)
-        whole = all(_is_as_written(self.work / each["staged"], each["files"]) for each in record["outputs"])
+        whole = all(is_as_written(self.work / each["staged"], each["files"]) for each in record["outputs"])
         return record if whole else None
 
     def clear(self, keep: set[str]) -> None:
@@ -214,7 +226,16 @@ class Sink:
                 _remove(each)
 
     def commit(self, manifest: Json) -> None:
-        """Put the run's manifest, then bring its outputs to their names. Raises LogDirectoryError for a second one."""
+        """Put the run's manifest, then bring its outputs to their names.
+
+        Raises LogDirectoryError for an output that is gone, and when another run has put a manifest.
+        """
+        for record in manifest["units"].values():
+            for output in record["outputs"]:
+                if not (self.work / output["staged"]).exists() and not (self.path / output["name"]).exists():
+                    raise LogDirectoryError(
+                        f"{self.path}: the output {output['name']} is gone: run again with --resume"
+                    )
         self.number += 1
         path = self.path / f"pipeline-{self.number:08}.json"
         if not put_once(path, json.dumps(manifest, indent=1).encode()):
@@ -262,7 +283,7 @@ def _key(unit: str) -> TopicPartition:
     return TopicPartition(topic, int(number))
 
 
-def _is_as_written(path: Path, files: list[Json]) -> bool:
+def is_as_written(path: Path, files: list[Json]) -> bool:
     """Whether an output has the segments, or the file, that it had, by their sizes."""
     if not path.exists():
         return False
