@@ -433,6 +433,18 @@ def test_damage_is_salvaged_and_told_when_asked_for(damaged: Path) -> None:
     assert loss["offsets"][1] - loss["offsets"][0] == 9, "one batch"
 
 
+def test_where_nothing_was_done_only_the_report_is_in_the_sink_and_the_next_run_may_have_it(damaged: Path) -> None:
+    text = f'{CONVERT}\ntopics = ["orders"]\n'
+    shutil.rmtree(damaged / "logs/orders-0")
+    shutil.rmtree(damaged / "logs/orders-1")
+    done = run(pipeline(damaged, text))
+    assert write_report(done) is not None
+    assert {path.name for path in (damaged / "out").iterdir()} == {
+        ".lock", "pipeline-report.html", "pipeline-report.json",
+    }  # fmt: skip
+    assert run(pipeline(damaged, f'on-damage = "salvage"\n{text}')).status == 0
+
+
 def test_verify_stops_a_partition_and_lists_what_it_found(damaged: Path) -> None:
     done = run(pipeline(damaged, '[[stage]]\ndo = "verify"', sink=None))
     assert done.status == 1

@@ -8,6 +8,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from magicbyte.spark.pipeline.sink import NUMBERS, PAGE
+
 if TYPE_CHECKING:
     from magicbyte.spark.pipeline.driver import Run
 
@@ -82,7 +84,7 @@ def _is_data(name: str) -> bool:
 def write_report(done: Run) -> Path | None:
     """Write the report to where the pipeline says, else beside its outputs; return where, None where it has no place.
 
-    `report.html` and `report.json`: of one run, the next one's take their place.
+    The next run's takes its place.
     """
     pipeline = done.pipeline
     folder = pipeline.report or pipeline.sink
@@ -90,8 +92,8 @@ def write_report(done: Run) -> Path | None:
         return None
     folder.mkdir(parents=True, exist_ok=True)
     found = as_json(done)
-    (folder / "pipeline-report.json").write_text(json.dumps(found, indent=1) + "\n")
-    page = folder / "pipeline-report.html"
+    (folder / NUMBERS).write_text(json.dumps(found, indent=1) + "\n")
+    page = folder / PAGE
     page.write_text(as_html(found))
     return page
 

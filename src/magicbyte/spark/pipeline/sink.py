@@ -31,6 +31,8 @@ Json = dict[str, Any]
 WORK = ".pipeline"
 """The folder of a run that has not settled."""
 RUN = "run.json"
+PAGE, NUMBERS = "pipeline-report.html", "pipeline-report.json"
+"""What the last run did; where nothing was done there is no more in the sink."""
 FORM = 1
 """Of manifests and records."""
 _MANIFEST = re.compile(r"pipeline-([0-9]{8})\.json")
@@ -144,7 +146,7 @@ class Sink:
         `resume`, what one made.
         """
         path.mkdir(parents=True, exist_ok=True)
-        held = [each.name for each in path.iterdir() if each.name != LOCK]
+        held = [each.name for each in path.iterdir() if each.name not in (LOCK, PAGE, NUMBERS)]
         if held and WORK not in held and not any(map(_MANIFEST.fullmatch, held)):
             raise LogDirectoryError(f"{path}: expected nothing, or what a pipeline made; found {min(held)}")
         if held and not resume:
