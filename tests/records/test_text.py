@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from magicbyte.records import text_kernels as kernels
 from magicbyte.records.columns import Record
 from magicbyte.records.encode import columns_of
-from magicbyte.records.text import Field, LineWriter
+from magicbyte.records.text import Field, LineWriter, Part
 
 INT64S = st.integers(-(1 << 63), (1 << 63) - 1)
 # Bytes at the borders of what UTF-8 allows, more often than chance would have them.
@@ -31,18 +31,21 @@ def quoted(cell: bytes | None) -> bytes:
 
 
 def expected(rows: list[tuple[int, int, bytes | None, bytes | None]]) -> bytes:
-    lines = [
-        b"<%d %d %d %d %b %b %b %b>\n" % (
-            offset, time, *(-1 if cell is None else len(cell) for cell in cells),
-            *(cell or b"" for cell in cells), *map(quoted, cells),
-        )
-        for offset, time, *cells in rows
-    ]  # fmt: skip
-    return b"".join(lines)
+    return b"".join(
+        b"<%d %d %d %d %b %b %b %b>\n"
+        % (offset, time, size_of(key), size_of(value), key or b"", value or b"", quoted(key), quoted(value))
+        for offset, time, key, value in rows
+    )
 
 
-PARTS = [b"<", Field.OFFSET, b" ", Field.TIMESTAMP, b" ", Field.KEY_SIZE, b" ", Field.VALUE_SIZE, b" ", Field.KEY, b" ",
-         Field.VALUE, b" ", Field.QUOTED_KEY, b" ", Field.QUOTED_VALUE, b">\n"]  # fmt: skip
+def size_of(cell: bytes | None) -> int:
+    return -1 if cell is None else len(cell)
+
+
+PARTS: list[Part] = [
+    b"<", Field.OFFSET, b" ", Field.TIMESTAMP, b" ", Field.KEY_SIZE, b" ", Field.VALUE_SIZE, b" ", Field.KEY, b" ",
+    Field.VALUE, b" ", Field.QUOTED_KEY, b" ", Field.QUOTED_VALUE, b">\n",
+]  # fmt: skip
 
 
 @given(rows=ROWS)
@@ -54,7 +57,7 @@ def test_lines_are_those_of_python(rows: list[tuple[int, int, bytes | None, byte
 @given(rows=ROWS)
 def test_the_plain_twin_writes_the_same_lines(rows: list[tuple[int, int, bytes | None, bytes | None]]) -> None:
     texts = [[row[2] for row in rows], [row[3] for row in rows]]
-    sizes = [[-1 if cell is None else len(cell) for cell in cells] for cells in texts]
+    sizes = [[size_of(cell) for cell in cells] for cells in texts]
     columns: list[Any] = []
     for cells, of in zip(texts, sizes, strict=True):
         starts = [sum(max(size, 0) for size in of[:at]) for at in range(len(rows))]

@@ -199,8 +199,9 @@ async def _consume(bootstrap: str, wanted: Wanted, output: _Output) -> None:
             options = FetchOptions(committed=wanted.committed, max_wait_ms=wait_ms, ahead=wanted.ends)
 
             async def records(partition: int, start: int, end: int | None) -> AsyncGenerator[Records]:
-                async for found in read_sets(client, wanted.topic, partition, start, end, options):
-                    yield Records(len(found.data), records_of(found, start, end, options))
+                async with contextlib.aclosing(read_sets(client, wanted.topic, partition, start, end, options)) as sets:
+                    async for found in sets:
+                        yield Records(len(found.data), records_of(found, start, end, options))
 
             async def read(partition: int, start: int, end: int | None) -> None:
                 async with contextlib.aclosing(records(partition, start, end)) as found:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from bisect import bisect_left
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -117,7 +118,7 @@ async def read_sets(
     start: int,
     end: int | None = None,
     options: FetchOptions = DEFAULT_FETCH,
-) -> AsyncIterator[ClosedSets]:
+) -> AsyncGenerator[ClosedSets]:
     """Yield the sets that hold the offsets from `start` to before `end`, closed; for ever if `end` is None.
 
     The first and the last set may reach beyond. Ends at the high watermark (`committed`: the last stable offset) of the
@@ -156,18 +157,19 @@ async def read_records(
     end: int | None = None,
     options: FetchOptions = DEFAULT_FETCH,
     decoding: DecodeOptions = DEFAULT_OPTIONS,
-) -> AsyncIterator[RecordColumns]:
+) -> AsyncGenerator[RecordColumns]:
     """Yield the records with offsets from `start` to before `end` in columns; for ever if `end` is None.
 
     The offsets inside wrappers are computed as the dialect has it: from the last message in Kafka's, from the first in
     the enriched one. Raises what `fetch_sets` and `decode` do.
     """
     size = 0
-    async for found in read_sets(client, topic, partition, start, end, options):
-        size += len(found.data)
-        expect(size)
-        for columns in records_of(found, start, end, options, decoding):
-            yield columns
+    async with contextlib.aclosing(read_sets(client, topic, partition, start, end, options)) as sets:
+        async for found in sets:
+            size += len(found.data)
+            expect(size)
+            for columns in records_of(found, start, end, options, decoding):
+                yield columns
 
 
 def records_of(
