@@ -462,6 +462,23 @@ def test_records_that_differ_stop_a_partition(archive: Path) -> None:
     assert (bad["unit"], "1 records differ" in bad["error"]) == ("orders-1", True)
 
 
+def test_a_source_may_be_in_any_store_that_fsspec_knows(archive: Path) -> None:
+    import fsspec
+
+    store = fsspec.filesystem("memory")
+    store.put(str(archive / "logs"), "/pipeline-logs", recursive=True)
+    text = f'now = 2026-01-07T00:00:00Z\n[[stage]]\ndo = "compact"\ntopics = ["*"]\n{CONVERT}'
+    try:
+        path = archive / "remote.toml"
+        path.write_text(f'{text}\n[source]\npath = "memory://pipeline-logs"\n[sink]\npath = "remote"\n')
+        done = run(load(path))
+    finally:
+        store.rm("/pipeline-logs", recursive=True)
+    assert done.status == 0, [unit["error"] for unit in done.units]
+    run(pipeline(archive, text))
+    assert contents(archive / "remote") == contents(archive / "out")
+
+
 # ---- plans and reports
 
 

@@ -1,5 +1,6 @@
 """A pipeline's file: what it may say, and what is refused, with the line."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -138,3 +139,13 @@ def test_every_default_is_a_value_that_may_be_given() -> None:
         for name, option in options.items():
             if isinstance(option.default, (bool, str)):
                 assert option.read(option.default) == option.default, (do, name)
+
+
+def test_the_file_in_the_document_is_one(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs/pipeline.md").read_text(encoding="utf-8")
+    (example,) = re.findall(r"^```toml\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    found = load(written(tmp_path, example))
+    assert [stage.do for stage in found.stages] == ["verify", "convert", "compare", "compact"]
+    for do, options in STAGES.items():
+        assert f"`{do}`" in page
+        assert all(f"`{name}`" in page for name in options), do
