@@ -66,6 +66,17 @@ def test_a_file_says_sources_stages_sink_and_settings(tmp_path: Path) -> None:
     assert found.spark == {"spark.executor.memory": "2g", "spark.task.cpus": "1", "spark.speculation": "true"}
 
 
+def test_paths_are_whole_ones_since_workers_have_other_current_folders(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written(tmp_path, WHOLE + '[[stage]]\ndo = "compare"\nwith = "else"\n')
+    monkeypatch.chdir(tmp_path)
+    found = load(Path("nightly.toml"))
+    assert found.sources[0].paths[0] == str(tmp_path / "logs")
+    assert (found.sink, found.report) == (tmp_path / "out", tmp_path / "told")
+    assert found.stages[-1].options["with"] == str(tmp_path / "else")
+
+
 SOURCE = '[source]\npath = "logs"\n'
 SINK = '[sink]\npath = "out"\n'
 REFUSED = {

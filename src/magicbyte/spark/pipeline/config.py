@@ -264,6 +264,11 @@ class _File:
     text: str
     given: Mapping[str, Any]
 
+    @property
+    def home(self) -> Path:
+        """The file's folder, by its whole path: workers have other current folders."""
+        return self.path.absolute().parent
+
     def refuse(self, key: Key, expected: str, found: object) -> NoReturn:
         """Raise PipelineError about `key`, or what is to hold it where it is missing."""
         line = next((at for end in range(len(key), 0, -1) if (at := line_of(self.text, key[:end]))), None)
@@ -290,7 +295,7 @@ class _File:
             "now": Option(_TIME, _instant),
         }
         told = self.options((), {name: given[name] for name in top if name in given}, top)
-        report = None if told["report"] is None else self.path.parent / told["report"]
+        report = None if told["report"] is None else self.home / told["report"]
         self.check(stages, folder)
         return Pipeline(
             sources,
@@ -340,7 +345,7 @@ class _File:
     def source(self, key: Key, given: Mapping[str, Any]) -> Source:
         """Return one source."""
         values = self.options(key, given, _SOURCE)
-        paths = tuple(path if "://" in path else str(self.path.parent / path) for path in values["path"])
+        paths = tuple(path if "://" in path else str(self.home / path) for path in values["path"])
         dialect = None if values["dialect"] is None else Dialect(values["dialect"])
         return Source(paths, values["topics"], values["partitions"], dialect)
 
@@ -362,7 +367,7 @@ class _File:
             except MagicbyteError as error:
                 self.refuse((*key, "do"), "what the format and Kafka's version know", str(error))
         if do == "compare" and values["with"] is not None and "://" not in values["with"]:
-            values["with"] = str(self.path.parent / values["with"])
+            values["with"] = str(self.home / values["with"])
         return stage
 
     def check(self, stages: Sequence[Stage], sink: Path | None) -> None:
@@ -385,7 +390,7 @@ class _File:
         """Return a path of this machine."""
         if "://" in path and not path.startswith("file://"):
             self.refuse(key, "a path of this machine, or a folder that all machines share", repr(path))
-        return self.path.parent / path.removeprefix("file://")
+        return self.home / path.removeprefix("file://")
 
     def settings(self) -> dict[str, str]:
         """Return what the table [spark] says."""
