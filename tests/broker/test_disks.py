@@ -360,6 +360,30 @@ def test_a_disk_that_stands_still_holds_up_nobody_but_who_asks_it(
     run(work())
 
 
+def test_a_partition_is_known_as_slow_until_it_is_quick_again(folder: Path, disk: Disk) -> None:
+    async def work() -> None:
+        async with on(disk, folder) as broker:
+            peer = await Peer.of(broker)
+            broker.topics.create("slow")
+            slow = broker.partition("slow", 0)
+            disk.stuck = lambda did, where: did == "write" and "/slow-0/" in where
+            waiting = asyncio.create_task(_write(peer))
+            async with asyncio.timeout(WAIT_S):
+                while not disk.stands.is_set():
+                    await asyncio.sleep(0)
+            await asyncio.sleep(0.02)  # for so long the disk stands still
+            disk.goes.set()
+            await waiting
+            assert slow.is_slow
+            disk.stuck = lambda _did, _where: False
+            async with asyncio.timeout(WAIT_S):
+                while slow.is_slow:  # until it was quick once
+                    await _write(peer)
+            peer.close()
+
+    run(work())
+
+
 def test_readers_of_a_disk_that_stands_still_leave_threads_for_those_who_write(folder: Path, disk: Disk) -> None:
     async def work() -> None:
         async with on(disk, folder) as broker:

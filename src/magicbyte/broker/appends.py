@@ -169,7 +169,7 @@ class Appends:
         try:
             self._broker.check_is_there(partition)
             is_quick = is_quick and log.config.flush_messages == FOREVER
-            return await (threads.soon(write) if is_quick else threads.run(write))
+            return await (self._broker.soon(threads, partition, write) if is_quick else threads.run(write))
         finally:
             gate.leave()
 

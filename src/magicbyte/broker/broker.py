@@ -14,6 +14,7 @@ import uuid
 import weakref
 from collections import Counter
 from collections.abc import Callable, Coroutine
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
@@ -23,7 +24,7 @@ from magicbyte.broker.appends import Appends
 from magicbyte.broker.background import Background
 from magicbyte.broker.dispatch import Dispatcher, load_first
 from magicbyte.broker.gate import Gate
-from magicbyte.broker.metrics import Metrics
+from magicbyte.broker.metrics import Metrics, now_ns
 from magicbyte.broker.partition import Partition
 from magicbyte.broker.request import Connection
 from magicbyte.broker.sessions import Sessions
@@ -51,6 +52,7 @@ log = logging.getLogger(__name__)
 P = ParamSpec("P")
 T = TypeVar("T")
 
+_SLOW_NS: Final = 5_000_000  # for what is short: a look-up, a write to the system's cache
 MOST_THREADS: Final = 32  # that wait for disks, of each kind
 GRACE_MS: Final = 5000  # for requests in work when the broker stops
 
@@ -276,14 +278,22 @@ class Broker:
             raise UnknownTopicError(f"{partition} was deleted; what has its name now is another one")
 
     async def read(self, partition: Partition, work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
-        """Return what `work`, which looks something up in a partition's log, returns: see `Threads.soon`.
+        """Return what `work`, which looks something up in a partition's log, returns.
 
         Raises UnknownTopicError for a partition that was deleted meanwhile: what was read may be anything then.
         """
         try:
-            return await self.reading.soon(work, *arguments, **named)
+            return await self.soon(self.reading, partition, partial(work, *arguments, **named))
         finally:
             self.check_is_there(partition)
+
+    async def soon(self, threads: Threads, partition: Partition, work: Callable[[], T]) -> T:
+        """Do something short with a partition's log: as `Threads.soon` does unless the disk is known to be slow."""
+        started = now_ns()
+        try:
+            return await (threads.run(work) if partition.is_slow else threads.soon(work))
+        finally:
+            partition.is_slow = now_ns() - started > _SLOW_NS
 
     async def read_long(self, partition: Partition, work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
         """Do as `read` does, for work that always takes its time."""

@@ -21,12 +21,16 @@ class _Place(NamedTuple):
 
 
 class Partition:
-    """What the broker keeps beside the log of a partition. Changes of the log are made with `lock` held."""
+    """What the broker keeps beside the log of a partition. Changes of the log are made with `lock` held.
+
+    `is_slow`: the disk took its time when something short was asked of it last.
+    """
 
     __slots__ = (
         "_newest",
         "_recent",
         "index",
+        "is_slow",
         "lock",
         "log",
         "topic",
@@ -39,6 +43,7 @@ class Partition:
         self.topic, self.index, self.log = topic, index, log
         self.lock = asyncio.Lock()
         self.waiting: set[asyncio.Event] = set()
+        self.is_slow = False
         self._recent: dict[int, _Place] = {}  # by offset, the oldest first: what those ask for who are at the end
         self._newest: dict[tuple[str, int], tuple[int, int]] = {}  # of a segment's beginning: where it ends, magic
 
