@@ -36,6 +36,7 @@ from magicbyte.log.migration import (
     stage_of,
 )
 from magicbyte.net.scrape import Scrape, scrape
+from magicbyte.protocol import APIS
 from magicbyte.records.decode import decode
 from magicbyte.records.encode import Format
 from magicbyte.records.layout import Dialect
@@ -53,6 +54,7 @@ SAMPLE_BYTES: Final = 512 << 10  # of a topic, for rehearsals
 MOST_RECORDS: Final = 4000
 LOOK_BYTES: Final = 16 << 10  # of each place that is looked at over the network
 MOST_READERS: Final = 8  # that a rehearsal has of one kind
+_DESCRIBE_CONFIGS: Final = 32  # API key
 MOST_SETS: Final = 64  # in a fetch of a rehearsal
 _UPGRADED: Final = {Format.V0: 1, Format.V1: 3, Format.V2: 11}  # version of Fetch
 _SETTINGS: Final = {
@@ -201,19 +203,30 @@ async def look_at_cluster(client: Client, names: Sequence[str], looks: int) -> t
     What is stored is told from `looks` places of each partition, at even distances.
     """
     known = await client.topics(names or None)
-    found, notes = {}, []
+    found: dict[str, TopicFacts] = {}
+    notes = []
+    tells_settings = await _tells_settings(client)
+    if not tells_settings:
+        notes.append("settings are not known, Kafka's defaults are taken: brokers tell them from 0.11 on")
     for name, topic in sorted(known.items()):
         if not names and (topic.is_internal or name.startswith("__")):
             continue
         facts = found[name] = TopicFacts(name, shares=True)
-        try:
-            settings = await describe_configs(client, Resource.TOPIC, name)
-            facts.settings = {each: value for each in _SETTINGS if each in settings and (value := settings[each].value)}
-        except (UnsupportedVersionError, BrokerError) as error:
-            notes.append(f"{name}: settings are not known, Kafka's defaults are taken ({error})")
+        if tells_settings:
+            try:
+                settings = await describe_configs(client, Resource.TOPIC, name)
+                facts.settings = {
+                    each: text for each in _SETTINGS if each in settings and (text := settings[each].value)
+                }
+            except BrokerError as error:
+                notes.append(f"{name}: settings are not known, Kafka's defaults are taken ({error})")
         await _look_at_topic(client, facts, topic, looks)
     notes += await _members(client, found)
     return found, notes
+
+
+async def _tells_settings(client: Client) -> bool:
+    return (await client.any_connection()).versions.latest(APIS[_DESCRIBE_CONFIGS]) is not None
 
 
 async def _look_at_topic(client: Client, facts: TopicFacts, topic: Topic, looks: int) -> None:
@@ -269,11 +282,13 @@ def joined(stored: Mapping[str, TopicFacts], told: Mapping[str, TopicFacts]) -> 
 
 async def metrics_address(client: Client) -> str | None:
     """Return where a broker of ours shows its numbers, if its settings say so; None for others."""
+    if not await _tells_settings(client):
+        return None
     await client.topics([])
     for broker, node in client.cluster.brokers.items():
         try:
             settings = await describe_configs(client, Resource.BROKER, str(broker))
-        except (UnsupportedVersionError, BrokerError):
+        except BrokerError:
             return None
         address = settings["http.address"].value if "http.address" in settings else None
         if address is not None and not address.endswith(":0"):
