@@ -20,7 +20,7 @@ from magicbyte.mirror.plan import Choice
 from magicbyte.records.columns import Record
 from magicbyte.records.encode import Format
 from magicbyte.testing import Broker
-from mirror.pair import ALL, Pair, crash, records
+from mirror.pair import ALL, Pair, crashes, records
 from mirror.sets import START, some
 
 LIMIT = 4000
@@ -37,8 +37,13 @@ def large(count: int, size: int, seed: int = 1) -> list[Record]:
     return [Record(0, START + at, 0, b"key-%d" % at, chance.randbytes(size)) for at in range(count)]
 
 
+def mixed(chance: random.Random, sizes: list[int], count: int) -> list[Record]:
+    """Records of several sizes in a set."""
+    return [each for size in chance.choices(sizes, k=count) for each in large(1, size, chance.randrange(99))]
+
+
 async def small_topic(there: Client, topic: str = "topic", form: Format = Format.V2, partitions: int = 1) -> None:
-    configs = {"max.message.bytes": str(LIMIT), "message.format.version": form.value}
+    configs = {"max.message.bytes": str(LIMIT), "message.format.version": form.value, "retention.ms": "-1"}
     await admin.create_topic(there, admin.NewTopic(topic, partitions, configs=configs))
 
 
@@ -143,11 +148,12 @@ def test_after_any_row_of_crashes_everything_is_there_once_or_put_aside_once(
         chance, topic = random.Random(seed), f"topic-{seed}"
         splits = seed % 2 == 0
         sizes = [50, 400, 1500, 1500 if splits else 5000]
-        sets = [large(chance.randint(1, 9), chance.choice(sizes), at) for at in range(12)]
+        sets = [mixed(chance, sizes, chance.randint(1, 9)) for _ in range(12)]
         form = [Format.V2, Format.V1][seed // 2 % 2]
 
         async def make(here: Client, there: Client, name: str = topic, kind: Format = form) -> None:
-            await admin.create_topic(here, admin.NewTopic(name, configs={"message.format.version": kind.value}))
+            configs = {"message.format.version": kind.value, "retention.ms": "-1"}
+            await admin.create_topic(here, admin.NewTopic(name, configs=configs))
             await small_topic(there, name)
 
         async def fill(
@@ -161,11 +167,46 @@ def test_after_any_row_of_crashes_everything_is_there_once_or_put_aside_once(
         pair.run(fill)
         for _ in range(chance.randint(1, 4)):
             monkeypatch.setattr(copier, "SAVE_SECONDS", chance.choice([0.0, 1000.0]))
-            crash(pair, monkeypatch, chance.randint(1, 3), arrives=chance.random() < 0.6, choice=choice)
+            crashes(pair, monkeypatch, chance.randint(1, 3), arrives=chance.random() < 0.6, choice=choice)
         pair.mirror(choice)
         there = tmp_path / "parked" / f"{topic}-0"
         expect(pair, without=parked_offsets(tmp_path / "parked", there.name) if there.exists() else [], topic=topic)
         assert splits != there.exists()
+
+
+def test_of_keyed_topics_too_all_is_there_once_or_put_aside_once_after_crashes(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Sets whose records go to three partitions, some of them too large, split or put aside."""
+    for seed in range(6):
+        chance, topic, splits = random.Random(seed), f"topic-{seed}", seed % 2 == 0
+        sizes = [50, 1500, 3000 if splits else 5000]
+        sets = [mixed(chance, sizes, 5) for _ in range(8)]
+
+        async def prepare(here: Client, there: Client, name: str = topic, given: list[list[Record]] = sets) -> None:
+            await admin.create_topic(here, admin.NewTopic(name, configs={"retention.ms": "-1"}))
+            await small_topic(there, name, partitions=3)
+            for turn, each in enumerate(given):
+                keyed = [record._replace(key=b"key-%d" % ((turn + at) % 5)) for at, record in enumerate(each)]
+                await send(here, name, 0, keyed, ProduceOptions(codec=Codec.GZIP))
+
+        choice = Choice(re.compile(topic), on_oversize=OnOversize.SPLIT) if splits else parking(tmp_path, topic)
+        pair.run(prepare)
+        for _ in range(chance.randint(1, 3)):
+            monkeypatch.setattr(copier, "SAVE_SECONDS", chance.choice([0.0, 1000.0]))
+            crashes(pair, monkeypatch, chance.randint(1, 4), arrives=chance.random() < 0.6, choice=choice)
+        pair.mirror(choice)
+        gone = set() if splits else set(parked_offsets(tmp_path / "parked", f"{topic}-0"))
+
+        async def same(here: Client, there: Client, name: str = topic, without: set[int] = gone) -> None:
+            source = [each for each in await records(here, name) if each[0] not in without]
+            target = [each for partition in range(3) for each in await records(there, name, partition)]
+            assert len(target) == len(source), name
+            for key in {key for _, _, key, _ in source}:
+                kept = [each[1:] for each in source if each[2] == key]
+                assert [each[1:] for each in target if each[2] == key] == kept, name
+
+        pair.run(same)
 
 
 def test_what_was_put_aside_is_brought_in_by_another_mirror_when_the_limit_is_higher(

@@ -134,8 +134,8 @@ def mirror(
         identical=identical,
         sync_groups=sync_groups,
     )
-    here = Client(source, **client_settings(context, "source"))
     to_folder = "/" in target or ":" not in target
+    here = Client(source, **client_settings(context, "source"))
     if sync_groups and (identical or to_folder):
         raise click.UsageError("--sync-groups: not with identical copies, whose groups need no other offsets")
     there = Path(target) if to_folder else Client(target, **client_settings(context, "target"))

@@ -32,7 +32,7 @@ from magicbyte.mirror.flow import Flow, UnderWay, ahead
 from magicbyte.mirror.offset_map import Track
 from magicbyte.mirror.offset_topic import note
 from magicbyte.mirror.outbox import Outboxes
-from magicbyte.mirror.oversize import LARGE, TOO_LARGE, OnOversize, Park, Parked, smaller, without
+from magicbyte.mirror.oversize import LARGE, TOO_LARGE, OnOversize, Park, Parked, halves, is_single, smaller, without
 from magicbyte.mirror.progress import Book, Lane, Origin, Place
 from magicbyte.mirror.rewrite import (
     NOBODY,
@@ -138,14 +138,20 @@ class Route:
 class _Sent:
     """What became of a parcel: the sets that were sent, and what the target does not take; whether it was split.
 
-    `offsets`: where the sets are at the target, those too that were there.
+    `offsets`: where the sets are at the target, those too that were there. `is_single`: there is nothing beside what is
+    being sent.
     """
 
     made: list[Made] = field(default_factory=list)
     offsets: list[int] = field(default_factory=list)
-    parked: list[Parked] = field(default_factory=list)
+    parked: int = 0
     is_split: bool = False
+    is_single: bool = True
     records: int = 0
+
+
+class _SeveralError(Exception):
+    """Something is too large, and there are others beside it that have to be sent in the order of offsets now."""
 
 
 class _Arrivals(NamedTuple):
@@ -405,15 +411,14 @@ class PartitionCopier:
     async def _send(self, load: Load) -> None:
         """Send a parcel to the partitions that it is for."""
         parcel, sent = load.parcel, _Sent()
-        for portion in load.portions:
-            await self._deliver(parcel, portion, sent)
+        await self._deliver_all(load, sent)
         self.copied.add(replace(parcel, why=parcel.why or LARGE) if sent.is_split else parcel, sent.made)
         self._note_offsets(parcel, sent)
         assert self._place is not None, "resumed before"
         self._place = replace(self._place, offset=parcel.next_offset)
         self._unsaved_bytes += len(parcel.data)
-        if sent.parked:
-            await self._put_aside(parcel, sent.parked)
+        if sent.parked:  # so that it need not be met again
+            await self._save(self._place)
         await self._save_if_due()
 
     def _note_offsets(self, parcel: Parcel, sent: _Sent) -> None:
@@ -422,14 +427,30 @@ class PartitionCopier:
             offset = sent.offsets[0]
             self._track.copied(_first(parcel), parcel.next_offset, sent.records, offset, together=together)
 
-    async def _put_aside(self, parcel: Parcel, parked: Sequence[Parked]) -> None:
-        """Put sets aside, and keep the place behind them, so that they are not met again."""
-        route, place = self.route, self._place
+    async def _deliver_all(self, load: Load, sent: _Sent) -> None:
+        """Send what is not there yet of all portions.
+
+        What is put aside has to be so in the order of offsets, and before what follows is sent: after a crash nothing
+        else tells that it did not arrive. So, if anything of a load for several partitions is too large, it is taken
+        from its beginning again, in halves; what was sent of it is skipped.
+        """
+        before, skips, delivered = self._place, dict(self._skip), dict[int, int]()
+        sent.is_single = is_single(load)
+        try:
+            for portion in load.portions:
+                await self._deliver(load.parcel, portion, sent)
+                delivered[portion.partition] = 0 if portion.records is None else len(portion.records)
+        except _SeveralError:
+            self._place = before
+            self._skip = skips | {each: max(count, skips.get(each, 0)) for each, count in delivered.items()}
+            for half in halves(load):
+                await self._deliver_all(half, sent)
+
+    async def _put_aside(self, parcel: Parcel, parked: Parked) -> None:
+        route = self.route
         assert route.park is not None, "nothing is put aside without it"
-        assert place is not None, "resumed before"
         await asyncio.to_thread(route.park.add, route.topic, route.partition, parked, parcel.dialect)
-        self.copied.parked += len(parked)
-        await self._save(place)
+        self.copied.parked += 1
 
     async def _deliver(self, parcel: Parcel, portion: Portion, sent: _Sent) -> None:
         """Send what is not there yet of a portion."""
@@ -469,8 +490,11 @@ class PartitionCopier:
         if less is None:
             size = len(parcel.data)
             raise MirrorError(f"{self._where(parcel)}: a set of {size} bytes is more than the target takes") from error
+        if self.route.lanes and self.route.on_oversize is OnOversize.PARK and not sent.is_single:
+            raise _SeveralError
         if isinstance(less, Parked):
-            sent.parked.append(less)
+            await self._put_aside(parcel, less)
+            sent.parked += 1
             return
         sent.is_split = True
         for part in less:

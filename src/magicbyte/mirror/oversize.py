@@ -58,6 +58,31 @@ def smaller(parcel: Parcel, portion: Portion, policy: OnOversize) -> list[Portio
     return Parked(int(records.offset[0]), _alone(parcel, records)) if policy is OnOversize.PARK else None
 
 
+def is_single(load: Load) -> bool:
+    """Say whether a load is one closed set, or one record."""
+    records = _opened(load)
+    return not records or sum(len(each) for _, each in records) == 1
+
+
+def halves(load: Load) -> list[Load]:
+    """Return a load of two records or more as two: the lower offsets, and the higher ones."""
+    records = _opened(load)
+    offsets = [np.asarray(each.offset) for _, each in records]
+    together = np.sort(np.concatenate(offsets))
+    middle = together[len(together) // 2]
+    found = []
+    for is_lower in (True, False):
+        rows = [np.flatnonzero((each < middle) == is_lower) for each in offsets]
+        parts = zip(records, rows, strict=True)
+        portions = [Portion(partition, each.take(chosen)) for (partition, each), chosen in parts if len(chosen)]
+        found.append(Load(load.parcel, portions))
+    return found
+
+
+def _opened(load: Load) -> list[tuple[int, RecordColumns]]:
+    return [(each.partition, each.records) for each in load.portions if each.records is not None]
+
+
 def _alone(parcel: Parcel, record: RecordColumns) -> memoryview:
     """Return one record as an uncompressed set of the source's format."""
     return encode(record, parcel.form, Codec.NONE)
@@ -86,13 +111,11 @@ class Park:
         self.directory = directory
         self._lock = threading.Lock()
 
-    def add(self, topic: str, partition: int, parked: Iterable[Parked], dialect: Dialect) -> None:
-        """Put sets of one partition aside, durably, in the order of their offsets, each once."""
+    def add(self, topic: str, partition: int, parked: Parked, dialect: Dialect) -> None:
+        """Put a set of a partition aside, durably, behind those that are there; once, however often it comes."""
         with self._lock, LogTarget(self.directory) as target:
-            found = target.log(topic, partition, dialect=dialect)
-            for each in sorted(parked, key=lambda parked: parked.first):
-                target.append(found, each.data)
-                log.warning("%s-%d, offset %d: put aside in %s", topic, partition, each.first, self.directory)
+            target.append(target.log(topic, partition, dialect=dialect), parked.data)
+        log.warning("%s-%d, offset %d: put aside in %s", topic, partition, parked.first, self.directory)
 
     def offsets(self, topic: str, partition: int, start: int) -> set[int]:
         """Return the offsets from `start` on of what was put aside."""

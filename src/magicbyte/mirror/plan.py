@@ -139,12 +139,14 @@ async def plan(source: Client, target: Client, choice: Choice) -> list[TopicPlan
         raise MirrorError(f"source and target are the same cluster, {known}")
     chosen = _chosen(here, choice)
     names = {topic.name: choice.prefix + topic.name for topic in chosen}
+    versions = await _versions(target)
     planner = _Planner(
         source,
         target,
         choice,
         await _versions(source),
-        await _versions(target),
+        versions,
+        await _broker_settings(target, versions),
         # Where groups never committed, asking for one would make the topic that they are kept in.
         await begun(source, choice.group, _sizes(here, names)) if OFFSETS in here else {},
         await begun(target, choice.group, _sizes(there, names.values())) if OFFSETS in there else {},
@@ -210,13 +212,17 @@ def _sizes(topics: Mapping[str, Topic], names: Iterable[str]) -> dict[str, int]:
 
 @dataclass(frozen=True, slots=True)
 class _Planner:
-    """What is known of both ends: versions of their brokers, and by name what is mirrored into each already."""
+    """What is known of both ends: versions of their brokers, and by name what is mirrored into each already.
+
+    `settings` are those of a broker of the target.
+    """
 
     source: Client
     target: Client
     choice: Choice
     ours: BrokerVersions
     theirs: BrokerVersions
+    settings: Mapping[str, admin.Setting]
     begun_here: Mapping[str, Begun]
     begun_there: Mapping[str, Begun]
 
@@ -229,13 +235,13 @@ class _Planner:
             return await self._plan_identical(topic, to, there, origin, configs)
         is_enriched = configs.get(_FORMAT) == Format.ENRICHED.value
         dialect = self.choice.from_dialect if is_enriched else Dialect.KAFKA
-        if not await _knows_ours(self.target, theirs):
+        if not self._is_ours:
             configs = {name: value for name, value in configs.items() if name not in OURS}
             if is_enriched:
                 del configs[_FORMAT]
         if theirs.latest(APIS[_PRODUCE], _OLD_PRODUCE) is None:
             configs.pop(_FORMAT, None)  # from 4.0 on there is one format alone
-        stored = await _format(self.target, to, configs, theirs, exists=there is not None)
+        stored = await self._format(to, configs, exists=there is not None)
         if stored is Format.ENRICHED and self.choice.to_dialect is Dialect.KAFKA:
             stored = Format.V1  # its brokers convert it; magic 2 could have headers, which would be lost
         storage = Storage(stored, stored is Format.V2 and theirs.latest(APIS[_PRODUCE], _ZSTD) is not None)
@@ -268,7 +274,7 @@ class _Planner:
         self, topic: Topic, to: str, there: Topic | None, origin: Origin, configs: Mapping[str, str]
     ) -> TopicPlan:
         """Return the plan of a topic whose bytes and offsets stay. Raises MirrorError where the target has no place."""
-        if not await _knows_ours(self.target, self.theirs):
+        if not self._is_ours:
             raise MirrorError(f"{to}: offsets are kept by brokers of ours alone, or in a log directory")
         if there is not None:
             settings = await admin.describe_configs(self.target, admin.Resource.TOPIC, to)
@@ -280,6 +286,31 @@ class _Planner:
         if self._is_circle(origin):
             raise self._circle(topic)
         return found
+
+    @property
+    def _is_ours(self) -> bool:
+        """Whether the brokers of the target are ours: they tell a setting that Kafka does not have."""
+        return not OURS.isdisjoint(self.settings)
+
+    async def _format(self, topic: str, configs: Mapping[str, str], *, exists: bool) -> Format:
+        """Return the format that a topic of the target stores, or will once it is made with `configs`."""
+        newest = newest_format(self.theirs)
+        if not self.settings or self.theirs.latest(APIS[_PRODUCE], _OLD_PRODUCE) is None:
+            return newest
+        if exists:
+            setting = (await admin.describe_configs(self.target, admin.Resource.TOPIC, topic)).get(_FORMAT)
+            value = None if setting is None else setting.value
+        elif _FORMAT in configs:
+            value = configs[_FORMAT]
+        else:
+            setting = self.settings.get(f"log.{_FORMAT}")
+            value = None if setting is None else setting.value
+        if value == Format.ENRICHED.value:
+            return Format.ENRICHED
+        spoken = self.settings.get(_SPOKEN)
+        if spoken is not None and spoken.value is not None and int(spoken.value.split(".")[0]) >= _ONE_FORMAT:
+            return newest
+        return newest if value is None else min(newest, stored_format(value), key=lambda each: each.magic)
 
     def _is_circle(self, origin: Origin) -> bool:
         return self.target.cluster.cluster_id in origin.via
@@ -336,37 +367,11 @@ async def _configs(client: Client, topic: str, versions: BrokerVersions) -> dict
     }
 
 
-async def _format(
-    target: Client, topic: str, configs: Mapping[str, str], versions: BrokerVersions, *, exists: bool
-) -> Format:
-    """Return the format that a topic of the target stores, or will once it is made with `configs`."""
-    newest = newest_format(versions)
-    if versions.latest(APIS[_DESCRIBE_CONFIGS]) is None or versions.latest(APIS[_PRODUCE], _OLD_PRODUCE) is None:
-        return newest
-    node = str(next(iter(target.cluster.brokers)))
-    broker = await admin.describe_configs(target, admin.Resource.BROKER, node)
-    if exists:
-        setting = (await admin.describe_configs(target, admin.Resource.TOPIC, topic)).get(_FORMAT)
-        value = None if setting is None else setting.value
-    elif _FORMAT in configs:
-        value = configs[_FORMAT]
-    else:
-        setting = broker.get(f"log.{_FORMAT}")
-        value = None if setting is None else setting.value
-    if value == Format.ENRICHED.value:
-        return Format.ENRICHED
-    spoken = broker.get(_SPOKEN)
-    if spoken is not None and spoken.value is not None and int(spoken.value.split(".")[0]) >= _ONE_FORMAT:
-        return newest
-    return newest if value is None else min(newest, stored_format(value), key=lambda each: each.magic)
-
-
-async def _knows_ours(target: Client, versions: BrokerVersions) -> bool:
-    """Say whether the brokers of the target are ours: they tell a setting that Kafka does not have."""
+async def _broker_settings(client: Client, versions: BrokerVersions) -> dict[str, admin.Setting]:
+    """Return the settings of a broker, none before 0.11."""
     if versions.latest(APIS[_DESCRIBE_CONFIGS]) is None:
-        return False
-    node = str(next(iter(target.cluster.brokers)))
-    return not OURS.isdisjoint(await admin.describe_configs(target, admin.Resource.BROKER, node))
+        return {}
+    return await admin.describe_configs(client, admin.Resource.BROKER, str(next(iter(client.cluster.brokers))))
 
 
 async def _versions(client: Client) -> BrokerVersions:
