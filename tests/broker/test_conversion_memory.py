@@ -121,6 +121,7 @@ def last_offsets(answer: bytes, version: int, target: Format) -> list[int]:
 @pytest.mark.parametrize("partitions", [1, 40])
 def test_a_fetch_of_100_mb_is_converted_in_32_mib(partitions: int, codec: Codec, folder: Path) -> None:
     data = made(values(BATCH_RECORDS), Format.V2, codec)
+    subprocess.run([sys.executable, "-m", "magicbyte", "warm"], stdout=subprocess.DEVNULL, check=True)
 
     async def work() -> None:
         with serving(folder) as (port, pid):
@@ -137,4 +138,4 @@ def test_a_fetch_of_100_mb_is_converted_in_32_mib(partitions: int, codec: Codec,
                 assert min(last_offsets(answer, version, target)) >= 2 * BATCH_RECORDS - 1
             peer.close()
 
-    run(work(), seconds=300)  # where nobody compiled them before, the loops are compiled first
+    run(work(), seconds=120)
