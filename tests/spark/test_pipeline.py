@@ -538,7 +538,7 @@ def test_a_report_has_every_number_and_needs_nothing_else(damaged: Path) -> None
     assert json.loads(json.dumps(found)) == found
     assert set(found["formatsBefore"]) == {"magic 2, none"}
     assert set(found["formatsAfter"]) == {"magic 2, lz4"}
-    assert [each["do"] for each in found["stages"]] == ["inventory", "convert"]
+    assert [each["do"] for each in found["stages"]] == ["inventory", "convert", "inventory 2"]
     assert found["bytesOut"] == sum(path.stat().st_size for path in damaged.glob("out/*/*.log"))
     page = as_html(found)
     assert page.count("<svg") == 5

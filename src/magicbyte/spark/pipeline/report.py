@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import json
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,16 +29,20 @@ _STYLE = (
 
 
 def stage_sums(units: Iterable[Json]) -> list[Json]:
-    """Return for each kind of stage, in their order, partitions, bytes in front of it and behind, and seconds."""
+    """Return for each stage, in their order, partitions, bytes in front of it and behind, and seconds.
+
+    One that comes again in a pipeline is told from the first: `inventory`, `inventory 2`.
+    """
     sums: dict[str, Json] = {}
     for unit in units:
+        seen: Counter[str] = Counter()
         for stage in unit["stages"]:
-            known = sums.setdefault(
-                stage["do"], {"do": stage["do"], "partitions": 0, "bytesIn": 0, "bytesOut": 0, "seconds": 0.0}
-            )
+            seen[stage["do"]] += 1
+            name = stage["do"] if seen[stage["do"]] == 1 else f"{stage['do']} {seen[stage['do']]}"
+            known = sums.setdefault(name, {"do": name, "partitions": 0, "bytesIn": 0, "bytesOut": 0, "seconds": 0.0})
             known["partitions"] += 1
-            for name in ("bytesIn", "bytesOut", "seconds"):
-                known[name] += stage[name]
+            for each in ("bytesIn", "bytesOut", "seconds"):
+                known[each] += stage[each]
     return [{**each, "seconds": round(each["seconds"], 3)} for each in sums.values()]
 
 
