@@ -1,6 +1,7 @@
 """Disks that are slow, or stand still: the event loop asks no file for anything, so that nobody else waits for them."""
 
 import asyncio
+import os
 import random
 import threading
 from collections.abc import Callable, Coroutine, Iterator
@@ -15,6 +16,7 @@ from broker.serving import Peer, Running, run
 from broker.test_admin_churn import BUSY, EXPECTED, one_thing
 from broker.test_fetch import asking, fetch, made, produce, records
 from magicbyte.broker.broker import Broker
+from magicbyte.broker.parts import KeptFile
 from magicbyte.broker.threads import Threads
 from magicbyte.client import Client
 from magicbyte.codecs import Codec
@@ -408,6 +410,34 @@ def test_readers_of_a_disk_that_stands_still_leave_threads_for_those_who_write(f
             first.close()
 
     run(work())
+
+
+def test_a_file_that_was_deleted_while_it_was_sent_is_closed_by_a_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed: list[int] = []
+    close = os.close
+
+    def watched(descriptor: int) -> None:
+        closed.append(threading.get_ident())
+        close(descriptor)
+
+    (tmp_path / "file").write_bytes(b"abc")
+    file = LocalWritableFile(str(tmp_path / "file"))
+    threads = Threads("test", 1)
+    there, deleted = KeptFile(file, threads), KeptFile(file, threads)
+    monkeypatch.setattr(os, "close", watched)
+    there.close()
+    there.close()
+    assert closed == [threading.get_ident()]
+    (tmp_path / "file").unlink()
+    assert deleted.read_at(0, 9) == b"abc"
+    deleted.close()
+    deleted.close()
+    threads.close()
+    assert len(closed) == 2
+    assert closed[1] != closed[0]
+    file.close()
 
 
 # ---- threads

@@ -318,7 +318,7 @@ class _Partition:
         """
         limit = self.broker.topics.rules(self.topic).max_decompressed_bytes
         dialect = partition.log.config.dialect
-        reading, kept = self.broker.reading, KeptFile(found.file)
+        reading, kept = self.broker.reading, KeptFile(found.file, self.broker.reading)
         convert = partial(converted, found._replace(file=kept), dialect)
         chunks = convert(conversion, self.asked.fetch_offset, limit)
         try:

@@ -29,11 +29,11 @@ _ZEROS: Final = bytes(64 << 10)
 class KeptFile:
     """A file of a log that stays open until it is closed here, though its segment may be deleted meanwhile."""
 
-    __slots__ = ("_descriptor", "_file", "path", "size")
+    __slots__ = ("_descriptor", "_file", "_threads", "path", "size")
 
-    def __init__(self, file: ReadableFile) -> None:
+    def __init__(self, file: ReadableFile, threads: Threads) -> None:
         descriptor = file.fileno()
-        self._file, self.path, self.size = file, file.path, file.size
+        self._file, self._threads, self.path, self.size = file, threads, file.path, file.size
         self._descriptor = None if descriptor is None else os.dup(descriptor)
 
     def fileno(self) -> int | None:
@@ -53,10 +53,17 @@ class KeptFile:
         return len(found)
 
     def close(self) -> None:
-        """Let go of the file. A second time does nothing."""
-        if self._descriptor is not None:
-            os.close(self._descriptor)
-            self._descriptor = None
+        """Let go of the file. A second time does nothing.
+
+        One that was deleted meanwhile may go from the disk by that, which takes a while: a thread closes it.
+        """
+        descriptor, self._descriptor = self._descriptor, None
+        if descriptor is None:
+            return
+        if os.fstat(descriptor).st_nlink:
+            os.close(descriptor)
+        else:
+            self._threads.pool.submit(os.close, descriptor)
 
     def __enter__(self) -> Self:
         return self
@@ -74,7 +81,7 @@ class FilePart(Elsewhere):
 
     def __init__(self, found: FileSlice, threads: Threads) -> None:
         super().__init__(found.length)
-        self._file, self._position, self._threads = KeptFile(found.file), found.position, threads
+        self._file, self._position, self._threads = KeptFile(found.file, threads), found.position, threads
 
     async def send(self, stream: Stream) -> None:
         """Send the slice, from the file to the socket where that can be; what is not in memory is read by threads."""
