@@ -125,6 +125,10 @@ def one_record() -> Figures:
 
 
 CASES: dict[str, Callable[[], Figures]] = {
+    f"v2 none {size}": lambda count=count: plain(count) for size, count in SIZES.items()
+}
+CASES["one record"] = one_record
+CASES |= {
     f"{form.name.lower()} {codec.name.lower()} {size}": lambda form=form, codec=codec, count=count: compressed(
         form, codec, count
     )
@@ -133,10 +137,9 @@ CASES: dict[str, Callable[[], Figures]] = {
     for size, count in SIZES.items()
     if form is Format.V2 or codec is not Codec.ZSTD
 }
-CASES |= {f"v2 none {size}": lambda count=count: plain(count) for size, count in SIZES.items()}
-CASES["one record"] = one_record
 
 if __name__ == "__main__":
     os.sched_setaffinity(0, {int(harness.CORE)})
     warm()
-    harness.save("append", __doc__, {name: CASES[name]() for name in sys.argv[1:] or CASES})
+    for case in sys.argv[1:] or CASES:
+        harness.save("append", __doc__, {case: CASES[case]()})
