@@ -1,0 +1,76 @@
+"""`magicbyte plan` of real brokers: settings, groups and stored formats by what their protocol tells."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli.command import run
+from interop import jvm
+from magicbyte.client import Client
+from magicbyte.client.admin import NewTopic, Resource, alter_configs, create_topic
+from magicbyte.client.fetch import fetch_sets
+from magicbyte.client.offsets import bounds
+from magicbyte.client.produce import ProduceOptions, send
+from magicbyte.codecs import Codec
+from magicbyte.records.columns import Record
+
+pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.usefixtures("needs_java")]
+
+START = 1_700_000_000_000
+
+
+async def produce(client: Client, topic: str) -> None:
+    for _ in range(3):
+        rows = [Record(at, START + at, 0, b"key", b"value" * 20) for at in range(50)]
+        await send(client, topic, 0, rows, ProduceOptions(codec=Codec.GZIP))
+
+
+def planned(bootstrap: str, *arguments: str) -> tuple[dict[str, Any], list[str]]:
+    done = run("plan", "-b", bootstrap, "--topic", "topic", "--format", "json", *arguments)
+    assert done.exit_code == 0, done.stderr
+    found = json.loads(done.stdout)
+    return found["topics"][0], found["notes"]
+
+
+@pytest.mark.parametrize(("version", "form"), [("0.8.2.2", "0"), ("0.10.2.2", "1"), ("4.3.1", "2")])
+def test_what_a_broker_stores_is_told_whatever_its_age(version: str, form: str, tmp_path: Path) -> None:
+    async def fill(bootstrap: str) -> None:
+        async with Client(bootstrap) as client:
+            if not version.startswith("0.8"):
+                await create_topic(client, NewTopic("topic", 1, 1))
+            await produce(client, "topic")
+
+    settings = [] if form == "0" else ["log.retention.ms=-1"]  # the records are from 2023
+    with jvm.broker(version, tmp_path / "broker", *settings) as state:
+        asyncio.run(fill(state["bootstrap"]))
+        topic, notes = planned(state["bootstrap"])
+    assert [(each["format"], each["codec"]) for each in topic["stored"]] == [(form, "gzip")]
+    assert (topic["format"], topic["sampled"]) == (form, True)
+    assert topic["next"] == ("nothing" if form == "2" else "set message.format.version")
+    assert any("settings are not known" in note for note in notes) == version.startswith("0.")
+
+
+def test_a_topic_whose_format_was_changed_is_in_phase_2(tmp_path: Path) -> None:
+    async def fill(bootstrap: str) -> None:
+        async with Client(bootstrap) as client:
+            await create_topic(client, NewTopic("topic", 1, 1, configs={"message.format.version": "0.10.2"}))
+            await produce(client, "topic")
+            await alter_configs(client, Resource.TOPIC, "topic", {"message.format.version": "2.8"})
+            magic = 1
+            while magic < 2:  # a broker is told of the change, and takes its time
+                await produce(client, "topic")
+                _, end = await bounds(client, "topic", 0)
+                magic = (await fetch_sets(client, "topic", 0, end - 1)).table.magic[-1]
+
+    with jvm.broker("2.8.2", tmp_path / "broker", "log.retention.ms=-1") as state:
+        asyncio.run(fill(state["bootstrap"]))
+        told, _ = planned(state["bootstrap"])
+        exact, _ = planned(state["bootstrap"], "--dir", str(tmp_path / "broker/data"))
+    for topic in (told, exact):
+        assert {each["format"] for each in topic["stored"]} == {"1", "2"}
+        assert (topic["format"], topic["phase"]) == ("2", "phase 2")
+    assert sum(each["entries"] for each in exact["stored"]) % 3 == 0
+    assert exact["next"] == "convert what is stored"  # retention.ms is -1
