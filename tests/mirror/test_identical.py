@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -316,6 +317,23 @@ def test_a_marked_topic_refuses_offsets_that_it_has_passed(pair: Pair) -> None:
         assert done.base_offset == 100
 
     pair.run(work)
+
+
+def test_a_folder_that_a_crash_left_with_a_torn_set_is_recovered_and_goes_on(pair: Pair, tmp_path: Path) -> None:
+    source(Copies(pair, None), LOG[:6])
+
+    async def crash(here: Client, _: Client) -> None:
+        with LogTarget(tmp_path / "open") as target:
+            await IdenticalMirror(here, target, CHOICE).catch_up()
+            shutil.copytree(tmp_path / "open", tmp_path / "copy")
+
+    pair.run(crash)
+    (path,) = (tmp_path / "copy" / "topic-0").glob("*.log")
+    with path.open("ab") as log:
+        log.write(LOG[6][:-1])
+    pair.run(lambda here, _: fill(here, LOG[6:]))
+    Copies(pair, tmp_path / "copy").run()
+    assert logs(tmp_path / "copy") == b"".join(LOG)
 
 
 def test_a_folder_in_use_is_refused(pair: Pair, tmp_path: Path) -> None:
