@@ -36,7 +36,7 @@ def compacted(
     path = folder / f"{sink}.toml"
     stage = f'[[stage]]\ndo = "compact"\ntopics = ["*"]\ndelete-retention = "1d"\nshuffle-above = {above}\n'
     path.write_text(f'{NOW}{before}{stage}[source]\npath = "{source}"\n[sink]\npath = "{sink}"\n')
-    return driver.run(load(path), context=context)  # type: ignore[arg-type]
+    return driver.run(load(path), context=context)
 
 
 def users(count: int, first: int, seed: int) -> list[Record]:
@@ -148,7 +148,7 @@ def test_damage_that_the_shuffle_finds_is_as_any_other(
     assert contents(tmp_path / "shuffled") == contents(tmp_path / "plain")
 
 
-def rows(*given: tuple[int, int, int, int]) -> np.ndarray:  # type: ignore[type-arg]
+def rows(*given: tuple[int, int, int, int]) -> np.ndarray:
     return np.array(list(given), _ROW)
 
 
@@ -170,7 +170,7 @@ def test_two_keys_of_one_hash_are_noticed() -> None:
 def test_marks_say_the_same_of_a_range_and_of_single_offsets() -> None:
     loaded = []
 
-    def load(base: int) -> tuple[np.ndarray, np.ndarray]:  # type: ignore[type-arg]
+    def load(base: int) -> tuple[np.ndarray, np.ndarray]:
         loaded.append(base)
         return np.array([base + 1, base + 5]), np.array([base + 2])
 

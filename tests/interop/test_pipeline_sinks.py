@@ -1,0 +1,79 @@
+"""Real brokers open the sink of a pipeline as their own log directory, read every record of it, and append."""
+
+from pathlib import Path
+
+import pytest
+
+from golden_data import log_cases
+from interop import jvm
+from interop.batches import Json, b64
+from interop.test_written_logs import LAST_TIME, SETTINGS, complaints
+from magicbyte.log.directory import discover
+from magicbyte.log.reader import SegmentReader
+from magicbyte.spark.pipeline import driver, load
+from spark.conftest import lay_out, topic_of
+from spark.in_process import InProcess
+
+pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.usefixtures("needs_java")]
+
+SOURCES = ["0.9.0.1/basic-snappy", "0.10.2.2/basic-gzip", "2.8.2/txn-zstd", "2.8.2/compact-lz4.before"]
+STAGES = """\
+[[stage]]
+do = "convert"
+format = "v2"
+codec = "zstd"
+kafka = "{version}"
+[[stage]]
+do = "compare"
+[[stage]]
+do = "split"
+segment-bytes = 3000
+[[stage]]
+do = "compact"
+topics = ["*compact*", "*txn*"]
+segment-bytes = 20000
+shuffle-above = 1
+kafka = "{version}"
+[source]
+path = "logs"
+[sink]
+path = "broker/data"
+"""
+
+
+def consume(bootstrap: str, topic: str, version: str) -> list[Json]:
+    """Return offset, key and value of all records that the version's consumer gets."""
+    said = jvm.run("Consume", bootstrap, topic, "read_uncommitted", version=version).decode()
+    rows = [[None if cell == "~" else cell for cell in line.split("\t")] for line in said.splitlines()]
+    return [{"offset": int(row[0] or -1), "key": row[3], "value": row[4]} for row in rows]
+
+
+@pytest.mark.parametrize("version", ["2.8.2", "3.9.1"])
+def test_a_broker_takes_a_sink_as_its_own_log_directory(version: str, tmp_path: Path) -> None:
+    cases = [case for case in log_cases() if case.id in SOURCES]
+    assert len(cases) == len(SOURCES)
+    lay_out(tmp_path / "logs", cases)
+    (tmp_path / "sink.toml").write_text(STAGES.format(version=version))
+    done = driver.run(load(tmp_path / "sink.toml"), context=InProcess())
+    assert done.status == 0, [unit["error"] for unit in done.units]
+    data, left, ends = tmp_path / "broker/data", {}, {}
+    for partition in discover([str(data)]):
+        topic = str(partition.topic)
+        found = [record for columns in SegmentReader(partition).records() for record in columns]
+        left[topic] = [{"offset": r.offset, "key": b64(r.key), "value": b64(r.value)} for r in found]
+    for line in (data / "recovery-point-offset-checkpoint").read_text().splitlines()[2:]:
+        topic, _, end = line.split()
+        ends[topic] = int(end)
+    assert left.keys() == ends.keys() == {topic_of(case) for case in cases}
+    compacted = next(topic for topic in left if "compact" in topic)
+    assert len(left[compacted]) < ends[compacted] / 2, "superseded records went"
+    with jvm.broker(version, tmp_path / "broker", *SETTINGS) as state:
+        lines = "".join(f"{topic}\t{LAST_TIME}\t{b64(b'key')}\t{b64(b'appended')}\n" for topic in left)
+        jvm.run(
+            "Produce", state["bootstrap"], *(f"{topic}=none" for topic in left), stdin=lines.encode(), version=version
+        )
+        consumed = {topic: consume(state["bootstrap"], topic, version) for topic in left}
+    said = (tmp_path / "broker/broker.log").read_text()
+    for topic, records in left.items():
+        assert complaints(said, topic, ends[topic]) == []
+        assert consumed[topic] == [*records, {"offset": ends[topic], "key": b64(b"key"), "value": b64(b"appended")}]
