@@ -54,6 +54,9 @@ SAMPLE_BYTES: Final = 512 << 10  # of a topic, for rehearsals
 MOST_RECORDS: Final = 4000
 LOOK_BYTES: Final = 16 << 10  # of each place that is looked at over the network
 MOST_READERS: Final = 8  # that a rehearsal has of one kind
+_SLOW: Final = (
+    "a rehearsal ran without compiled loops, so that it may cost more than it will: `magicbyte warm` compiles them"
+)
 _DESCRIBE_CONFIGS: Final = 32  # API key
 MOST_SETS: Final = 64  # in a fetch of a rehearsal
 _UPGRADED: Final = {Format.V0: 1, Format.V1: 3, Format.V2: 11}  # version of Fetch
@@ -127,6 +130,7 @@ class TopicPlan:
 
     `now` and `after` are estimates for today and after the step (in phase 1: after the format is set, whoever is
     upgraded until then); memory is what comes on top. None where nobody uses the topic, or nothing was rehearsed.
+    `is_slow`: the rehearsal had to do without compiled loops.
     """
 
     facts: TopicFacts
@@ -135,6 +139,7 @@ class TopicPlan:
     leaves_ms: int | None
     now: Estimate | None = None
     after: Estimate | None = None
+    is_slow: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -457,7 +462,7 @@ async def plan(
         0.0 if used is None else used.looked_s,
         None if used is None else used.cpu_s,
         None if used is None else used.memory_bytes,
-        tuple(notes),
+        (*notes, *([_SLOW] if any(each.is_slow for each in done.values()) else [])),
     )
 
 
@@ -489,7 +494,12 @@ async def _rehearsed(topic: TopicPlan) -> TopicPlan:
     rate = written or read / max(costs[0].stored_bytes * max(len(before.consumers), 1), 1)
     peaks = [cost.peak_bytes for cost in costs]
     grown = None if None in peaks else max(0, (peaks[1] or 0) - (peaks[0] or 0))
-    return replace(topic, now=_estimate(costs[0], rate, 0), after=_estimate(costs[1], rate, grown))
+    return replace(
+        topic,
+        now=_estimate(costs[0], rate, 0),
+        after=_estimate(costs[1], rate, grown),
+        is_slow=not all(cost.has_kernels for cost in costs),
+    )
 
 
 def _estimate(cost: Cost, records_per_s: float, memory_bytes: int | None) -> Estimate:

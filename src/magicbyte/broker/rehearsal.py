@@ -61,7 +61,7 @@ class Load:
 
 class Cost(NamedTuple):
     """What a load costs by record, for all clients together; `peak_bytes`: the most memory that the process had until
-    then, None where the system does not tell.
+    then, None where the system does not tell. `has_kernels`: compiled loops were at hand.
     """
 
     cpu_s: float
@@ -70,6 +70,7 @@ class Cost(NamedTuple):
     converted_bytes: float
     zero_copy_bytes: float
     peak_bytes: int | None
+    has_kernels: bool
 
 
 async def rehearse(*loads: Load) -> list[Cost]:
@@ -246,4 +247,5 @@ def _cost(before: Scrape, after: Scrape, topic: str, records: int) -> Cost:
         converted_bytes=fetched - closed,
         zero_copy_bytes=closed,
         peak_bytes=None if peak is None else int(peak),
+        has_kernels=bool(before.one("magicbyte_kernels_loaded")),
     )
