@@ -17,6 +17,7 @@ from broker.serving import Peer, Running, run
 from broker.test_fetch import PRODUCE_VERSION, asking, fetch, made, produce, read, records
 from cli.command import run as command
 from magicbyte.broker.broker import Broker
+from magicbyte.broker.config import BrokerConfig
 from magicbyte.broker.metrics import BOUNDS_NS, MOST_CLIENTS, OTHERS, Conversion, Metrics, Moved, Times
 from magicbyte.cli.logs import JsonFormatter
 from magicbyte.codecs import Codec
@@ -247,6 +248,23 @@ def test_an_address_that_cannot_be_is_wrong_use(fault: str, tmp_path: Path) -> N
     done = command("serve", "--dir", tmp_path, "--listen", "127.0.0.1:0", "--http", address)
     assert done.exit_code == 2
     assert "http.address: expected HOST:PORT" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("address", "where", "is_open"),
+    [
+        (":9404", ("127.0.0.1", 9404), False),
+        ("localhost:9404", ("localhost", 9404), False),
+        ("[::1]:0", ("::1", 0), False),
+        ("0.0.0.0:9404", ("0.0.0.0", 9404), True),
+    ],
+)
+def test_the_pages_are_for_this_machine_unless_told_otherwise_with_a_warning(
+    address: str, where: tuple[str, int], is_open: bool
+) -> None:
+    config = BrokerConfig({"http.address": address})
+    assert config.http == where
+    assert any("open to the network" in each for each in config.warnings()) == is_open
 
 
 # ---- slow requests
