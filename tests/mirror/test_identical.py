@@ -206,6 +206,7 @@ def test_a_copied_folder_is_a_log_directory_that_commands_read_and_a_broker_serv
         async def same(here: Client, there: Client) -> None:
             assert await records(there, "topic") == await records(here, "topic")
             assert await stored_bytes(there) == await stored_bytes(here)
+            assert (await there.topics())["topic"].partitions[0].leader_epoch == 7
 
         both.run(same)
 

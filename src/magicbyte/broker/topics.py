@@ -410,7 +410,15 @@ class Topics:
             topic = Topic(name, self._id_in_folder(name), count, own, config, (0,) * count)
             self._metadata.transaction(self._creation(topic))
             self._keep(topic)
+            for partition in range(count):
+                self._go_on_with_epoch(name, partition)
         return sorted(found)
+
+    def _go_on_with_epoch(self, name: str, partition: int) -> None:
+        """Lead in no earlier epoch than that of the last batches in the log: readers go by the latest they saw."""
+        log = self._logs.logs.get(TopicPartition(name, partition))
+        if log is not None and log.epochs.entries:
+            self.raise_leader_epoch(name, partition, log.epochs.entries[-1].epoch)
 
     def _id_in_folder(self, name: str) -> uuid.UUID:
         for key, log in self._logs.logs.items():
