@@ -67,7 +67,8 @@ class Mirror(Rounds):
             for each in self._copiers.values()
             if each.saved is not None and not each.route.lanes
         }
-        for written in await self._groups.sync(places):
+        groups = self._groups
+        for written in await self._source.retried(lambda: groups.sync(places)):  # a broker may be away for a moment
             (topic, partition), offset = written.target, written.translation.offset
             log.info("group %s goes on at offset %d of %s-%d", written.group, offset, topic, partition)
 
