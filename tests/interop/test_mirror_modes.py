@@ -1,0 +1,286 @@
+"""The modes of our mirror with real brokers at one end or both: identical, keyed, enriched, too large, circles."""
+
+import asyncio
+import base64
+import random
+import re
+import time
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from interop import jvm
+from magicbyte.client import Client, admin
+from magicbyte.client.fetch import FetchOptions, read_records
+from magicbyte.client.offsets import bounds
+from magicbyte.client.partitioning import partition_of
+from magicbyte.client.produce import ProduceOptions, send
+from magicbyte.codecs import Codec
+from magicbyte.errors import MirrorError
+from magicbyte.mirror.copier import Copied
+from magicbyte.mirror.identical import IdenticalMirror
+from magicbyte.mirror.log_target import LogTarget
+from magicbyte.mirror.mirror import Mirror
+from magicbyte.mirror.oversize import OnOversize
+from magicbyte.mirror.plan import Choice
+from magicbyte.records.columns import Record
+from magicbyte.records.layout import Dialect
+from magicbyte.testing import Broker
+
+pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.usefixtures("needs_java")]
+
+SOURCE, TARGET = "2.8.2", "3.9.1"
+SETTINGS = ("log.retention.ms=-1", "log.cleaner.backoff.ms=200", "log.segment.delete.delay.ms=0")
+LISTENERS = {
+    "listeners": "PLAINTEXT://127.0.0.1:0,SHALLOW://127.0.0.1:0",
+    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SHALLOW:PLAINTEXT",
+    "listener.name.shallow.magicbyte.dialect": "enriched",
+}
+START = 1_700_000_000_000
+KEYS = 17
+Seen = list[tuple[int, int, bytes | None, bytes | None]]  # offset, time, key, value
+
+
+class Real:
+    """A real broker as the source, another one as the target, and what to do with clients of them, or of ours."""
+
+    def __init__(self, source: str, target: str, data: Path) -> None:
+        self.source, self.target, self.data = source, target, data
+
+    def run(self, work: Callable[[Client, Client], Coroutine[Any, Any, Any]], *addresses: str) -> Any:
+        async def inside() -> Any:
+            here, there = (Client(each) for each in addresses or (self.source, self.target))
+            async with here, there:
+                return await work(here, there)
+
+        return asyncio.run(asyncio.wait_for(inside(), 60))
+
+    def mirror(self, choice: Choice, *addresses: str) -> dict[str, Copied]:
+        async def work(here: Client, there: Client) -> dict[str, Copied]:
+            mirror = (IdenticalMirror if choice.identical else Mirror)(here, there, choice)
+            await mirror.catch_up()
+            return mirror.copied()
+
+        found: dict[str, Copied] = self.run(work, *addresses)
+        return found
+
+    def produce(self, topic: str, codec: str, lines: list[str]) -> None:
+        """Let the Java producer send them to the source."""
+        text = "".join(each + "\n" for each in lines).encode()
+        jvm.run("Produce", self.source, f"{topic}={codec}", stdin=text, version=SOURCE)
+
+    def make(self, topic: str, partitions: int = 1, **configs: str) -> None:
+        named = {name.replace("_", "."): value for name, value in configs.items()}
+        self.run(lambda here, _: admin.create_topic(here, admin.NewTopic(topic, partitions, configs=named)))
+
+
+@pytest.fixture(scope="module")
+def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Real]:
+    folder = tmp_path_factory.mktemp("mirror-modes")
+    with ExitStack() as running:
+        states = [
+            running.enter_context(jvm.broker(version, folder / version, *SETTINGS)) for version in (SOURCE, TARGET)
+        ]
+        yield Real(states[0]["bootstrap"], states[1]["bootstrap"], folder / SOURCE / "data")
+
+
+def only(topic: str, **choice: Any) -> Choice:
+    return Choice(re.compile(topic), **choice)
+
+
+def line(topic: str, at: int) -> str:
+    key, value = (base64.b64encode(each).decode() for each in (b"key-%d" % (at % KEYS), b"value %d " % at * 20))
+    return "\t".join([topic, str(START + at), key, value])
+
+
+async def records(client: Client, topic: str, partition: int = 0) -> Seen:
+    ends = await bounds(client, topic, partition)
+    found = read_records(client, topic, partition, *ends, FetchOptions(committed=True))
+    return [(each.offset, each.timestamp, each.key, each.value) async for part in found for each in part]
+
+
+def with_transactions(topic: str) -> list[str]:
+    """Records, of which the second third is aborted."""
+    lines = [line(topic, at) for at in range(90)]
+    orders = {word: f"{topic}\t{word}" for word in ("begin", "commit", "abort")}
+    parts = [lines[:30], lines[30:60], lines[60:]]
+    ends = [orders["commit"], orders["abort"], orders["commit"]]
+    return [each for part, end in zip(parts, ends, strict=True) for each in (orders["begin"], *part, end)]
+
+
+def compacted(real: Real, topic: str) -> None:
+    """Have the source's cleaner make holes in a topic, and wait until it has."""
+    real.make(topic, cleanup_policy="compact", segment_bytes="20000", min_cleanable_dirty_ratio="0.01")
+    for turn in range(3):
+        real.produce(topic, "none", [line(topic, 100 * turn + at) for at in range(100)])
+    deadline = time.monotonic() + 60
+
+    async def left(here: Client, _: Client) -> int:
+        return len(await records(here, topic))
+
+    while real.run(left) > 150:
+        assert time.monotonic() < deadline, "the source's cleaner does nothing"
+        time.sleep(0.2)
+
+
+def log_bytes(folder: Path) -> bytes:
+    return b"".join(each.read_bytes() for each in sorted(folder.glob("*.log")))
+
+
+def consumed(bootstrap: str, topic: str, isolation: str) -> list[str]:
+    return jvm.run("Consume", bootstrap, topic, isolation, version=SOURCE).decode().splitlines()
+
+
+def test_identical_copies_are_the_very_files_of_the_source(real: Real, tmp_path: Path) -> None:
+    """Transactions, markers, aborted batches; into a folder, and into a topic of ours that Java consumers read."""
+    real.make("identical")
+    real.produce("identical", "gzip", with_transactions("identical"))
+
+    async def copy(here: Client, _: Client) -> None:
+        with LogTarget(tmp_path / "copy") as target:
+            await IdenticalMirror(here, target, only("identical")).catch_up()
+
+    real.run(copy)
+    expected = log_bytes(real.data / "identical-0")
+    assert expected
+    assert log_bytes(tmp_path / "copy" / "identical-0") == expected
+    with Broker(directory=tmp_path / "ours") as ours:
+        choice = only("identical", identical=True)
+        real.mirror(choice, real.source, ours.bootstrap_servers)
+        assert log_bytes(tmp_path / "ours" / "identical-0") == expected
+        for isolation in ("read_committed", "read_uncommitted"):
+            found = consumed(ours.bootstrap_servers, "identical", isolation)
+            assert found == consumed(real.source, "identical", isolation)
+            assert len(found) == (60 if isolation == "read_committed" else 90)
+        assert real.mirror(choice, real.source, ours.bootstrap_servers)["identical"].closed_sets == 0
+
+
+def test_a_compacted_source_is_copied_with_its_holes_or_without(real: Real, tmp_path: Path) -> None:
+    compacted(real, "compacted")
+    source = real.run(lambda here, _: records(here, "compacted"))
+
+    async def copy(here: Client, _: Client) -> None:
+        with LogTarget(tmp_path / "copy") as target:
+            await IdenticalMirror(here, target, only("compacted")).catch_up()
+
+    real.run(copy)
+    with Broker(directory=tmp_path / "copy") as served:
+        assert real.run(lambda _, there: records(there, "compacted"), real.source, served.bootstrap_servers) == source
+    assert [offset for offset, *_ in source] != list(range(len(source)))
+    copied = real.mirror(only("compacted"))["compacted"]
+    assert copied.opened_sets > 0
+    found = real.run(lambda _, there: records(there, "compacted"))
+    assert [each[1:] for each in found] == [each[1:] for each in source]
+    assert [each[0] for each in found] == list(range(len(source)))
+
+
+def test_offsets_are_not_kept_in_kafka(real: Real) -> None:
+    real.make("refused")
+    with pytest.raises(MirrorError, match="refused: offsets are kept by brokers of ours alone"):
+        real.mirror(only("refused", identical=True))
+
+
+def test_keys_land_by_their_hash_and_their_order_stays(real: Real) -> None:
+    real.make("keyed")
+    real.run(lambda _, there: admin.create_topic(there, admin.NewTopic("keyed", 3)))
+    for codec in ("gzip", "zstd"):
+        real.produce("keyed", codec, [line("keyed", at) for at in range(200)])
+    assert real.mirror(only("keyed"))["keyed"].records == 400
+
+    async def work(here: Client, there: Client) -> None:
+        source, inside = await records(here, "keyed"), {}
+        for partition in range(3):
+            found = await records(there, "keyed", partition)
+            for key in {key for _, _, key, _ in found}:
+                assert key is not None
+                assert key not in inside
+                assert partition_of(key, 3) == partition
+                inside[key] = [(when, value) for _, when, each, value in found if each == key]
+        assert len(inside) == KEYS
+        for key, values in inside.items():
+            assert values == [(when, value) for _, when, each, value in source if each == key]
+
+    real.run(work)
+
+
+@pytest.mark.parametrize("policy", [OnOversize.SPLIT, OnOversize.PARK])
+def test_sets_that_a_real_broker_does_not_take(real: Real, tmp_path: Path, policy: OnOversize) -> None:
+    """Several sets are on their way when the large one is refused; those behind it come again."""
+    topic = f"large-{policy.value}"
+    chance = random.Random(1)
+    large = [Record(0, START + at, 0, b"key", chance.randbytes(1000)) for at in range(9)]
+
+    async def fill(here: Client, there: Client) -> None:
+        await admin.create_topic(here, admin.NewTopic(topic))
+        await admin.create_topic(there, admin.NewTopic(topic, configs={"max.message.bytes": "4000"}))
+        for turn in range(30):
+            chosen = large if turn % 10 == 3 else [Record(0, START + turn, 0, None, b"small %d" % turn)]
+            await send(here, topic, 0, chosen, ProduceOptions(codec=Codec.GZIP))
+
+    real.run(fill)
+    park = tmp_path / "parked" if policy is OnOversize.PARK else None
+    copied = real.mirror(only(topic, on_oversize=policy, park=park))[topic]
+    source = [each[1:] for each in real.run(lambda here, _: records(here, topic))]
+    found = [each[1:] for each in real.run(lambda _, there: records(there, topic))]
+    if park is None:
+        assert (found, copied.opened_sets, copied.parked) == (source, 3, 0)
+    else:
+        assert found == [each for each in source if each[1] != b"key"]
+        assert copied.parked == 3
+        with LogTarget(park) as target:
+            assert len(target.offsets(topic, 0, 0)) == 27
+
+
+def test_partitions_of_a_real_source_are_added_at_a_real_target(real: Real) -> None:
+    real.make("growing")
+    real.produce("growing", "gzip", [line("growing", at) for at in range(20)])
+    real.mirror(only("growing"))
+    real.run(lambda here, _: admin.create_partitions(here, "growing", 3))
+    real.produce("growing", "gzip", [line("growing", at) for at in range(40)])
+    assert real.mirror(only("growing"))["growing"].records == 40
+
+    async def same(here: Client, there: Client) -> None:
+        for partition in range(3):
+            assert await records(there, "growing", partition) == await records(here, "growing", partition)
+
+    real.run(same)
+
+
+def test_two_real_clusters_mirror_each_other_by_prefixes_and_without_is_refused(real: Real) -> None:
+    real.make("circle")
+    real.produce("circle", "gzip", [line("circle", at) for at in range(20)])
+    for turn in range(2):
+        forth = real.mirror(only(r"(a\.|b\.)*circle", prefix="a."))
+        assert {topic: each.records for topic, each in forth.items()} == {"circle": 0 if turn else 20}
+        assert real.mirror(only(r"(a\.|b\.)*circle", prefix="b."), real.target, real.source) == {}
+    with pytest.raises(MirrorError, match=r"a\.circle: it came from cluster [^ ]+, the target: a circle"):
+        real.mirror(only(r"a\.circle"), real.target, real.source)
+
+
+def test_from_a_real_topic_to_an_enriched_one_of_ours_and_to_a_real_one_again(real: Real) -> None:
+    real.make("enriched")
+    real.produce("enriched", "lz4", [line("enriched", at) for at in range(60)])
+    enriched = admin.NewTopic("enriched", 2, configs={"message.format.version": "enriched"})
+    with Broker(LISTENERS) as ours:
+        shallow = ours.address("SHALLOW")
+        real.run(lambda _, there: admin.create_topic(there, enriched), real.source, shallow)
+        choice = only("enriched", to_dialect=Dialect.ENRICHED)
+        assert real.mirror(choice, real.source, shallow)["enriched"].records == 60
+        back = only("enriched", from_dialect=Dialect.ENRICHED)
+        assert real.mirror(back, shallow, real.target)["enriched"].records == 60
+
+    async def same(here: Client, there: Client) -> None:
+        found: list[tuple[bytes | None, bytes | None]] = []
+        for partition in range(2):
+            inside = await records(there, "enriched", partition)
+            assert {partition_of(key or b"", 2) for _, _, key, _ in inside} == {partition}
+            found += [(key, value) for *_, key, value in inside]
+        source = [(key, value) for *_, key, value in await records(here, "enriched")]
+        assert sorted(found, key=str) == sorted(source, key=str)
+        for key in {key for key, _ in source}:
+            assert [value for each, value in found if each == key] == [value for each, value in source if each == key]
+
+    real.run(same)
