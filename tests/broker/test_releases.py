@@ -25,7 +25,14 @@ from magicbyte.protocol.messages.create_topics import (
     CreateTopicsResponse,
 )
 from magicbyte.protocol.messages.metadata import MetadataRequest, MetadataResponse
-from magicbyte.records.encode import Format
+from magicbyte.protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from magicbyte.records.columns import Record
+from magicbyte.records.encode import Format, encode_records
 
 REAL = json.loads((Path(__file__).parent / "releases.json").read_text())
 METADATA = MetadataRequest(topics=[])
@@ -139,3 +146,18 @@ def test_a_topic_cannot_have_a_format_that_the_release_does_not_know(tmp_path: P
             return [each.error_code for each in answer.topics]
 
     assert run(work()) == [0, 0, ErrorCode.INVALID_CONFIG]
+
+
+@pytest.mark.parametrize(("name", "code"), [("0.10.2", ErrorCode.CORRUPT_MESSAGE), ("0.11.0", ErrorCode.NONE)])
+def test_before_0_11_a_batch_of_magic_2_is_damage(name: str, code: ErrorCode, tmp_path: Path) -> None:
+    async def work() -> int:
+        async with Running(tmp_path, {"as.version": name}) as broker:
+            await broker.create_topic("topic")
+            peer = await Peer.of(broker)
+            batch = encode_records([Record(0, 0, 0, None, b"value")], Format.V2)
+            part = TopicProduceData(name="topic", partition_data=[PartitionProduceData(index=0, records=batch)])
+            answer = await peer.ask(ProduceRequest(acks=1, timeout_ms=1000, topic_data=[part]), 2, ProduceResponse)
+            peer.close()
+            return answer.responses[0].partition_responses[0].error_code
+
+    assert run(work()) == code

@@ -61,14 +61,14 @@ def free_port() -> int:
 
 
 @contextmanager
-def broker(version: str, folder: Path, *properties: str, kill: bool = False) -> Iterator[Json]:
+def broker(version: str, folder: Path, *properties: str, kill: bool = False, port: int | None = None) -> Iterator[Json]:
     """Run a broker (and its ZooKeeper) inside the block; yield the launcher's oracle.json. Nothing runs afterwards.
 
     `kill`: the broker ends as in a crash.
     """
     launcher = [sys.executable, str(HERE / "kafka_oracle.py")]
     settings = [part for setting in properties for part in ("--prop", setting)]
-    ports = ["--port", str(free_port()), "--zk-port", str(free_port())]
+    ports = ["--port", str(port or free_port()), "--zk-port", str(free_port())]
     try:
         subprocess.run([*launcher, "start", version, "--dir", folder, *ports, *settings], check=True, timeout=SECONDS)
         yield json.loads((folder / "oracle.json").read_text())

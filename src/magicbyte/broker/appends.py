@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from magicbyte.broker.metrics import UNNAMED, Client, Conversion, TopicMetrics, count, now_ns
 from magicbyte.codecs import Codec
-from magicbyte.errors import LogDirectoryOfflineError, OffsetOutOfRangeError
+from magicbyte.errors import AppendRefusedError, ErrorCode, LogDirectoryOfflineError, OffsetOutOfRangeError
 from magicbyte.log.append import NOTHING_STORED, PreparedAppend, prepare, take
 from magicbyte.log.config import FOREVER
 from magicbyte.log.group_commit import GroupCommit, Outcome
@@ -102,6 +102,8 @@ class Appends:
         meanwhile: then nothing of it is in the log.
         """
         broker = self._broker
+        if broker.release.newest_format is not Format.V2 and _is_batch(records):
+            raise AppendRefusedError(ErrorCode.CORRUPT_MESSAGE, "magic 2 came with 0.11")
         self._expect(len(records))
         if not _is_plain_batch(records):
             await broker.load_numpy()
@@ -261,7 +263,11 @@ def _store(log: PartitionLog, look_through: Callable[[], PreparedAppend], now_ms
 
 def _is_plain_batch(records: memoryview) -> bool:
     """Say whether a set is an uncompressed batch, which needs no numpy where it is stored as one."""
-    return len(records) >= _LONGEST_HEADER and records[MAGIC.start] == 2 and not records[_ATTRIBUTES[2]] & CODEC_MASK
+    return _is_batch(records) and not records[_ATTRIBUTES[2]] & CODEC_MASK
+
+
+def _is_batch(records: memoryview) -> bool:
+    return len(records) >= _LONGEST_HEADER and records[MAGIC.start] == Format.V2.magic
 
 
 def _count(metrics: TopicMetrics, what: Conversion, size: int, prepared: PreparedAppend, spent_ns: int) -> None:
