@@ -125,6 +125,20 @@ def test_a_damaged_log_is_left_alone_and_the_others_are_compacted(logs: Path) ->
     assert (logs / CLEAN_SHUTDOWN).exists()
 
 
+@pytest.mark.parametrize("damage", ["a bit", "zeros behind the end", "a torn end"])
+def test_a_damaged_log_without_indexes_is_not_cut_as_a_broker_would(logs: Path, damage: str) -> None:
+    path = max((logs / f"{GZIP}-0").glob("*.log"))
+    whole = path.read_bytes()
+    found = {"a bit": whole[:200] + b"\xff" + whole[201:], "zeros behind the end": whole + bytes(100),
+             "a torn end": whole[:-1]}[damage]  # fmt: skip
+    path.write_bytes(found)
+    for kind in ("index", "timeindex"):
+        path.with_suffix(f".{kind}").unlink()
+    done = run("compact", logs)
+    assert (done.exit_code, path.name in done.stderr) == (1, True)
+    assert path.read_bytes() == found
+
+
 def test_a_dry_run_tells_of_a_damaged_snapshot_and_leaves_it(logs: Path) -> None:
     path = max((logs / f"{TRANSACTIONS}-0").glob("*.snapshot"))
     path.write_bytes(path.read_bytes()[:-1])

@@ -158,3 +158,15 @@ def test_limits_that_say_nothing_are_refused(logs: Path, arguments: list[str]) -
     done = run("retain", logs, *arguments)
     assert done.exit_code == 2
     assert "expected" in done.stderr
+
+
+def test_a_damaged_log_without_indexes_is_not_cut_as_a_broker_would(logs: Path) -> None:
+    path = max((logs / str(ORDERS)).glob("*.log"))
+    damaged = bytearray(path.read_bytes())
+    damaged[-1] ^= 1
+    path.write_bytes(damaged)
+    for each in path.parent.glob("*index"):
+        each.unlink()
+    done = run("retain", logs, "--bytes", "1")
+    assert (done.exit_code, path.name in done.stderr) == (1, True)
+    assert path.read_bytes() == damaged

@@ -169,7 +169,8 @@ def _opened(
             yield log
         return
     log = PartitionLog.open(
-        files, partition.path, config, now_ms=options.now_ms, clean=True, log_start_offset=start
+        files, partition.path, config, now_ms=options.now_ms, clean=True, log_start_offset=start,
+        may_cut=False,
     )  # fmt: skip
     log.high_watermark = _high_watermark(files, partition, log)
     try:

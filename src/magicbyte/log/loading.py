@@ -70,12 +70,14 @@ def load(
     recovery_point: int = 0,
     log_start_offset: int = 0,
     quarantine: str | None = None,
+    may_cut: bool = True,
 ) -> Loaded:
     """Bring the log in `folder`, which exists, into order and open it.
 
     `clean`: whoever wrote it closed it, so indexes can be trusted; else all from the segment with `recovery_point` on
     is walked, and cut behind what is sound. `quarantine`: the directory for copies of what is cut off. What was changed
-    is durable when this returns, but for the files of a segment that is new.
+    is durable when this returns, but for the files of a segment that is new. Raises CorruptRecordError where something
+    would have to be cut off and not `may_cut`.
     """
     finish_swaps(files, folder, config)
     logs = {base for base, kind, _ in _names(files, folder) if kind == LOG}
@@ -84,7 +86,13 @@ def load(
             files.delete(f"{folder}/{base:020}{kind}")
     loaded = Loaded([], 0, config.rules.producer_states(), _epochs(files, folder, config))
     loaded.epochs_found = list(loaded.epochs.entries)
-    producers = _Opening(files, folder, config, loaded, sorted(logs), clean, quarantine).run(recovery_point)
+    try:
+        opening = _Opening(files, folder, config, loaded, sorted(logs), clean, quarantine, may_cut)
+        producers = opening.run(recovery_point)
+    except CorruptRecordError:
+        for segment in loaded.segments:
+            segment.release()
+        raise
     if loaded.segments and loaded.end_offset < log_start_offset:
         for segment in loaded.segments:
             segment.release()
@@ -198,6 +206,7 @@ class _Opening:
     bases: list[int]
     clean: bool
     quarantine: str | None
+    may_cut: bool
 
     def run(self, recovery_point: int) -> ProducerStates | None:
         """Open them; return the producers at the log's end where its last segment was walked."""
@@ -264,6 +273,10 @@ class _Opening:
 
     def _cut(self, segment: Segment, kept: int, error: CorruptRecordError | None) -> None:
         """Put aside what is cut off the segment, and delete those behind it, unless the log was closed."""
+        if not self.may_cut:
+            found = f"{segment.log.size - kept} bytes that are none"
+            why = error or CorruptRecordError("end of the log", expected="a whole batch", found=found, position=kept)
+            raise why.locate(path=segment.path(LOG))
         reason = "" if error is None else f"{error.what}: expected {error.expected}, found {error.found}"
         self._put_aside(segment, kept, reason)
         later = [] if self.clean else [base for base in self.bases if base > segment.base_offset]

@@ -126,13 +126,15 @@ class PartitionLog:
         quarantine: str | None = None,
         lowered: Callable[[], None] = lambda: None,
         jitter: Callable[[int], int] = lambda _most: 0,
+        may_cut: bool = True,
     ) -> PartitionLog:
         """Open the log in `folder`, made if need be, mend what a crash left, and make it ready to be appended to.
 
         `clean`, `recovery_point` and `log_start_offset` are what the log directory's files say. `lowered` is called
         when a truncation has lowered the recovery point, before anything is cut off: the new one is durable from then
         on.
-        `jitter` draws a number from 0 to the given one. Raises LogDirectoryError for a log of another dialect.
+        `jitter` draws a number from 0 to the given one. Raises LogDirectoryError for a log of another dialect, and
+        CorruptRecordError where damage would have to be cut off and not `may_cut`.
         """
         with (health := health or Health(folder)):
             if not exists(files, folder):
@@ -147,6 +149,7 @@ class PartitionLog:
                 recovery_point=recovery_point,
                 log_start_offset=log_start_offset,
                 quarantine=quarantine,
+                may_cut=may_cut,
             )
             self = cls(files, folder, config, loaded, health, lowered, jitter)
             self.log_start_offset = max(log_start_offset, self.log_start_offset)

@@ -142,7 +142,8 @@ def _retain(files: LocalFiles, partition: PartitionDirectory, limits: Limits, *,
         end, size = log.log_end_offset, log.size
     if removed and not dry_run:
         log = PartitionLog.open(
-            files, partition.path, config, now_ms=limits.now_ms, clean=True, log_start_offset=start
+            files, partition.path, config, now_ms=limits.now_ms, clean=True, log_start_offset=start,
+            may_cut=False,
         )  # fmt: skip
         log.high_watermark = known
         removed = log.delete_old_segments(limits.now_ms)

@@ -410,18 +410,11 @@ def _compact_options(work: Work, stage: Stage) -> CompactOptions:
 def _opened(work: Work, options: CompactOptions) -> PartitionDirectory:
     """Return the partition in a folder of its own, with all index files.
 
-    Raises DamagedError where a broker, which makes missing ones when it opens a log, would cut the log for damage.
+    Raises CorruptRecordError for a damaged log.
     """
-    before = {each.log.name: each.log.size for each in work.own().segments}
+    work.own()
     mend(work.log, options)
     work.refresh()
-    after = {each.log.name: each.log.size for each in work.log.segments}
-    cut = next((name for name, size in before.items() if after.get(name) != size), None)
-    if cut is not None:
-        left = f"{after[cut]} bytes" if cut in after else "nothing"
-        raise DamagedError(
-            f"{work.unit.partition.path}/{cut}: damage: of {before[cut]} bytes a broker would leave {left}"
-        )
     return work.log
 
 
