@@ -112,7 +112,7 @@ def with_transactions(topic: str) -> list[str]:
 
 
 def compacted(real: Real, topic: str) -> None:
-    """Have the source's cleaner make holes in a topic, and wait until it has."""
+    """Have the source's cleaner make holes in a topic, wait until it has, and end it: no cleaner comes behind that."""
     real.make(topic, cleanup_policy="compact", segment_bytes="20000", min_cleanable_dirty_ratio="0.01")
     for turn in range(3):
         real.produce(topic, "none", [line(topic, 100 * turn + at) for at in range(100)])
@@ -124,6 +124,8 @@ def compacted(real: Real, topic: str) -> None:
     while real.run(left) > 150:
         assert time.monotonic() < deadline, "the source's cleaner does nothing"
         time.sleep(0.2)
+    kept = {"cleanup.policy": "delete", "retention.ms": "-1"}
+    real.run(lambda here, _: admin.alter_configs(here, admin.Resource.TOPIC, topic, kept))
 
 
 def log_bytes(folder: Path) -> bytes:
