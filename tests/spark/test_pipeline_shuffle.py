@@ -118,6 +118,7 @@ def test_what_was_clean_before_and_what_is_trimmed_count_as_they_do_for_the_clea
     assert done.units[0]["stages"][0]["dropped"][0]["superseded"] > 0
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_through_sparks_own_shuffle_the_result_is_the_cleaners(spark: "SparkSession", archive: Path) -> None:
     compacted(archive, archive / "logs", "plain-spark", above=1 << 40, context=InProcess())

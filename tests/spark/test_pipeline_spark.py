@@ -24,7 +24,7 @@ from spark.logs import some_records, write_partition
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 STAGES = """\
 now = 2026-01-07T00:00:00Z
@@ -108,7 +108,6 @@ def test_golden_logs_go_through_spark_as_through_one_process(
     assert digests[0] == digests[1]
 
 
-@pytest.mark.slow
 def test_a_cluster_gives_what_one_process_gives(workers: Cluster, archive: Path) -> None:
     command = start(written(archive, archive / "logs", "cluster"), workers)
     _, said = command.communicate(timeout=WAIT_SECONDS)
@@ -160,7 +159,6 @@ def wait_until(holds: Callable[[], bool], running: "subprocess.Popen[str]") -> N
         time.sleep(0.01)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("victim", "finished"), [("driver", 0), ("driver", 3), ("executor", 2), ("python", 2)])
 def test_whoever_is_killed_the_output_is_that_of_an_undisturbed_run(
     workers: Cluster, archive: Path, victim: str, finished: int

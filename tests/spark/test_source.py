@@ -316,6 +316,7 @@ def test_register_sets_what_the_source_needs_and_may_be_called_again(spark: "Spa
     assert frame(spark, logs, subscribe="clicks").where("offset < 7").count() == 7
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_a_local_session_says_nothing_of_its_own(logs: Path) -> None:
     """But for the line of the Java machine about a module that Spark asks for."""

@@ -136,6 +136,7 @@ def test_an_answer_is_cut_anywhere_records_that_come_from_a_file_as_well() -> No
     with_broker(work)
 
 
+@pytest.mark.slow  # a broker that stops waits for requests that are in work
 def test_a_request_is_delayed_and_others_are_not() -> None:
     async def work(broker: Broker, peer: Peer) -> None:
         other = await connect(broker)
