@@ -20,21 +20,19 @@ Run: python benchmarks/broker.py [CASE...]   (written to benchmarks/results/brok
 """
 
 import contextlib
-import fnmatch
 import os
 import random
-import shutil
 import signal
 import socket
 import statistics
 import struct
 import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
 
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -276,7 +274,7 @@ def values(size: int) -> list[bytes]:
     return [line.encode() for line in islice(data.text(random.Random(data.SEED), size), 20_000)]
 
 
-def producer(server: Server, codec: str, settings: dict[str, Any]) -> Producer:
+def producer(server: Server, codec: str, settings: Mapping[str, Any]) -> Producer:
     fixed = {
         "linger.ms": 5,
         "acks": 1,
@@ -304,7 +302,7 @@ def produce(client: Producer, topic: str, lines: list[bytes], count: int) -> Non
     assert not failed, failed[0]
 
 
-def consume(server: Server, topic: str, count: int, settings: dict[str, Any]) -> None:
+def consume(server: Server, topic: str, count: int, settings: Mapping[str, Any]) -> None:
     """Read records from the beginning."""
     fixed = {
         "group.id": "none",
@@ -380,7 +378,7 @@ class Era(NamedTuple):
     rival: str
     both: tuple[str, ...] = ()
     ours: tuple[str, ...] = ()
-    client: dict[str, Any] = {}  # noqa: RUF012 (nobody changes it)
+    client: Mapping[str, Any] = MappingProxyType({})
 
 
 ERAS = {
@@ -469,16 +467,5 @@ CASES: dict[str, Callable[[Path], dict[str, Any]]] = {
 }
 
 
-def main() -> None:
-    wanted = sys.argv[1:] or list(CASES)
-    for name in (name for pattern in wanted for name in fnmatch.filter(CASES, pattern)):
-        folder = Path(tempfile.mkdtemp(prefix="magicbyte-benchmark-"))
-        try:
-            result = CASES[name](folder)
-        finally:
-            shutil.rmtree(folder)
-        harness.save("broker", __doc__, {name: result | {"load_average": os.getloadavg()[0]}})
-
-
 if __name__ == "__main__":
-    main()
+    harness.run_cases("broker", __doc__, CASES)

@@ -5,16 +5,22 @@ and prints {"seconds": S, "records": N}. All rivals of a comparison are started 
 one turn, so that a change of the machine's speed meets all of them. The figure of a rival is the median of its rounds.
 """
 
+import contextlib
+import fnmatch
 import json
 import os
 import platform
+import re
+import shutil
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import data
 from data import kafka_oracle
@@ -164,3 +170,37 @@ def save(name: str, what: str | None, cases: dict[str, object]) -> None:
     }
     path.write_text(json.dumps(content, indent=1) + "\n")
     print(path.read_text())
+
+
+def run_cases(name: str, what: str | None, cases: Mapping[str, Callable[[Path], dict[str, Any]]]) -> None:
+    """Run the cases that the arguments name, all without any, each in a folder of its own; keep what they give."""
+    wanted = sys.argv[1:] or list(cases)
+    for case in (case for pattern in wanted for case in fnmatch.filter(cases, pattern)):
+        folder = Path(tempfile.mkdtemp(prefix="magicbyte-benchmark-"))
+        try:
+            result = cases[case](folder)
+        finally:
+            shutil.rmtree(folder)
+        save(name, what, {case: result | {"load_average": os.getloadavg()[0]}})
+
+
+class Serving(NamedTuple):
+    """A broker that runs: HOST:PORT of its listener, and of its pages."""
+
+    bootstrap: str
+    http: str
+
+
+@contextlib.contextmanager
+def serving() -> Iterator[Serving]:
+    """Run `magicbyte serve --http` in a folder of its own inside the block."""
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, "-m", "magicbyte", "serve", "--dir", folder, "--listen", "127.0.0.1:0"]
+        process = subprocess.Popen([*command, "--http", "127.0.0.1:0"], stdout=subprocess.PIPE, text=True)
+        assert process.stdout is not None
+        try:
+            bootstrap = re.findall(r"listening on (\S+)", process.stdout.readline())[0]
+            yield Serving(bootstrap, re.findall(r"http://(\S+)/metrics", process.stdout.readline())[0])
+        finally:
+            process.terminate()
+            process.wait(30)

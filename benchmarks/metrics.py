@@ -11,14 +11,9 @@ Run: python benchmarks/metrics.py   (written to benchmarks/results/metrics.json)
 """
 
 import asyncio
-import contextlib
-import re
 import statistics
-import subprocess
-import sys
-import tempfile
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 
 import harness
 from magicbyte.broker.metrics import Conversion, Metrics, count, now_ns
@@ -33,20 +28,6 @@ from magicbyte.records.encode import Format, encode_records
 
 ROUNDS, REQUESTS, SCRAPES = 5, 2000, 20
 PARTITIONS = 200
-
-
-@contextlib.contextmanager
-def serving() -> Iterator[tuple[str, str]]:
-    with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "-m", "magicbyte", "serve", "--dir", folder, "--listen", "127.0.0.1:0"]
-        process = subprocess.Popen([*command, "--http", "127.0.0.1:0"], stdout=subprocess.PIPE, text=True)
-        assert process.stdout is not None
-        try:
-            bootstrap = re.findall(r"listening on (\S+)", process.stdout.readline())[0]
-            yield bootstrap, re.findall(r"http://(\S+)/metrics", process.stdout.readline())[0]
-        finally:
-            process.terminate()
-            process.wait(30)
 
 
 async def cpu(http: str) -> float:
@@ -118,7 +99,7 @@ def counting() -> float:
 
 
 def main() -> None:
-    with serving() as (bootstrap, http):
+    with harness.serving() as (bootstrap, http):
         found = asyncio.run(requests(bootstrap, http))
     one = counting()
     shares = {f"share_of_{name}": one / found[name] for name in found if name != "scrape"}

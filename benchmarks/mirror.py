@@ -19,7 +19,6 @@ Run: python benchmarks/mirror.py [CASE...]   (written to benchmarks/results/mirr
 
 import asyncio
 import contextlib
-import fnmatch
 import os
 import shutil
 import subprocess
@@ -305,16 +304,5 @@ CASES: dict[str, Callable[[Path], Figures]] = {
 }
 
 
-def main() -> None:
-    wanted = sys.argv[1:] or list(CASES)
-    for name in (name for pattern in wanted for name in fnmatch.filter(CASES, pattern)):
-        folder = Path(tempfile.mkdtemp(prefix="magicbyte-benchmark-"))
-        try:
-            result = CASES[name](folder)
-        finally:
-            shutil.rmtree(folder)
-        harness.save("mirror", __doc__, {name: result | {"load_average": os.getloadavg()[0]}})
-
-
 if __name__ == "__main__":
-    main()
+    harness.run_cases("mirror", __doc__, CASES)

@@ -15,15 +15,12 @@ Run: python benchmarks/plan.py [CASE...]   (written to benchmarks/results/plan.j
 """
 
 import asyncio
-import contextlib
 import fnmatch
 import random
-import re
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -70,27 +67,6 @@ CASES = {
 }
 
 
-class Server(NamedTuple):
-    """A broker that runs."""
-
-    bootstrap: str
-    http: str
-
-
-@contextlib.contextmanager
-def serving() -> Iterator[Server]:
-    with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "-m", "magicbyte", "serve", "--dir", folder, "--listen", "127.0.0.1:0"]
-        process = subprocess.Popen([*command, "--http", "127.0.0.1:0"], stdout=subprocess.PIPE, text=True)
-        assert process.stdout is not None
-        try:
-            bootstrap = re.findall(r"listening on (\S+)", process.stdout.readline())[0]
-            yield Server(bootstrap, re.findall(r"http://(\S+)/metrics", process.stdout.readline())[0])
-        finally:
-            process.terminate()
-            process.wait(30)
-
-
 def sets_of(case: Case) -> list[bytes]:
     source = random.Random(7)
     words = [bytes(source.choices(b"abcdefghijklmnop ", k=6)) for _ in range(500)]
@@ -106,7 +82,7 @@ def sets_of(case: Case) -> list[bytes]:
     return found
 
 
-async def produce(case: Case, server: Server) -> None:
+async def produce(case: Case, server: harness.Serving) -> None:
     """Send sets at the pace of the case, until cancelled."""
     async with Client(server.bootstrap, client_id="producer") as client:
         node, version = await client.leader(TOPIC, 0), PRODUCE_VERSION[case.sent]
@@ -122,7 +98,7 @@ async def produce(case: Case, server: Server) -> None:
             await asyncio.sleep(max(0, due - time.monotonic()))
 
 
-async def consume(version: int, name: str, server: Server) -> None:
+async def consume(version: int, name: str, server: harness.Serving) -> None:
     """Read all that comes, until cancelled."""
     options = FetchOptions(versions=range(version, version + 1))
     async with Client(server.bootstrap, client_id=name) as client:
@@ -139,7 +115,7 @@ def peak(found: Scrape) -> float:
     return found.one("magicbyte_process_peak_resident_bytes") or 0.0
 
 
-async def used(server: Server) -> tuple[float, float]:
+async def used(server: harness.Serving) -> tuple[float, float]:
     """Return CPU by second and the largest memory, in a window."""
     before = await scrape(server.http)
     await asyncio.sleep(WINDOW_S)
@@ -148,7 +124,7 @@ async def used(server: Server) -> tuple[float, float]:
 
 
 async def measure(case: Case) -> dict[str, Any]:
-    with serving() as server:
+    with harness.serving() as server:
         async with Client(server.bootstrap) as client:
             await create_topic(client, NewTopic(TOPIC, 1, 1, configs={"message.format.version": case.stored.value}))
             load = [asyncio.create_task(produce(case, server))]

@@ -185,10 +185,9 @@ def test_the_compiled_loop_agrees_with_its_twin() -> None:
             source: Any = np.frombuffer(data, np.uint8) if compiled else data
             arrays: list[Any] = [np.array(each, np.int64) if compiled else list(each) for each in (*places, *numbers)]
             position, size, _, jobs, slots, ends, facts, state = arrays
-            room, out = (np.zeros(each, np.uint8) for each in (proof_kernels.ROOM, 1 << 16))
+            memory: Any = (lambda size: np.zeros(size, np.uint8)) if compiled else bytearray
+            room, out = memory(proof_kernels.ROOM), memory(1 << 16)
             marks: Any = gone if compiled else bytes(gone)
-            if not compiled:
-                room, out = bytearray(room), bytearray(out)  # type: ignore[assignment]
             status = kernel(source, position, size, 0, marks, room, jobs, slots, ends, out, facts, state)
             done = int(state[thin_kernels.ROW])
             written = bytes(out)[: int(state[thin_kernels.AT])]
