@@ -19,6 +19,7 @@ from magicbyte.spark import SparkUnavailableError, check_installed
 
 _START_SECONDS, _STOP_SECONDS, _POLL_SECONDS = 120.0, 20.0, 0.1
 _MASTER, _WORKER = "org.apache.spark.deploy.master.Master", "org.apache.spark.deploy.worker.Worker"
+_LISTEN = ("--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
 _URL = re.compile(r"Starting Spark master at (spark://\S+)")
 _REGISTERED = re.compile(r"Successfully registered with master (\S+)")
 
@@ -40,16 +41,19 @@ def cluster(workers: int = 2, *, cores: int = 1, memory: str = "1g") -> Iterator
     check_installed()
     with tempfile.TemporaryDirectory(prefix="magicbyte-cluster-") as folder, contextlib.ExitStack() as stack:
         home = Path(folder)
-        options = ["--host", "127.0.0.1", "--port", "0", "--webui-port", "0"]
-        master, url = stack.enter_context(_process(home, "master", [_MASTER, *options], _URL))
-        pids = [master.pid]
-        for number in range(workers):
-            share = ["--cores", str(cores), "--memory", memory, "--work-dir", str(home / f"work-{number}"), url]
-            process, _ = stack.enter_context(
-                _process(home, f"worker-{number}", [_WORKER, *options, *share], _REGISTERED)
-            )
-            pids.append(process.pid)
-        yield Cluster(url, tuple(pids))
+        master, url = stack.enter_context(_process(home, "master", [_MASTER, *_LISTEN], _URL))
+        started = [
+            stack.enter_context(worker(home, number, url, cores=cores, memory=memory)) for number in range(workers)
+        ]
+        yield Cluster(url, (master.pid, *started))
+
+
+@contextlib.contextmanager
+def worker(home: Path, number: int, url: str, *, cores: int = 1, memory: str = "1g") -> Iterator[int]:
+    """Start one more worker for the master at `url`, its files in `home`; give its pid. Errors: as `cluster`."""
+    share = ["--cores", str(cores), "--memory", memory, "--work-dir", str(home / f"work-{number}"), url]
+    with _process(home, f"worker-{number}", [_WORKER, *_LISTEN, *share], _REGISTERED) as (process, _):
+        yield process.pid
 
 
 @contextlib.contextmanager

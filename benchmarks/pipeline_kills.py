@@ -1,0 +1,294 @@
+"""A pipeline whose parts are killed at 50 random moments each: is the output that of an undisturbed run?
+
+A small archive (archive.py; four partitions damaged, one torn) is verified in depth, converted to v2 zstd and
+compacted, with `on-damage = "salvage"`, on a standalone cluster of a master and two workers, real processes of this
+machine. The undisturbed run is one at local[2]. In each round the sink is a new one, and somebody gets
+SIGKILL:
+
+driver   the process of `pipeline run`; then the same with --resume
+worker   one of Spark's workers, with which its executor goes; another one takes its place for the next round
+python   the daemon of an executor's Python processes, or one of them
+executor the executor's Java process
+
+Moments are seeded and lie evenly between the first attempt at a partition and the end of a run. A kill that comes too
+late, when all is done, is told and not counted. What is compared behind each round: SHA-256 of all files of all
+partitions; that nothing else is left in the sink; that whoever was below the killed process is gone.
+
+Run: python benchmarks/pipeline_kills.py [CASE...]   (written to benchmarks/results/pipeline_kills.json; a round takes
+10 to 30 s, a case at most 50 minutes)
+"""
+
+import contextlib
+import hashlib
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import archive
+import data
+import harness
+from magicbyte.spark.pipeline import driver, load
+from magicbyte.spark.pipeline.cluster import Cluster, cluster, worker
+
+KILLS = 50
+SIZE, TINY = 6_000_000, 12
+CASE_SECONDS = 3000  # of a case: what is done then is told
+WAIT_SECONDS = 120
+PIPELINE = """\
+now = 2026-01-07T00:00:00Z
+on-damage = "salvage"
+[[stage]]
+do = "verify"
+depth = "deep"
+[[stage]]
+do = "convert"
+format = "v2"
+codec = "zstd"
+[[stage]]
+do = "compact"
+topics = ["*"]
+[source]
+path = "logs"
+[sink]
+path = "SINK"
+[spark]
+"spark.local.dir" = "FOLDER/spark"
+"spark.executor.extraJavaOptions" = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""
+
+Figures = dict[str, Any]
+
+
+def contents(sink: Path) -> dict[str, str]:
+    """Return a digest of each file of each partition."""
+    paths = sorted(sink.glob("*-[0-9]*/*"))
+    return {str(path.relative_to(sink)): hashlib.sha256(path.read_bytes()).hexdigest() for path in paths}
+
+
+def beside(sink: Path) -> set[str]:
+    """Return what else is in a sink."""
+    return {path.name for path in sink.iterdir()} - {path.parent.name for path in sink.glob("*-[0-9]*/*.log")}
+
+
+def below(pids: Iterable[int]) -> dict[int, str]:
+    """Return pid and command line of all processes below some."""
+    parents, lines = {}, {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            parents[int(folder.name)] = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+            lines[int(folder.name)] = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+    first = set(pids)
+    ours = set(first)
+    while more := {each for each, parent in parents.items() if parent in ours} - ours:
+        ours |= more
+    return {each: lines[each] for each in ours - first if each in lines}
+
+
+def wait_until(holds: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + WAIT_SECONDS
+    while not holds():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.01)
+
+
+def is_gone(pid: int) -> bool:
+    try:
+        return (Path("/proc") / str(pid) / "stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+
+
+class Campaign:
+    """A cluster, an archive, and what an undisturbed run makes of it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        archive.make(folder / "logs", SIZE, tiny=TINY)
+        archive.harm(folder / "logs", data.SEED)
+        alone = driver.run(load(self.written("alone")), master="local[2]")
+        assert alone.status == 0, [unit["error"] for unit in alone.units]
+        self.units = len(alone.units)
+        self.expected, self.beside = contents(folder / "alone"), beside(folder / "alone")
+
+    def written(self, sink: str) -> Path:
+        """Return the file of the pipeline into a sink."""
+        path = self.folder / f"{sink}.toml"
+        path.write_text(PIPELINE.replace("SINK", sink).replace("FOLDER", str(self.folder)))
+        return path
+
+    def begun(self, sink: str) -> bool:
+        """Whether the first attempt at a partition was begun, or finished."""
+        return any((self.folder / sink).glob(".pipeline/*-[0-9]*"))
+
+    def finished(self, sink: str) -> int:
+        """Return how many partitions are finished, and not yet committed."""
+        return len(list((self.folder / sink).glob(".pipeline/*-[0-9]*.json")))
+
+    def difference(self, sink: str) -> str | None:
+        """Say in what a sink differs from that of the undisturbed run, and remove it if it does not."""
+        where = self.folder / sink
+        found = contents(where)
+        if found != self.expected:
+            return f"files differ: {sorted(found.items() ^ self.expected.items())[:4]}"
+        reports = {"pipeline-report.html", "pipeline-report.json"}
+        if (left := beside(where) - reports) != self.beside:
+            return f"left in the sink: {sorted(left ^ self.beside)}"
+        shutil.rmtree(where)
+        return None
+
+
+def rounds(campaign: Campaign, case: str, span: float, one: Callable[[str, float], Figures | None]) -> Figures:
+    """Run rounds until there are KILLS that came in time, or the time is over. `span`: seconds of undisturbed work."""
+    rng = random.Random(f"{data.SEED} {case}")
+    begun, found, late, number = time.monotonic(), [], 0, 0
+    while len(found) < KILLS and time.monotonic() - begun < CASE_SECONDS:
+        number += 1
+        sink, moment = f"{case}-{number}", rng.uniform(0, span)
+        said = one(sink, moment)
+        if said is None:
+            late += 1
+        else:
+            found.append({"moment": round(moment, 2), **said})
+        if (wrong := campaign.difference(sink)) is not None:
+            found.append({"moment": round(moment, 2), "wrong": wrong})
+        print(case, number, found[-1:] if said else "late", round(time.monotonic() - begun), flush=True)
+    wrong_rounds = [each for each in found if "wrong" in each]
+    return {
+        "kills": len(found) - len(wrong_rounds),
+        "wanted": KILLS,
+        "same output, nothing left": not wrong_rounds,
+        "late": late,
+        "partitions": campaign.units,
+        "span_seconds": round(span, 2),
+        "rounds": found,
+    }
+
+
+# ---- the driver
+
+
+def command(path: Path, running: Cluster, *options: str) -> "subprocess.Popen[str]":
+    arguments = ["pipeline", "run", str(path), "--master", running.url, *options]
+    return subprocess.Popen(
+        [sys.executable, "-m", "magicbyte", *arguments],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def kill_driver(folder: Path) -> Figures:
+    campaign = Campaign(folder)
+    with cluster(2) as running:
+
+        def start(sink: str) -> "subprocess.Popen[str]":
+            started = command(campaign.written(sink), running)
+            wait_until(lambda: campaign.begun(sink) or started.poll() is not None, "no attempt at a partition")
+            return started
+
+        started, begun = start("undisturbed"), time.monotonic()
+        said = started.communicate(timeout=WAIT_SECONDS)[1]
+        span = time.monotonic() - begun
+        assert (started.returncode, campaign.difference("undisturbed")) == (0, None), said
+
+        def one(sink: str, moment: float) -> Figures | None:
+            started = start(sink)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                started.wait(moment)
+            finished = campaign.finished(sink)
+            if started.poll() is not None:
+                started.communicate()
+                return None
+            workers = below(running.pids[1:])
+            started.send_signal(signal.SIGKILL)
+            started.communicate()
+            again = command(campaign.written(sink), running, "--resume")
+            said = again.communicate(timeout=WAIT_SECONDS)[1]
+            wait_until(lambda: all(map(is_gone, workers)), "an executor outlives its driver")
+            outcome = {"finished": finished, "status": again.returncode}
+            return outcome if again.returncode == 0 else outcome | {"wrong": said[-300:]}
+
+        return rounds(campaign, "driver", span, one)
+
+
+# ---- the others: the driver is this process, and lives
+
+
+class Workers:
+    """The workers of a cluster, of which those that are killed are replaced."""
+
+    def __init__(self, stack: contextlib.ExitStack, running: Cluster, folder: Path) -> None:
+        self.stack, self.url, self.folder = stack, running.url, folder
+        self.pids = list(running.pids[1:])
+        self.count = len(self.pids)
+
+    def who(self, case: str) -> list[int]:
+        """Return whom a case may kill now."""
+        if case == "worker":
+            return self.pids
+        sign = "ExecutorBackend" if case == "executor" else "pyspark.daemon"
+        return sorted(pid for pid, line in below(self.pids).items() if sign in line)
+
+    def replace(self, pid: int) -> None:
+        """Start another worker in the place of one."""
+        self.pids.remove(pid)
+        self.pids.append(self.stack.enter_context(worker(self.folder, self.count, self.url)))
+        self.count += 1
+
+
+def kill_of(case: str) -> Callable[[Path], Figures]:
+    """Return the campaign in which a worker, an executor or its Python processes are killed."""
+
+    def campaign_of(folder: Path) -> Figures:
+        campaign, rng = Campaign(folder), random.Random(f"{data.SEED} {case} victims")
+        with contextlib.ExitStack() as stack:
+            running = stack.enter_context(cluster(2))
+            workers = Workers(stack, running, folder)
+            given = load(campaign.written("undisturbed"))
+            context = stack.enter_context(driver.started_context(running.url, given))
+            pool = stack.enter_context(ThreadPoolExecutor(1))
+            span = 0.0
+            for sink in ("warm", "undisturbed"):
+                running_job = pool.submit(driver.run, load(campaign.written(sink)), context=context)
+                wait_until(lambda sink=sink: campaign.begun(sink), "no attempt at a partition")
+                begun = time.monotonic()
+                assert running_job.result(WAIT_SECONDS).status == 0
+                span = time.monotonic() - begun
+                assert campaign.difference(sink) is None
+
+            def one(sink: str, moment: float) -> Figures | None:
+                wait_until(lambda: len(workers.who("executor")) == 2, "no two executors")
+                job = pool.submit(driver.run, load(campaign.written(sink)), context=context)
+                wait_until(lambda: campaign.begun(sink) or job.done(), "no attempt at a partition")
+                with contextlib.suppress(TimeoutError):
+                    job.exception(moment)
+                finished, victims = campaign.finished(sink), workers.who(case)
+                if job.done() or not victims:
+                    job.result(WAIT_SECONDS)
+                    return None
+                pid = rng.choice(victims)
+                orphans = below([pid])
+                os.kill(pid, signal.SIGKILL)
+                done = job.result(WAIT_SECONDS)
+                wait_until(lambda: all(map(is_gone, orphans)), f"what was below the {case} outlives it")
+                if case == "worker":
+                    workers.replace(pid)
+                return {"finished": finished, "status": done.status}
+
+            return rounds(campaign, case, span, one)
+
+    return campaign_of
+
+
+CASES = {"driver": kill_driver, **{case: kill_of(case) for case in ("worker", "python", "executor")}}
+
+if __name__ == "__main__":
+    harness.run_cases("pipeline_kills", __doc__, CASES)
