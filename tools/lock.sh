@@ -15,15 +15,22 @@ fits() { # PYTHON PLATFORM: every package of the locks has a wheel there
 
 # The last numba with wheels for Macs with Intel processors (there: Python 3.11 to 3.13).
 intel_mac=$(mktemp)
-trap 'rm -f "$intel_mac"' EXIT
+intel_mac_dev=$(mktemp)
+trap 'rm -f "$intel_mac" "$intel_mac_dev"' EXIT
 cat >"$intel_mac" <<'END'
 numba==0.62.1; sys_platform == "darwin" and platform_machine == "x86_64"
 numba>0.62.1; sys_platform != "darwin" or platform_machine != "x86_64"
 END
+# The same of cryptography, which moto needs.
+cat >"$intel_mac_dev" <<'END'
+cryptography==48.0.0; sys_platform == "darwin" and platform_machine == "x86_64"
+cryptography>48.0.0; sys_platform != "darwin" or platform_machine != "x86_64"
+END
 
 printf 'pip\nsetuptools\n' | lock "$@" -o requirements/build.txt -
 lock "$@" --extra cluster --extra spark -o requirements/run.txt pyproject.toml "$intel_mac"
-lock "$@" --extra cluster --extra spark --extra dev -c requirements/run.txt -o requirements/dev.txt pyproject.toml "$intel_mac"
+lock "$@" --extra cluster --extra s3 --extra spark --extra dev -c requirements/run.txt -o requirements/dev.txt \
+    pyproject.toml "$intel_mac" "$intel_mac_dev"
 
 for python in 3.11 3.12 3.13 3.14; do
     for platform in x86_64-manylinux_2_28 aarch64-manylinux_2_28 aarch64-apple-darwin x86_64-pc-windows-msvc; do
