@@ -32,11 +32,14 @@ def needs(item: pytest.Item) -> tuple[str, ...]:
     return tuple(dict.fromkeys(program for mark in item.iter_markers() for program in NEEDS.get(mark.name, ())))
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist looks at the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests with Spark share a process, and so its session; those with brokers do by file."""
     for item in items:
-        for mark in NEEDS:
-            if item.get_closest_marker(mark):  # sessions and brokers are shared by one process
-                item.add_marker(pytest.mark.xdist_group(mark))
+        if item.get_closest_marker("interop"):
+            item.add_marker(pytest.mark.xdist_group(item.path.stem))
+        elif item.get_closest_marker("spark"):
+            item.add_marker(pytest.mark.xdist_group("spark"))
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

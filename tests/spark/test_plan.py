@@ -84,7 +84,7 @@ def test_a_segment_without_index_is_split_and_read_exactly_once(
 def test_every_golden_log_is_read_exactly_once_however_it_is_split(golden: GoldenLogs, small_slices: None) -> None:
     split = 0
     for topic, case in golden.cases.items():
-        reader = reader_of(golden.path, subscribe=topic, minPartitions="1000")
+        reader = reader_of(golden.partition(topic), minPartitions="1000")
         slices = [piece for task in reader.partitions() for piece in task.slices]
         assert len(slices) >= len(case.segments())
         split += len(slices) > len(case.segments())
@@ -97,7 +97,7 @@ def test_aborted_transactions_are_left_out_of_every_slice(
     case: golden_data.Case, golden: GoldenLogs, small_slices: None
 ) -> None:
     topic = next(topic for topic, each in golden.cases.items() if each is case)
-    reader = reader_of(golden.path, subscribe=topic, isolation="read_committed", minPartitions="1000")
+    reader = reader_of(golden.partition(topic), isolation="read_committed", minPartitions="1000")
     assert offsets_of(reader) == [record["offset"] for record in case.committed()]
 
 
@@ -105,9 +105,9 @@ def test_the_index_splits_without_reading_the_log(
     golden: GoldenLogs, small_slices: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     topic = next(topic for topic, case in golden.cases.items() if case.id == "2.8.2/basic-none")
-    whole = pieces_of(golden.path, subscribe=topic)
+    whole = pieces_of(golden.partition(topic))
     monkeypatch.setattr("magicbyte.log.headers.read_headers", lambda *_, **__: pytest.fail("the log was read"))
-    indexed = pieces_of(golden.path, target=8192, subscribe=topic)
+    indexed = pieces_of(golden.partition(topic), target=8192)
     assert len(indexed) > len(golden.cases[topic].segments())
     assert len(whole) >= len(indexed)
 
@@ -292,11 +292,11 @@ def test_offset_filters_leave_out_segments_and_the_ends_of_segments(golden: Gold
     last = case.records()[-1]["offset"]
     size = sum(len(content) for content in case.segments().values())
     for value in range(0, last, 7):
-        before, after = reader_of(golden.path, subscribe=topic), reader_of(golden.path, subscribe=topic)
+        before, after = reader_of(golden.partition(topic)), reader_of(golden.partition(topic))
         filtered(before, datasource.LessThan(("offset",), value))
         filtered(after, datasource.GreaterThanOrEqual(("offset",), value))
         assert offsets_of(before) + offsets_of(after) == [record["offset"] for record in case.records()]
-    few = reader_of(golden.path, subscribe=topic)
+    few = reader_of(golden.partition(topic))
     filtered(few, datasource.LessThan(("offset",), 3))
     assert sum(piece.size for task in few.partitions() for piece in task.slices) < size // 2
 
@@ -307,10 +307,10 @@ def test_timestamp_filters_are_exact_on_every_golden_log_and_leave_out_segments(
     for topic, case in golden.cases.items():
         if not case.id.startswith(("2.8.2/", "0.10.2.2/", "4.3.1/")):
             continue
-        everything = read_all(reader_of(golden.path, subscribe=topic))
+        everything = read_all(reader_of(golden.partition(topic)))
         times = sorted(row["timestamp"] for row in everything)
         for value in {times[len(times) // 2], times[-1], times[-1] + timedelta(milliseconds=1)}:
-            reader = reader_of(golden.path, subscribe=topic)
+            reader = reader_of(golden.partition(topic))
             filtered(reader, datasource.GreaterThanOrEqual(("timestamp",), value))
             read = {piece.path for task in reader.partitions() for piece in task.slices}
             skipped += len(case.segments()) - len(read)
@@ -404,7 +404,7 @@ def test_a_starting_timestamp_is_found_by_the_time_index(golden: GoldenLogs) -> 
         records = case.records()
         for since in {records[at]["timestamp"] for at in range(0, len(records), 37)}:
             first = next(record["offset"] for record in records if record["timestamp"] >= since)
-            reader = reader_of(golden.path, subscribe=topic, startingTimestamp=str(max(since, 0)))
+            reader = reader_of(golden.partition(topic), startingTimestamp=str(max(since, 0)))
             assert offsets_of(reader)[0] == first
 
 
@@ -506,7 +506,7 @@ def test_shallow_rows_are_those_of_kafkas_dump_tool(golden: GoldenLogs) -> None:
     for topic, case in golden.cases.items():
         if case.topic == "trimmed-none":
             continue
-        rows = read_all(reader_of(golden.path, subscribe=topic, mode="shallow"))
+        rows = read_all(reader_of(golden.partition(topic), mode="shallow"))
         contents = case.segments()
         assert len(rows) == len(case.batches())
         for row, kafka in zip(rows, case.batches(), strict=True):
