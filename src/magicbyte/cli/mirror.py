@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
-import signal
 import sys
 import time
-from collections.abc import Sized
+from collections.abc import AsyncIterator, Sized
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,16 +15,19 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from magicbyte.cli.mirror_config import client_settings, from_file
-from magicbyte.cli.render import size_text
-from magicbyte.errors import UnknownTopicError
+from magicbyte.cli.mirror_display import display, line
+from magicbyte.cli.stopping import stops
+from magicbyte.errors import MagicbyteError, UnknownTopicError
 
 if TYPE_CHECKING:
     from magicbyte.client import Client
-    from magicbyte.mirror.copier import Copied
     from magicbyte.mirror.plan import Choice, TopicPlan
     from magicbyte.mirror.rounds import Rounds
+    from magicbyte.mirror.saving import Savings
+    from magicbyte.net.exposition import Family
 
 _TELL_SECONDS = 1.0
+_LOOK_SECONDS = 5.0  # until sets are opened again to learn what that costs
 
 
 class _Mirror(click.Command):
@@ -151,6 +153,8 @@ async def _run(
     explain: bool,
     http: tuple[str, int] | None,
 ) -> None:
+    from magicbyte.mirror.saving import Savings
+
     async with source, AsyncExitStack() as stack:
         if explain:
             planned = await _plan(source, target, choice, stack)
@@ -159,20 +163,19 @@ async def _run(
             _check_some(planned, choice)
             return
         mirror = await _mirror(source, target, choice, stack)
+        savings = Savings(source)
         if http is not None:
-            await _serve(mirror, http, stack)
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            with contextlib.suppress(NotImplementedError):  # Windows: Ctrl-C cancels this task
-                loop.add_signal_handler(number, mirror.stop.set)
+            await _serve(mirror, savings, http, stack)
+        stops(mirror.stop)
         began = time.monotonic()
-        telling = asyncio.create_task(_tell(mirror, began))
         try:
-            await (mirror.catch_up() if until_caught_up else mirror.run())
+            async with _watching(mirror, savings, wanted=sys.stderr.isatty() or http is not None):
+                await (mirror.catch_up() if until_caught_up else mirror.run())
         finally:
-            telling.cancel()
-            for line in _lines(mirror.copied(), time.monotonic() - began):
-                click.echo(line)
+            copied = mirror.copied()
+            saved = savings.seconds(copied)
+            for topic, found in copied.items():
+                click.echo(f"{topic}: {line(found, time.monotonic() - began, saved.get(topic))}")
         if until_caught_up:
             _check_some(mirror.copied(), choice)
 
@@ -198,13 +201,17 @@ async def _mirror(source: Client, target: Client | Path, choice: Choice, stack: 
     return (IdenticalMirror if choice.identical else Mirror)(source, target, choice)
 
 
-async def _serve(mirror: Rounds, address: tuple[str, int], stack: AsyncExitStack) -> None:
+async def _serve(mirror: Rounds, savings: Savings, address: tuple[str, int], stack: AsyncExitStack) -> None:
     """Serve the mirror's metrics until the stack is closed."""
     from magicbyte.mirror.metrics import families
     from magicbyte.net.exposition import metrics_page
     from magicbyte.net.http import Pages
 
-    pages = Pages({"/metrics": metrics_page(lambda: families(mirror.copied()))})
+    def collected() -> list[Family]:
+        copied = mirror.copied()
+        return families(copied, savings.seconds(copied))
+
+    pages = Pages({"/metrics": metrics_page(collected)})
     port = await pages.listen(*address)
     stack.push_async_callback(pages.aclose)
     click.echo(f"metrics at http://{address[0]}:{port}/metrics")
@@ -216,29 +223,28 @@ def _check_some(found: Sized, choice: Choice) -> None:
         raise UnknownTopicError(f"--topics {choice.topics.pattern!r}: expected some at the source, found none")
 
 
-async def _tell(mirror: Rounds, began: float) -> None:
-    """Say once a second on a terminal how each topic stands that is behind."""
-    while sys.stderr.isatty():
-        await asyncio.sleep(_TELL_SECONDS)
-        behind = {topic: each for topic, each in mirror.copied().items() if each.lag}
-        for line in _lines(behind, time.monotonic() - began):
-            click.echo(line, err=True)
+async def _watch(mirror: Rounds, savings: Savings) -> None:
+    """Show on a terminal how the topics stand, each second, and see now and then what is saved."""
+    looked = time.monotonic()
+    with display() if sys.stderr.isatty() else contextlib.nullcontext() as shown:
+        while True:
+            await asyncio.sleep(_TELL_SECONDS)
+            copied = mirror.copied()
+            if shown is not None and copied:
+                shown.show(copied, savings.seconds(copied), time.monotonic())
+            if time.monotonic() - looked >= _LOOK_SECONDS or len(savings.seconds(copied)) < len(copied):
+                with contextlib.suppress(MagicbyteError):  # whoever copies has the same trouble, and says so
+                    await savings.look(mirror.planned, copied)
+                looked = time.monotonic()
 
 
-def _lines(copied: dict[str, Copied], seconds: float) -> list[str]:
-    return [f"{topic}: {_line(each, seconds)}" for topic, each in copied.items()]
-
-
-def _line(each: Copied, seconds: float) -> str:
-    total = each.closed_bytes + each.opened_bytes
-    parts = [
-        f"{size_text(each.closed_bytes)} closed in {each.closed_sets} sets",
-        f"{size_text(each.opened_bytes)} opened in {each.opened_sets}",
-        f"{total / max(seconds, 1e-9) / 1e6:.1f} MB/s",
-        f"{each.lag} offsets behind",
-    ]
-    if each.parked:
-        parts.append(f"{each.parked} put aside")
-    if each.lost:
-        parts.append(f"{each.lost} offsets deleted at the source before they were copied")
-    return ", ".join(parts)
+@contextlib.asynccontextmanager
+async def _watching(mirror: Rounds, savings: Savings, *, wanted: bool) -> AsyncIterator[None]:
+    """Watch inside the block, if that is wanted."""
+    task = asyncio.create_task(_watch(mirror, savings)) if wanted else None
+    try:
+        yield
+    finally:
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import re
-import signal
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,6 +13,7 @@ import click
 
 from magicbyte.cli.logs import log_options, set_up
 from magicbyte.cli.options import key_values
+from magicbyte.cli.stopping import stops
 
 if TYPE_CHECKING:
     from magicbyte.broker.broker import Broker
@@ -75,10 +74,7 @@ async def _run(config: BrokerConfig) -> None:
     from magicbyte.broker.broker import Broker
 
     broker, ended = Broker(config), asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        with contextlib.suppress(NotImplementedError):  # Windows: Ctrl-C cancels this task
-            loop.add_signal_handler(number, ended.set)
+    stops(ended)
     await broker.start()
     try:
         _greet(broker)

@@ -37,6 +37,11 @@ class Rounds(ABC):
         self._planned: list[TopicPlan] = []
         self._plan_again_at = 0.0
 
+    @property
+    def planned(self) -> list[TopicPlan]:
+        """The topics that are copied, as they were looked up last."""
+        return self._planned
+
     @abstractmethod
     async def plan(self) -> list[TopicPlan]:
         """Return what would be done, and do nothing. Raises MirrorError, BrokerError and NetworkError."""

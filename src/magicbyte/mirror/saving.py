@@ -1,0 +1,100 @@
+"""What is saved by leaving sets closed: the CPU time to decompress them and to compress them again.
+
+It is measured on some of them, now and then: they are fetched once more, opened, and thrown away. To decode and encode
+the records inside would come on top of that, and is not counted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from magicbyte.client import Client
+from magicbyte.client.fetch import ClosedSets, FetchOptions, fetch_sets
+from magicbyte.client.offsets import bounds
+from magicbyte.codecs import Codec, Lz4Header, compress, decompress
+from magicbyte.mirror.copier import Copied
+from magicbyte.mirror.plan import TopicPlan
+from magicbyte.records.decode import DEFAULT_OPTIONS
+from magicbyte.records.enriched import EnrichedMessage
+from magicbyte.records.entry import Entry, entries
+from magicbyte.records.message import Message
+
+LOOK_BYTES: Final = 1 << 16  # of sets that are opened at a time, more only for a single one that is larger
+_BACK: Final = 100  # offsets before the end of a partition
+
+
+@dataclass(slots=True)
+class Cost:
+    """What opening took: so many sets' bytes, and CPU seconds."""
+
+    size: int = 0
+    seconds: float = 0.0
+    looks: int = 0
+
+
+class Savings:
+    """Measures what is saved, topic by topic. `look` is to be called now and then."""
+
+    def __init__(self, source: Client) -> None:
+        self._source = source
+        self._costs: dict[str, Cost] = {}
+
+    def seconds(self, copied: Mapping[str, Copied]) -> dict[str, float]:
+        """Return the CPU seconds that were saved, by topic, as far as anything is known of a topic."""
+        known = {topic: cost for topic, cost in self._costs.items() if cost.size and topic in copied}
+        return {topic: copied[topic].closed_bytes * cost.seconds / cost.size for topic, cost in known.items()}
+
+    async def look(self, planned: list[TopicPlan], copied: Mapping[str, Copied]) -> None:
+        """Open some sets of a topic that was not looked at, or of which most was copied for each look at it.
+
+        Raises CorruptRecordError, BrokerError and NetworkError.
+        """
+        closed = {each.name: copied[each.name].closed_bytes for each in planned if each.name in copied}
+        wanted = max((each for each in planned if closed.get(each.name)), key=self._due(closed), default=None)
+        if wanted is None:
+            return
+        cost = self._costs.setdefault(wanted.name, Cost())
+        partition, cost.looks = cost.looks % wanted.partitions, cost.looks + 1
+        start, end = await bounds(self._source, wanted.name, partition)
+        if start == end:
+            return
+        options = FetchOptions(max_bytes=LOOK_BYTES, max_wait_ms=0, dialect=wanted.dialect)
+        found = await fetch_sets(self._source, wanted.name, partition, max(start, end - _BACK), options)
+        size, seconds = await asyncio.to_thread(opened, found)
+        cost.size, cost.seconds = cost.size + size, cost.seconds + seconds
+
+    def _due(self, closed: Mapping[str, int]) -> Callable[[TopicPlan], float]:
+        def due(wanted: TopicPlan) -> float:
+            looks = self._costs.get(wanted.name, Cost()).looks
+            return closed[wanted.name] / looks if looks else math.inf
+
+        return due
+
+
+def opened(found: ClosedSets) -> tuple[int, float]:
+    """Decompress what is compressed, and compress it again; return the bytes of all sets, and this thread's CPU time.
+
+    Raises CorruptRecordError.
+    """
+    size, seconds = 0, 0.0
+    for _, entry in entries(found.data, found.table.dialect):
+        if entry.is_control or entry.record_count == 0:
+            continue
+        size += entry.size
+        if entry.codec is not Codec.NONE:
+            began = time.thread_time()
+            inside = decompress(entry.codec, _payload(entry), limit=DEFAULT_OPTIONS.limit, lz4_header=Lz4Header.ANY)
+            compress(entry.codec, inside)
+            seconds += time.thread_time() - began
+    return size, seconds
+
+
+def _payload(entry: Entry) -> memoryview:
+    if isinstance(entry, EnrichedMessage | Message):
+        return entry.value or memoryview(b"")
+    return entry.records_section
