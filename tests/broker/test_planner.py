@@ -10,7 +10,7 @@ from broker.serving import Peer, Running, run
 from broker.test_fetch import asking, fetch, made, produce, read, records
 from magicbyte.broker import planner, rehearsal
 from magicbyte.broker.broker import Broker
-from magicbyte.broker.planner import Plan, Sample, TopicFacts, Usage, load_of, upgraded
+from magicbyte.broker.planner import Estimate, Plan, Sample, TopicFacts, TopicPlan, Usage, load_of, upgraded
 from magicbyte.broker.rehearsal import Load, rehearse
 from magicbyte.client import Client
 from magicbyte.codecs import Codec
@@ -21,6 +21,7 @@ from magicbyte.protocol.messages.api_versions import ApiVersionsRequest, ApiVers
 from magicbyte.records.encode import Format
 
 SERVED = {"http.address": "127.0.0.1:0"}
+ESTIMATE = Estimate(cpu_s=0.1, converted_records=0, converted_bytes=0, zero_copy_bytes=0, memory_bytes=0)
 V0, V1, V2 = Format.V0, Format.V1, Format.V2
 
 
@@ -162,14 +163,13 @@ def test_where_a_broker_shows_its_numbers_is_found_in_its_settings(tmp_path: Pat
 
 @pytest.fixture
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("MAGICBYTE_KERNELS", raising=False)
+    monkeypatch.setenv("MAGICBYTE_KERNELS", "plain")
     for name, value in (
         ("WARM_BYTES", 1),
         ("_AGAIN_BYTES", 1),
         ("LEAST_CPU_S", 0.0),
         ("_ROUNDS", 3),
         ("_QUIET_S", 0.05),
-        ("_LOAD_S", 0),
     ):
         monkeypatch.setattr(rehearsal, name, value)
 
@@ -203,7 +203,8 @@ def test_a_plan_of_a_broker_that_runs_has_its_step_and_what_that_converts(tmp_pa
             return await planner.plan(found, used_so_far, now_ms=0, notes=notes)
 
     found = run(work())
-    assert any("without compiled loops" in note for note in found.notes)  # so little is rehearsed here
+    assert any("without compiled loops" in note for note in found.notes)
+    assert not any("the broker has not loaded" in note for note in found.notes)
     (topic,) = found.topics
     assert (topic.stage.phase, topic.stage.step, topic.stage.target) == (Phase.ONE, Step.UPGRADE_CONSUMERS, V1)
     assert topic.facts.stored.keys() == {(V0, Codec.SNAPPY)}
@@ -212,6 +213,25 @@ def test_a_plan_of_a_broker_that_runs_has_its_step_and_what_that_converts(tmp_pa
     written = sum(each.records_per_s for each in topic.uses if not each.is_consumer)
     assert topic.now.converted_records == 0 == topic.after.zero_copy_bytes
     assert topic.after.converted_records == pytest.approx(written)
+
+
+@pytest.mark.slow
+def test_a_rehearsal_has_the_compiled_loops_that_a_broker_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Were they not on the disk it would compile them first; what is loaded is what the cost is of."""
+    monkeypatch.delenv("MAGICBYTE_KERNELS", raising=False)
+    monkeypatch.setattr(rehearsal, "LEAST_CPU_S", 0.0)
+    rows = [each._replace(value=b"value" * 200) for each in records(100)]
+    load = Load(V2, rows, Codec.NONE, 100, {V2: 1}, [11])
+    (cost,) = asyncio.run(rehearse(load))
+    assert cost.has_kernels
+
+
+def test_a_broker_that_has_no_compiled_loops_yet_is_noted_where_the_rehearsal_had_them() -> None:
+    uses = numbers((PRODUCE.format(1), 90_000, 90, 9000))
+    rehearsed = TopicPlan(facts(V1), stage_of(V1, [V1], ()), (), 0, now=ESTIMATE)
+    (note,) = planner._notes_on_kernels(uses, [rehearsed])
+    assert "the broker has not loaded" in note
+    assert not list(planner._notes_on_kernels(replace(uses, has_kernels=True), [rehearsed]))
 
 
 # ---- what is stored

@@ -54,8 +54,9 @@ SAMPLE_BYTES: Final = 512 << 10  # of a topic, for rehearsals
 MOST_RECORDS: Final = 4000
 LOOK_BYTES: Final = 16 << 10  # of each place that is looked at over the network
 MOST_READERS: Final = 8  # that a rehearsal has of one kind
-_SLOW: Final = (
-    "a rehearsal ran without compiled loops, so that it may cost more than it will: `magicbyte warm` compiles them"
+_SLOW: Final = "a rehearsal ran without compiled loops: the figures are those of a broker that has none either"
+_SLOW_BROKER: Final = (
+    "the broker has not loaded compiled loops yet, with which was rehearsed: until it has, a step costs it more"
 )
 _DESCRIBE_CONFIGS: Final = 32  # API key
 MOST_SETS: Final = 64  # in a fetch of a rehearsal
@@ -306,12 +307,13 @@ async def metrics_address(client: Client) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Two looks at the numbers of a broker, or one at all since it started."""
+    """Two looks at the numbers of a broker, or one at all since it started. `has_kernels`: compiled loops."""
 
     uses: Mapping[str, tuple[Use, ...]]
     looked_s: float
     cpu_s: float
     memory_bytes: int | None
+    has_kernels: bool
 
 
 async def look_at_metrics(address: str, window_s: float) -> Usage:
@@ -344,6 +346,7 @@ def usage(before: Scrape | None, after: Scrape) -> Usage:
         seconds,
         cpu / seconds,
         None if resident is None else int(resident),
+        bool(after.one("magicbyte_kernels_loaded")),
     )
 
 
@@ -462,8 +465,17 @@ async def plan(
         0.0 if used is None else used.looked_s,
         None if used is None else used.cpu_s,
         None if used is None else used.memory_bytes,
-        (*notes, *([_SLOW] if any(each.is_slow for each in done.values()) else [])),
+        (*notes, *_notes_on_kernels(used, done.values())),
     )
+
+
+def _notes_on_kernels(used: Usage | None, done: Iterable[TopicPlan]) -> Iterable[str]:
+    """Yield what is to be said where broker and rehearsal may differ in compiled loops."""
+    rehearsed = [each for each in done if each.now is not None]
+    if any(each.is_slow for each in rehearsed):
+        yield _SLOW
+    if used is not None and not used.has_kernels and not all(each.is_slow for each in rehearsed):
+        yield _SLOW_BROKER
 
 
 def _leaves(facts: TopicFacts, target: Format, uses: Sequence[Use], now_ms: int) -> int | None:

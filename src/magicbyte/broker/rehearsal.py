@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import os
 import re
 import sys
 import tempfile
@@ -27,6 +28,7 @@ from magicbyte.net.scrape import Scrape, scrape
 from magicbyte.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from magicbyte.records.columns import Record
 from magicbyte.records.encode import Format, encode_records
+from magicbyte.wire import kernel
 
 WARM_BYTES: Final = (1 << 20) + (64 << 10)  # sent first: the broker loads what it runs fast with after a MiB
 _AGAIN_BYTES: Final = 128 << 10  # sent first to each further topic
@@ -36,7 +38,8 @@ _ROUNDS: Final = 20  # before the first look at the clock
 _QUIET_S: Final = 0.25
 _START_S: Final = 20.0
 _END_S: Final = 10.0
-_LOAD_S: Final = 20.0  # for compiled loops to be loaded; where they have to be compiled first it goes without
+_LOAD_S: Final = 60.0  # for compiled loops, which are on the disk then, to be loaded
+_WARM: Final = ("-m", "magicbyte", "warm")
 _PRODUCE_VERSION: Final = {Format.V0: 1, Format.V1: 2, Format.V2: 7}
 
 
@@ -74,19 +77,50 @@ class Cost(NamedTuple):
 
 
 async def rehearse(*loads: Load) -> list[Cost]:
-    """Return what each of the loads costs, taken in their order. Raises NetworkError where no broker can be run."""
-    async with _stage() as stage:
+    """Return what each of the loads costs, taken in their order. Raises NetworkError where no broker can be run.
+
+    A broker that runs for long has its compiled loops: where there are none yet they are compiled first, which takes
+    minutes, else a quarter of a second.
+    """
+    compiled = await _compile()
+    async with _stage(compiled=compiled) as stage:
         return [await _play(stage, load, at) for at, load in enumerate(loads)]
+
+
+async def _compile() -> bool:
+    """Compile the loops unless that was done, or they are not wanted; say whether a broker can load them."""
+    if os.environ.get("MAGICBYTE_KERNELS") == "plain" or kernel.cache_directory() is None:
+        return False
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, *_WARM, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL
+    )
+    try:
+        await process.wait()
+        return kernel.is_warm()
+    finally:
+        await _ended(process)
+
+
+async def _ended(process: asyncio.subprocess.Process) -> None:
+    """End a process, in peace if it can be."""
+    with contextlib.suppress(ProcessLookupError):
+        process.terminate()
+    try:
+        await asyncio.wait_for(process.wait(), _END_S)
+    except TimeoutError:
+        process.kill()
+        await process.wait()
 
 
 @dataclass(slots=True)
 class _Stage:
-    """A broker that runs, and where it says what it uses."""
+    """A broker that runs, and where it says what it uses. `compiled`: it can load compiled loops."""
 
     client: Client
     readers: list[Client]
     http: str
     bootstrap: str
+    compiled: bool
 
     async def reader(self, at: int) -> Client:
         """Return the client of a consumer, which has a connection of its own."""
@@ -100,7 +134,7 @@ class _Stage:
     async def quiet(self) -> None:
         """Wait until the broker has loaded what it runs fast with, and does nothing by itself any more."""
         end = asyncio.get_running_loop().time() + _LOAD_S
-        while asyncio.get_running_loop().time() < end:
+        while self.compiled and asyncio.get_running_loop().time() < end:
             if (await scrape(self.http)).one("magicbyte_kernels_loaded"):
                 break
             await asyncio.sleep(_QUIET_S)
@@ -114,7 +148,7 @@ class _Stage:
 
 
 @contextlib.asynccontextmanager
-async def _stage() -> AsyncIterator[_Stage]:
+async def _stage(*, compiled: bool) -> AsyncIterator[_Stage]:
     with tempfile.TemporaryDirectory(prefix="magicbyte-") as folder:
         command = ["-m", "magicbyte", "serve", "--dir", folder, "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0"]
         process = await asyncio.create_subprocess_exec(
@@ -122,20 +156,14 @@ async def _stage() -> AsyncIterator[_Stage]:
         )
         try:
             bootstrap, http = await _addresses(process)
-            stage = _Stage(Client(bootstrap, client_id="rehearsal"), [], http, bootstrap)
+            stage = _Stage(Client(bootstrap, client_id="rehearsal"), [], http, bootstrap, compiled)
             try:
                 yield stage
             finally:
                 for each in (stage.client, *stage.readers):
                     await each.aclose()
         finally:
-            with contextlib.suppress(ProcessLookupError):
-                process.terminate()
-            try:
-                await asyncio.wait_for(process.wait(), _END_S)
-            except TimeoutError:
-                process.kill()
-                await process.wait()
+            await _ended(process)
 
 
 async def _addresses(process: asyncio.subprocess.Process) -> tuple[str, str]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +17,7 @@ from magicbyte.cli.options import key_values
 from magicbyte.cli.render import many, size_text, table_lines, time_text
 
 if TYPE_CHECKING:
-    from magicbyte.broker.planner import Estimate, Plan, TopicFacts, TopicPlan, Usage
+    from magicbyte.broker.planner import Estimate, Plan, TopicFacts, TopicPlan
     from magicbyte.log.migration import Use
     from magicbyte.records.encode import Format
 
@@ -37,72 +39,72 @@ Json = dict[str, Any]
               help="Places of a partition that are looked at without --dir.")  # fmt: skip
 @format_option
 @click.argument("settings", nargs=-1, metavar="[KEY=VALUE]...")
-def plan(
-    bootstrap: str | None,
-    directories: tuple[Path, ...],
-    http: str | None,
-    window: float,
-    topics: tuple[str, ...],
-    target: str | None,
-    rehearse: int,
-    looks: int,
-    form: str,
-    settings: tuple[str, ...],
-) -> None:
+def plan(form: str, settings: tuple[str, ...], **given: Any) -> None:
     """Say where each topic stands between two message formats, which step comes next, and what it costs.
 
     With --dir: what is stored, segment by segment, and when retention takes the old. With -b: settings, group members,
     and, of a magicbyte broker with --http, who reads and writes which format. With both: all of it. KEY=VALUE are
     settings of topics that nobody tells, such as retention.ms=86400000.
     """
-    if not (bootstrap or directories):
+    asked = _Asked(settings=key_values(settings), **given)
+    if not (asked.bootstrap or asked.directories):
         raise click.UsageError("expected -b HOST:PORT, --dir DIR, or both")
-    known = key_values(settings)
-    found = asyncio.run(_plan(bootstrap, directories, http, window, topics, target, rehearse, looks, known))
+    found = asyncio.run(_plan(asked))
     click.echo(json.dumps(_json(found), indent=2) if form == "json" else _text(found))
 
 
-async def _plan(
-    bootstrap: str | None,
-    directories: tuple[Path, ...],
-    http: str | None,
-    window: float,
-    topics: tuple[str, ...],
-    target: str | None,
-    rehearsals: int,
-    looks: int,
-    settings: dict[str, str],
-) -> Plan:
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What the command line says, by the names of its options."""
+
+    bootstrap: str | None
+    directories: tuple[Path, ...]
+    http: str | None
+    window: float
+    topics: tuple[str, ...]
+    target: str | None
+    rehearse: int
+    looks: int
+    settings: Mapping[str, str]
+
+
+async def _plan(asked: _Asked) -> Plan:
     from magicbyte.broker import planner
-    from magicbyte.log.directory import discover
-    from magicbyte.log.partitions import choose, in_use
     from magicbyte.records.encode import Format
 
-    stored: dict[str, TopicFacts] = {}
-    if directories:
-        partitions = choose(in_use(discover([str(each) for each in directories])), topics)
-        named = [each for each in partitions if topics or not (each.topic or "__").startswith("__")]
-        stored = await asyncio.to_thread(planner.look_at_directories, named, settings)
+    stored = await asyncio.to_thread(_stored, asked) if asked.directories else {}
     told: dict[str, TopicFacts] = {}
     notes: list[str] = []
-    if bootstrap is not None:
+    http, used = asked.http, None
+    if asked.bootstrap is not None:
         with explained("plan", "brokers from 0.8.2 on can be asked"):
-            async with client_of(bootstrap, client_id=planner.CLIENT_ID) as client:
-                told, notes = await planner.look_at_cluster(client, topics, looks if not directories else 0)
+            async with client_of(asked.bootstrap, client_id=planner.CLIENT_ID) as client:
+                looks = 0 if asked.directories else asked.looks
+                told, notes = await planner.look_at_cluster(client, asked.topics, looks)
                 http = http or await planner.metrics_address(client)
-    used: Usage | None = None
     if http is not None:
-        used = await planner.look_at_metrics(http, window)
+        used = await planner.look_at_metrics(http, asked.window)
     else:
         notes.append("who reads and writes which format is not known: that takes the --http of a magicbyte broker")
     return await planner.plan(
         planner.joined(stored, told),
         used,
         now_ms=time.time_ns() // 1_000_000,
-        target=None if target is None else Format(target),
-        rehearsals=rehearsals,
+        target=None if asked.target is None else Format(asked.target),
+        rehearsals=asked.rehearse,
         notes=notes,
     )
+
+
+def _stored(asked: _Asked) -> dict[str, TopicFacts]:
+    """Return what the directories hold; the broker's own topics only if they are named."""
+    from magicbyte.broker.planner import look_at_directories
+    from magicbyte.log.directory import discover
+    from magicbyte.log.partitions import choose, in_use
+
+    partitions = choose(in_use(discover([str(each) for each in asked.directories])), asked.topics)
+    named = [each for each in partitions if asked.topics or not (each.topic or "__").startswith("__")]
+    return look_at_directories(named, asked.settings)
 
 
 # ---- JSON
