@@ -4,6 +4,7 @@ import asyncio
 import http.client
 import json
 import logging
+import sys
 from collections import Counter
 from collections.abc import Mapping
 from http import HTTPStatus
@@ -16,17 +17,54 @@ from prometheus_client.parser import text_string_to_metric_families
 from broker.serving import Peer, Running, run
 from broker.test_fetch import PRODUCE_VERSION, asking, fetch, made, produce, read, records
 from cli.command import run as command
+from magicbyte.broker import pages
 from magicbyte.broker.broker import Broker
 from magicbyte.broker.config import BrokerConfig
 from magicbyte.broker.metrics import BOUNDS_NS, MOST_CLIENTS, OTHERS, Conversion, Metrics, Moved, Times
 from magicbyte.cli.logs import JsonFormatter
 from magicbyte.codecs import Codec
+from magicbyte.errors import ErrorCode
 from magicbyte.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from magicbyte.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from magicbyte.protocol.messages.fetch import FetchResponse
+from magicbyte.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from magicbyte.records.encode import Format
 
 SERVED = {"http.address": "127.0.0.1:0"}
 TOPICS = "kafka_server_brokertopicmetrics_"
+DASHBOARDS = (  # what Strimzi's dashboard of brokers and its alerts ask of one, without what is the JVM's
+    "kafka_cluster_partition_atminisr",
+    "kafka_cluster_partition_underminisr",
+    "kafka_controller_controllerstats_uncleanleaderelections_total",
+    "kafka_controller_kafkacontroller_activecontrollercount",
+    "kafka_controller_kafkacontroller_offlinepartitionscount",
+    "kafka_log_log_size",
+    "kafka_log_logmanager_offlinelogdirectorycount",
+    "kafka_network_requestmetrics_errors_total",
+    "kafka_network_requestmetrics_localtimems",
+    "kafka_network_requestmetrics_remotetimems",
+    "kafka_network_requestmetrics_requests_total",
+    "kafka_network_requestmetrics_totaltimems",
+    "kafka_network_socketserver_networkprocessoravgidle_percent",
+    "kafka_server_brokertopicmetrics_bytesin_total",
+    "kafka_server_brokertopicmetrics_bytesout_total",
+    "kafka_server_brokertopicmetrics_failedfetchrequests_total",
+    "kafka_server_brokertopicmetrics_failedproducerequests_total",
+    "kafka_server_brokertopicmetrics_fetchmessageconversions_total",
+    "kafka_server_brokertopicmetrics_messagesin_total",
+    "kafka_server_brokertopicmetrics_producemessageconversions_total",
+    "kafka_server_brokertopicmetrics_totalfetchrequests_total",
+    "kafka_server_brokertopicmetrics_totalproducerequests_total",
+    "kafka_server_kafkarequesthandlerpool_requesthandleravgidle_percent",
+    "kafka_server_replicamanager_isrexpands_total",
+    "kafka_server_replicamanager_isrshrinks_total",
+    "kafka_server_replicamanager_leadercount",
+    "kafka_server_replicamanager_partitioncount",
+    "kafka_server_replicamanager_underminisrpartitioncount",
+    "kafka_server_replicamanager_underreplicatedpartitions",
+    "kafka_server_socket_server_metrics_connection_count",
+    *(["kafka_server_kafkaserver_linux_disk_write_bytes", "process_open_fds"] if sys.platform == "linux" else []),
+)
 
 
 async def page(broker: Broker, path: str, accept: str = "") -> tuple[int, str]:
@@ -180,6 +218,86 @@ def test_who_reads_and_writes_is_told_by_client_id_software_and_version(tmp_path
     run(work())
 
 
+def test_errors_are_those_of_a_ledger_of_what_was_answered(tmp_path: Path) -> None:
+    """By request and by Kafka's name of the code, of each partition in an answer; NONE for those that went well."""
+
+    async def work() -> None:
+        async with Running(tmp_path, SERVED) as broker:
+            broker.topics.create("topic", partitions=2)
+            peer = await Peer.of(broker)
+            ledger: Counter[tuple[str, str]] = Counter()
+            sound = made(records(3), Format.V2)
+            broken = bytearray(sound)
+            broken[-1] ^= 1
+            for indexes, data in (((0, 1), sound), ((0, 1, 9), sound), ((0,), bytes(broken))):
+                parts = [PartitionProduceData(index=index, records=data) for index in indexes]
+                asked = ProduceRequest(acks=1, topic_data=[TopicProduceData(name="topic", partition_data=parts)])
+                answer = await peer.ask(asked, 7, ProduceResponse)
+                for each in answer.responses[0].partition_responses:
+                    ledger["Produce", ErrorCode(each.error_code).name] += 1
+            for offset in (0, 3, 77):
+                found = await peer.ask(asking("topic", offset), 11, FetchResponse)
+                for each in (found, found.responses[0].partitions[0]):
+                    ledger["Fetch", ErrorCode(each.error_code).name] += 1
+            assert {code for _, code in ledger} == {
+                "NONE",
+                "CORRUPT_MESSAGE",
+                "UNKNOWN_TOPIC_OR_PARTITION",
+                "OFFSET_OUT_OF_RANGE",
+            }
+            scraped = await scrape(broker)
+            told = {
+                (labels["request"], labels["error"]): count
+                for labels, count in scraped.find("kafka_network_requestmetrics_errors_total")
+            }
+            assert told == ledger
+            peer.close()
+
+    run(work())
+
+
+def test_dashboards_made_for_kafka_find_what_they_ask_for(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with Running(tmp_path, SERVED) as broker:
+            broker.topics.create("topic")
+            broker.topics.create("lacking", configs={"min.insync.replicas": "2"})
+            broker.partition("lacking", 0)
+            peer = await Peer.of(broker)
+            await produce(peer, "topic", made(records(1), Format.V2), Format.V2)
+            await fetch(peer, 11, asking("topic", 1, wait_ms=1))
+            scraped = await scrape(broker)
+            assert [name for name in DASHBOARDS if not scraped.find(name)] == []
+            for name, topic, expected in (
+                ("underminisr", "lacking", 1),
+                ("underminisr", "topic", 0),
+                ("atminisr", "lacking", 0),
+                ("atminisr", "topic", 1),
+            ):
+                found = scraped.one(f"kafka_cluster_partition_{name}", topic=topic, partition="0")
+                assert found == expected, (name, topic)
+            assert scraped.one("kafka_server_replicamanager_underminisrpartitioncount") == 1
+            listener = {"listener": "PLAINTEXT", "networkProcessor": "0"}
+            assert scraped.one("kafka_server_socket_server_metrics_connection_count", **listener) == 1
+            peer.close()
+
+    run(work())
+
+
+def test_a_loop_is_idle_as_far_as_it_computes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = {"now": 100.0, "cpu": 7.0}
+    monkeypatch.setattr(pages.time, "monotonic", lambda: clock["now"])
+    monkeypatch.setattr(pages.time, "thread_time", lambda: clock["cpu"])
+    idle = pages.LoopIdle()
+    clock.update(now=110.0, cpu=9.0)
+    assert idle.share() == pytest.approx(0.8)
+    clock.update(now=110.5, cpu=9.0)  # two who look, one behind the other, see nearly the same
+    assert idle.share() == pytest.approx(1 - 2 / 10.5)
+    clock.update(now=160.0, cpu=59.0)
+    assert idle.share() == pytest.approx(1 - 52 / 60)
+    clock.update(now=171.0, cpu=59.0)  # what was before the last minute has gone
+    assert idle.share() == pytest.approx(1 - 50 / 61)
+
+
 def test_a_label_may_hold_any_text(tmp_path: Path) -> None:
     async def work() -> None:
         async with Running(tmp_path, SERVED) as broker:
@@ -297,7 +415,9 @@ def test_what_a_fetch_waits_for_records_is_told_apart(tmp_path: Path, caplog: py
             local = scraped.one("kafka_network_requestmetrics_localtimems_sum", request="Fetch")
             (facts,) = [json.loads(JsonFormatter().format(each)) for each in caplog.records]
             assert facts["waited_ms"] > 0
+            remote = scraped.one("kafka_network_requestmetrics_remotetimems_sum", request="Fetch")
             assert total - local == pytest.approx(facts["waited_ms"], abs=0.001)
+            assert remote == pytest.approx(facts["waited_ms"], abs=0.001)
             assert local == pytest.approx(facts["local_ms"], abs=0.001)
             peer.close()
 
@@ -316,6 +436,8 @@ def test_a_quantile_is_a_bound_at_most_a_fifth_above_the_time_itself() -> None:
         exact = real[min(int(share * len(real)), len(real) - 1)]
         assert exact / 1.1 <= times.quantile(share) <= exact * 1.22
     assert Times().quantile(0.5) == 0
+    assert times.quantile(0.5, none=len(real)) == 0
+    assert times.quantile(0.75, none=len(real)) == times.quantile(0.5)
     times.add(10**15)
     assert times.quantile(1.0) == BOUNDS_NS[-1]
 

@@ -11,12 +11,13 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from magicbyte.broker.metrics import Client, now_ns
+from magicbyte.broker.metrics import MOST_NEW, ApiMetrics, Client, now_ns
 from magicbyte.broker.request import Connection, Handler, Request
 from magicbyte.broker.versions import SERVED, unsupported_versions
 from magicbyte.errors import UnsupportedVersionError
 from magicbyte.protocol import APIS, Api, read_request_header, write_response
 from magicbyte.protocol.api import API_VERSIONS
+from magicbyte.protocol.outcomes import Collect, codes_of
 
 if TYPE_CHECKING:
     from magicbyte.broker.broker import Broker
@@ -33,15 +34,16 @@ class _Route:
     versions: range
     request: type[Message]
     handler: Handler
+    codes: Collect | None
 
 
 _ROUTES: Final[dict[int, _Route]] = {}  # those whose file was imported
 
 
 def _route(key: int) -> _Route:
-    served, request = SERVED[key], APIS[key].request
+    served, request, codes = SERVED[key], APIS[key].request, codes_of(APIS[key].response)
     module: Any = import_module(f"magicbyte.broker.{served.module}")
-    return _ROUTES.setdefault(key, _Route(served.versions, request, module.HANDLERS[request]))
+    return _ROUTES.setdefault(key, _Route(served.versions, request, module.HANDLERS[request], codes))
 
 
 def load_first() -> None:
@@ -81,7 +83,11 @@ class Dispatcher:
         if response is not None:
             frame_out = write_response(response, version, correlation_id=header.correlation_id)
             answer = cast("Answer", frame_out.pieces())  # what is elsewhere in it comes from handlers, and can be sent
-        self._count(api, version, client, now_ns() - started)
+        counters = self._count(api, version, client, now_ns() - started)
+        if response is not None and route.codes is not None:
+            route.codes(response, counters.codes)
+            if len(counters.codes) >= MOST_NEW:
+                counters.sort_codes()
         return answer
 
     def _client(self, client_id: str) -> Client:
@@ -92,10 +98,10 @@ class Dispatcher:
             known = connection.client = self._broker.metrics.client(client_id, name, version)
         return known
 
-    def _count(self, api: Api, version: int, client: Client, total_ns: int) -> None:
+    def _count(self, api: Api, version: int, client: Client, total_ns: int) -> ApiMetrics:
         """Count a request that was answered, and say so where it was slow: what it waited for others is no fault."""
         broker, connection = self._broker, self._connection
-        broker.metrics.answered(api.key, version, total_ns, connection.waited_ns)
+        counters = broker.metrics.answered(api.key, version, total_ns, connection.waited_ns)
         slow_ms = broker.config.slow_request_ms
         local_ns = total_ns - connection.waited_ns
         if 0 <= slow_ms * 1_000_000 <= local_ns:
@@ -110,6 +116,7 @@ class Dispatcher:
             }
             log.warning("slow request: %s", " ".join(f"{name}={value!r}" for name, value in facts.items()),
                         extra={"fields": facts})  # fmt: skip
+        return counters
 
     def _refuse(self, api: Api, version: int, correlation_id: int) -> Answer | None:
         release = self._broker.release

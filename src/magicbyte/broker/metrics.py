@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from bisect import bisect_right
+from collections import Counter
 from copy import deepcopy
 from dataclasses import dataclass, field, fields
 from typing import Final, NamedTuple
@@ -20,7 +21,7 @@ MOST_CLIENTS: Final = 1000
 _STEPS_PER_DECADE: Final = 12
 BOUNDS_NS: Final = tuple(round(10 ** (4 + step / _STEPS_PER_DECADE)) for step in range(7 * _STEPS_PER_DECADE + 1))
 """Upper ends of what times are sorted into: from 10 µs to 100 s, each 21 % above the one before."""
-_MOST_NEW: Final = 4096
+MOST_NEW: Final = 4096
 
 
 class Client(NamedTuple):
@@ -102,7 +103,7 @@ class Times:
     def add(self, time_ns: int) -> None:
         """Count one more."""
         self._new.append(time_ns)
-        if len(self._new) >= _MOST_NEW:
+        if len(self._new) >= MOST_NEW:
             self._sort()
 
     def _sort(self) -> None:
@@ -126,10 +127,15 @@ class Times:
         """Their sum."""
         return self._sum_ns + sum(self._new)
 
-    def quantile(self, share: float) -> int:
-        """Return the bound in ns, at most 21 % too high, that so large a share was not above; 0 where nothing was."""
+    def quantile(self, share: float, *, none: int = 0) -> int:
+        """Return the bound in ns, at most 21 % too high, that so large a share was not above; 0 where nothing was.
+
+        `none`: so many more took no time at all, and were not counted.
+        """
         self._sort()
-        wanted, seen = share * self._count, 0
+        wanted, seen = share * (self._count + none), none
+        if wanted <= none:
+            return 0
         for bound, count in zip(BOUNDS_NS, self._buckets, strict=False):
             seen += count
             if count and seen >= wanted:
@@ -139,16 +145,28 @@ class Times:
 
 @dataclass(slots=True)
 class ApiMetrics:
-    """Counters of one kind of requests, by version. `apart`: `local`, once it is not the same as `total`."""
+    """Counters of one kind of requests, by version. `waited`: of those that waited for others, and how long.
+
+    `apart`: `local`, once it is not the same as `total`.
+    `codes`: the error codes of answers, 0 (none) too, that are not in `errors` yet; one of many partitions has many.
+    """
 
     requests: dict[int, int] = field(default_factory=dict)
+    codes: list[int] = field(default_factory=list)
+    errors: Counter[int] = field(default_factory=Counter)
     total: Times = field(default_factory=Times)
     apart: Times | None = None
+    waited: Times = field(default_factory=Times)
 
     @property
     def local(self) -> Times:
         """The times without those that others were waited for."""
         return self.total if self.apart is None else self.apart
+
+    def sort_codes(self) -> None:
+        """Count the codes that came since the last time."""
+        found, self.codes = self.codes, []
+        self.errors.update(found)
 
 
 @dataclass(slots=True)
@@ -173,18 +191,21 @@ class Metrics:
         if found is not None:
             self.deleted.take(found)
 
-    def answered(self, api: int, version: int, total_ns: int, waited_ns: int) -> None:
-        """Count a request, which took so long, and of that waited so long for others."""
+    def answered(self, api: int, version: int, total_ns: int, waited_ns: int) -> ApiMetrics:
+        """Count a request, which took so long, and of that waited so long for others; return the counters."""
         found = self.apis.get(api)
         if found is None:
             found = self.apis[api] = ApiMetrics()
         requests = found.requests
         requests[version] = requests.get(version, 0) + 1
-        if waited_ns and found.apart is None:
-            found.apart = deepcopy(found.total)
+        if waited_ns:
+            found.waited.add(waited_ns)
+            if found.apart is None:
+                found.apart = deepcopy(found.total)
         found.total.add(total_ns)
         if found.apart is not None:
             found.apart.add(total_ns - waited_ns)
+        return found
 
     def client(self, client_id: str, software: str, version: str) -> Client:
         """Return the name that a client is counted by."""

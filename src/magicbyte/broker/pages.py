@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
+import time
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from magicbyte.broker.metrics import Conversion, Moved, Times, TopicMetrics
+from magicbyte.errors import ErrorCode
 from magicbyte.groups.rules import GroupState
-from magicbyte.net.exposition import Family, counter, gauge, health_page, metrics_page
+from magicbyte.net.exposition import Family, counter, disk_bytes, gauge, health_page, metrics_page
 from magicbyte.net.http import Page, Pages
 from magicbyte.protocol import APIS
 from magicbyte.wire import kernel
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
 
 _QUANTILES: Final = (0.5, 0.75, 0.95, 0.98, 0.99, 0.999)
 _RUNNING, _STOPPING = 3, 6  # of Kafka's states of a broker
+_REPLICAS: Final = 1  # of each partition
 _TOPIC_COUNTERS: Final[tuple[tuple[str, str, Callable[[TopicMetrics], int]], ...]] = (
     ("messagesin", "Records that producers sent.", lambda it: _sum(it.produced, lambda each: each.records)),
     ("bytesin", "Bytes of sets that producers sent.", lambda it: _sum(it.produced, lambda each: each.bytes)),
@@ -43,7 +46,8 @@ _TOPIC_COUNTERS: Final[tuple[tuple[str, str, Callable[[TopicMetrics], int]], ...
 def pages(broker: Broker) -> Pages:
     """Return the pages of a broker."""
     health = health_page(lambda: _health(broker))
-    found: dict[str, Page] = {"/metrics": metrics_page(lambda: families(broker)), "/health": health}
+    idle = LoopIdle()
+    found: dict[str, Page] = {"/metrics": metrics_page(lambda: families(broker, idle)), "/health": health}
     return Pages(found | {"/health/ready": health, "/health/live": health_page(lambda: (True, {"live": True}))})
 
 
@@ -59,7 +63,28 @@ def _health(broker: Broker) -> tuple[bool, Mapping[str, Any]]:
     }
 
 
-def families(broker: Broker) -> Iterator[Family]:
+class LoopIdle:
+    """What part of the time the event loop's thread, on which this is made and asked, had nothing to compute."""
+
+    WINDOW_S: Final = 60.0
+    SHORTEST_S: Final = 1.0
+
+    def __init__(self) -> None:
+        self._looks = deque([(time.monotonic(), time.thread_time())])
+
+    def share(self) -> float:
+        """Return it for the last minute, or since the last look where that was earlier."""
+        now, cpu_s = time.monotonic(), time.thread_time()
+        looks = self._looks
+        while len(looks) > 1 and looks[1][0] <= now - self.WINDOW_S:
+            looks.popleft()
+        since, cpu_before_s = looks[0]
+        if now - looks[-1][0] >= self.SHORTEST_S:
+            looks.append((now, cpu_s))
+        return min(max(1 - (cpu_s - cpu_before_s) / max(now - since, 0.001), 0.0), 1.0)
+
+
+def families(broker: Broker, idle: LoopIdle) -> Iterator[Family]:
     """Yield all numbers of a broker, as they are now."""
     yield from _topics(broker)
     yield from _conversions(broker)
@@ -68,6 +93,7 @@ def families(broker: Broker) -> Iterator[Family]:
     yield from _cluster(broker)
     yield from _groups(broker)
     yield from _connections(broker)
+    yield from _work(idle)
 
 
 def _sum(moved: Mapping[Conversion, Moved], what: Callable[[Moved], int], *, converted: bool = False) -> int:
@@ -121,22 +147,29 @@ def _conversions(broker: Broker) -> Iterator[Family]:
 
 
 def _requests(broker: Broker) -> Iterator[Family]:
-    requests = counter("kafka_network_requestmetrics_requests", "Requests, by kind and version.")
-    total = Family("kafka_network_requestmetrics_totaltimems", "Time until an answer was ready.", "summary")
-    local = Family(
-        "kafka_network_requestmetrics_localtimems", "The same without waiting for records or group members.", "summary"
-    )
+    """Yield how many requests there were, what came of them, and how long they took."""
+    prefix = "kafka_network_requestmetrics"
+    requests = counter(f"{prefix}_requests", "Requests, by kind and version.")
+    errors = counter(f"{prefix}_errors", "Error codes in answers, NONE too; one about partitions has many.")
+    total = Family(f"{prefix}_totaltimems", "Time until an answer was ready.", "summary")
+    local = Family(f"{prefix}_localtimems", "The same without waiting for records or group members.", "summary")
+    remote = Family(f"{prefix}_remotetimems", "Time of waiting for records or group members.", "summary")
     for key, each in broker.metrics.apis.items():
-        name = APIS[key].name
+        name, waited = APIS[key].name, each.waited
         for version, count in each.requests.items():
             requests.add(count, request=name, version=version)
+        each.sort_codes()
+        for code, count in each.errors.items():
+            errors.add(count, request=name, error=ErrorCode(code).name)
         for family, times in ((total, each.total), (local, each.local)):
             family.add_summary(times.count, times.sum_ns / 1e6, _quantiles_ms(times), request=name)
-    yield from (requests, total, local)
+        at_once = each.total.count - waited.count
+        remote.add_summary(each.total.count, waited.sum_ns / 1e6, _quantiles_ms(waited, none=at_once), request=name)
+    yield from (requests, errors, total, local, remote)
 
 
-def _quantiles_ms(times: Times) -> dict[float, float]:
-    return {share: times.quantile(share) / 1e6 for share in _QUANTILES}
+def _quantiles_ms(times: Times, *, none: int = 0) -> dict[float, float]:
+    return {share: times.quantile(share, none=none) / 1e6 for share in _QUANTILES}
 
 
 def _logs(broker: Broker) -> Iterator[Family]:
@@ -144,17 +177,22 @@ def _logs(broker: Broker) -> Iterator[Family]:
     start = gauge("kafka_log_log_logstartoffset", "The first offset of a partition.")
     end = gauge("kafka_log_log_logendoffset", "The offset that the next record of a partition gets.")
     segments = gauge("kafka_log_log_numlogsegments", "Segments of a partition.")
+    under = gauge("kafka_cluster_partition_underminisr", "Whether there are fewer replicas than min.insync.replicas.")
+    at_least = gauge("kafka_cluster_partition_atminisr", "Whether there are just as many.")
     for key, log in broker.logs.logs.items():
+        wanted = broker.topics.known(key.topic).config.min_insync_replicas
         for family, value in (
             (size, log.size),
             (start, log.log_start_offset),
             (end, log.log_end_offset),
             (segments, len(log.segments)),
+            (under, int(wanted > _REPLICAS)),
+            (at_least, int(wanted == _REPLICAS)),
         ):
             family.add(value, topic=key.topic, partition=key.partition)
     offline = gauge("kafka_log_logmanager_offlinelogdirectorycount", "Log directories that have failed.")
     offline.add(_failed(broker))
-    yield from (size, start, end, segments, offline)
+    yield from (size, start, end, segments, under, at_least, offline)
 
 
 def _failed(broker: Broker) -> int:
@@ -166,19 +204,31 @@ def _cluster(broker: Broker) -> Iterator[Family]:
     topics = [broker.topics.known(name) for name in broker.topics.names()]
     partitions = sum(each.partitions for each in topics)
     lost = partitions if _failed(broker) else 0
+    lacking = sum(each.partitions for each in topics if each.config.min_insync_replicas > _REPLICAS)
     for name, meaning, value in (
         ("server_kafkaserver_brokerstate", "3: it runs. 6: it stops.", _STOPPING if broker.is_stopping else _RUNNING),
         ("server_replicamanager_partitioncount", "Partitions that are here.", partitions),
         ("server_replicamanager_leadercount", "Partitions that are led from here.", partitions - lost),
         ("server_replicamanager_underreplicatedpartitions", "Partitions that lack a replica.", 0),
+        ("server_replicamanager_underminisrpartitioncount", "Those with fewer than min.insync.replicas.", lacking),
         ("server_replicamanager_offlinereplicacount", "Partitions in a log directory that has failed.", lost),
         ("controller_kafkacontroller_activecontrollercount", "Whether this broker is the controller.", 1),
         ("controller_kafkacontroller_offlinepartitionscount", "Partitions without a leader.", lost),
         ("controller_kafkacontroller_globaltopiccount", "Topics of the cluster.", len(topics)),
         ("controller_kafkacontroller_globalpartitioncount", "Partitions of the cluster.", partitions),
+        ("controller_kafkacontroller_preferredreplicaimbalancecount", "Partitions that another broker should lead.", 0),
+        ("server_fetchsessioncache_numincrementalfetchsessions", "Fetch sessions.", len(broker.fetch_sessions)),
     ):
         family = gauge(f"kafka_{name}", meaning)
         family.add(value)
+        yield family
+    for name, meaning in (
+        ("server_replicamanager_isrshrinks", "How often a partition lost a replica: there is one of each."),
+        ("server_replicamanager_isrexpands", "How often a partition got one back."),
+        ("controller_controllerstats_uncleanleaderelections", "Leaders that had not all records."),
+    ):
+        family = counter(f"kafka_{name}", meaning)
+        family.add(0)
         yield family
 
 
@@ -197,11 +247,35 @@ def _groups(broker: Broker) -> Iterator[Family]:
 
 
 def _connections(broker: Broker) -> Iterator[Family]:
+    """Yield open connections, by the names of Kafka, whose networkProcessor is here always 0, and by who they are."""
+    count = gauge("kafka_server_socket_server_metrics_connection_count", "Open connections, by listener.")
     now = gauge("magicbyte_connections", "Open connections, by listener and by what the client says of itself.")
-    for (listener, name, version), count in Counter(broker.connected_clients()).items():
-        now.add(count, listener=listener, software=name, software_version=version)
+    clients = broker.connected_clients()
+    at = Counter(each[0] for each in clients)
+    for listener in broker.ports:
+        count.add(at[listener], listener=listener, networkProcessor=0)
+    for (listener, name, version), number in Counter(clients).items():
+        now.add(number, listener=listener, software=name, software_version=version)
+    yield from (count, now)
+
+
+def _work(idle: LoopIdle) -> Iterator[Family]:
+    """Yield how much there is to do. One thread is what Kafka has network and request handler threads for."""
+    share = idle.share()
+    for name, meaning in (
+        ("network_socketserver_networkprocessoravgidle", "Part of the time in which the event loop computed nothing."),
+        ("server_kafkarequesthandlerpool_requesthandleravgidle", "The same: there is one thread for both."),
+    ):
+        family = gauge(f"kafka_{name}_percent", meaning)
+        family.add(share)
+        yield family
+    for name, value in disk_bytes().items():
+        meaning = f"Bytes of this process's {name}s of disks."
+        family = gauge(f"kafka_server_kafkaserver_linux_disk_{name}_bytes", meaning)
+        family.add(value)
+        yield family
     tasks = gauge("magicbyte_tasks", "Tasks on the event loop.")
     tasks.add(len(asyncio.all_tasks()))
     loaded = gauge("magicbyte_kernels_loaded", "Whether compiled loops are at hand: they are loaded after a MiB.")
     loaded.add(int(kernel.worth_compiling(kernel.WORTH_CALLING)))
-    yield from (now, tasks, loaded)
+    yield from (tasks, loaded)
