@@ -114,7 +114,7 @@ REFUSED = {
         SOURCE + SINK + '[[stage]]\ndo = "convert"\nformat = "v2"\nkafka = "0.10.2.2"\n', 6, "expected 0.11 or later"
     ),
     "no Kafka version": (SOURCE + SINK + '[[stage]]\ndo = "salvage"\nkafka = "new"\n', 7, "a Kafka version"),
-    "a sink in an object store": (SOURCE + '[sink]\npath = "s3://a/b"\n', 4, "path: expected a path of this machine"),
+    "scratch for a folder": (SOURCE + '[sink]\npath = "a"\nscratch = "b"\n', 5, "scratch: expected the URL of a store"),
     "an unquoted setting": (SOURCE + SINK + "[spark]\nspark.speculation = true\n", 6, "a setting of Spark, quoted"),
     "a setting of something else": (SOURCE + SINK + '[spark]\n"hadoop.a" = 1\n', 6, "hadoop.a: expected a setting"),
 }  # fmt: skip
@@ -160,3 +160,8 @@ def test_the_file_in_the_document_is_one(tmp_path: Path) -> None:
     for do, options in STAGES.items():
         assert f"`{do}`" in page
         assert all(f"`{name}`" in page for name in options), do
+
+
+def test_a_sink_may_be_in_a_store_and_what_goes_there_made_in_a_folder(tmp_path: Path) -> None:
+    given = load(written(tmp_path, SOURCE + '[sink]\npath = "s3://a/b/"\nscratch = "shared"\n'))
+    assert (given.sink, given.scratch) == ("s3://a/b", tmp_path / "shared")

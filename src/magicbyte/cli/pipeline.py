@@ -69,6 +69,27 @@ def run(file: Path, master: str, dry_run: bool, resume: bool, form: str) -> None
     click.get_current_context().exit(done.status)
 
 
+@pipeline.command()
+@click.argument("url")
+@click.option("--to", type=click.Path(file_okay=False, path_type=Path), required=True, metavar="DIR")
+def materialize(url: str, to: Path) -> None:
+    """Make a log directory DIR of what a pipeline committed to URL, in a store of objects.
+
+    Each file is compared with the manifest by SHA-256. Kafka opens the directory as its own. After a kill the same
+    command goes on.
+    """
+    from magicbyte.cli.progress import progress
+    from magicbyte.log.manifest import read_stored
+    from magicbyte.log.materialize import materialize as make
+    from magicbyte.log.store import ObjectStore
+
+    stored = read_stored(ObjectStore(url.rstrip("/")))
+    total = 0 if stored is None else sum(size for output in stored.outputs for _, size, _ in output.files)
+    with progress(total) as advance:
+        count = make(url, to, advance)
+    click.echo(many(count, "partition"))
+
+
 @pipeline.group()
 def cluster() -> None:
     """A Spark cluster on this machine, to try a pipeline as it will run on many."""

@@ -15,13 +15,15 @@ from typing import TYPE_CHECKING, TypeVar
 from magicbyte.errors import CorruptRecordError, LogDirectoryError
 from magicbyte.log import checkpoints
 from magicbyte.log.checkpoints import TopicPartition
-from magicbyte.log.files import file_system, read_whole
+from magicbyte.log.files import LocalFiles, file_system, read_whole
+from magicbyte.log.manifest import LARGEST, manifest_name, newest, parse_stored
+from magicbyte.ports import FileEntry
 from magicbyte.records.layout import Dialect
 
 if TYPE_CHECKING:
     from magicbyte.log.indexes import EnrichedIndex, OffsetIndex, TimeIndex, TransactionIndex
     from magicbyte.log.producer_snapshot import ProducerSnapshot
-    from magicbyte.ports import FileEntry, FileSystem
+    from magicbyte.ports import FileSystem
 
 T = TypeVar("T")
 
@@ -243,7 +245,9 @@ def _partitions(files: FileSystem, path: str) -> list[PartitionDirectory]:
     entry = files.entry(path)
     if entry.is_directory:
         folder = entry.path.rstrip("/") or "/"
-        return _below(files, folder, files.list(folder), _DEPTH)
+        inside = files.list(folder)
+        committed = _committed(files, folder, inside)
+        return _below(files, folder, inside, _DEPTH) if committed is None else committed
     name = _offset_file(entry.name)
     if name is None or name["kind"] != LOG:
         raise LogDirectoryError(f"{path}: expected {EXPECTED}, found a file of another name")
@@ -251,6 +255,26 @@ def _partitions(files: FileSystem, path: str) -> list[PartitionDirectory]:
     whole = _partition(files, folder, files.list(folder), None)
     segments = tuple(segment for segment in whole.segments if segment.log.name == entry.name)
     return [replace(whole, segments=segments)]
+
+
+def _committed(files: FileSystem, path: str, entries: list[FileEntry]) -> list[PartitionDirectory] | None:
+    """Return the partitions that a pipeline committed to a store of objects; None where there is no such manifest.
+
+    Their objects are where the manifest says, whatever else lies there; nothing is listed for it.
+    """
+    number = 0 if isinstance(files, LocalFiles) else newest(entry.name for entry in entries)
+    if not number:
+        return None
+    stored = parse_stored(read_whole(files, f"{path}/{manifest_name(number)}", limit=LARGEST))
+    if stored is None or stored.tables:
+        return None
+    beside = f"{path}/{stored.checkpoints}"
+    found = []
+    for output in stored.outputs:
+        folder = f"{path}/{output.at}"
+        objects = [FileEntry(f"{folder}/{name}", size, is_directory=False) for name, size, _ in output.files]
+        found.append(_partition(files, folder, objects, beside))
+    return found
 
 
 def _below(files: FileSystem, path: str, entries: list[FileEntry], depth: int) -> list[PartitionDirectory]:

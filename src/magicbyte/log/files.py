@@ -243,7 +243,8 @@ class RemoteFiles:
         self._remote = remote
 
     def list(self, path: str) -> list[FileEntry]:
-        """Return what the directory `path` holds, by name."""
+        """Return what the directory `path` holds, by name, as it is now."""
+        self._remote.invalidate_cache(path)
         own = self._remote._strip_protocol(path).rstrip("/")
         entries = [self._entry(info) for info in self._remote.ls(path, detail=True)]
         entries = [entry for entry in entries if self._remote._strip_protocol(entry.path).rstrip("/") != own]
@@ -276,13 +277,18 @@ def file_system(path: str) -> tuple[FileSystem, str]:
         return LocalFiles(), path
     if protocol == "file":
         return LocalFiles(), rest
+    return RemoteFiles(remote_of(path)), path
+
+
+def remote_of(url: str) -> Any:
+    """Return fsspec's file system for a URL. Raises LogDirectoryError for one that it cannot open."""
     from fsspec.core import url_to_fs
 
     try:
-        remote, _ = url_to_fs(path)
+        remote, _ = url_to_fs(url)
     except (ImportError, ValueError) as error:
-        raise LogDirectoryError(f"{path}: expected a path or a URL that fsspec can open: {error}") from error
-    return RemoteFiles(remote), path
+        raise LogDirectoryError(f"{url}: expected a path or a URL that fsspec can open: {error}") from error
+    return remote
 
 
 def read_whole(files: FileSystem, path: str, *, limit: int = SMALL_FILE_LIMIT) -> bytes:

@@ -412,19 +412,33 @@ class LogDirectoryWriter:
                 start = (log_start_offsets or {}).get(key, 0)
                 if found.segments and start > found.segments[0].base_offset:
                     starts[key] = start
-        texts = {checkpoints.RECOVERY_POINT: ends, checkpoints.HIGH_WATERMARK: ends}
-        if self._rules.has_producers:
-            texts[checkpoints.LOG_START] = starts
-        if meta_properties is not None:
-            replace_file(self.out / checkpoints.META_PROPERTIES, meta_properties)
-        for name, offsets in texts.items():
-            replace_file(self.out / name, checkpoints.format_offset_checkpoint(offsets))
-        marker = CleanShutdown(0, -1) if self._rules.line >= (3, 7) else CleanShutdown(None, None)
-        replace_file(self.out / checkpoints.CLEAN_SHUTDOWN, checkpoints.format_clean_shutdown(marker))
+        write_checkpoints(self.out, self._rules, ends, starts, meta_properties)
         return ends
 
     def _folder(self, topic: str, partition: int) -> Path:
         return self.out / f"{topic}-{partition}"
+
+
+def write_checkpoints(
+    out: Path,
+    rules: IndexRules,
+    ends: Mapping[TopicPartition, int],
+    starts: Mapping[TopicPartition, int],
+    meta_properties: bytes | None = None,
+) -> None:
+    """Write what lies beside partitions that end at `ends`, and at last the mark of a clean shutdown.
+
+    `starts`: where records begin, of those that begin behind the base of their first segment.
+    """
+    texts = {checkpoints.RECOVERY_POINT: ends, checkpoints.HIGH_WATERMARK: ends}
+    if rules.has_producers:
+        texts[checkpoints.LOG_START] = starts
+    if meta_properties is not None:
+        replace_file(out / checkpoints.META_PROPERTIES, meta_properties)
+    for name, offsets in texts.items():
+        replace_file(out / name, checkpoints.format_offset_checkpoint(offsets))
+    marker = CleanShutdown(0, -1) if rules.line >= (3, 7) else CleanShutdown(None, None)
+    replace_file(out / checkpoints.CLEAN_SHUTDOWN, checkpoints.format_clean_shutdown(marker))
 
 
 def end_offset(partition: PartitionDirectory) -> int:

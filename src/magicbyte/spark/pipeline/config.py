@@ -80,20 +80,22 @@ def _steady(value: Any) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """A whole pipeline. `sink` is a folder of this machine (or one that all have); None where nothing is written.
+    """A whole pipeline. `sink` is a folder of this machine (or one that all have), or the URL of a store of objects;
+    None where nothing is written. `scratch`: where what goes to a store is made, else in each machine's own folder.
 
     `now_ms` is the time that ages count from; None for the time at which a run starts.
     """
 
     sources: tuple[Source, ...]
     stages: tuple[Stage, ...]
-    sink: Path | None = None
+    sink: Path | str | None = None
     on_damage: str = "stop"
     report: Path | None = None
     max_batch_bytes: int = DEFAULT_MAX_BATCH_BYTES
     now_ms: int | None = None
     spark: Mapping[str, str] = field(default_factory=dict)
     name: str = "pipeline"
+    scratch: Path | None = None
 
     @property
     def writes_tables(self) -> bool:
@@ -213,6 +215,10 @@ STAGES: Mapping[str, Mapping[str, Option]] = {
 """The stages there are, and their options besides `do` and `topics`."""
 
 _TOP = ("on-damage", "report", "max-batch-bytes", "now", "source", "stage", "sink", "spark")
+_SINK = {
+    "path": Option("a path or a URL", _text, required=True),
+    "scratch": Option("a folder of this machine, or one that all machines share", _text),
+}
 _SOURCE = {
     "path": Option("a path or a URL, or a list of them", _texts, required=True),
     "topics": _TOPICS,
@@ -286,8 +292,7 @@ class _File:
         stages = tuple(self.stage(key, each) for key, each in self.tables("stage"))
         if not sources:
             self.refuse(("source",), "a table [source] with a path", "none")
-        sink = self.read(("sink",), {"path": Option("a path", _text, required=True)}) if "sink" in given else None
-        folder = None if sink is None else self.folder(("sink", "path"), sink["path"])
+        folder, scratch = self.sink() if "sink" in given else (None, None)
         top = {
             "on-damage": _one_of(ON_DAMAGE, "stop"),
             "report": Option("a path", _text),
@@ -307,6 +312,7 @@ class _File:
             now_ms=told["now"],
             spark=self.settings(),
             name=self.path.stem,
+            scratch=scratch,
         )
 
     def tables(self, name: str) -> list[tuple[Key, Mapping[str, Any]]]:
@@ -370,7 +376,7 @@ class _File:
             values["with"] = str(self.home / values["with"])
         return stage
 
-    def check(self, stages: Sequence[Stage], sink: Path | None) -> None:
+    def check(self, stages: Sequence[Stage], sink: Path | str | None) -> None:
         """Refuse what cannot go together."""
         removed: str | None = None
         for at, stage in enumerate(stages):
@@ -386,11 +392,17 @@ class _File:
         if not stages and sink is None:
             self.refuse(("stage",), "a [[stage]] or a [sink]", "neither")
 
-    def folder(self, key: Key, path: str) -> Path:
-        """Return a path of this machine."""
+    def sink(self) -> tuple[Path | str, Path | None]:
+        """Return the sink, and where what goes into it is made first."""
+        given = self.read(("sink",), _SINK)
+        path, scratch = given["path"], given["scratch"]
         if "://" in path and not path.startswith("file://"):
-            self.refuse(key, "a path of this machine, or a folder that all machines share", repr(path))
-        return self.home / path.removeprefix("file://")
+            return path.rstrip("/"), None if scratch is None else self.home / scratch
+        if scratch is not None:
+            self.refuse(
+                ("sink", "scratch"), "the URL of a store as path, for a folder is written in itself", repr(path)
+            )
+        return self.home / path.removeprefix("file://"), None
 
     def settings(self) -> dict[str, str]:
         """Return what the table [spark] says."""

@@ -7,6 +7,7 @@ import math
 import re
 import sys
 import time
+import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as StillRunning
@@ -20,7 +21,8 @@ from magicbyte.records.layout import Dialect
 from magicbyte.spark import SparkUnavailableError, check_installed, local_settings, use_this_python
 from magicbyte.spark.pipeline import shuffle
 from magicbyte.spark.pipeline.config import Pipeline, convert_options
-from magicbyte.spark.pipeline.sink import FORM, Place, Sink
+from magicbyte.spark.pipeline.sink import FORM, Sink
+from magicbyte.spark.pipeline.store_sink import StoreSink
 from magicbyte.spark.pipeline.units import Unit, find
 from magicbyte.spark.pipeline.work import SALVAGE, Outcome, Prepared, complete, may_salvage, prepare, run_units
 
@@ -94,7 +96,7 @@ def run(
         now = pipeline.now_ms
         if now is None:
             now = started if sink is None else sink.now_ms(started)
-        units = find(pipeline, now)
+        units = find(pipeline, now, sink.run if isinstance(sink, StoreSink) else 0)
         meta = meta_properties([unit.partition for unit in units])
         planned = _plan(units, sink)
         if sink is not None:
@@ -116,26 +118,26 @@ def plan(pipeline: Pipeline) -> Plan:
     units = find(pipeline, time.time_ns() // 1_000_000)
     if pipeline.sink is None:
         return Plan(units, [])
-    return _plan(units, Sink.seen(pipeline.sink, tables=pipeline.writes_tables))
+    tables, sink = pipeline.writes_tables, pipeline.sink
+    if isinstance(sink, str):
+        return _plan(units, StoreSink.seen(sink, tables=tables))
+    return _plan(units, Sink.seen(sink, tables=tables))
 
 
-@contextlib.contextmanager
-def _held(pipeline: Pipeline, *, resume: bool) -> Iterator[Sink | None]:
-    if pipeline.sink is None:
-        yield None
-        return
-    with Sink.held(pipeline.sink, tables=pipeline.writes_tables, resume=resume) as sink:
-        yield sink
+def _held(pipeline: Pipeline, *, resume: bool) -> contextlib.AbstractContextManager[Sink | StoreSink | None]:
+    tables, sink = pipeline.writes_tables, pipeline.sink
+    if sink is None:
+        return contextlib.nullcontext()
+    if isinstance(sink, str):
+        return StoreSink.held(sink, tables=tables, resume=resume)
+    return Sink.held(sink, tables=tables, resume=resume)
 
 
-def _plan(units: Sequence[Unit], sink: Sink | None) -> Plan:
+def _plan(units: Sequence[Unit], sink: Sink | StoreSink | None) -> Plan:
     """Part the units into those that are due and those that earlier runs did."""
     due, done = [], []
     for unit in units:
-        record = None
-        if sink is not None:
-            place = Place(str(sink.path), unit.name, unit.fingerprint)
-            record = sink.committed(unit.name, unit.fingerprint) or sink.finished(place)
+        record = None if sink is None else sink.known(unit.name, unit.fingerprint)
         if record is None:
             due.append(unit)
         else:
@@ -273,7 +275,7 @@ def _first_line(error: Exception) -> str:
 # ---- the commit
 
 
-def _commit(sink: Sink, pipeline: Pipeline, found: Run, meta: bytes | None, now_ms: int) -> None:
+def _commit(sink: Sink | StoreSink, pipeline: Pipeline, found: Run, meta: bytes | None, now_ms: int) -> None:
     """Put a manifest, if there is anything new, and bring all outputs to their names."""
     before: Json = {} if sink.manifest is None else sink.manifest["units"]
     records = {unit["unit"]: unit for unit in found.units if unit["outcome"] == Outcome.DONE}
@@ -291,6 +293,7 @@ def _commit(sink: Sink, pipeline: Pipeline, found: Run, meta: bytes | None, now_
             {
                 "form": FORM,
                 "number": sink.number + 1,
+                "token": uuid.uuid4().hex,
                 "pipeline": pipeline.name,
                 "stages": [stage.identity() for stage in pipeline.stages],
                 "now": now_ms,

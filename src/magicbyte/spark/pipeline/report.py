@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from magicbyte.log.store import ObjectStore
 from magicbyte.spark.pipeline.sink import NUMBERS, PAGE
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ def _is_data(name: str) -> bool:
     return name.endswith((".log", ".parquet"))
 
 
-def write_report(done: Run) -> Path | None:
+def write_report(done: Run) -> Path | str | None:
     """Write the report to where the pipeline says, else beside its outputs; return where, None where it has no place.
 
     The next run's takes its place.
@@ -95,8 +96,13 @@ def write_report(done: Run) -> Path | None:
     folder = pipeline.report or pipeline.sink
     if folder is None:
         return None
-    folder.mkdir(parents=True, exist_ok=True)
     found = as_json(done)
+    if isinstance(folder, str):
+        store = ObjectStore(folder)
+        store.put(NUMBERS, (json.dumps(found, indent=1) + "\n").encode())
+        store.put(PAGE, as_html(found).encode())
+        return store.path(PAGE)
+    folder.mkdir(parents=True, exist_ok=True)
     (folder / NUMBERS).write_text(json.dumps(found, indent=1) + "\n")
     page = folder / PAGE
     page.write_text(as_html(found))

@@ -203,6 +203,11 @@ class Sink:
                 return None
         return dict(record) if record["fingerprint"] == fingerprint else None
 
+    def known(self, unit: str, fingerprint: str) -> Json | None:
+        """Return the record of a partition that is done already. Raises LogDirectoryError as `committed`."""
+        place = Place(str(self.path), unit, fingerprint)
+        return self.committed(unit, fingerprint) or self.finished(place)
+
     def has(self, record: Json) -> bool:
         """Whether the outputs of a record of the manifest are still there."""
         return all((self.path / output["name"]).exists() for output in record["outputs"])
@@ -267,11 +272,11 @@ class Sink:
         """Write what lies beside the partitions of a log directory."""
         assert self.manifest is not None
         units: Mapping[str, Json] = self.manifest["units"]
-        starts = {_key(name): unit["logStartOffset"] for name, unit in units.items()}
+        starts = {key_of(name): unit["logStartOffset"] for name, unit in units.items()}
         meta, version = self.manifest["metaProperties"], self.manifest["kafka"]
         rules = LATEST_RULES if version is None else IndexRules.of(version)
         LogDirectoryWriter(self.path, rules).finish(None if meta is None else meta.encode(), starts)
-        cleaner = {_key(name): unit["cleanTo"] for name, unit in units.items() if unit.get("cleanTo") is not None}
+        cleaner = {key_of(name): unit["cleanTo"] for name, unit in units.items() if unit.get("cleanTo") is not None}
         if cleaner:
             replace_file(self.path / checkpoints.CLEANER, checkpoints.format_offset_checkpoint(cleaner))
 
@@ -280,7 +285,8 @@ class Sink:
         self.clear(set())
 
 
-def _key(unit: str) -> TopicPartition:
+def key_of(unit: str) -> TopicPartition:
+    """Return the partition that a unit is called by."""
     topic, _, number = unit.rpartition("-")
     return TopicPartition(topic, int(number))
 

@@ -7,6 +7,7 @@ import json
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from magicbyte import __version__
@@ -17,7 +18,6 @@ from magicbyte.log.convert import by_name, refuse_overlap
 from magicbyte.log.directory import PartitionDirectory, discover, log_directories
 from magicbyte.log.files import LocalFiles
 from magicbyte.log.partitions import in_use, log_start_offset
-from magicbyte.ports import FileSystem
 from magicbyte.spark.pipeline.config import Pipeline, Stage, matches
 from magicbyte.spark.pipeline.sink import FORM
 
@@ -30,7 +30,8 @@ class Unit:
     """A partition, or some of its segments, and the stages that it goes through. Pickled to the workers.
 
     `fingerprint` tells it from the same partition with other input or other stages. `inputs`: what the segments were.
-    `now_ms` is what ages count from. `sink` is None where nothing is written. `first`: where readers begin.
+    `now_ms` is what ages count from. `sink` is None where nothing is written. `first`: where readers begin. `run`: the
+    number of the run, where the sink is in a store of objects; `scratch` where such a one is made first.
     """
 
     name: str
@@ -44,6 +45,8 @@ class Unit:
     tables: bool
     on_damage: str
     limit: int
+    run: int = 0
+    scratch: str | None = None
 
     @property
     def size(self) -> int:
@@ -51,23 +54,34 @@ class Unit:
         return self.partition.size
 
 
-def find(pipeline: Pipeline, now_ms: int) -> list[Unit]:
+def find(pipeline: Pipeline, now_ms: int, run: int = 0) -> list[Unit]:
     """Return what is to be done, the largest first, so that no core has a long way to go when the others are done.
 
-    Raises LogDirectoryError, UnknownTopicError for sources that are not there, or that the sink cannot have.
+    `run`: the number of the run, where the sink is in a store of objects. Raises LogDirectoryError, UnknownTopicError
+    for sources that are not there, or that the sink cannot have.
     """
     found = _partitions(pipeline)
     if pipeline.sink is not None:
-        for each in {each.log_directory or each.path: each for each in found}.values():
-            refuse_overlap(pipeline.sink, each)
+        _refuse_overlap(pipeline, found)
         found = list(by_name(found).values())
     known = {each.path for each in compacted_before(found)} if _needs_compacted(pipeline) else set()
     units = [
         unit
         for each, first in zip(found, _log_starts(found), strict=True)
-        for unit in _units(pipeline, each, first, now_ms, was_compacted=each.path in known)
+        for unit in _units(pipeline, each, first, now_ms, run, was_compacted=each.path in known)
     ]
     return sorted(units, key=lambda unit: (-unit.size, unit.name))
+
+
+def _refuse_overlap(pipeline: Pipeline, found: Iterable[PartitionDirectory]) -> None:
+    """Raise LogDirectoryError where writing to the sink would change a source."""
+    sink = pipeline.sink
+    if isinstance(sink, Path):
+        for each in {each.log_directory or each.path: each for each in found}.values():
+            refuse_overlap(sink, each)
+    for path in [path.rstrip("/") for source in pipeline.sources for path in source.paths]:
+        if isinstance(sink, str) and (f"{sink}/".startswith(f"{path}/") or f"{path}/".startswith(f"{sink}/")):
+            raise LogDirectoryError(f"{sink}: expected a place outside of {path}, which is only read")
 
 
 def _partitions(pipeline: Pipeline) -> list[PartitionDirectory]:
@@ -106,7 +120,7 @@ def _needs_compacted(pipeline: Pipeline) -> bool:
 
 
 def _units(
-    pipeline: Pipeline, partition: PartitionDirectory, first: int, now_ms: int, *, was_compacted: bool
+    pipeline: Pipeline, partition: PartitionDirectory, first: int, now_ms: int, run: int, *, was_compacted: bool
 ) -> list[Unit]:
     stages = tuple(
         stage
@@ -120,7 +134,7 @@ def _units(
     units = []
     for piece in pieces:
         name = partition.name if len(pieces) == 1 else f"{partition.name}@{piece.segments[0].base_offset:020}"
-        inputs = identity(piece)
+        inputs = identity(piece, listed=True)
         decides = {
             "form": FORM,
             "magicbyte": __version__,
@@ -135,8 +149,8 @@ def _units(
         units.append(
             Unit(
                 name, piece, stages, _hash(decides), inputs, first, now_ms,
-                None if pipeline.sink is None else str(pipeline.sink.resolve()),
-                tables, pipeline.on_damage, pipeline.max_batch_bytes,
+                _whole(pipeline.sink), tables, pipeline.on_damage, pipeline.max_batch_bytes, run,
+                None if pipeline.scratch is None else str(pipeline.scratch.resolve()),
             )
         )  # fmt: skip
     return units
@@ -162,15 +176,24 @@ def _pieces(partition: PartitionDirectory, stages: Iterable[Stage]) -> list[Part
     return [replace(partition, segments=tuple(group)) for group in groups] or [partition]
 
 
-def identity(partition: PartitionDirectory) -> tuple[tuple[str, int, int], ...]:
-    """Return name, size and time of change (ms; 0 of remote ones) of each segment's log, as they are now."""
-    return tuple(
-        (segment.log.name, *_size_and_time(partition.files, segment.log.path)) for segment in partition.segments
-    )
+def _whole(sink: Path | str | None) -> str | None:
+    return str(sink.resolve()) if isinstance(sink, Path) else sink
 
 
-def _size_and_time(files: FileSystem, path: str) -> tuple[int, int]:
-    if not isinstance(files, LocalFiles):
-        return files.entry(path).size, 0
+def identity(partition: PartitionDirectory, *, listed: bool = False) -> tuple[tuple[str, int, int], ...]:
+    """Return name, size and time of change (ms; 0 of remote ones) of each segment's log, as they are now.
+
+    `listed`: remote ones as they were found, since that was just now.
+    """
+    segments = partition.segments
+    if isinstance(partition.files, LocalFiles):
+        return tuple((segment.log.name, *_size_and_time(segment.log.path)) for segment in segments)
+    if listed:
+        return tuple((segment.log.name, segment.log.size, 0) for segment in segments)
+    sizes = {entry.path: entry.size for entry in partition.files.list(partition.path)}
+    return tuple((segment.log.name, sizes.get(segment.log.path, 0), 0) for segment in segments)
+
+
+def _size_and_time(path: str) -> tuple[int, int]:
     found = os.stat(path)  # noqa: PTH116 (a Path for each of 100,000 takes longer than all else)
     return found.st_size, found.st_mtime_ns // 1_000_000

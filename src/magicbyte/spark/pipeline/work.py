@@ -25,9 +25,11 @@ from magicbyte.log.directory import PartitionDirectory, discover, parse_file
 from magicbyte.log.files import replace_file
 from magicbyte.log.index_writer import IndexRules
 from magicbyte.log.partitions import log_start_offset
+from magicbyte.log.writer import end_offset
 from magicbyte.spark.pipeline.config import STAGES, Stage, convert_options
 from magicbyte.spark.pipeline.shuffle import Job, marks_of, plan
 from magicbyte.spark.pipeline.sink import FORM, Place, files_of
+from magicbyte.spark.pipeline.store_sink import StorePlace
 from magicbyte.spark.pipeline.units import Unit, identity
 
 if TYPE_CHECKING:
@@ -85,7 +87,7 @@ class Prepared:
     """A partition in front of `compact`. `job`: its keys go through the shuffle; None: there is nothing to compact."""
 
     work: Work
-    place: Place
+    place: AnyPlace
     said: Json
     rest: list[Stage]
     job: Job | None
@@ -123,13 +125,24 @@ def complete(prepared: Prepared, keys: int | str) -> Json:
     return _concluded(work.unit, prepared.place, said, do)
 
 
-def _begin(unit: Unit) -> tuple[Json, Place | None]:
-    place = None if unit.sink is None else Place(unit.sink, unit.name, unit.fingerprint)
+AnyPlace = Place | StorePlace
+
+
+def _begin(unit: Unit) -> tuple[Json, AnyPlace | None]:
+    place = _place(unit)
     said = {"unit": unit.name, "path": unit.partition.path, "bytes": unit.size, "stages": [], "error": None}
     return said | {"begun": time.time()}, place
 
 
-def _concluded(unit: Unit, place: Place | None, said: Json, do: Callable[[], T]) -> T | Json:
+def _place(unit: Unit) -> AnyPlace | None:
+    if unit.sink is None:
+        return None
+    if "://" in unit.sink:
+        return StorePlace(unit.sink, unit.name, unit.fingerprint, unit.run, unit.scratch)
+    return Place(unit.sink, unit.name, unit.fingerprint)
+
+
+def _concluded(unit: Unit, place: AnyPlace | None, said: Json, do: Callable[[], T]) -> T | Json:
     """Return what `do` does; of an error what it makes of the partition, of which nothing is left then."""
     try:
         return do()
@@ -144,7 +157,7 @@ def _ended(said: Json, outcome: Outcome, error: str | None = None) -> Json:
     return {**said, "outcome": outcome.value, "error": error, "seconds": seconds}
 
 
-def _committed(work: Work, place: Place | None, said: Json) -> Json:
+def _committed(work: Work, place: AnyPlace | None, said: Json) -> Json:
     found = work.finish()
     told = {**_ended(said, Outcome.DONE), **found}
     return told if place is None else place.commit(told)
@@ -169,7 +182,7 @@ def may_salvage(unit: Unit) -> bool:
     return is_asked and all(each.do != "salvage" for each in unit.stages)
 
 
-def _attempt(unit: Unit, place: Place | None, said: Json, before: str | None = None) -> tuple[Work, list[Stage]]:
+def _attempt(unit: Unit, place: AnyPlace | None, said: Json, before: str | None = None) -> tuple[Work, list[Stage]]:
     """Go through the stages, up to the one called `before`; return what came of it, and the stages that are left.
 
     If there is damage in the way and it is to be salvaged, that is done, and all stages come behind it.
@@ -265,6 +278,7 @@ class Work:
             "form": FORM,
             "fingerprint": unit.fingerprint,
             "logStartOffset": unit.first if unit.tables else log_start_offset(self.log),
+            "logEndOffset": None if unit.tables else end_offset(self.log),
             "cleanTo": self.clean_to,
             "inputs": [
                 {"name": name, "size": size, "modified": modified, "sha256": _digest_of(unit.partition, name)}

@@ -1,0 +1,324 @@
+"""Pipelines into stores of objects: S3, by a server of moto's on the loopback interface, and fsspec's in memory."""
+
+import hashlib
+import itertools
+import json
+import logging
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import pytest
+from moto.server import ThreadedMotoServer
+
+from cli.command import run as command
+from magicbyte.errors import LogDirectoryError
+from magicbyte.log.materialize import materialize
+from magicbyte.log.store import ObjectStore
+from magicbyte.spark.pipeline import driver, store_sink
+from magicbyte.spark.pipeline.config import Pipeline, load
+from magicbyte.spark.pipeline.driver import Run
+from magicbyte.spark.pipeline.report import write_report
+from magicbyte.spark.pipeline.store_sink import StoreSink
+from spark.in_process import InProcess, Tasks
+from spark.logs import content_of, read_all, reader_of, some_records, write_partition
+from spark.test_pipeline import contents
+
+CONVERT = '[[stage]]\ndo = "convert"\nformat = "v2"\ncodec = "lz4"\n'
+_numbers = itertools.count()
+
+
+@pytest.fixture(scope="module")
+def s3() -> Iterator[str]:
+    """The address of an S3 server with a bucket `archive`."""
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0)
+    server.start()
+    host, port = server.get_host_and_port()
+    yield f"http://{host}:{port}"
+    server.stop()
+
+
+@pytest.fixture(params=["memory", "s3"])
+def store(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> ObjectStore:
+    """An empty folder of a store."""
+    monkeypatch.setattr(store_sink, "BEAT_SECONDS", 0.05)
+    name = f"sink-{next(_numbers)}"
+    if request.param == "memory":
+        return ObjectStore(f"memory://{name}")
+    settings = {"AWS_ENDPOINT_URL": request.getfixturevalue("s3"), "AWS_DEFAULT_REGION": "us-east-1"}
+    for key, value in {**settings, "AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test"}.items():
+        monkeypatch.setenv(key, value)
+    remote = fsspec.filesystem("s3")
+    if not remote.exists("archive"):
+        remote.mkdir("archive")
+    return ObjectStore(f"s3://archive/{name}")
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> Path:
+    """A folder with three partitions in `logs`."""
+    for number, count in enumerate((300, 20, 100)):
+        write_partition(tmp_path / "logs", f"orders-{number}", some_records(count))
+    return tmp_path
+
+
+def pipeline(folder: Path, sink: ObjectStore | str, text: str = CONVERT, source: str = "logs") -> Pipeline:
+    path = folder / "pipeline.toml"
+    to = sink.url if isinstance(sink, ObjectStore) else sink
+    path.write_text(f'{text}[source]\npath = "{source}"\n[sink]\npath = "{to}"\n')
+    return load(path)
+
+
+def run(given: Pipeline, *, resume: bool = False, context: Any = None) -> Run:
+    return driver.run(given, context=context or InProcess(), resume=resume)
+
+
+@pytest.fixture
+def expected(archive: Path) -> dict[str, str]:
+    """What the pipeline gives in a folder."""
+    assert run(pipeline(archive, "folder")).status == 0
+    return contents(archive / "folder")
+
+
+def committed(store: ObjectStore) -> dict[str, str]:
+    """Return a digest of each file of the outputs that the newest manifest has."""
+    manifest = json.loads(store.read(max(name for name in store.sizes() if name.startswith("pipeline-0"))))
+    return {
+        f"{output['name']}/{file['name']}": hashlib.sha256(store.read(f"{output['at']}/{file['name']}")).hexdigest()
+        for unit in manifest["units"].values()
+        for output in unit["outputs"]
+        for file in output["files"]
+    }
+
+
+def strangers(store: ObjectStore) -> set[str]:
+    """Return what is in a store that no manifest names."""
+    manifest = json.loads(store.read(max(name for name in store.sizes() if name.startswith("pipeline-0"))))
+    named = [output["at"] for unit in manifest["units"].values() for output in unit["outputs"]]
+    return {name for name in store.sizes() if not name.startswith(("pipeline-0", manifest["checkpoints"], *named))}
+
+
+def test_a_store_holds_what_a_folder_would_and_readers_find_it_by_the_manifest(
+    store: ObjectStore, archive: Path, expected: dict[str, str]
+) -> None:
+    done = run(pipeline(archive, store))
+    assert (done.status, done.manifest is not None and done.manifest["number"]) == (0, 1)
+    assert committed(store) == expected
+    assert strangers(store) == set()
+    told = [
+        json.loads(command("inventory", path, "--format", "json").stdout)
+        for path in (store.url, str(archive / "folder"))
+    ]
+    for each in told:
+        for partition in each["partitions"]:
+            del partition["path"]
+    assert told[0] == told[1]
+    assert command("verify", store.url, "--deep").exit_code == 0
+    assert command("diff", str(archive / "logs"), store.url).exit_code == 0
+    lines = [command("cat", path, "--topic", "orders").stdout for path in (store.url, str(archive / "folder"))]
+    assert len(lines[0].splitlines()) == 420
+    assert lines[0] == lines[1]
+
+
+def test_the_spark_source_reads_a_sink_by_its_manifest(store: ObjectStore, archive: Path) -> None:
+    run(pipeline(archive, store))
+    rows = [read_all(reader_of(path)) for path in (store.url, archive / "logs")]
+    assert len(rows[0]) == 420
+    assert rows[0] == rows[1]
+
+
+def test_a_sink_in_a_store_is_the_source_of_another_pipeline(store: ObjectStore, archive: Path) -> None:
+    run(pipeline(archive, store))
+    back = '[[stage]]\ndo = "convert"\nformat = "v2"\ncodec = "none"\n[[stage]]\ndo = "compare"\nwith = "logs"\n'
+    assert run(pipeline(archive, "back", back, source=store.url)).status == 0
+    with pytest.raises(LogDirectoryError, match="outside of"):
+        run(pipeline(archive, f"{store.url}/inside", source=store.url))
+
+
+def test_materialize_makes_the_log_directory_that_the_pipeline_would_have_made(
+    store: ObjectStore, archive: Path, expected: dict[str, str]
+) -> None:
+    run(pipeline(archive, store))
+    done = command("pipeline", "materialize", store.url, "--to", str(archive / "plain"))
+    assert (done.exit_code, done.stdout) == (0, "3 partitions\n")
+    assert contents(archive / "plain") == expected
+    for name in (
+        "recovery-point-offset-checkpoint", "replication-offset-checkpoint", "log-start-offset-checkpoint",
+        ".kafka_cleanshutdown",
+    ):  # fmt: skip
+        assert (archive / "plain" / name).read_bytes() == (archive / "folder" / name).read_bytes()
+    shutil.rmtree(archive / "plain/orders-1")
+    (archive / "plain/.orders-1.part").mkdir()
+    assert command("pipeline", "materialize", store.url, "--to", str(archive / "plain")).exit_code == 0
+    assert contents(archive / "plain") == expected
+    with (archive / "plain/orders-0" / f"{0:020}.log").open("ab") as file:
+        file.write(b"more")
+    again = command("pipeline", "materialize", store.url, "--to", str(archive / "plain"))
+    assert (again.exit_code, "found another" in again.stderr) == (2, True)
+
+
+def test_an_object_that_changed_is_not_materialized(store: ObjectStore, archive: Path) -> None:
+    run(pipeline(archive, store))
+    name = next(name for name in store.sizes() if name.endswith(f"orders-1/{0:020}.log"))
+    content = store.read(name)
+    store.put(name, content[:-1] + bytes([content[-1] ^ 1]))
+    done = command("pipeline", "materialize", store.url, "--to", str(archive / "plain"))
+    assert (done.exit_code, "SHA-256: expected" in done.stderr) == (1, True)
+    assert not (archive / "plain/orders-1").exists()
+    assert not (archive / "plain/.kafka_cleanshutdown").exists()
+
+
+def test_tables_go_to_a_store_as_well(store: ObjectStore, archive: Path) -> None:
+    import pyarrow.parquet as pq
+
+    assert run(pipeline(archive, store, '[[stage]]\ndo = "records"\n')).status == 0
+    assert command("pipeline", "materialize", store.url, "--to", str(archive / "tables")).exit_code == 0
+    found = sorted((archive / "tables").glob("*.parquet"))
+    assert sum(pq.read_table(path).num_rows for path in found) == 420
+
+
+def test_a_rerun_does_only_what_is_missing_or_changed(store: ObjectStore, archive: Path) -> None:
+    given = pipeline(archive, store)
+    assert write_report(run(given)) == f"{store.url}/pipeline-report.html"
+    idle = InProcess()
+    again = run(given, resume=True, context=idle)
+    assert (again.kept, idle.tasks) == (3, 0)
+    assert "pipeline-00000002.json" not in store.sizes(), "nothing new: no manifest"
+    with (archive / "logs/orders-1" / f"{0:020}.log").open("ab") as file:
+        file.write(content_of(some_records(5, first=20)))
+    changed = run(given, resume=True)
+    assert (changed.status, changed.kept) == (0, 2)
+    assert "pipeline-00000002.json" in store.sizes()
+    assert strangers(store) == {"pipeline-report.html", "pipeline-report.json"}, "what the first run had made is gone"
+    assert command("diff", str(archive / "logs"), store.url).exit_code == 0
+    with pytest.raises(LogDirectoryError, match="--resume goes on"):
+        run(given)
+
+
+class Dying(Tasks):
+    def collect(self) -> list[Any]:
+        raise KilledError
+
+
+class KilledError(BaseException):
+    """As if the driver's process had ended: nothing is tidied up."""
+
+
+def killed(given: Pipeline, tasks: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run a pipeline whose driver dies when `tasks` partitions are finished and another one is half in the store."""
+
+    class Crashing(InProcess):
+        def parallelize(self, work: list[Any], pieces: int) -> Tasks:
+            return Dying([[[unit]] for bundle in work for unit in bundle][:tasks])
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ObjectStore, "remove", lambda self, names: None)
+        with pytest.raises(KilledError):
+            run(given, context=Crashing())
+    assert isinstance(given.sink, str)
+    ObjectStore(given.sink).put("outputs/00000001.killed.attempt/orders-2/half", b"half")
+
+
+@pytest.mark.parametrize("tasks", [0, 2])
+def test_after_a_kill_in_front_of_the_manifest_the_rerun_completes(
+    store: ObjectStore, archive: Path, expected: dict[str, str], tasks: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = pipeline(archive, store)
+    killed(given, tasks, monkeypatch)
+    assert command("inventory", store.url).exit_code != 0, "nothing is committed"
+    again = run(given, resume=True)
+    assert (again.status, again.kept) == (0, tasks)
+    assert committed(store) == expected
+    assert strangers(store) == set()
+
+
+def test_after_a_kill_behind_the_manifest_there_is_nothing_left_to_do(
+    store: ObjectStore, archive: Path, expected: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def dies(self: StoreSink) -> None:
+        raise KilledError
+
+    given = pipeline(archive, store)
+    with monkeypatch.context() as patch:
+        patch.setattr(ObjectStore, "remove", lambda self, names: None)
+        patch.setattr(StoreSink, "close", dies)
+        with pytest.raises(KilledError):
+            run(given)
+    assert committed(store) == expected
+    idle = InProcess()
+    assert (run(given, resume=True, context=idle).kept, idle.tasks) == (3, 0)
+    assert strangers(store) == set()
+
+
+def test_two_runs_at_one_sink_exclude_each_other(store: ObjectStore, archive: Path) -> None:
+    class Meanwhile(InProcess):
+        def parallelize(self, tasks: list[Any], pieces: int) -> Any:
+            with pytest.raises(LogDirectoryError, match="another run is using"):
+                run(given, resume=True)
+            return super().parallelize(tasks, pieces)
+
+    given = pipeline(archive, store)
+    assert run(given, context=Meanwhile()).status == 0
+
+
+def test_a_run_that_was_taken_for_dead_commits_nothing(
+    store: ObjectStore, archive: Path, expected: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It stood still for longer than anyone waits; meanwhile another one did the work."""
+
+    class Sleeping(InProcess):
+        def parallelize(self, tasks: list[Any], pieces: int) -> Any:
+            found = super().parallelize(tasks, pieces)
+            assert run(given, resume=True).status == 0
+            return found
+
+    monkeypatch.setattr(store_sink, "_beat", lambda *_: None)
+    given = pipeline(archive, store)
+    with pytest.raises(LogDirectoryError, match=r"is gone|taken over"):
+        run(given, context=Sleeping())
+    assert committed(store) == expected
+    assert run(given, resume=True).kept == 3
+    assert strangers(store) == set()
+
+
+def test_a_second_attempt_at_a_partition_leaves_the_first_ones_output(
+    store: ObjectStore, archive: Path, expected: dict[str, str]
+) -> None:
+    class Twice(InProcess):
+        def parallelize(self, tasks: list[Any], pieces: int) -> Any:
+            return super().parallelize([task for task in tasks for _ in range(2)], 2 * pieces)
+
+    run(pipeline(archive, store), context=Twice())
+    assert committed(store) == expected
+    assert strangers(store) == set()
+
+
+def test_a_store_that_puts_objects_where_one_is_already_is_refused(
+    store: ObjectStore, archive: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def careless(self: ObjectStore, name: str, content: bytes) -> bool:
+        self.put(name, content)
+        return True
+
+    monkeypatch.setattr(ObjectStore, "put_once", careless)
+    with pytest.raises(LogDirectoryError, match="only where none is"):
+        run(pipeline(archive, store))
+    assert store.sizes() == {}
+
+
+def test_an_answer_that_was_lost_and_asked_for_again_counts_as_put(store: ObjectStore) -> None:
+    assert store.put_once("a", b"mine")
+    assert store.put_once("a", b"mine"), "the first one's answer was lost"
+    assert not store.put_once("a", b"another's")
+    assert store.read("a") == b"mine"
+
+
+def test_what_no_pipeline_made_is_refused(store: ObjectStore, archive: Path) -> None:
+    store.put("mine", b"")
+    with pytest.raises(LogDirectoryError, match="found mine"):
+        run(pipeline(archive, store), resume=True)
+    with pytest.raises(LogDirectoryError, match="no manifest"):
+        materialize(store.url, archive / "plain")
