@@ -10,12 +10,14 @@ import pytest
 from cli.command import run
 from client.broker import ScriptedBroker, scripted
 from magicbyte.client import Client, admin
+from magicbyte.errors import BrokerError
 from magicbyte.protocol.messages import alter_configs
 from magicbyte.protocol.messages.describe_configs import (
     DescribeConfigsResourceResult,
     DescribeConfigsResponse,
     DescribeConfigsResult,
 )
+from magicbyte.protocol.messages.metadata import MetadataRequest
 from magicbyte.testing import Broker
 
 DESCRIBE, ALTER, INCREMENTAL = 32, 33, 44
@@ -37,7 +39,7 @@ def bootstrap(shared: str) -> Iterator[str]:
     """A broker with a topic `orders` that has one setting of its own, and none itself."""
     assert run("configs", "set", "-b", shared, "-t", "orders", "retention.ms=1000").exit_code == 0
     yield shared
-    for whose in (["-t", "orders"], ["--broker", "0"]):
+    for whose in (["-t", "orders"], ["--broker", "0"], ["--entity-default"]):
         left = list(settings(shared, *whose))
         if left:
             assert run("configs", "unset", "-b", shared, *whose, *left).exit_code == 0
@@ -80,6 +82,23 @@ def test_settings_of_a_broker_are_changed_while_it_runs(bootstrap: str) -> None:
     assert settings(bootstrap, "--broker", "0", "--all")["listeners"]["source"] == "server.properties"
 
 
+def test_settings_of_all_brokers_are_changed_together_and_yield_to_those_of_one(bootstrap: str) -> None:
+    assert run("configs", "set", "-b", bootstrap, "--entity-default", "log.retention.ms=5000").stderr == ""
+    assert run("configs", "describe", "-b", bootstrap, "--entity-default").stdout == (
+        "of           setting           value  set for\n"
+        "all brokers  log.retention.ms  5000   all brokers while they ran\n"
+    )
+    assert settings(bootstrap, "--broker", "0") == {}
+    one = settings(bootstrap, "--broker", "0", "--all")["log.retention.ms"]
+    assert (one["value"], one["source"]) == ("5000", "all brokers while they ran")
+    run("configs", "set", "-b", bootstrap, "--broker", "0", "log.retention.ms=6000")
+    assert settings(bootstrap, "--broker", "0", "--all")["log.retention.ms"]["value"] == "6000"
+    (found,) = json.loads(run("configs", "describe", "-b", bootstrap, "--entity-default", "--format", "json").stdout)
+    assert (found["topic"], found["broker"], found["settings"][0]["own"]) == (None, None, True)
+    assert run("configs", "unset", "-b", bootstrap, "--entity-default", "log.retention.ms").stderr == ""
+    assert settings(bootstrap, "--entity-default") == {}
+
+
 def test_a_dry_run_lets_the_broker_check_and_changes_nothing(bootstrap: str) -> None:
     command = ["-b", bootstrap, "-t", "orders", "--dry-run"]
     assert run("configs", "set", *command, "retention.ms=5").exit_code == 0
@@ -91,14 +110,16 @@ def test_a_dry_run_lets_the_broker_check_and_changes_nothing(bootstrap: str) -> 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["describe"], "expected -t TOPIC or --broker ID"),
         (
             ["describe", "-t", "order"],
             "topic 'order': expected on the brokers, found none of that name: is it 'orders'",
         ),
         (["describe", "--broker", "9"], "broker 9: expected one of 0"),
-        (["set", "retention.ms=5"], "expected either -t TOPIC or --broker ID"),
-        (["set", "-t", "orders", "--broker", "0", "retention.ms=5"], "expected either -t TOPIC or --broker ID"),
+        (["set", "retention.ms=5"], "expected one of -t TOPIC, --broker ID, --entity-default"),
+        (["set", "-t", "orders", "--broker", "0", "retention.ms=5"], "expected one of -t TOPIC, --broker ID"),
+        (["unset", "-t", "orders", "--entity-default", "retention.ms"], "expected one of -t TOPIC, --broker ID"),
+        (["describe"], "expected -t TOPIC, --broker ID or --entity-default"),
+        (["set", "--entity-default", "num.partitions=2"], "it cannot be changed while the broker runs"),
         (["set", "-t", "orders", "retention.ms"], "'retention.ms': expected KEY=VALUE"),
         (["set", "-t", "nowhere", "retention.ms=1"], "topic 'nowhere': expected on the brokers"),
         (["set", "-t", "orders", "retention.ms=long"], "INVALID_CONFIG (40)"),
@@ -120,6 +141,18 @@ def test_old_brokers_have_no_such_requests_and_that_is_said(manner: str) -> None
             result = run("configs", command[0], "-b", address, "-t", "topic", *command[1:])
             assert result.exit_code == 2
             assert "UNSUPPORTED_VERSION (35): brokers from 0.11 on can do it" in result.stderr
+
+
+@pytest.mark.parametrize("manner", ["0.8.2", "0.9"])
+def test_old_brokers_are_not_asked_again_and_again_who_the_controller_is(manner: str) -> None:
+    async def ask(address: str) -> None:
+        async with Client(address) as client:
+            await admin.describe_configs(client, admin.Resource.TOPIC, "topic")
+
+    broker = ScriptedBroker(manner)
+    with scripted(broker) as address, pytest.raises(BrokerError, match=r"before 0\.10 do not tell which of them it is"):
+        asyncio.run(ask(address))
+    assert len(broker.asked(MetadataRequest)) == 1
 
 
 def described(*found: DescribeConfigsResourceResult) -> Any:

@@ -189,12 +189,23 @@ def test_ctrl_c_ends_the_waiting(bootstrap: str) -> None:
         (["-t", "topic", "-f", "%"], "'%': expected one of %s"),
         (["-t", "topic", "-K", r"\q"], "expected \\n"),
         (["-t", "topic", "-J", "-f", "%s"], "-f and -J contradict each other"),
+        (["-L"], "-L is not there as in kcat: `magicbyte topics list`"),
+        (["-Q", "-t", "topic:0:-1"], "-Q is not there as in kcat"),
+        (["-t", "topic", "-s", "avro", "-r", "http://registry"], "-s is not there as in kcat"),
+        (["-t", "topic", "-X", "fetch.min.bytes=1"], "-X is not there as in kcat: there are no settings of librdkafka"),
     ],
 )
 def test_what_cannot_be_is_one_line_that_says_what_was_expected(arguments: list[str], why: str, bootstrap: str) -> None:
     result = run("consume", "-b", bootstrap, *arguments)
     assert (result.exit_code, result.stdout, result.stderr.count("\n")) == (2, "", 1)
     assert why in result.stderr
+
+
+def test_a_delimiter_of_ones_own_is_behind_each_value(bootstrap: str) -> None:
+    usual = run("consume", "-b", bootstrap, "-t", "topic", "-e")
+    other = run("consume", "-b", bootstrap, "-t", "topic", "-e", "-C", "-q", "-u", "-D", r"\0")
+    assert other.stdout.count("\0") == usual.stdout.count("\n") > 0
+    assert run("consume", "-b", bootstrap, "-t", "topic", "-e", "-D", "").stdout == usual.stdout.replace("\n", "")
 
 
 def test_a_broker_without_transactions_is_said_to_be_too_old_for_committed_records() -> None:

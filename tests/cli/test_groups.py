@@ -123,6 +123,24 @@ def test_a_group_is_described_with_its_lag(bootstrap: str) -> None:
     )
 
 
+def test_all_groups_are_described_without_being_named(bootstrap: str) -> None:
+    commit(bootstrap, "another", {("orders", 0): 1})
+    found = run("groups", "describe", "-b", bootstrap, "--all-groups", "--format", "json")
+    assert sorted(each["group"] for each in json.loads(found.stdout)) == ["another", "readers"]
+    text = run("groups", "describe", "-b", bootstrap, "--all-groups").stdout
+    assert "readers: Empty, 0 members, coordinator 0\n" in text
+    assert "\n\n" in text
+    assert run("groups", "delete", "-b", bootstrap, "another", "readers").exit_code == 0
+    assert run("groups", "describe", "-b", bootstrap, "--all-groups").stdout == ""
+
+
+@pytest.mark.parametrize("arguments", [[], ["readers", "--all-groups"]])
+def test_a_description_is_of_some_groups_or_of_all(arguments: list[str], bootstrap: str) -> None:
+    result = run("groups", "describe", "-b", bootstrap, *arguments)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "expected GROUP..., or --all-groups" in result.stderr
+
+
 def test_a_member_is_shown_beside_the_partitions_that_it_reads(bootstrap: str) -> None:
     with consumer(bootstrap, "readers"):
         found = described(bootstrap, "readers")

@@ -260,6 +260,8 @@ def test_groups_by_offset(cluster: Cluster) -> None:
         (listed,) = [each for each in every if each["group"] == "readers"]
         expected = ("readers", "Empty" if cluster.has("2.6") else None, "classic" if cluster.has("3.8") else None)
         assert (listed["group"], listed["state"], listed["kind"]) == expected
+        described = cluster.said("groups", "describe", "--all-groups", "--format", "json")
+        assert "readers" in [each["group"] for each in json.loads(described)]
     if cluster.has("1.1"):
         cluster.said("groups", "delete", "readers")
         assert "readers" not in cluster.said("groups", "list")
@@ -353,6 +355,12 @@ def test_configs(cluster: Cluster) -> None:
     change("set", "--broker", "0", "log.segment.bytes=12345678")
     settle(lambda: own("--broker", "0") == {"log.segment.bytes": "12345678"})
     change("unset", "--broker", "0", "log.segment.bytes")
+    if cluster.has("1.1"):
+        change("set", "--entity-default", "log.segment.bytes=12345678")
+        settle(lambda: own("--entity-default").get("log.segment.bytes") == "12345678")  # 4.1 sets one by itself
+        assert own("--broker", "0") == {}
+        change("unset", "--entity-default", "log.segment.bytes")
+        settle(lambda: "log.segment.bytes" not in own("--entity-default"))
     assert "is it 'fixed'?" in cluster.refused("configs", "describe", "-t", "fixd")
     assert "broker 7: expected one of 0" in cluster.refused("configs", "describe", "--broker", "7")
     refusal = cluster.run("configs", "set", *where, "cleanup.policy=burn").stderr

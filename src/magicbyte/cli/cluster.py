@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import click
@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from magicbyte.records.layout import Dialect
 
 T = TypeVar("T")
+
+_WITH_VALUES: Final = frozenset(
+    {"-s", "-r", "-X", "-F", "-G", "-d", "-c"}
+)  # kcat's options that are followed by a value
 
 INTERNAL: Final = frozenset({"__consumer_offsets", "__transaction_state"})
 """Topics of brokers themselves, which those before 0.10 do not mark as such."""
@@ -85,6 +89,38 @@ def topic_at(address: str, dialect: Dialect | None) -> Iterator[list[FetchedPart
 def is_topic(path: str) -> bool:
     """Whether a path names a topic of a running cluster."""
     return path.startswith("kafka://")
+
+
+def kcat_options(said: Mapping[str, str], ignored: str) -> Callable[[F], F]:
+    """Add options of kcat that are not there, each with what to do instead, and those letters that change nothing."""
+
+    def refuse(name: str) -> Callable[[click.Context, click.Parameter, str | None], None]:
+        def callback(context: click.Context, _parameter: click.Parameter, value: str | None) -> None:
+            if value is not None:
+                raise click.UsageError(f"{name} is not there as in kcat: {said[name]}", context)
+
+        return callback
+
+    def add(command: F) -> F:
+        for name in said:
+            flag = name not in _WITH_VALUES
+            command = click.option(
+                name,
+                f"kcat_{name[1:]}",
+                is_flag=flag,
+                flag_value="" if flag else None,
+                default=None,
+                hidden=True,
+                expose_value=False,
+                callback=refuse(name),
+            )(command)
+        for letter in ignored:
+            command = click.option(f"-{letter}", f"kcat_{letter}", hidden=True, expose_value=False, is_flag=True)(
+                command
+            )
+        return command
+
+    return add
 
 
 def parsed(parse: Callable[[str], T]) -> Callable[[click.Context, click.Parameter, str | None], T | None]:

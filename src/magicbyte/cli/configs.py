@@ -28,7 +28,7 @@ _DESCRIBE: Final = 32  # API key
 
 @dataclass(frozen=True, slots=True)
 class Whose:
-    """Of which topic, or of which broker (by its id), the settings are."""
+    """Of which topic, or of which broker (by its id), the settings are; with neither, of all brokers."""
 
     topic: str | None
     broker: int | None
@@ -36,7 +36,9 @@ class Whose:
     @property
     def name(self) -> str:
         """Its name in requests."""
-        return str(self.broker) if self.topic is None else self.topic
+        if self.topic is not None:
+            return self.topic
+        return "" if self.broker is None else str(self.broker)
 
     @property
     def resource(self) -> Resource:
@@ -46,7 +48,9 @@ class Whose:
         return Resource.BROKER if self.topic is None else Resource.TOPIC
 
     def __str__(self) -> str:
-        return f"broker {self.broker}" if self.topic is None else f"topic {self.topic}"
+        if self.topic is not None:
+            return f"topic {self.topic}"
+        return "all brokers" if self.broker is None else f"broker {self.broker}"
 
 
 @click.group(invoke_without_command=True)
@@ -60,28 +64,38 @@ def configs(context: click.Context) -> None:
 # ---- describe
 
 
+_all_brokers_option = click.option(
+    "--entity-default", "for_all", is_flag=True,
+    help="Of all brokers: what they were given together while they ran. Brokers from 1.1 on.",
+)  # fmt: skip
+
+
 @configs.command()
 @bootstrap_option
 @click.option("-t", "--topic", "topics", multiple=True, metavar="TOPIC", help="Of this topic. Several times: of each.")
 @click.option("--broker", "brokers", type=click.IntRange(0), multiple=True, metavar="ID",
               help="Of the broker with this id. Several times: of each.")  # fmt: skip
+@_all_brokers_option
 @click.option("--all", "everything", is_flag=True, help="Also settings that are the broker's own or the default.")
 @format_option
-def describe(bootstrap: str, topics: tuple[str, ...], brokers: tuple[int, ...], everything: bool, form: str) -> None:
+def describe(
+    bootstrap: str, topics: tuple[str, ...], brokers: tuple[int, ...], for_all: bool, everything: bool, form: str
+) -> None:
     """Show settings: those of the topic, or of the broker since it runs; with --all every one in force.
 
     The value of a sensitive setting is told to nobody.
     """
     wanted = [*(Whose(each, None) for each in topics), *(Whose(None, each) for each in brokers)]
+    wanted += [Whose(None, None)] if for_all else []
     if not wanted:
-        raise click.UsageError("expected -t TOPIC or --broker ID")
+        raise click.UsageError("expected -t TOPIC, --broker ID or --entity-default")
     found = asyncio.run(_described(bootstrap, wanted, everything=everything))
     if form == "json":
         click.echo(json.dumps(found, indent=2))
         return
     rows = [["of", "setting", "value", "set for"]]
     for each in found:
-        of = each["topic"] if each["broker"] is None else f"broker {each['broker']}"
+        of = each["topic"] or ("all brokers" if each["broker"] is None else f"broker {each['broker']}")
         rows += [[of, one["name"], _value(one), one["source"] or "-"] for one in each["settings"]]
     click.echo("\n".join(table_lines(rows, left={0, 1, 2, 3})))
 
@@ -126,6 +140,8 @@ async def _check(client: Client, whose: Whose) -> None:
     connection.versions.choose(APIS[_DESCRIBE], None, connection.name)
     if whose.topic is not None:
         await client.existing_topic(whose.topic)
+    elif whose.broker is None:
+        await describe_cluster(client)
     elif whose.broker not in (known := (await describe_cluster(client)).brokers):
         there = ", ".join(map(str, sorted(known)))
         raise UnknownTopicError(f"broker {whose.broker}: expected one of {there}")
@@ -146,8 +162,9 @@ def _setting_json(setting: Setting) -> Json:
 
 
 def _one_resource(command: F) -> F:
-    """Add -t and --broker, of which one is to be given, and --dry-run."""
+    """Add -t, --broker and --entity-default, of which one is to be given, and --dry-run."""
     for option in (
+        _all_brokers_option,
         click.option("--dry-run", is_flag=True, help="Let the broker check it, and do nothing."),
         click.option("--broker", type=click.IntRange(0), metavar="ID", help="Of the broker with this id."),
         click.option("-t", "--topic", metavar="TOPIC", help="Of this topic."),
@@ -160,26 +177,30 @@ def _one_resource(command: F) -> F:
 @bootstrap_option
 @_one_resource
 @click.argument("settings", nargs=-1, required=True, metavar="KEY=VALUE...")
-def set_(bootstrap: str, topic: str | None, broker: int | None, dry_run: bool, settings: tuple[str, ...]) -> None:
+def set_(
+    bootstrap: str, topic: str | None, broker: int | None, for_all: bool, dry_run: bool, settings: tuple[str, ...]
+) -> None:
     """Set settings of a topic or a broker; its others stay. They have Kafka's names."""
-    asyncio.run(_change(bootstrap, _whose(topic, broker), key_values(settings), dry_run=dry_run))
+    asyncio.run(_change(bootstrap, _whose(topic, broker, for_all), key_values(settings), dry_run=dry_run))
 
 
 @configs.command()
 @bootstrap_option
 @_one_resource
 @click.argument("names", nargs=-1, required=True, metavar="KEY...")
-def unset(bootstrap: str, topic: str | None, broker: int | None, dry_run: bool, names: tuple[str, ...]) -> None:
+def unset(
+    bootstrap: str, topic: str | None, broker: int | None, for_all: bool, dry_run: bool, names: tuple[str, ...]
+) -> None:
     """Take settings of a topic or a broker back, so that the brokers' own or the default ones hold."""
     for name in names:
         if "=" in name:
             raise click.BadParameter(f"{name!r}: expected the name of a setting alone", param_hint="KEY")
-    asyncio.run(_change(bootstrap, _whose(topic, broker), dict.fromkeys(names), dry_run=dry_run))
+    asyncio.run(_change(bootstrap, _whose(topic, broker, for_all), dict.fromkeys(names), dry_run=dry_run))
 
 
-def _whose(topic: str | None, broker: int | None) -> Whose:
-    if (topic is None) == (broker is None):
-        raise click.UsageError("expected either -t TOPIC or --broker ID")
+def _whose(topic: str | None, broker: int | None, for_all: bool) -> Whose:
+    if (topic is not None) + (broker is not None) + for_all != 1:
+        raise click.UsageError("expected one of -t TOPIC, --broker ID, --entity-default")
     return Whose(topic, broker)
 
 

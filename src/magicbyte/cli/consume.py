@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final, Literal, NamedTuple
 import click
 
 from magicbyte.cli import render
-from magicbyte.cli.cluster import bootstrap_option, client_of, explained, parsed
+from magicbyte.cli.cluster import bootstrap_option, client_of, explained, kcat_options, parsed
 from magicbyte.cli.output import binary_output
 from magicbyte.cli.templates import Part, parse_template, templated, unescape
 from magicbyte.errors import UnknownTopicError
@@ -25,6 +25,18 @@ if TYPE_CHECKING:
 
 MAX_WAIT_MS: Final = 500  # for which a broker holds back the answer about a partition where nothing is new
 _LEAST_WAIT_MS: Final = 10
+_KCAT: Final = {
+    "-L": "`magicbyte topics list` and `topics describe` show topics and their brokers",
+    "-Q": "`-o s@TIME -c 1 -f '%p %o\\n'` shows the offset of a time, `magicbyte topics describe` those of the ends",
+    "-P": "`magicbyte produce` writes",
+    "-G": "nothing is committed here; `-p` chooses partitions, `magicbyte groups` shows and moves groups",
+    "-Z": "-J, or %S and %K in -f, tell null and empty apart",
+    "-s": "-f prints the bytes as they are, and -J with --values base64 or json",
+    "-r": "no schema registry is asked",
+    "-X": "there are no settings of librdkafka; --isolation is an option of its own",
+    "-F": "there is no file of settings; MAGICBYTE_BOOTSTRAP stands for -b",
+    "-d": "there are no debug contexts",
+}
 WORTH_A_THREAD: Final = 64 << 10  # bytes of sets
 
 
@@ -89,10 +101,13 @@ def _place(value: str) -> Place:
 @click.option("-J", "--json", "as_json", is_flag=True, help="Print an object per line, with the members of `cat`.")
 @click.option("-K", "--key-delimiter", "delimiter", callback=parsed(unescape), metavar="DELIMITER",
               help=r"Print the key and this in front of the value; \t is a tab.")  # fmt: skip
+@click.option("-D", "--delimiter", "end", callback=parsed(unescape), default=r"\n", show_default=True,
+              metavar="DELIMITER", help="Print this behind each value.")  # fmt: skip
 @click.option("--values", type=click.Choice(list(render.CELLS)), default="utf8", show_default=True,
               help="How -J shows bytes; json puts JSON documents in as such.")  # fmt: skip
 @click.option("--isolation", type=click.Choice(["read_uncommitted", "read_committed"]), default="read_uncommitted",
               show_default=True, help="As a consumer's isolation.level.")  # fmt: skip
+@kcat_options(_KCAT, "Cqu")
 def consume(
     bootstrap: str,
     topic: str,
@@ -103,6 +118,7 @@ def consume(
     template: list[Part] | None,
     as_json: bool,
     delimiter: bytes | None,
+    end: bytes,
     values: str,
     isolation: str,
 ) -> None:
@@ -117,7 +133,7 @@ def consume(
     if len(chosen) > 1:
         raise click.UsageError(f"{' and '.join(chosen)} contradict each other")
     keyed: list[Part] = [] if delimiter is None else ["k", delimiter]
-    parts = [*keyed, "s", b"\n"] if template is None else template
+    parts = [*keyed, "s", *([end] if end else [])] if template is None else template
     until = places.get("until")
     wanted = Wanted(
         topic,

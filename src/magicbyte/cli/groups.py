@@ -90,28 +90,52 @@ class _Group:
 
 @groups.command()
 @bootstrap_option
-@click.argument("names", nargs=-1, required=True, metavar="GROUP...")
+@click.argument("names", nargs=-1, metavar="GROUP...")
+@click.option("--all-groups", is_flag=True, help="Every group that `list` shows. Needs brokers from 0.9 on.")
 @click.option("--zookeeper", is_flag=True, help="Look for offsets in ZooKeeper even of groups that have some in Kafka.")
 @format_option
-def describe(bootstrap: str, names: tuple[str, ...], zookeeper: bool, form: str) -> None:
+def describe(bootstrap: str, names: tuple[str, ...], all_groups: bool, zookeeper: bool, form: str) -> None:
     """Show offsets, lag and members of groups.
 
     For each partition: how far the group is, how much lies before it, and which member reads it. Offsets that old
     consumers keep in ZooKeeper are shown as such, where the brokers are before 4.0; their members are known to nobody
     but ZooKeeper.
     """
-    found = asyncio.run(_described(bootstrap, names, zookeeper=zookeeper))
+    if all_groups == bool(names):
+        raise click.UsageError("expected GROUP..., or --all-groups")
+    found = asyncio.run(_described(bootstrap, None if all_groups else names, zookeeper=zookeeper))
     if form == "json":
         click.echo(json.dumps(found, indent=2))
         return
-    click.echo("\n\n".join(_text(each) for each in found))
+    click.echo("\n\n".join(_text(each) for each in found), nl=bool(found))
 
 
-async def _described(bootstrap: str, names: tuple[str, ...], *, zookeeper: bool) -> list[Json]:
-    with explained("describe groups", EVERY):
+async def _described(bootstrap: str, names: tuple[str, ...] | None, *, zookeeper: bool) -> list[Json]:
+    """Return what is known of groups, all of them if `names` is None."""
+    with explained("describe groups", NO_LIST if names is None else EVERY):
         async with client_of(bootstrap) as client:
-            found = [await _find(client, name, zookeeper=zookeeper) for name in names]
+            if names is None:
+                found = await _find_all(client, zookeeper=zookeeper)
+            else:
+                found = [await _find(client, name, zookeeper=zookeeper) for name in names]
             return [await _group_json(client, each) for each in found]
+
+
+async def _find_all(client: Client, *, zookeeper: bool) -> list[_Group]:
+    """Return all groups that there are, but for kinds that are not known, which are said."""
+    from magicbyte.client.group_admin import list_groups
+
+    found = []
+    for each in await list_groups(client):
+        if each.kind in OTHER_KINDS:
+            complain(f"warning: {each.name} is a {each.kind} group, which this command does not know")
+            continue
+        try:
+            found.append(await _find(client, each.name, zookeeper=zookeeper))
+        except BrokerError as error:
+            if error.code is not ErrorCode.GROUP_ID_NOT_FOUND:  # it has gone meanwhile
+                raise
+    return found
 
 
 async def _find(client: Client, name: str, *, zookeeper: bool = False) -> _Group:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 import click
 
-from magicbyte.cli.cluster import bootstrap_option, client_of, explained, parsed
+from magicbyte.cli.cluster import bootstrap_option, client_of, explained, kcat_options, parsed
 from magicbyte.cli.templates import unescape
 from magicbyte.errors import ProtocolError, UnknownTopicError, UnsupportedVersionError
 
@@ -26,6 +26,19 @@ Header = tuple[str, bytes]
 READ_BYTES: Final = 1 << 20
 LARGEST_MESSAGE: Final = 64 << 20
 CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
+_KCAT: Final = {
+    "-L": "`magicbyte topics list` and `topics describe` show topics and their brokers",
+    "-C": "`magicbyte consume` reads",
+    "-l": "stdin is read line by line; redirect the file",
+    "-T": "`tee` in front of it does that",
+    "-c": "`head -n N` in front of it does that",
+    "-e": "it ends when stdin does",
+    "-s": "messages are sent as they are",
+    "-r": "no schema registry is asked",
+    "-X": "there are no settings of librdkafka; --acks, -z and --magic are options of their own",
+    "-F": "there is no file of settings; MAGICBYTE_BOOTSTRAP stands for -b",
+    "-d": "there are no debug contexts",
+}
 ACKS: Final = {"all": -1, "1": 1, "0": 0}
 
 
@@ -75,6 +88,7 @@ class Shape:
               "[default: the newest that the broker takes]")  # fmt: skip
 @click.option("--acks", type=click.Choice(list(ACKS)), default="all", show_default=True, help="As a producer's acks.")
 @click.option("--create", is_flag=True, help="Make the topic if it is not there, as the brokers are set up for.")
+@kcat_options(_KCAT, "Pqu")
 def produce(
     bootstrap: str,
     topic: str,

@@ -45,6 +45,7 @@ _SOURCES: Final = {
     1: "topic", 2: "broker while it ran", 3: "all brokers while they ran", 4: "server.properties", 5: "default",
 }  # fmt: skip
 _OWN_SOURCES: Final = {1, 2}
+_OF_ALL_BROKERS: Final = 3  # a source
 _ALTER, _INCREMENTAL = 33, 44  # API keys
 
 T = TypeVar("T")
@@ -159,7 +160,10 @@ async def delete_records(client: Client, topic: str, partition: int, before: int
 
 
 async def describe_configs(client: Client, resource: Resource, name: str) -> dict[str, Setting]:
-    """Return the settings of a topic or broker (`name` is its id) by their names. Raises BrokerError."""
+    """Return the settings of a topic or broker by their names. Raises BrokerError.
+
+    `name` of a broker is its id; "" stands for all brokers: what they were given together while they ran (from 1.1 on).
+    """
     request = DescribeConfigsRequest(
         resources=[DescribeConfigsResource(resource_type=resource, resource_name=name, configuration_keys=None)]
     )
@@ -168,7 +172,9 @@ async def describe_configs(client: Client, resource: Resource, name: str) -> dic
         found = only((await client.ask(node, request, DescribeConfigsResponse)).results, "resources")
         _check(f"settings of {resource.name.lower()} {name}", found.error_code, node, found.error_message)
         return {
-            each.name: Setting(each.name, each.value, _is_own(each), each.read_only, each.is_sensitive, _source(each))
+            each.name: Setting(
+                each.name, each.value, _is_own(each, name), each.read_only, each.is_sensitive, _source(each)
+            )
             for each in found.configs
         }
 
@@ -179,6 +185,8 @@ async def alter_configs(
     client: Client, resource: Resource, name: str, changes: Mapping[str, str | None], *, validate_only: bool = False
 ) -> None:
     """Change some settings of a topic or broker, the others stay; None takes a setting back. Raises BrokerError.
+
+    `name` is as for `describe_configs`.
 
     Brokers before 2.3 take all settings at once only: those that are there are read and sent again with the changes,
     and what somebody else changes at the same time may be lost.
@@ -243,9 +251,9 @@ def _replacement(
     return whole.AlterConfigsRequest(resources=[changed], validate_only=validate_only)
 
 
-def _is_own(setting: DescribeConfigsResourceResult) -> bool:
+def _is_own(setting: DescribeConfigsResourceResult, name: str) -> bool:
     if setting.config_source >= 0:
-        return setting.config_source in _OWN_SOURCES
+        return setting.config_source in _OWN_SOURCES or (not name and setting.config_source == _OF_ALL_BROKERS)
     return not setting.is_default and not setting.read_only  # version 0 knows no more
 
 
@@ -256,8 +264,8 @@ def _source(setting: DescribeConfigsResourceResult) -> str | None:
 
 
 async def _at_keeper(client: Client, resource: Resource, name: str, ask: Callable[[Node], Awaitable[T]]) -> T:
-    """Ask the broker itself about its settings, and the controller about those of topics."""
-    if resource is Resource.TOPIC:
+    """Ask the broker itself about its settings, and the controller about those of topics and of all brokers."""
+    if resource is Resource.TOPIC or not name:
         return await client.at_controller(ask)
 
     async def once() -> T:

@@ -137,6 +137,9 @@ class Client:
 
     async def connection(self, node: Node) -> Connection:
         """Return the connection to a broker, opened if need be. Raises NetworkError."""
+        known = self._connections.get(node)
+        if known is not None and not known.is_closed:
+            return known
         async with self._opening.setdefault(node, asyncio.Lock()):
             connection = self._connections.get(node)
             if connection is not None and connection.is_closed:
@@ -250,10 +253,14 @@ class Client:
         self._topics.pop(topic, None)
 
     async def controller(self) -> Node:
-        """Return the broker that changes are sent to. Raises BrokerError where clusters have none: before 0.10."""
+        """Return the broker that changes are sent to. Raises BrokerError, at once where none is told: before 0.10."""
         if self.cluster.controller is None or self.cluster.controller not in self.cluster.brokers:
             await self.topics([])
         node = self.cluster.brokers.get(-1 if self.cluster.controller is None else self.cluster.controller)
+        connection = await self.any_connection()
+        if node is None and connection.versions.latest(APIS[3]) == 0:
+            why = "brokers before 0.10 do not tell which of them it is"
+            raise BrokerError("controller", ErrorCode.UNSUPPORTED_VERSION, broker=connection.name, detail=why)
         if node is None:
             raise BrokerError("controller", ErrorCode.NOT_CONTROLLER, broker="the cluster")
         return node
