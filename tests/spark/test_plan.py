@@ -4,9 +4,11 @@ import operator
 import os
 import pickle
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pyarrow as pa
 import pytest
@@ -26,7 +28,7 @@ from magicbyte.log.directory import discover
 from magicbyte.log.files import LocalFile
 from magicbyte.log.reader import SegmentReader
 from magicbyte.records.encode import Format
-from magicbyte.spark import plan
+from magicbyte.spark import plan, reading
 from magicbyte.spark.options import OptionError
 from magicbyte.spark.plan import NO_LIMITS, SegmentSlice
 from magicbyte.spark.source import LogReader
@@ -160,8 +162,8 @@ def test_a_worker_loads_the_kernels_for_a_large_task_or_after_many_small_ones(
     folder = write_partition(tmp_path, "a-0", some_records(30))
     size = (folder / "00000000000000000000.log").stat().st_size
     told: list[int] = []
-    monkeypatch.setattr("magicbyte.spark.source.kernel.expect", told.append)
-    monkeypatch.setattr("magicbyte.spark.source._read_so_far", 0)
+    monkeypatch.setattr("magicbyte.spark.reading.kernel.expect", told.append)
+    monkeypatch.setattr("magicbyte.spark.reading._read_so_far", 0)
     for _ in range(4):
         read_all(reader_of(tmp_path))
     assert told == [size, size, 2 * size, 3 * size]
@@ -340,7 +342,7 @@ def test_columns_that_are_not_asked_for_are_not_decoded(tmp_path: Path, monkeypa
     asked = []
     real = plan.DecodeOptions
     monkeypatch.setattr(
-        "magicbyte.spark.source.DecodeOptions", lambda **options: asked.append(options) or real(**options)
+        "magicbyte.spark.reading.DecodeOptions", lambda **options: asked.append(options) or real(**options)
     )
     reader = reader_of(tmp_path)
     reader.columns = reader.columns.field(4), reader.columns.field(1)
@@ -544,8 +546,9 @@ def without_batches(path: Path, **options: str) -> LogReader:
 def rows_and_damage(reader: LogReader) -> tuple[list[dict[str, Any]], list[str]]:
     """Read on behind damage; return the rows, without the entries' bytes, and what is said of the damage."""
     said: list[str] = []
-    reader._on_damage = lambda error: said.append(str(error))  # type: ignore[method-assign]
-    return [{name: row[name] for name in row if name != "batch"} for row in read_all(reader)], said
+    reader.options = replace(reader.options, skip_damage=True)
+    with mock.patch.object(reading._log, "warning", lambda _, error: said.append(str(error))):
+        return [{name: row[name] for name in row if name != "batch"} for row in read_all(reader)], said
 
 
 @pytest.mark.parametrize("large", [0, 100, 1 << 30])

@@ -217,14 +217,14 @@ def take_fetched_inventory(log: FetchedLog, dialect: Dialect = Dialect.KAFKA) ->
     position = 0
     for table in log.tables():
         sets = Chunk(log.path, position, table)
-        counter.add(headers_of(_Sent(log.path, position, table.buffer), sets), None, stop_at_damage)
+        counter.add(headers_of(Sent(log.path, position, table.buffer), sets), None, stop_at_damage)
         position += table.end
     counter.finish()
     return FetchedInventory(log, dialect, log.first, counter.tally)
 
 
 @dataclass(frozen=True, slots=True)
-class _Sent:
+class Sent:
     """Bytes that came over the network, as a part of a file of all of them that begins at `position`."""
 
     path: str

@@ -250,16 +250,17 @@ class SegmentReader:
             return 0  # the log itself is the truth; `inventory` reports damaged indexes
         return index.floor(first)[1] if index is not None else 0
 
-    def transactions(self, *, limit: int = DEFAULT_MAX_BATCH_BYTES) -> TransactionScan:
+    def transactions(self, *, first: int = 0, limit: int = DEFAULT_MAX_BATCH_BYTES) -> TransactionScan:
         """Find the partition's aborted and open transactions by a shallow walk; what is damaged is left out.
 
-        Raises CorruptRecordError only for a marker that says nothing: reading the records would not tell of it.
+        `first`: those that matter to a reader from this offset on, if it is not behind the last stable offset. Raises
+        CorruptRecordError only for a marker that says nothing: reading the records would not tell of it.
         """
-        return scan_transactions(self._facts(limit, stop_at_damage))
+        return scan_transactions(self._facts(limit, stop_at_damage, first), first)
 
-    def _facts(self, limit: int, on_damage: DamageHandler) -> Iterator[BatchFacts]:
+    def _facts(self, limit: int, on_damage: DamageHandler, first: int = 0) -> Iterator[BatchFacts]:
         damaged: list[CorruptRecordError] = []  # reading the records will report it
-        for chunk in self.chunks(limit=limit, on_damage=damaged.append):
+        for chunk in self.chunks(first=first, limit=limit, on_damage=damaged.append):
             table = chunk.table
             bits = TRANSACTIONAL_BIT | CONTROL_BIT
             for row in range(len(table)):

@@ -20,8 +20,14 @@ _KNOWN = (
     "path", "paths", "mode", "columns", "assign", "subscribe", "subscribePattern", "startingOffsets", "endingOffsets",
     "startingTimestamp", "endingTimestamp", "startingOffsetsByTimestamp", "endingOffsetsByTimestamp",
     "startingOffsetsByTimestampStrategy", "includeHeaders", "minPartitions", "failOnDataLoss", "isolation",
-    "kafka.isolation.level", "dialect", "maxBatchBytes", "onDamage", "as",
+    "kafka.isolation.level", "dialect", "maxBatchBytes", "onDamage", "as", "kafka.bootstrap.servers",
 )  # fmt: skip
+_OF_STREAMS = ("maxOffsetsPerTrigger", "maxBytesPerTrigger", "upTo")
+_NOT_OF_STREAMS = (
+    "endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp",
+)  # fmt: skip
+_OF_FILES = ("path", "paths", "onDamage", "as", "maxBytesPerTrigger", "upTo")
+SCHEME = "kafka://"
 
 
 class OptionError(MagicbyteError):
@@ -38,9 +44,13 @@ class Bound:
 
 @dataclass(frozen=True)
 class SourceOptions:
-    """What the user asked for. `starts` and `ends` are by partition; without an entry the `start` and `end` hold."""
+    """What the user asked for. `starts` and `ends` are by partition; without an entry the `start` and `end` hold.
+
+    Either `paths` or `bootstrap`, the brokers of a cluster. The last three are a stream's.
+    """
 
     paths: tuple[str, ...]
+    bootstrap: str | None = None
     mode: str = "deep"
     columns: tuple[str, ...] | None = None
     assign: frozenset[TopicPartition] | None = None
@@ -59,25 +69,29 @@ class SourceOptions:
     max_batch_bytes: int = DEFAULT_MAX_BATCH_BYTES
     skip_damage: bool = False
     as_: str | None = None
+    max_offsets: int = 0
+    max_bytes: int = 0
+    up_to_high_watermark: bool = False
 
 
-def parse_options(given: Mapping[str, str]) -> SourceOptions:
-    """Return the parsed options. Names are case-insensitive. Raises OptionError."""
-    known = {name.lower(): name for name in _KNOWN}
-    unknown = [name for name in given if name.lower() not in known]
-    if unknown:
-        raise OptionError(f"unknown option {unknown[0]!r}: expected one of {', '.join(sorted(_KNOWN))}")
-    options = {known[name.lower()]: value for name, value in given.items()}
+def parse_options(given: Mapping[str, str], *, stream: bool = False) -> SourceOptions:
+    """Return the parsed options of a query, or of a stream. Names are case-insensitive. Raises OptionError."""
+    of_streams = [name for name in (*_KNOWN, *_OF_STREAMS) if name not in _NOT_OF_STREAMS]
+    options = known_options(given, of_streams if stream else _KNOWN)
     if len({"assign", "subscribe", "subscribePattern"} & options.keys()) > 1:
         raise OptionError("only one of assign, subscribe and subscribePattern can be given")
-    starts = _bounds(options, "startingOffsets", "startingTimestamp", "startingOffsetsByTimestamp", EARLIEST)
+    bootstrap = _cluster(options)
+    starts = _bounds(
+        options, "startingOffsets", "startingTimestamp", "startingOffsetsByTimestamp", EARLIEST, stream=stream
+    )
     ends = _bounds(options, "endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp", LATEST)
     mode = _choice(options, "mode", MODES)
     isolation = options.get("isolation", options.get("kafka.isolation.level", "read_uncommitted"))
     if mode == "shallow" and isolation.lower() == Isolation.READ_COMMITTED.value:
         raise OptionError("isolation=read_committed is for records: expected mode=deep")
     return SourceOptions(
-        paths=_paths(options),
+        paths=() if bootstrap is not None else _paths(options),
+        bootstrap=bootstrap,
         mode=mode,
         columns=_names(options["columns"]) if "columns" in options else None,
         assign=_assign(options["assign"]) if "assign" in options else None,
@@ -98,7 +112,44 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
         max_batch_bytes=_number(options, "maxBatchBytes", DEFAULT_MAX_BATCH_BYTES),
         skip_damage=_choice(options, "onDamage", ("stop", "skip")) == "skip",
         as_=options.get("as"),
+        max_offsets=_number(options, "maxOffsetsPerTrigger", 0),
+        max_bytes=_number(options, "maxBytesPerTrigger", 0),
+        up_to_high_watermark=_choice(options, "upTo", ("end", "highwatermark")) == "highwatermark",
     )
+
+
+def known_options(given: Mapping[str, str], names: Sequence[str]) -> dict[str, str]:
+    """Return the options by the names that we write. Raises OptionError for others."""
+    known = {name.lower(): name for name in names}
+    unknown = [name for name in given if name.lower() not in known]
+    if unknown:
+        raise OptionError(f"unknown option {unknown[0]!r}: expected one of {', '.join(sorted(names))}")
+    return {known[name.lower()]: value for name, value in given.items()}
+
+
+def _cluster(options: dict[str, str]) -> str | None:
+    """Return the brokers, None for logs in files. A topic in a `kafka://` address becomes an option of its own."""
+    bootstrap, path = options.get("kafka.bootstrap.servers"), options.get("path", "")
+    if bootstrap is None and path.startswith(SCHEME):
+        del options["path"]
+        bootstrap, _, topic = path.removeprefix(SCHEME).partition("/")
+        name, _, number = topic.partition("/")
+        chosen = {"assign", "subscribe", "subscribePattern"} & options.keys()
+        if not bootstrap or (number and not number.isdecimal()) or (topic and chosen):
+            raise OptionError(f"path: expected {SCHEME}HOST:PORT, with /TOPIC or /TOPIC/PARTITION, found {path!r}")
+        if number:
+            options["assign"] = json.dumps({name: [int(number)]})
+        elif name:
+            options["subscribe"] = name
+    if bootstrap is None:
+        return None
+    if not bootstrap.strip():
+        _refuse("kafka.bootstrap.servers", "HOST:PORT", bootstrap)
+    if wrong := [name for name in _OF_FILES if name in options]:
+        raise OptionError(f"option {wrong[0]}: not with a cluster, but with logs in files")
+    if not {"assign", "subscribe", "subscribePattern"} & options.keys():
+        raise OptionError("a cluster: expected one of assign, subscribe and subscribePattern, found none")
+    return bootstrap
 
 
 def _refuse(name: str, expected: str, found: object) -> NoReturn:
@@ -161,24 +212,27 @@ def _assign(text: str) -> frozenset[TopicPartition]:
 
 
 def _bounds(
-    options: Mapping[str, str], offsets: str, timestamp: str, by_timestamp: str, default: int
+    options: Mapping[str, str], offsets: str, timestamp: str, by_timestamp: str, default: int, *, stream: bool = False
 ) -> tuple[Bound, dict[TopicPartition, Bound]]:
-    """Return the bound of all partitions, and those of single ones. A timestamp for all wins, then one by partition."""
+    """Return the bound of all partitions, and those of single ones. A timestamp for all wins, then one by partition.
+
+    A stream may start at the latest offset, and does so by default, as Spark's Kafka source does.
+    """
     if timestamp in options:
         return Bound(timestamp=_number(options, timestamp, 0)), {}
     if by_timestamp in options:
         found = _by_partition(by_timestamp, options[by_timestamp])
         return Bound(offset=default), {partition: Bound(timestamp=value) for partition, value in found.items()}
-    text = options.get(offsets, "earliest" if default == EARLIEST else "latest")
+    text = options.get(offsets, "earliest" if default == EARLIEST and not stream else "latest")
     if text.lower() in ("earliest", "latest"):
         value = EARLIEST if text.lower() == "earliest" else LATEST
-        if value != default:
+        if value != default and not stream:
             end = "startingOffsets cannot be latest" if default == EARLIEST else "endingOffsets cannot be earliest"
             raise OptionError(f"{end} for a batch query")
         return Bound(offset=value), {}
     found = _by_partition(offsets, text)
     for partition, offset in found.items():
-        if offset < 0 and offset != default:
+        if offset < 0 and offset != default and not (stream and offset == LATEST):
             _refuse(offsets, f"an offset or {default} for {partition.topic}-{partition.partition}", offset)
     return Bound(offset=default), {partition: Bound(offset=value) for partition, value in found.items()}
 

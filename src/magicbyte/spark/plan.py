@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 from pyspark.sql.datasource import InputPartition
 
@@ -14,7 +14,7 @@ from magicbyte.errors import CorruptRecordError, MagicbyteError, TruncatedLogErr
 from magicbyte.log.checkpoints import TopicPartition
 from magicbyte.log.directory import PartitionDirectory, Segment, discover, parse_topic_partition
 from magicbyte.log.files import LocalFiles
-from magicbyte.log.partitions import choose, in_use, log_start_offset
+from magicbyte.log.partitions import P, choose, in_use, log_start_offset
 from magicbyte.log.reader import Isolation, SegmentReader, Selection
 from magicbyte.records.decode import DEFAULT_MAX_BATCH_BYTES, DecodeOptions
 from magicbyte.records.layout import Dialect
@@ -71,16 +71,49 @@ class SegmentSlice:
 
 
 @dataclass(frozen=True)
+class TopicSlice:
+    """Offsets of one partition of a live cluster, by `selection`. `size`: how many, as their bytes are unknown."""
+
+    bootstrap: str
+    topic: str
+    partition: int
+    size: int
+    dialect: Dialect
+    selection: Selection
+
+    @property
+    def path(self) -> str:
+        """Where it is, for messages."""
+        return f"kafka://{self.bootstrap}/{self.topic}-{self.partition}"
+
+
+class Span(NamedTuple):
+    """Offsets of a partition, from `first` to below `end`."""
+
+    first: int
+    end: int
+
+
+Ranges: TypeAlias = Mapping[TopicPartition, Span]
+
+S = TypeVar("S", SegmentSlice, TopicSlice)
+
+
+@dataclass(frozen=True)
 class Task(InputPartition):
     """The slices of one task, in order. Pickled to the workers."""
 
-    slices: tuple[SegmentSlice, ...]
+    slices: tuple[SegmentSlice | TopicSlice, ...]
 
 
 def chosen_partitions(options: SourceOptions) -> list[PartitionDirectory]:
     """Return the partitions that the options mean. Raises UnknownTopicError, LogDirectoryError, OptionError."""
     named = parse_topic_partition(options.as_) if options.as_ else None
-    found = in_use(discover(options.paths, named))
+    return meant(in_use(discover(options.paths, named)), options)
+
+
+def meant(found: list[P], options: SourceOptions) -> list[P]:
+    """Return those of the partitions that the options mean. Raises UnknownTopicError, OptionError."""
     if options.subscribe is not None:
         found = choose(found, sorted(options.subscribe))
     elif options.pattern is not None:
@@ -103,12 +136,27 @@ def chosen_partitions(options: SourceOptions) -> list[PartitionDirectory]:
     return found
 
 
-def _by_name(partitions: list[PartitionDirectory]) -> dict[TopicPartition, PartitionDirectory]:
+def _by_name(partitions: list[P]) -> dict[TopicPartition, P]:
     return {
         TopicPartition(each.topic, each.partition): each
         for each in partitions
         if each.topic is not None and each.partition is not None
     }
+
+
+def no_record(name: str, bound: Bound) -> MagicbyteError:
+    """Return the error for a start by a timestamp that no record has."""
+    return MagicbyteError(
+        f"{name}: no record from timestamp {bound.timestamp} on; the option "
+        "startingOffsetsByTimestampStrategy=latest reads nothing then"
+    )
+
+
+def lost(name: str, expected: int, found: int) -> MagicbyteError:
+    """Return the error for a log that begins behind the offset that was to be read first."""
+    return MagicbyteError(
+        f"{name}: expected offset {expected}, found none before {found}; the option failOnDataLoss=false begins there"
+    )
 
 
 def plan(
@@ -118,10 +166,12 @@ def plan(
     cores: int,
     *,
     headers_only: bool = False,
+    follows: bool = False,
 ) -> list[Task]:
     """Return the tasks that read `partitions`: enough to feed all cores, none much larger than LARGEST_SLICE.
 
-    `headers_only`: of local files they read the headers of entries alone, which is little work.
+    `headers_only`: of local files they read the headers of entries alone, which is little work. `follows`: reading
+    begins at or before a last stable offset, so that no transaction that matters has all its records before.
     """
     total = sum(each.size for each in partitions)
     wanted = max(options.min_partitions, 2 * cores)
@@ -129,29 +179,34 @@ def plan(
     if headers_only and all(isinstance(each.files, LocalFiles) for each in partitions):
         smallest = largest = HEADERS_SLICE
     target = min(max(total // wanted, 1 if options.min_partitions else smallest), largest)
+    pieces = (piece for each in partitions for piece in _slices(options, each, limits, target, follows=follows))
+    return bundled(pieces, target)
+
+
+def bundled(pieces: Iterable[S], target: int) -> list[Task]:
+    """Return slices as tasks of up to `target` together; a larger one is a task of its own."""
     tasks: list[Task] = []
-    pending: list[SegmentSlice] = []
+    pending: list[S] = []
     size = 0
-    for partition in partitions:
-        for piece in _slices(options, partition, limits, target):
-            if pending and size + piece.size > target:
-                tasks.append(Task(tuple(pending)))
-                pending, size = [], 0
-            pending.append(piece)
-            size += piece.size
+    for piece in pieces:
+        if pending and size + piece.size > target:
+            tasks.append(Task(tuple(pending)))
+            pending, size = [], 0
+        pending.append(piece)
+        size += piece.size
     if pending:
         tasks.append(Task(tuple(pending)))
     return tasks
 
 
 def _slices(
-    options: SourceOptions, partition: PartitionDirectory, limits: Limits, target: int
+    options: SourceOptions, partition: PartitionDirectory, limits: Limits, target: int, *, follows: bool
 ) -> Iterator[SegmentSlice]:
     reader = SegmentReader(partition, options.dialect)
     limits = _with_bounds(options, reader, limits)
     aborted: tuple[AbortedTransaction, ...] = ()
     if options.isolation is Isolation.READ_COMMITTED:
-        found = reader.transactions(limit=options.max_batch_bytes)
+        found = reader.transactions(first=limits.first if follows else 0, limit=options.max_batch_bytes)
         aborted = tuple(found.aborted)
         limits = limits.narrowed(end=found.last_stable_offset)
     selection = Selection(limits.first, limits.end, limits.since, limits.until, options.isolation)
@@ -262,16 +317,11 @@ def _with_bounds(options: SourceOptions, reader: SegmentReader, limits: Limits) 
     first, last = _offset(options, reader, start, EARLIEST), _offset(options, reader, end, LATEST)
     if first is None:
         if options.start_strategy == "error":
-            raise MagicbyteError(
-                f"{partition.name}: no record from timestamp {start.timestamp} on; the option "
-                "startingOffsetsByTimestampStrategy=latest reads nothing then"
-            )
+            raise no_record(partition.name, start)
         first = _MAX_OFFSET
     if first not in (EARLIEST, _MAX_OFFSET) and first < log_start and options.fail_on_data_loss:
-        raise MagicbyteError(
-            f"{partition.name}: expected offset {first}, found none before {log_start}; the option "
-            "failOnDataLoss=false begins there"
-        )
+        assert first is not None, "no match was dealt with"
+        raise lost(partition.name, first, log_start)
     end_offset = _MAX_OFFSET if last in (None, LATEST) else last
     assert end_offset is not None, "LATEST and no match are the open end"
     return limits.narrowed(first=max(first, log_start), end=end_offset)
@@ -281,6 +331,11 @@ def _offset(options: SourceOptions, reader: SegmentReader, bound: Bound, open_va
     """Return the offset that a bound means in the reader's partition, None where no record has its timestamp."""
     if bound.timestamp is None:
         return open_value if bound.offset is None else bound.offset
+    return timestamp_offset(options, reader, bound.timestamp)
+
+
+def timestamp_offset(options: SourceOptions, reader: SegmentReader, timestamp: int) -> int | None:
+    """Return the offset of the first record with a timestamp (ms) or a later one, None where there is none."""
 
     def on_damage(error: CorruptRecordError) -> None:
         if not (options.skip_damage or (isinstance(error, TruncatedLogError) and not options.fail_on_data_loss)):
@@ -288,10 +343,10 @@ def _offset(options: SourceOptions, reader: SegmentReader, bound: Bound, open_va
 
     first, segments = 0, reader.partition.segments
     for segment, behind in pairwise(segments):
-        if _first_since(reader.partition, segment, bound.timestamp) < behind.base_offset:
+        if _first_since(reader.partition, segment, timestamp) < behind.base_offset:
             break
         first = behind.base_offset
     wanted = DecodeOptions(keys=False, values=False, headers=False, limit=options.max_batch_bytes)
-    for columns in reader.records(Selection(first=first, since=bound.timestamp), wanted, on_damage=on_damage):
+    for columns in reader.records(Selection(first=first, since=timestamp), wanted, on_damage=on_damage):
         return int(columns.offset[0])
     return None

@@ -1,0 +1,194 @@
+"""Logs in files that grow while they are followed: how far each is whole, and the tasks that read what is new."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+from magicbyte.errors import CorruptRecordError, TruncatedLogError
+from magicbyte.log.checkpoints import HIGH_WATERMARK, LOG_START, TopicPartition
+from magicbyte.log.directory import PartitionDirectory, Segment, log_directories
+from magicbyte.log.headers import Headers, read_headers
+from magicbyte.log.reader import Isolation, SegmentReader, Selection
+from magicbyte.records.decode import DecodeOptions
+from magicbyte.records.layout import Dialect
+from magicbyte.spark.options import Bound, OptionError, SourceOptions
+from magicbyte.spark.plan import (
+    NO_LIMITS,
+    Ranges,
+    SegmentSlice,
+    Span,
+    Task,
+    TopicSlice,
+    chosen_partitions,
+    plan,
+    timestamp_offset,
+)
+
+
+class _Whole(NamedTuple):
+    """How far a partition's last segment is whole: a position in it, and the offset behind."""
+
+    path: str
+    position: int
+    offset: int
+
+
+@dataclass(slots=True)
+class GrowingLogs:
+    """The partitions that a stream's options mean. What was found whole is not looked at again."""
+
+    options: SourceOptions
+    _found: dict[TopicPartition, PartitionDirectory] = field(default_factory=dict)
+    _whole: dict[TopicPartition, _Whole] = field(default_factory=dict)
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+    def spans(self, begun: Mapping[TopicPartition, int] | None) -> Ranges:
+        """Look at the files, and return what each partition has that is whole, up to its last stable offset if asked.
+
+        `begun`: where reading goes on, so that nothing before is looked at; None: last stable offsets do not matter.
+        Raises UnknownTopicError, LogDirectoryError, OptionError; CorruptRecordError for an entry that makes no sense.
+        """
+        found = {_key(each): each for each in chosen_partitions(self.options)}
+        self._found = found
+        starts, marks = {}, {}
+        for directory in log_directories(found.values()):
+            starts[directory.path] = directory.offsets(LOG_START) or {}
+            marks[directory.path] = directory.offsets(HIGH_WATERMARK) or {}
+        spans = {}
+        for key, each in found.items():
+            above = each.log_directory or ""
+            base = each.segments[0].base_offset if each.segments else 0
+            first = max(base, starts.get(above, {}).get(key, 0))
+            end = max(self._end(key, each), first)
+            if self.options.up_to_high_watermark:
+                end = max(min(end, marks.get(above, {}).get(key, first)), first)
+            if begun is not None and self.options.isolation is Isolation.READ_COMMITTED:
+                end = self._stable(each, min(begun.get(key, 0), end), end)
+            spans[key] = Span(first, end)
+        return spans
+
+    def _end(self, key: TopicPartition, partition: PartitionDirectory) -> int:
+        """Return the offset behind the last entry that is there as a whole."""
+        if not partition.segments:
+            return 0
+        segment, known = partition.segments[-1], self._whole.get(key)
+        if known is None or known.path != segment.log.path or known.position > segment.log.size:
+            start = SegmentReader(partition).start_position(segment, (1 << 63) - 1)
+            known = _Whole(segment.log.path, start, segment.base_offset)
+        dialect = self.options.dialect or partition.dialect
+        for headers in self._headers(partition, segment, known.position):
+            known = known._replace(position=headers.end)
+            if dialect is not Dialect.ENRICHED:
+                known = known._replace(offset=int(headers.last_offset[-1]) + 1)
+        if dialect is Dialect.ENRICHED:  # its wrappers do not tell
+            known = known._replace(offset=self._decoded_end(partition, known.offset))
+        self._whole[key] = known
+        return known.offset
+
+    def _headers(self, partition: PartitionDirectory, segment: Segment, position: int) -> Iterator[Headers]:
+        """Yield the headers of whole entries from a position on; what is not whole yet is somebody's who writes."""
+        with partition.files.open(segment.log.path) as file:
+            for headers in read_headers(
+                file,
+                start=position,
+                dialect=self.options.dialect or partition.dialect,
+                limit=self.options.max_batch_bytes,
+                on_damage=_not_whole_yet,
+                expected_bytes=max(segment.log.size - position, 0),
+            ):
+                if len(headers):
+                    yield headers
+
+    def _decoded_end(self, partition: PartitionDirectory, start: int) -> int:
+        options = DecodeOptions(keys=False, values=False, headers=False, control=True)
+        records = SegmentReader(partition, Dialect.ENRICHED).records(
+            Selection(start), options, on_damage=_not_whole_yet
+        )
+        return max((int(columns.offset[-1]) + 1 for columns in records), default=start)
+
+    def _stable(self, partition: PartitionDirectory, begun: int, end: int) -> int:
+        """Return the last stable offset. `begun` is not behind it."""
+        if begun == end:
+            return end
+        reader = SegmentReader(partition, self.options.dialect)
+        return min(reader.transactions(first=begun, limit=self.options.max_batch_bytes).last_stable_offset, end)
+
+    def offset_from(self, key: TopicPartition, timestamp: int) -> int | None:
+        """Return the offset of the first record with a timestamp (ms) or a later one, None where there is none."""
+        passing = replace(self.options, fail_on_data_loss=False)  # what is not whole yet
+        return timestamp_offset(passing, SegmentReader(self._found[key], self.options.dialect), timestamp)
+
+    def within_bytes(self, ranges: Ranges, most: int) -> Ranges:
+        """Return the ranges cut to about `most` bytes in all, by each one's share; of each at least one entry."""
+        sizes = {key: self._bytes(key, *each) for key, each in ranges.items()}
+        total = sum(sizes.values())
+        if total <= most:
+            return ranges
+        return {
+            key: Span(first, self._end_within(key, first, end, most * sizes[key] // total))
+            for key, (first, end) in ranges.items()
+        }
+
+    def _bytes(self, key: TopicPartition, first: int, end: int) -> int:
+        """Return how many bytes a range has, about, by names, sizes and indexes."""
+        reader = SegmentReader(self._found[key], self.options.dialect)
+        segments = [each for each in reader.segments_from(first) if each.base_offset < end]
+        if not segments or first >= end:
+            return 0
+        whole = sum(each.log.size for each in segments) - reader.start_position(segments[0], first)
+        behind = reader.start_position(segments[-1], end)
+        return whole - (segments[-1].log.size - behind if behind else 0)
+
+    def _end_within(self, key: TopicPartition, first: int, end: int, most: int) -> int:
+        """Return the end of the entries from offset `first` on that have `most` bytes together, or of the first one."""
+        partition, taken = self._found[key], 0
+        reader, at = SegmentReader(partition, self.options.dialect), first
+        for segment in reader.segments_from(first):
+            for headers in self._headers(partition, segment, reader.start_position(segment, first)):
+                if headers.dialect is Dialect.ENRICHED:
+                    return end
+                for size, last in zip(headers.size.tolist(), headers.last_offset.tolist(), strict=True):
+                    if last < first:
+                        continue
+                    taken += size
+                    if taken > most and at > first:
+                        return at
+                    at = int(last) + 1
+                    if at >= end or taken > most:
+                        return min(at, end)
+        return end
+
+    def tasks(self, ranges: Ranges) -> list[Task]:
+        """Return tasks that read the ranges. Raises MagicbyteError for offsets that are gone."""
+        options = self.options
+        found = [each for key, each in self._found.items() if key in ranges]
+        asked = replace(
+            options,
+            starts={key: Bound(offset=first) for key, (first, _) in ranges.items()},
+            ends={key: Bound(offset=end) for key, (_, end) in ranges.items()},
+        )
+        whole = {each.path: each.position for each in self._whole.values()}
+        tasks = plan(asked, found, NO_LIMITS, os.cpu_count() or 1, follows=True)
+        return [Task(tuple(_closed(piece, whole) for piece in task.slices)) for task in tasks]
+
+
+def _closed(piece: SegmentSlice | TopicSlice, whole: Mapping[str, int]) -> SegmentSlice:
+    """Return a slice that does not go on behind what is whole."""
+    assert isinstance(piece, SegmentSlice), "planned from files"
+    return replace(piece, end=whole[piece.path]) if piece.end is None and piece.path in whole else piece
+
+
+def _key(partition: PartitionDirectory) -> TopicPartition:
+    if partition.topic is None or partition.partition is None:
+        raise OptionError(f"{partition.path}: a stream needs names, expected a folder TOPIC-N or the option as=TOPIC-N")
+    return TopicPartition(partition.topic, partition.partition)
+
+
+def _not_whole_yet(error: CorruptRecordError) -> None:
+    if not isinstance(error, TruncatedLogError):
+        raise error

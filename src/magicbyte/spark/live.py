@@ -1,0 +1,263 @@
+"""Topics of a live cluster: looked up and planned on the driver, fetched by the workers as closed sets."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, TypeVar
+
+from magicbyte.client import Client
+from magicbyte.client.fetch import ClosedSets, FetchOptions, read_sets
+from magicbyte.client.offsets import EARLIEST, LATEST, ListedOffset, bounds, list_offset
+from magicbyte.errors import MagicbyteError, OffsetOutOfRangeError
+from magicbyte.log.checkpoints import TopicPartition
+from magicbyte.log.reader import Chunk, Isolation, Selection
+from magicbyte.records.layout import Dialect
+from magicbyte.records.transactions import CommittedFilter
+from magicbyte.spark.options import Bound, SourceOptions
+from magicbyte.spark.plan import NO_LIMITS, Limits, Ranges, Span, Task, TopicSlice, bundled, lost, meant, no_record
+
+if TYPE_CHECKING:
+    from magicbyte.log.headers import Headers
+
+T = TypeVar("T")
+
+SMALLEST_SLICE = 100_000  # offsets of a task
+_ASKED_AT_ONCE = 64
+_log = logging.getLogger("magicbyte.spark")
+
+
+@dataclass(frozen=True, slots=True)
+class LivePartition:
+    """A partition of a cluster, with the offsets that it had when it was looked up."""
+
+    topic: str
+    partition: int
+    first: int = 0
+    end: int = 0
+
+    @property
+    def name(self) -> str:
+        """Both, for people."""
+        return f"{self.topic}-{self.partition}"
+
+    @property
+    def key(self) -> TopicPartition:
+        """The partition's name."""
+        return TopicPartition(self.topic, self.partition)
+
+
+class LiveCluster:
+    """A cluster, asked from code that is not asynchronous. It is connected to at the first question."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        assert options.bootstrap is not None
+        self.bootstrap = options.bootstrap
+        self.options = options
+        self._committed = options.isolation is Isolation.READ_COMMITTED
+        self._runner = asyncio.Runner()
+        self._client: Client | None = None
+
+    def close(self) -> None:
+        """Close the connections."""
+        if self._client is not None:
+            self._runner.run(self._client.aclose())
+        self._runner.close()
+
+    def partitions(self) -> list[LivePartition]:
+        """Return the partitions that the options mean, with their offsets; the end of committed ones, if so asked.
+
+        Raises UnknownTopicError, OptionError, BrokerError and NetworkError.
+        """
+        found = meant(self._ask(self._topics), self.options)
+        return self._ask(lambda client: _at_once(self._looked_up(client, each) for each in found))
+
+    async def _topics(self, client: Client) -> list[LivePartition]:
+        # All there are: brokers of old make those that are asked for by name.
+        found = await client.retried(client.topics)
+        return [
+            LivePartition(topic.name, number)
+            for topic in found.values()
+            for number in sorted(topic.partitions)
+            if not (topic.is_internal and self.options.pattern is not None)
+        ]
+
+    async def _looked_up(self, client: Client, each: LivePartition) -> LivePartition:
+        first, end = await bounds(client, each.topic, each.partition)
+        if self._committed:
+            stable = (await list_offset(client, each.topic, each.partition, LATEST, committed=True)).offset
+            assert stable is not None, "every partition has a last stable offset"
+            end = min(end, stable)
+        return replace(each, first=first, end=end)
+
+    def offset_from(self, key: TopicPartition, timestamp: int) -> int | None:
+        """Return the offset of the first record with a timestamp (ms) or a later one, None where there is none.
+
+        Raises MagicbyteError where brokers do not know the times of records: before 0.10.1.
+        """
+
+        def ask(client: Client) -> Awaitable[ListedOffset]:
+            return list_offset(client, *key, timestamp, committed=self._committed)
+
+        found = self._ask(ask)
+        if found.offset is not None and found.timestamp is None:
+            raise MagicbyteError(f"{key}: brokers before 0.10.1 do not know the times of records: give offsets")
+        return found.offset
+
+    def _ask(self, question: Callable[[Client], Awaitable[T]]) -> T:
+        async def answer() -> T:
+            if self._client is None:
+                self._client = Client(self.bootstrap)
+            return await question(self._client)
+
+        return self._runner.run(answer())
+
+    def spans(self, _begun: Mapping[TopicPartition, int] | None) -> Ranges:
+        """Return the offsets that each partition has. Raises what `partitions` does."""
+        return {each.key: Span(each.first, each.end) for each in self.partitions()}
+
+    def within_bytes(self, ranges: Ranges, _most: int) -> Ranges:
+        """Return the ranges: how many bytes they have is not known before they are fetched."""
+        return ranges
+
+    def tasks(self, ranges: Ranges, limits: Limits = NO_LIMITS) -> list[Task]:
+        """Return tasks that read the ranges, of what `limits` leave."""
+        options, cores = self.options, os.cpu_count() or 1
+        total = sum(end - first for first, end in ranges.values())
+        least = 1 if options.min_partitions else SMALLEST_SLICE
+        target = max(total // max(options.min_partitions, 2 * cores), least)
+        return bundled(
+            (
+                TopicSlice(
+                    self.bootstrap, *key, behind - at, options.dialect or Dialect.KAFKA,
+                    Selection(at, behind, limits.since, limits.until, options.isolation),
+                )
+                for key, (first, end) in ranges.items()
+                for at, behind in _pieces(first, end, target)
+            ),
+            target,
+        )  # fmt: skip
+
+
+def _pieces(first: int, end: int, target: int) -> Iterator[tuple[int, int]]:
+    """Yield a range as pieces of one size, of about `target` or less."""
+    count = max(-(-(end - first) // target), 1) if end > first else 0
+    for piece in range(count):
+        yield first + (end - first) * piece // count, first + (end - first) * (piece + 1) // count
+
+
+async def _at_once(questions: Iterable[Awaitable[T]]) -> list[T]:
+    slots = asyncio.Semaphore(_ASKED_AT_ONCE)
+
+    async def answered(question: Awaitable[T]) -> T:
+        async with slots:
+            return await question
+
+    return list(await asyncio.gather(*map(answered, questions)))
+
+
+def plan_live(options: SourceOptions, wanted: Callable[[LivePartition], bool], limits: Limits) -> list[Task]:
+    """Return the tasks of a query. `wanted`: whether filters leave a partition."""
+    cluster = LiveCluster(options)
+    with contextlib.closing(cluster):
+        ranges = {}
+        for each in cluster.partitions():
+            if wanted(each):
+                first, end = bounded(cluster, each)
+                if limits.since is not None and (since := _since(cluster, each, limits.since)) is not None:
+                    first = max(first, since)
+                first, end = max(first, limits.first), min(end, limits.end)
+                if first < end:
+                    ranges[each.key] = Span(first, end)
+        return cluster.tasks(ranges, limits)
+
+
+def _since(cluster: LiveCluster, each: LivePartition, since: int) -> int | None:
+    """Return an offset below which no record has the timestamp or a later one, None where brokers cannot tell."""
+    try:
+        found = cluster.offset_from(each.key, since)
+    except MagicbyteError:
+        return None
+    return each.end if found is None else found
+
+
+def bounded(cluster: LiveCluster, each: LivePartition) -> tuple[int, int]:
+    """Return where a query begins and ends in a partition. Raises MagicbyteError for what is not there any more."""
+    options = cluster.options
+    start, stop = options.starts.get(each.key, options.start), options.ends.get(each.key, options.end)
+    first, end = _offset(cluster, each, start), _offset(cluster, each, stop)
+    if first is None:
+        if options.start_strategy == "error":
+            raise no_record(each.name, start)
+        first = each.end
+    if first < each.first and options.fail_on_data_loss:
+        raise lost(each.name, first, each.first)
+    return max(first, each.first), min(each.end if end is None else end, each.end)
+
+
+def _offset(cluster: LiveCluster, each: LivePartition, bound: Bound) -> int | None:
+    if bound.timestamp is not None:
+        return cluster.offset_from(each.key, bound.timestamp)
+    return {EARLIEST: each.first, LATEST: each.end}.get(bound.offset or 0, bound.offset)
+
+
+# ---- in workers
+
+
+def fetched_chunks(piece: TopicSlice, options: SourceOptions) -> Iterator[tuple[Chunk, CommittedFilter | None]]:
+    """Yield the closed sets of a slice, and what tells the committed ones among them, if those alone are wanted."""
+    is_committed, position = piece.selection.isolation is Isolation.READ_COMMITTED, 0
+    for found in _fetched(piece, options):
+        committed = CommittedFilter(found.aborted, found.last_stable_offset) if is_committed else None
+        yield Chunk(piece.path, position, found.table), committed
+        position += found.table.end
+
+
+def fetched_headers(piece: TopicSlice, options: SourceOptions) -> Iterator[Headers]:
+    """Yield the headers of the closed sets of a slice."""
+    from magicbyte.log.headers import headers_of
+    from magicbyte.log.inventory import Sent
+
+    for chunk, _ in fetched_chunks(piece, options):
+        yield headers_of(Sent(piece.path, chunk.position, chunk.table.buffer), chunk)
+
+
+def _fetched(piece: TopicSlice, options: SourceOptions) -> Iterator[ClosedSets]:
+    """Yield the closed sets of a slice. Raises OffsetOutOfRangeError where some are gone, unless that is let pass."""
+    asked = FetchOptions(
+        committed=piece.selection.isolation is Isolation.READ_COMMITTED,
+        dialect=piece.dialect,
+        largest_set=options.max_batch_bytes,
+    )
+    first, end = piece.selection.first, piece.selection.end
+    with asyncio.Runner() as runner:
+        client = Client(piece.bootstrap)
+        try:
+            while first < end:
+                sets = read_sets(client, piece.topic, piece.partition, first, end, asked)
+                try:
+                    for found in _in_turn(runner, sets):
+                        first = found.next_offset
+                        yield found
+                    return
+                except OffsetOutOfRangeError as error:
+                    start, _ = runner.run(bounds(client, piece.topic, piece.partition))
+                    if options.fail_on_data_loss or start <= first:
+                        raise
+                    _log.warning("%s; going on at %d", error, start)
+                    first = start
+        finally:
+            runner.run(client.aclose())
+
+
+def _in_turn(runner: asyncio.Runner, sets: AsyncGenerator[ClosedSets]) -> Iterator[ClosedSets]:
+    try:
+        while (found := runner.run(anext(sets, None))) is not None:
+            if len(found.table):
+                yield found
+    finally:
+        runner.run(sets.aclose())

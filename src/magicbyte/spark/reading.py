@@ -1,0 +1,170 @@
+"""What a worker does with a task: its slices, of files or of what brokers send, become Arrow batches."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+from pyspark.sql.datasource import InputPartition
+
+from magicbyte.errors import CorruptRecordError, MagicbyteError, TruncatedLogError
+from magicbyte.log.files import file_system
+from magicbyte.log.reader import Chunk, Isolation, decode_chunk, read_chunks, select_records, select_rows
+from magicbyte.records.decode import DecodeOptions
+from magicbyte.records.transactions import CommittedFilter
+from magicbyte.spark import settle
+from magicbyte.spark.options import SourceOptions
+from magicbyte.spark.plan import SegmentSlice, Task, TopicSlice
+from magicbyte.spark.shallow import rows_within, shallow_batch
+from magicbyte.wire import kernel
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from magicbyte.log.headers import Headers
+
+BATCH_BYTES = 3 << 18  # of an Arrow batch: 1 to 10 MB, or about 10,000 rows, cross into the JVM best; this much is
+BATCH_ROWS = 10_000  # what the decoder gives at a time, so that large batches are not copied once more
+_log = logging.getLogger("magicbyte.spark")
+
+Slice: TypeAlias = SegmentSlice | TopicSlice
+
+
+def reads_headers_only(options: SourceOptions, columns: pa.Schema) -> bool:
+    """Whether no entry is wanted whole."""
+    return options.mode == "shallow" and "batch" not in columns.names
+
+
+def read_task(task: InputPartition | None, options: SourceOptions, columns: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Yield what a task reads, and settle behind it. An empty plan is one task that is none, with nothing in it."""
+    if not isinstance(task, Task):
+        return iter(())
+    reader = _TaskReader(options, columns)
+    if not reads_headers_only(options, columns):
+        _expect(sum(piece.size for piece in task.slices))
+    return _settled(_joined(batch for piece in task.slices for batch in reader.read(piece)))
+
+
+@dataclass(frozen=True, slots=True)
+class _TaskReader:
+    options: SourceOptions
+    columns: pa.Schema
+
+    def read(self, piece: Slice) -> Iterator[pa.RecordBatch]:
+        """Yield the batches of one slice."""
+        try:
+            yield from self._shallow(piece) if self.options.mode == "shallow" else self._deep(piece)
+        except FileNotFoundError as error:
+            if self.options.fail_on_data_loss:
+                raise MagicbyteError(f"{piece.path}: gone since the query was planned") from error
+            _log.warning("%s: gone since the query was planned", piece.path)
+
+    def _on_damage(self, error: CorruptRecordError) -> None:
+        truncated = isinstance(error, TruncatedLogError) and not self.options.fail_on_data_loss
+        if not (self.options.skip_damage or truncated):
+            raise error
+        _log.warning("skipped: %s", error)
+
+    def _deep(self, piece: Slice) -> Iterator[pa.RecordBatch]:
+        names = self.columns.names
+        options = DecodeOptions(
+            keys="key" in names,
+            values="value" in names,
+            headers="headers" in names,
+            packed=True,
+            limit=self.options.max_batch_bytes,
+        )
+        for chunk, committed in self._chunks(piece):
+            rows, more = select_rows(chunk.table, piece.selection, committed)
+            for columns in decode_chunk(chunk, rows, options, self._on_damage):
+                chosen = select_records(columns, piece.selection)
+                if len(chosen):
+                    yield chosen.to_arrow(self.columns, topic=piece.topic, partition=piece.partition)
+            if not more:
+                return
+
+    def _chunks(self, piece: Slice) -> Iterator[tuple[Chunk, CommittedFilter | None]]:
+        """Yield the entries of a slice, and what tells the committed ones among them, where those alone are wanted."""
+        if isinstance(piece, TopicSlice):
+            from magicbyte.spark.live import fetched_chunks  # it loads the client
+
+            yield from fetched_chunks(piece, self.options)
+            return
+        committed = None
+        if piece.selection.isolation is Isolation.READ_COMMITTED:
+            committed = CommittedFilter(piece.aborted, piece.selection.end)
+        files, path = file_system(piece.path)
+        with files.open(path) as file:
+            for chunk in read_chunks(
+                file,
+                start=piece.start,
+                end=piece.end,
+                dialect=piece.dialect,
+                merge=True,
+                limit=self.options.max_batch_bytes,
+                on_damage=self._on_damage,
+            ):
+                yield chunk, committed
+
+    def _shallow(self, piece: Slice) -> Iterator[pa.RecordBatch]:
+        for headers in self._headers(piece):
+            rows, more = rows_within(headers, piece.selection.first, piece.selection.end)
+            if len(rows):
+                yield shallow_batch(headers, rows, self.columns, piece.topic, piece.partition)
+            if not more:
+                return
+
+    def _headers(self, piece: Slice) -> Iterator[Headers]:
+        if isinstance(piece, TopicSlice):
+            from magicbyte.spark.live import fetched_headers
+
+            yield from fetched_headers(piece, self.options)
+            return
+        from magicbyte.log.headers import read_headers
+
+        files, path = file_system(piece.path)
+        with files.open(path) as file:
+            yield from read_headers(
+                file,
+                start=piece.start,
+                end=piece.end,
+                dialect=piece.dialect,
+                limit=self.options.max_batch_bytes,
+                on_damage=self._on_damage,
+                expected_bytes=max(piece.size, _read_so_far),
+                whole=not reads_headers_only(self.options, self.columns),
+            )
+
+
+_read_so_far = 0  # bytes, by this worker process in all its tasks
+
+
+def _expect(size: int) -> None:
+    """Load the kernels for a task of `size` bytes, if it is large or this worker has read that much in small ones."""
+    global _read_so_far
+    kernel.expect(max(size, _read_so_far))
+    _read_so_far += size
+
+
+def _settled(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield the batches, and settle behind them."""
+    yield from batches
+    settle()
+
+
+def _joined(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Join small batches: each crosses into the JVM at a cost of its own. Large ones come in the size of a group."""
+    import pyarrow as pa
+
+    pending: list[pa.RecordBatch] = []
+    rows = size = 0
+    for batch in batches:
+        pending.append(batch)
+        rows, size = rows + batch.num_rows, size + batch.nbytes
+        if rows >= BATCH_ROWS or size >= BATCH_BYTES:
+            yield pa.concat_batches(pending) if len(pending) > 1 else batch
+            pending, rows, size = [], 0, 0
+    if pending:
+        yield pa.concat_batches(pending)

@@ -1,0 +1,214 @@
+"""Streams: log directories that grow, and live clusters, followed by Spark from batch to batch.
+
+What Spark keeps of a place is JSON, as of its Kafka source: {"orders": {"0": 23}}, the offsets behind what was read. A
+place that is the first one of some partitions also says where these were begun, under "began at": a batch that is run
+again after a kill reads the same, whatever has come since.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Protocol
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+
+from magicbyte.errors import MagicbyteError
+from magicbyte.log.checkpoints import TopicPartition
+from magicbyte.spark.options import EARLIEST, LATEST, OptionError, SourceOptions
+from magicbyte.spark.plan import Ranges, Span, Task, lost
+from magicbyte.spark.reading import read_task
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Json = dict[str, Any]
+BEGAN = "began at"
+"""No topic can have this name."""
+
+
+class Logs(Protocol):
+    """What is followed: `GrowingLogs` in files, or a `LiveCluster`."""
+
+    def spans(self, begun: Mapping[TopicPartition, int] | None, /) -> Ranges:
+        """Return what each partition has now. `begun`: where reading goes on; None: open transactions do not matter."""
+
+    def offset_from(self, key: TopicPartition, timestamp: int) -> int | None:
+        """Return the offset of the first record with a timestamp (ms) or a later one, None where there is none."""
+
+    def within_bytes(self, ranges: Ranges, most: int, /) -> Ranges:
+        """Return ranges that have about so many bytes together."""
+
+    def tasks(self, ranges: Ranges) -> list[Task]:
+        """Return tasks that read ranges."""
+
+    def close(self) -> None:
+        """Let go what is held."""
+
+
+def logs_of(options: SourceOptions) -> Logs:
+    """Return what the options mean, wherever it is begun."""
+    if options.bootstrap is not None:
+        from magicbyte.spark.live import LiveCluster  # it loads the client
+
+        return LiveCluster(replace(options, starts={}))
+    from magicbyte.spark.growing import GrowingLogs
+
+    return GrowingLogs(replace(options, starts={}))
+
+
+@dataclass
+class LogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Plans the batches on the driver, in a process of its own that lives as long as the stream; reads in workers."""
+
+    options: SourceOptions
+    columns: pa.Schema
+    _logs: Logs | None = None
+    _target: Mapping[TopicPartition, int] | None = None
+    _seen: Ranges | None = None
+
+    @property
+    def logs(self) -> Logs:
+        """What is followed. It is there on the driver alone."""
+        if self._logs is None:
+            self._logs = logs_of(self.options)
+        return self._logs
+
+    def initialOffset(self) -> Json:  # noqa: N802 (Spark's name)
+        """Return the place in front of all. Where that is, the first place behind it says."""
+        return {}
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """Return whether batches are limited; `latestOffset` knows how."""
+        limits = [each for each in (self.options.max_offsets, self.options.max_bytes) if each]
+        return ReadMaxRows(limits[0]) if limits else ReadAllAvailable()
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """Let the stream end where the logs end now."""
+        self._target = {key: span.end for key, span in self.logs.spans(None).items()}
+
+    def latestOffset(self, start: Json, limit: ReadLimit) -> Json:  # noqa: N802
+        """Return where the next batch ends: `start` itself, if nothing has come.
+
+        Raises MagicbyteError for what is gone since it was promised, unless failOnDataLoss=false lets that pass.
+        """
+        begun = _offsets(start)
+        spans = self._seen = self.logs.spans(begun)
+        if self._target is not None:
+            spans = {
+                key: span._replace(end=max(min(span.end, self._target[key]), span.first))
+                for key, span in spans.items()
+                if key in self._target or key in begun
+            }
+        self._check(begun, spans)
+        new = {key: self._first(key, span, is_first=not start) for key, span in spans.items() if key not in begun}
+        ranges: Ranges = {
+            key: Span(first, max(span.end, first))
+            for key, span in spans.items()
+            for first in [new[key] if key in new else max(begun[key], span.first)]
+        }
+        if not isinstance(limit, ReadAllAvailable):
+            ranges = self._limited(ranges)
+        if start and not new and all(begun[key] == span.end for key, span in ranges.items()):
+            return start
+        place: Json = _json({key: span.end for key, span in ranges.items()})
+        return place | {BEGAN: _json(new)} if new or not start else place
+
+    def _check(self, begun: Mapping[TopicPartition, int], spans: Ranges) -> None:
+        if not self.options.fail_on_data_loss:
+            return
+        for key, offset in begun.items():
+            if key not in spans:
+                raise MagicbyteError(f"{key}: gone since the stream read it; the option failOnDataLoss=false goes on")
+            if offset > spans[key].end:
+                raise MagicbyteError(
+                    f"{key}: read up to offset {offset} before, and ends at {spans[key].end} now: was it made anew? "
+                    "The option failOnDataLoss=false waits until there is more"
+                )
+
+    def _first(self, key: TopicPartition, span: Span, *, is_first: bool) -> int:
+        """Return where a partition is begun: as asked for, or, when it came later, at its start."""
+        if not is_first:
+            return span.first
+        options = self.options
+        if options.starts and key not in options.starts:
+            raise OptionError(f"startingOffsets: expected one for each partition that is read, found none for {key}")
+        bound = options.starts.get(key, options.start)
+        if bound.timestamp is not None:
+            found = self.logs.offset_from(key, bound.timestamp)
+            if found is None and options.start_strategy == "error":
+                raise OptionError(
+                    f"{key}: no record from timestamp {bound.timestamp} on; the option "
+                    "startingOffsetsByTimestampStrategy=latest begins at the end then"
+                )
+            return span.end if found is None else min(max(found, span.first), span.end)
+        if bound.offset == EARLIEST:
+            return span.first
+        if bound.offset == LATEST:
+            return span.end
+        assert bound.offset is not None, "an offset or a timestamp"
+        if bound.offset < span.first and options.fail_on_data_loss:
+            raise lost(str(key), bound.offset, span.first)
+        return min(max(bound.offset, span.first), span.end)
+
+    def _limited(self, ranges: Ranges) -> Ranges:
+        """Return the ranges cut to what one batch may have, each by its share of what there is."""
+        most, total = self.options.max_offsets, sum(end - first for first, end in ranges.values())
+        if most and total > most:
+            shares = {key: -(-(span.end - span.first) * most // total) for key, span in ranges.items()}
+            ranges = {key: span._replace(end=span.first + shares[key]) for key, span in ranges.items()}
+        return self.logs.within_bytes(ranges, self.options.max_bytes) if self.options.max_bytes else ranges
+
+    def reportLatestOffset(self) -> Json | None:  # noqa: N802
+        """Return where the logs ended when they were last looked at: Spark tells it in a stream's progress."""
+        return None if self._seen is None else _json({key: span.end for key, span in self._seen.items()})
+
+    def partitions(self, start: Json, end: Json) -> list[InputPartition]:
+        """Plan a batch. Raises MagicbyteError for what is gone, unless that is let pass."""
+        begun = _offsets(start) | _offsets(end.get(BEGAN, {}))
+        ranges = {
+            key: Span(begun[key], offset)
+            for key, offset in _offsets(end).items()
+            if key in begun and begun[key] < offset
+        }
+        if not ranges:
+            return []
+        spans = self.logs.spans({key: span.first for key, span in ranges.items()})
+        if self.options.fail_on_data_loss:
+            self._check({key: span.end for key, span in ranges.items()}, spans)
+            for key, span in ranges.items():
+                if span.first < spans[key].first:
+                    raise lost(str(key), span.first, spans[key].first)
+        ranges = {
+            key: Span(max(first, spans[key].first), min(behind, spans[key].end))
+            for key, (first, behind) in ranges.items()
+            if key in spans
+        }
+        return list(self.logs.tasks({key: span for key, span in ranges.items() if span.first < span.end}))
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield Arrow batches. Runs in a worker."""
+        return read_task(partition, self.options, self.columns)
+
+    def stop(self) -> None:
+        """Let go what is held."""
+        if self._logs is not None:
+            self._logs.close()
+            self._logs = None
+
+
+def _offsets(place: Json) -> dict[TopicPartition, int]:
+    return {
+        TopicPartition(topic, int(number)): offset
+        for topic, numbers in place.items()
+        if topic != BEGAN
+        for number, offset in numbers.items()
+    }
+
+
+def _json(offsets: Mapping[TopicPartition, int]) -> Json:
+    found: Json = {}
+    for (topic, number), offset in sorted(offsets.items()):
+        found.setdefault(topic, {})[str(number)] = offset
+    return found

@@ -1,0 +1,236 @@
+"""Streams over log directories that grow: each record once, whatever is killed, torn or new; planned without Spark."""
+
+import json
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
+
+from magicbyte.errors import CorruptRecordError, MagicbyteError
+from magicbyte.log import checkpoints
+from magicbyte.log.checkpoints import HIGH_WATERMARK, TopicPartition
+from magicbyte.records.columns import arrow_schema
+from magicbyte.records.encode import Format
+from magicbyte.spark.options import OptionError, parse_options
+from magicbyte.spark.stream import LogStream
+from spark.logs import SEGMENT, START, content_of, some_records, write_partition
+
+Json = dict[str, Any]
+Place = tuple[str, int, int]  # topic, partition, offset
+
+
+def stream_of(path: Path, **options: str) -> LogStream:
+    return LogStream(parse_options({"path": str(path), **options}, stream=True), arrow_schema())
+
+
+def step(stream: LogStream, start: Json, limit: ReadLimit | None = None) -> tuple[Json, list[Place]]:
+    """Plan a batch as Spark does, places as JSON; return its end, and its records."""
+    end = stream.latestOffset(start, stream.getDefaultReadLimit() if limit is None else limit)
+    end = json.loads(json.dumps(end))
+    return end, ([] if end == start else records(stream, start, end))
+
+
+def records(stream: LogStream, start: Json, end: Json) -> list[Place]:
+    batches = [batch for task in stream.partitions(start, end) for batch in stream.read(task)]
+    rows = pa.Table.from_batches(batches, stream.columns).to_pylist()
+    return sorted((row["topic"], row["partition"], row["offset"]) for row in rows)
+
+
+def steps(stream: LogStream, start: Json) -> Iterator[tuple[Json, list[Place]]]:
+    """Yield batches until nothing comes."""
+    while True:
+        end, found = step(stream, start)
+        if end == start:
+            return
+        yield end, found
+        start = end
+
+
+def joined(batches: Iterable[list[Place]]) -> list[Place]:
+    return list(chain.from_iterable(batches))
+
+
+def numbered(topic: str, partition: int, first: int, end: int) -> list[Place]:
+    return [(topic, partition, offset) for offset in range(first, end)]
+
+
+def append(folder: Path, content: bytes) -> None:
+    with (folder / SEGMENT).open("ab") as file:
+        file.write(content)
+
+
+@pytest.fixture
+def orders(tmp_path: Path) -> Path:
+    """The folder of a partition with 30 records."""
+    return write_partition(tmp_path, "orders-0", some_records(30))
+
+
+@pytest.mark.parametrize("magic", [0, 1, 2])
+def test_what_is_appended_comes_in_the_next_batch_and_nothing_else(tmp_path: Path, magic: int) -> None:
+    target = Format(str(magic)) if magic < 2 else Format.V2
+    folder = write_partition(tmp_path, "a-0", some_records(30, magic=magic), target=target)
+    stream = stream_of(tmp_path, startingOffsets="earliest")
+    place, found = step(stream, stream.initialOffset())
+    assert found == numbered("a", 0, 0, 30)
+    assert step(stream, place) == (place, [])
+    append(folder, content_of(some_records(20, first=30, magic=magic), target))
+    place, found = step(stream, place)
+    assert found == numbered("a", 0, 30, 50)
+    assert place == {"a": {"0": 50}}
+
+
+def test_without_an_option_a_stream_starts_at_the_end_as_sparks_kafka_source_does(orders: Path) -> None:
+    stream = stream_of(orders.parent)
+    place, found = step(stream, stream.initialOffset())
+    assert found == []
+    append(orders, content_of(some_records(5, first=30)))
+    assert step(stream, place)[1] == numbered("orders", 0, 30, 35)
+
+
+def test_an_entry_that_is_not_whole_yet_waits_until_it_is(orders: Path) -> None:
+    stream = stream_of(orders.parent, startingOffsets="earliest")
+    place, _ = step(stream, {})
+    added = content_of(some_records(10, first=30))
+    for at in (1, 15, 40, len(added) - 1):
+        (orders / SEGMENT).write_bytes(content_of(some_records(30)) + added[:at])
+        assert step(stream, place) == (place, [])
+        assert step(stream_of(orders.parent, startingOffsets="earliest"), place) == (place, [])
+    (orders / SEGMENT).write_bytes(content_of(some_records(30)) + added)
+    assert step(stream, place)[1] == numbered("orders", 0, 30, 40)
+
+
+def test_a_torn_tail_does_not_disturb_a_batch_in_front_of_it(orders: Path) -> None:
+    append(orders, content_of(some_records(10, first=30))[:50])
+    stream = stream_of(orders.parent, startingOffsets="earliest")
+    assert step(stream, {})[1] == numbered("orders", 0, 0, 30)
+
+
+def test_an_entry_that_makes_no_sense_is_told(orders: Path) -> None:
+    append(orders, bytes(range(100)))
+    with pytest.raises(CorruptRecordError, match=SEGMENT):
+        step(stream_of(orders.parent, startingOffsets="earliest"), {})
+
+
+def test_a_batch_that_is_run_again_by_another_process_reads_the_same(orders: Path) -> None:
+    """Also the first one of a stream that started at the end: the place says where that was."""
+    stream = stream_of(orders.parent)
+    first, _ = step(stream, {})
+    append(orders, content_of(some_records(5, first=30)))
+    second, found = step(stream, first)
+    append(orders, content_of(some_records(50, first=35)))
+    write_partition(orders.parent, "orders-1", some_records(3))
+    again = stream_of(orders.parent)
+    assert records(again, {}, first) == []
+    assert records(again, first, second) == found == numbered("orders", 0, 30, 35)
+    assert step(again, second)[1] == numbered("orders", 0, 35, 85) + numbered("orders", 1, 0, 3)
+
+
+def test_new_segments_and_partitions_are_followed(orders: Path) -> None:
+    stream = stream_of(orders.parent, startingOffsets="earliest")
+    place, _ = step(stream, {})
+    (orders / f"{30:020}.log").write_bytes(content_of(some_records(10, first=30)))
+    write_partition(orders.parent, "clicks-0", some_records(4))
+    place, found = step(stream, place)
+    assert found == numbered("clicks", 0, 0, 4) + numbered("orders", 0, 30, 40)
+    assert step(stream, place) == (place, [])
+
+
+def test_batches_are_limited_by_records_in_shares(tmp_path: Path) -> None:
+    write_partition(tmp_path, "a-0", some_records(30))
+    write_partition(tmp_path, "a-1", some_records(60))
+    stream = stream_of(tmp_path, startingOffsets="earliest", maxOffsetsPerTrigger="45")
+    found = [batch for _, batch in steps(stream, {})]
+    assert [len(batch) for batch in found] == [45, 45]
+    assert len([each for each in found[0] if each[1] == 0]) == 15
+    assert sorted(joined(found)) == numbered("a", 0, 0, 30) + numbered("a", 1, 0, 60)
+    assert len(step(stream, {}, ReadAllAvailable())[1]) == 90  # a trigger that wants all
+
+
+@pytest.mark.parametrize("magic", [1, 2])
+def test_batches_are_limited_by_bytes(tmp_path: Path, magic: int) -> None:
+    target = Format.V1 if magic == 1 else Format.V2
+    folder = write_partition(tmp_path, "a-0", some_records(100, magic=magic), target=target)
+    size = (folder / SEGMENT).stat().st_size
+    stream = stream_of(tmp_path, startingOffsets="earliest", maxBytesPerTrigger=str(size // 4))
+    found = [batch for _, batch in steps(stream, {})]
+    assert 4 <= len(found) <= 6
+    assert joined(found) == numbered("a", 0, 0, 100)
+    tiny = [batch for _, batch in steps(stream_of(tmp_path, startingOffsets="earliest", maxBytesPerTrigger="1"), {})]
+    assert len(tiny) == (10 if magic == 2 else 100)  # an entry at least
+
+
+def test_available_now_ends_where_the_logs_ended(orders: Path) -> None:
+    stream = stream_of(orders.parent, startingOffsets="earliest", maxOffsetsPerTrigger="20")
+    stream.prepareForTriggerAvailableNow()
+    append(orders, content_of(some_records(10, first=30)))
+    write_partition(orders.parent, "orders-1", some_records(3))
+    assert joined(batch for _, batch in steps(stream, {})) == numbered("orders", 0, 0, 30)
+
+
+@pytest.mark.parametrize(
+    ("options", "first"),
+    [
+        ({"startingOffsets": '{"orders": {"0": 7}}'}, 7),
+        ({"startingOffsets": '{"orders": {"0": -2}}'}, 0),
+        ({"startingOffsets": '{"orders": {"0": -1}}'}, 30),
+        ({"startingTimestamp": str(START + 12_000)}, 12),
+        ({"startingOffsetsByTimestamp": f'{{"orders": {{"0": {START + 12_000}}}}}'}, 12),
+        ({"startingTimestamp": str(START * 2), "startingOffsetsByTimestampStrategy": "latest"}, 30),
+    ],
+    ids=str,
+)
+def test_a_stream_starts_where_the_options_say(orders: Path, options: dict[str, str], first: int) -> None:
+    append(orders, content_of(some_records(10, first=30))[:-1])  # not whole
+    stream = stream_of(orders.parent, **options)
+    assert step(stream, {})[1] == numbered("orders", 0, first, 30)
+
+
+def test_what_is_gone_is_told_or_let_pass(orders: Path) -> None:
+    second = orders / f"{30:020}.log"
+    second.write_bytes(content_of(some_records(10, first=30)))
+    strict = stream_of(orders.parent, startingOffsets="earliest", maxOffsetsPerTrigger="10")
+    place, _ = step(strict, {})
+    (orders / SEGMENT).unlink()  # as retention does
+    with pytest.raises(MagicbyteError, match="orders-0: expected offset 10, found none before 30"):
+        step(strict, place)
+    loose = stream_of(orders.parent, startingOffsets="earliest", failOnDataLoss="false")
+    assert step(loose, place)[1] == numbered("orders", 0, 30, 40)
+    second.write_bytes(content_of(some_records(2, first=30)))  # made anew
+    for stream in (strict, loose):
+        stream.stop()
+    with pytest.raises(MagicbyteError, match="read up to offset 40 before, and ends at 32 now"):
+        step(strict, {"orders": {"0": 40}})
+    assert step(loose, {"orders": {"0": 40}})[1] == []
+
+
+def test_up_to_the_high_watermark_what_may_be_cut_off_again_is_not_read(orders: Path) -> None:
+    marks = {TopicPartition("orders", 0): 20}
+    (orders.parent / HIGH_WATERMARK).write_bytes(checkpoints.format_offset_checkpoint(marks))
+    stream = stream_of(orders.parent, startingOffsets="earliest", upTo="highWatermark")
+    place, found = step(stream, {})
+    assert found == numbered("orders", 0, 0, 20)
+    (orders.parent / HIGH_WATERMARK).write_bytes(checkpoints.format_offset_checkpoint({next(iter(marks)): 30}))
+    assert step(stream, place)[1] == numbered("orders", 0, 20, 30)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"endingOffsets": "latest"}, "unknown option 'endingOffsets'"),
+        ({"upTo": "noon"}, "option upTo: expected end or highwatermark, found 'noon'"),
+        ({"startingOffsets": '{"orders": {"0": -3}}'}, "startingOffsets: expected an offset or -2 for orders-0"),
+    ],
+    ids=str,
+)
+def test_wrong_options_of_a_stream_are_refused(tmp_path: Path, options: dict[str, str], said: str) -> None:
+    with pytest.raises(OptionError, match=said):
+        stream_of(tmp_path, **options)
+
+
+def test_a_query_refuses_the_options_of_streams(tmp_path: Path) -> None:
+    with pytest.raises(OptionError, match="unknown option 'maxOffsetsPerTrigger'"):
+        parse_options({"path": str(tmp_path), "maxOffsetsPerTrigger": "3"})
