@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from magicbyte.net.exposition import Family
 
 _TELL_SECONDS = 1.0
+_LAST_PORT = 65535
 _LOOK_SECONDS = 5.0  # until sets are opened again to learn what that costs
 
 
@@ -55,9 +56,39 @@ def _http(_context: click.Context, _parameter: click.Parameter, value: str | Non
     if value is None:
         return None
     host, _, port = value.rpartition(":")
-    if not port.isdecimal():
+    if not port.isdecimal() or int(port) > _LAST_PORT:
         raise click.BadParameter(f"{value!r}: expected HOST:PORT, such as localhost:9100")
     return host.removeprefix("[").removesuffix("]") or "localhost", int(port)
+
+
+def _group(_context: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
+    if value == "":
+        raise click.BadParameter("expected a name")
+    return value
+
+
+def _client(context: click.Context, side: str, option: str, addresses: str) -> Client:
+    from magicbyte.client import Client
+
+    try:
+        return Client(addresses, **client_settings(context, side))
+    except ValueError as error:
+        raise click.BadParameter(f"{error}: expected HOST:PORT, such as localhost:9092", param_hint=option) from error
+
+
+def _target(context: click.Context, target: str) -> Client | Path:
+    """Return a client of a cluster, or a log directory: a name with a slash. Raises BadParameter."""
+    path = Path(target)
+    if "/" in target or target in (".", ".."):
+        if path.exists() and not path.is_dir():
+            raise click.BadParameter(f"{target} is no directory", param_hint="--to")
+        return path
+    if ":" not in target:
+        raise click.BadParameter(
+            f"{target!r}: expected HOST:PORT, such as localhost:9092, or a log directory, such as ./{target}",
+            param_hint="--to",
+        )
+    return _client(context, "target", "--to", target)
 
 
 @click.command(cls=_Mirror)
@@ -67,9 +98,9 @@ def _http(_context: click.Context, _parameter: click.Parameter, value: str | Non
               "Settings of the clients, too: source.request.timeout.ms, target.client.id.")  # fmt: skip
 @click.option("--from", "source", required=True, metavar="HOST:PORT", help="Brokers of the cluster to copy from.")
 @click.option("--to", "target", required=True, metavar="HOST:PORT|DIR", help="Brokers of the cluster to copy to, or a "
-              "log directory of this machine: a name with a slash or without a port.")  # fmt: skip
+              "log directory of this machine: a name with a slash, such as ./copy.")  # fmt: skip
 @click.option("--topics", required=True, callback=_pattern, metavar="REGEX", help="Topics whose whole name matches.")
-@click.option("--group", metavar="NAME", help="Consumer group at the target that keeps the progress.  "
+@click.option("--group", callback=_group, metavar="NAME", help="Consumer group at the target that keeps the progress.  "
               "[default: magicbyte-mirror]")  # fmt: skip
 @click.option("--prefix", default="", metavar="TEXT", help="Put in front of each topic's name at the target. "
               "Topics that came from there are left out.")  # fmt: skip
@@ -116,7 +147,6 @@ def mirror(
 
     "mirror translate" says where offsets and consumer groups of the source are at the target.
     """
-    from magicbyte.client import Client
     from magicbyte.mirror.oversize import OnOversize
     from magicbyte.mirror.plan import Choice
     from magicbyte.mirror.progress import DEFAULT_GROUP
@@ -136,11 +166,9 @@ def mirror(
         identical=identical,
         sync_groups=sync_groups,
     )
-    to_folder = "/" in target or ":" not in target
-    here = Client(source, **client_settings(context, "source"))
-    if sync_groups and (identical or to_folder):
+    here, there = _client(context, "source", "--from", source), _target(context, target)
+    if sync_groups and (identical or isinstance(there, Path)):
         raise click.UsageError("--sync-groups: not with identical copies, whose groups need no other offsets")
-    there = Path(target) if to_folder else Client(target, **client_settings(context, "target"))
     asyncio.run(_run(here, there, choice, until_caught_up=until_caught_up, explain=explain, http=http))
 
 
@@ -230,6 +258,9 @@ async def _watch(mirror: Rounds, savings: Savings) -> None:
         while True:
             await asyncio.sleep(_TELL_SECONDS)
             copied = mirror.copied()
+            if shown is not None and mirror.stop.is_set():
+                click.echo("stopping behind the sets at hand; Ctrl-C again does not wait for them", err=True)
+                return
             if shown is not None and copied:
                 shown.show(copied, savings.seconds(copied), time.monotonic())
             if time.monotonic() - looked >= _LOOK_SECONDS or len(savings.seconds(copied)) < len(copied):

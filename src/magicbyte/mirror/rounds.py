@@ -17,6 +17,7 @@ log = logging.getLogger(__name__)
 
 AT_ONCE: Final = 8  # partitions
 PLAN_SECONDS: Final = 30.0  # until topics are looked for again
+OTHERS_NAMED: Final = 3  # of partitions that fail together with the one whose error ends all
 PAUSE_SECONDS: Final = 0.5  # between looks at the source when nothing came
 
 Copy: TypeAlias = Callable[[TopicPlan, int], Awaitable[None]]
@@ -74,9 +75,12 @@ class Rounds(ABC):
                     for partition in range(each.partitions):
                         group.create_task(self._in_turn(copy, each, partition, slots))
         except ExceptionGroup as errors:
-            for other in errors.exceptions[1:]:
+            first, *others = errors.exceptions
+            for other in others[:OTHERS_NAMED]:
                 log.warning("another partition failed, too: %s", other)
-            raise errors.exceptions[0] from None
+            if len(others) > OTHERS_NAMED:
+                log.warning("%d partitions more failed, too", len(others) - OTHERS_NAMED)
+            raise first from None
 
     async def _in_turn(self, copy: Copy, wanted: TopicPlan, partition: int, slots: asyncio.Semaphore) -> None:
         async with slots:

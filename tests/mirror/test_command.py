@@ -1,0 +1,113 @@
+"""What the command says to somebody who is wrong about something."""
+
+import asyncio
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from cli.command import run as command
+from magicbyte.codecs import Codec
+from magicbyte.errors import MirrorError
+from magicbyte.mirror import rounds
+from magicbyte.mirror.plan import Mode, TopicPlan
+from magicbyte.mirror.progress import Origin
+from magicbyte.mirror.rewrite import Storage
+from magicbyte.mirror.rounds import Copy, HasCopied, Rounds
+from magicbyte.records.encode import Format
+from magicbyte.testing import Broker
+from mirror.pair import Pair
+
+ENDS = ["--from", "localhost:1", "--to", "localhost:2", "--topics", "topic"]
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        (["--topics", "to(pic"], "'to(pic': missing ), unterminated subpattern at position 2"),
+        (["--from", "localhost"], "--from: 'localhost' is no HOST:PORT: expected HOST:PORT, such as localhost:9092"),
+        (["--to", "localhost:abc"], "--to: 'localhost:abc' is no HOST:PORT"),
+        (["--to", "copy"], "'copy': expected HOST:PORT, such as localhost:9092, or a log directory, such as ./copy"),
+        (["--to", __file__], f"--to: {__file__} is no directory"),
+        (["--group", ""], "'--group': expected a name"),
+        (["--http", "localhost:99999"], "'localhost:99999': expected HOST:PORT, such as localhost:9100"),
+        (["--on-oversize", "park"], "--on-oversize=park and --park go together"),
+        (["--on-oversize", "drop"], "'drop' is not one of 'stop', 'split', 'park'"),
+    ],
+)
+def test_what_is_wrong_in_a_command_line_is_said_with_what_is_expected(changed: list[str], message: str) -> None:
+    result = command("mirror", *ENDS, *changed)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert message in " ".join(result.stderr.split())
+
+
+@pytest.mark.parametrize(("side", "other"), [("--from", "--to"), ("--to", "--from")])
+@pytest.mark.parametrize(
+    ("address", "message"),
+    [("no.such.host.invalid:9092", r"no broker answers: no\.such\.host\.invalid:9092"), ("127.0.0.1:1", "127.0.0.1:1")],
+)
+def test_a_cluster_that_is_not_there_is_told_at_once(side: str, other: str, address: str, message: str) -> None:
+    with Broker() as broker:
+        result = command("mirror", side, address, other, broker.bootstrap_servers, "--topics", "topic")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert re.search(message, result.stderr)
+    assert len(result.stderr.splitlines()) == 1
+
+
+def test_source_and_target_may_not_be_one_cluster(pair: Pair) -> None:
+    source, _ = pair.addresses
+    result = command("mirror", "--from", source, "--to", source, "--topics", "topic")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert re.fullmatch(r"magicbyte: source and target are the same cluster, [\w-]+\n", result.stderr)
+
+
+class Failing(Rounds):
+    """Copies nothing: all partitions fail at the same moment."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.at_work, self.all_there = 0, asyncio.Event()
+
+    async def plan(self) -> list[TopicPlan]:
+        origin, storage = Origin(), Storage(Format.V2)
+        return [
+            TopicPlan(
+                "topic", "topic", origin, 50, None, 1, storage, once=True, committed=True, mode=Mode.CLOSED, why=""
+            )
+        ]
+
+    async def _made(self) -> list[TopicPlan]:
+        return await self.plan()
+
+    def _begun(self, _: asyncio.TaskGroup) -> Copy:
+        async def copy(_: TopicPlan, partition: int) -> None:
+            self.at_work += 1
+            if self.at_work == rounds.AT_ONCE:
+                self.all_there.set()
+            await self.all_there.wait()
+            raise MirrorError(f"topic-{partition}")
+
+        return copy
+
+    def _each(self) -> Mapping[tuple[str, int], HasCopied]:
+        return {}
+
+
+def test_of_many_partitions_that_fail_together_a_few_are_named(caplog: pytest.LogCaptureFixture) -> None:
+    with pytest.raises(MirrorError, match="topic-0"):
+        asyncio.run(Failing().catch_up())
+    *named, last = caplog.messages
+    assert len(named) == 3
+    assert all(each.startswith("another partition failed, too: topic-") for each in named)
+    assert last == "46 partitions more failed, too"
+
+
+def test_a_folder_that_cannot_be_made_is_named(pair: Pair, tmp_path: Path) -> None:
+    pair.fill("topic", [Codec.GZIP])
+    (tmp_path / "file").touch()
+    folder = str(tmp_path / "file" / "copy")
+    result = command("mirror", "--from", pair.addresses[0], "--to", folder, "--topics", "topic", "--until-caught-up")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.startswith("magicbyte: ")
+    assert folder.rpartition("/")[0] in result.stderr
