@@ -23,7 +23,7 @@ SETS = [Addressed("topic", 1, b"one"), Addressed("other", 0, [b"t", b"wo"]), Add
 def together(broker: ScriptedBroker) -> Any:
     async def inside() -> Any:
         async with cluster(broker), Client(f"127.0.0.1:{broker.port}") as client:
-            return await send_together(client, await client.leader("topic", 0), SETS, 2, Codec.LZ4)
+            return await send_together(client, await client.leader("topic", 0), SETS, goes_with(2, Codec.LZ4))
 
     return asyncio.run(asyncio.wait_for(inside(), 10))
 

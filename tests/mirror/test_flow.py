@@ -21,6 +21,7 @@ from mirror.pair import Pair, records
 from mirror.sets import START
 
 PARTITIONS = 3
+KIND = range(3)
 
 
 class Faults:
@@ -34,22 +35,22 @@ class Faults:
         self.most_under_way = 0
         self.rows: list[list[tuple[str, int]]] = []
 
-    async def send(self, client: Client, node: Node, sets: list[Addressed], magic: int, codec: Codec) -> list[Any]:
+    async def send(self, client: Client, node: Node, sets: list[Addressed], kind: range) -> list[Any]:
         self.rows.append([(each.topic, each.partition) for each in sets])
         self.under_way += 1
         self.most_under_way = max(self.most_under_way, self.under_way)
         try:
-            return await self.fail(client, node, sets, magic, codec)
+            return await self.fail(client, node, sets, kind)
         finally:
             self.under_way -= 1
 
-    async def fail(self, client: Client, node: Node, sets: list[Addressed], magic: int, codec: Codec) -> list[Any]:
+    async def fail(self, client: Client, node: Node, sets: list[Addressed], kind: range) -> list[Any]:
         fails = self.share and (len(self.rows) == 2 or self.chance.random() < self.share)
         fault = self.chance.choice(["before", "after", "refused"]) if fails else None
         self.failed += fault is not None
         if fault == "before":
             raise NetworkError("the request was lost")
-        answers: list[Any] = await send_together(client, node, sets, magic, codec)
+        answers: list[Any] = await send_together(client, node, sets, kind)
         if fault == "after":
             raise NetworkError("the answer was lost")
         if fault == "refused":
@@ -140,8 +141,8 @@ def test_what_a_sender_hears_is_in_the_order_of_what_it_gave() -> None:
         def waiting(self) -> outbox.Sending | None:
             if not self.sizes:
                 return None
-            made = outbox.Made(b"", 2, Codec.GZIP, 1)
-            return outbox.Sending(Addressed("t", self.partition, b""), made, self.sizes[0], range(3))
+            source = memoryview(bytes(self.sizes[0]))
+            return outbox.Sending("t", self.partition, b"", KIND, 1, source, 0, 1, 1, None)
 
         def sent(self) -> None:
             heard.append(("sent", self.partition))
@@ -150,7 +151,7 @@ def test_what_a_sender_hears_is_in_the_order_of_what_it_gave() -> None:
         def answered(self, answer: Any) -> None:
             heard.append(("answered", self.partition))
 
-    async def fake(client: Any, node: Any, sets: list[Addressed], magic: int, codec: Codec) -> list[Produced]:
+    async def fake(client: Any, node: Any, sets: list[Addressed], kind: range) -> list[Produced]:
         rows.append([each.partition for each in sets])
         return [Produced(0, -1, -1)] * len(sets)
 

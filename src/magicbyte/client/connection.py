@@ -6,8 +6,7 @@ import asyncio
 import contextlib
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Final, Self
+from typing import Final, NamedTuple, Self
 
 from magicbyte.client.versions import RELEASE_0_8_2, RELEASE_0_9, BrokerVersions, versions_told
 from magicbyte.errors import BrokerError, ErrorCode, MagicbyteError, NetworkError, ProtocolError
@@ -17,7 +16,7 @@ from magicbyte.protocol.messages.api_versions import ApiVersionsRequest, ApiVers
 from magicbyte.protocol.messages.heartbeat import HeartbeatRequest
 from magicbyte.protocol.messages.response_header import ResponseHeader
 
-READ_BYTES: Final = 256 << 10
+READ_BYTES: Final = 64 << 10
 LARGEST_RESPONSE: Final = 128 << 20  # bytes: more than fetches are asked for
 IN_FLIGHT: Final = 8  # requests on one connection whose responses have not come; more wait for their turn
 SILENCE_MS: Final = 500  # after which a broker may be one of 0.9, and is asked something that those know
@@ -25,12 +24,19 @@ SILENCE_MS: Final = 500  # after which a broker may be one of 0.9, and is asked 
 _NAME, _VERSION = "magicbyte", "0.1"
 
 
-@dataclass(slots=True)
-class _Waiting:
+class _Answer(NamedTuple):
+    """Who waits for a response, until when by the loop's clock, and how long that is."""
+
+    future: asyncio.Future[Message]
+    deadline: float
+    timeout_ms: int
+
+
+class _Waiting(NamedTuple):
     api: Api
     version: int
     correlation_id: int
-    answer: asyncio.Future[Message]
+    answer: _Answer
 
 
 class Connection:
@@ -44,16 +50,19 @@ class Connection:
         self.name = name
         self.versions = BrokerVersions({})
         self._client_id = client_id
+        self._loop = asyncio.get_running_loop()
         self._stream = stream
         self._frames = Frames(LARGEST_RESPONSE)
         self._arrived = deque[memoryview]()
+        self._first_bytes = memoryview(bytearray(READ_BYTES))
         self._correlation_id = 0
         self._slots = asyncio.Semaphore(IN_FLIGHT)
         self._outgoing = deque[tuple[Sequence[Buffer], asyncio.Future[None] | None]]()
         self._something_to_send = asyncio.Event()
         self._waiting = deque[_Waiting]()
+        self._alarm: asyncio.TimerHandle | None = None
         self._failure: NetworkError | None = None
-        self._tasks: list[asyncio.Task[None]] = []
+        self._writer: asyncio.Task[None] | None = None
 
     @classmethod
     async def open(
@@ -77,7 +86,8 @@ class Connection:
                 if isinstance(error, TimeoutError):
                     raise NetworkError(f"{self.name}: no answer to ApiVersions within {timeout_ms} ms") from None
                 raise
-            self._tasks = [asyncio.create_task(work) for work in (self._send_all(), self._receive_all())]
+            self._writer = asyncio.create_task(self._send_all())
+            stream.listen(self._receive)
             return self
         raise AssertionError("the last attempt asks nothing")
 
@@ -94,20 +104,15 @@ class Connection:
         """
         api = self._api(request)
         version = self.versions.choose(api, versions, self.name)
-        answer: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
+        deadline = self._loop.time() + timeout_ms / 1000
+        await self._slot(api, deadline, timeout_ms)
+        answer: asyncio.Future[Message] = self._loop.create_future()
         try:
-            async with asyncio.timeout(timeout_ms / 1000):
-                await self._slots.acquire()
-                try:
-                    self._enqueue(request, api, version, answer)
-                except BaseException:
-                    self._slots.release()
-                    raise
-                return await answer
-        except TimeoutError:
-            failure = NetworkError(f"{self.name}: no response to {api.name} within {timeout_ms} ms")
-            self._fail(failure)
-            raise failure from None
+            self._enqueue(request, api, version, _Answer(answer, deadline, timeout_ms))
+        except BaseException:
+            self._slots.release()
+            raise
+        return await answer
 
     async def send_unanswered(self, request: Message, *, versions: range | None = None) -> None:
         """Send a request that the broker does not answer: Produce with acks=0. Returns when the system has it."""
@@ -121,9 +126,8 @@ class Connection:
     async def aclose(self) -> None:
         """Close the connection; whoever waits for a response gets a NetworkError."""
         self._fail(NetworkError(f"{self.name}: the connection was closed"))
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._writer is not None:
+            await asyncio.gather(self._writer, return_exceptions=True)
         await self._stream.aclose()
 
     # ---- the two directions
@@ -133,21 +137,47 @@ class Connection:
         assert request.API_KEY is not None, "a request has a key"
         return APIS[request.API_KEY]
 
+    async def _slot(self, api: Api, deadline: float, timeout_ms: int) -> None:
+        """Wait for a turn."""
+        if not self._slots.locked():
+            await self._slots.acquire()
+            return
+        try:
+            async with asyncio.timeout_at(deadline):
+                await self._slots.acquire()
+        except TimeoutError:
+            failure = self._silence(api, timeout_ms)
+            self._fail(failure)
+            raise failure from None
+
     def _enqueue(
         self,
         request: Message,
         api: Api,
         version: int,
-        answer: asyncio.Future[Message] | None = None,
+        answer: _Answer | None = None,
         sent: asyncio.Future[None] | None = None,
     ) -> None:
+        """Send a request, at once as far as the system takes it: most often that is all."""
         if self._failure is not None:
             raise self._failure
         buffers = self._frame(request, version)
         if answer is not None:
             self._waiting.append(_Waiting(api, version, self._correlation_id, answer))
-        self._outgoing.append((buffers, sent))
-        self._something_to_send.set()
+            self._watch(answer.deadline)
+        if not self._outgoing:
+            try:
+                buffers = self._stream.write_now(buffers)
+            except NetworkError as error:
+                self._fail(error)
+                if answer is None:
+                    raise
+                return
+        if buffers:
+            self._outgoing.append((buffers, sent))
+            self._something_to_send.set()
+        elif sent is not None:
+            sent.set_result(None)
 
     def _frame(self, request: Message, version: int) -> Sequence[Buffer]:
         self._correlation_id = (self._correlation_id + 1) & 0x7FFF_FFFF
@@ -160,65 +190,92 @@ class Connection:
                 await self._something_to_send.wait()
                 self._something_to_send.clear()
                 while self._outgoing:
-                    buffers, sent = self._outgoing.popleft()
+                    buffers, sent = self._outgoing[0]  # where it stays meanwhile: nobody else may write
                     await self._stream.write(buffers)
+                    self._outgoing.popleft()
                     if sent is not None and not sent.done():
                         sent.set_result(None)
         except NetworkError as error:
             self._fail(error)
 
-    async def _receive_all(self) -> None:
+    def _receive(self) -> None:
+        """Take what has arrived: a part of a response that has its own place, or some first bytes."""
         try:
-            while True:
-                frame = await self._next_frame()
+            room = self._frames.room()
+            count = self._stream.read_now(self._first_bytes if room is None else room)
+            if count == 0:
+                raise self._closed()
+            if count is not None and room is None:
+                self._arrived.extend(self._frames.feed(bytes(self._first_bytes[:count])))
+            elif count is not None and (frame := self._frames.filled(count)) is not None:
+                self._arrived.append(frame)
+            while self._arrived:
                 self._slots.release()
-                self._take(frame)
+                self._take(self._arrived.popleft())
         except NetworkError as error:
             self._fail(error)
         except MagicbyteError as error:
             self._fail(NetworkError(f"{self.name}: {error}"))
 
+    def _watch(self, deadline: float) -> None:
+        """Look at that time, or before, whether a response is late."""
+        if self._alarm is not None and self._alarm.when() > deadline:
+            self._alarm.cancel()
+            self._alarm = None
+        if self._alarm is None:
+            self._alarm = self._loop.call_at(deadline, self._look)
+
+    def _look(self) -> None:
+        self._alarm, now = None, self._loop.time()
+        waiting = [each for each in self._waiting if not each.answer.future.done()]
+        late = next((each for each in waiting if each.answer.deadline <= now), None)
+        if late is not None:
+            self._fail(self._silence(late.api, late.answer.timeout_ms))
+        elif waiting:
+            self._watch(min(each.answer.deadline for each in waiting))
+
+    def _silence(self, api: Api, timeout_ms: int) -> NetworkError:
+        return NetworkError(f"{self.name}: no response to {api.name} within {timeout_ms} ms")
+
+    def _closed(self) -> NetworkError:
+        return NetworkError(f"{self.name}: the broker closed the connection")
+
     def _take(self, frame: memoryview) -> None:
         if not self._waiting:
             raise ProtocolError("a response", expected="a request before it", found=f"{len(frame)} bytes", position=0)
         waiting = self._waiting.popleft()
-        found = int.from_bytes(frame[:4], "big")
+        answer, found = waiting.answer.future, int.from_bytes(frame[:4], "big")
         if found != waiting.correlation_id:
-            if not waiting.answer.done():
-                waiting.answer.set_exception(NetworkError(f"{self.name}: responses are out of order"))
+            if not answer.done():
+                answer.set_exception(NetworkError(f"{self.name}: responses are out of order"))
             raise ProtocolError("correlation id", expected=waiting.correlation_id, found=found, position=0)
-        if waiting.answer.done():  # whoever asked went away
+        if answer.done():  # whoever asked went away
             return
         try:
             _, response = read_response(frame, waiting.api, waiting.version)
         except MagicbyteError as error:
-            waiting.answer.set_exception(error)
+            answer.set_exception(error)
         else:
-            waiting.answer.set_result(response)
+            answer.set_result(response)
 
     async def _next_frame(self) -> memoryview:
+        """Return what comes first, before `_receive` is at work."""
         while not self._arrived:
-            room = self._frames.room()
-            if room is None:
-                data = await self._stream.read(READ_BYTES)
-                self._arrived.extend(self._frames.feed(data))
-                count = len(data)
-            else:
-                count = await self._stream.read_into(room)
-                frame = self._frames.filled(count)
-                if frame is not None:
-                    self._arrived.append(frame)
-            if not count:
-                raise NetworkError(f"{self.name}: the broker closed the connection")
+            data = await self._stream.read(READ_BYTES)
+            if not data:
+                raise self._closed()
+            self._arrived.extend(self._frames.feed(data))
         return self._arrived.popleft()
 
     def _fail(self, failure: NetworkError) -> None:
         if self._failure is not None:
             return
         self._failure = failure
+        if self._alarm is not None:
+            self._alarm.cancel()
         for waiting in self._waiting:
-            if not waiting.answer.done():
-                waiting.answer.set_exception(failure)
+            if not waiting.answer.future.done():
+                waiting.answer.future.set_exception(failure)
             self._slots.release()  # whoever waits for a turn finds out, one after the other
         for _, sent in self._outgoing:
             if sent is not None and not sent.done():
@@ -226,14 +283,13 @@ class Connection:
         self._waiting.clear()
         self._outgoing.clear()
         self._stream.close()
-        for task in self._tasks:
-            if task is not asyncio.current_task():
-                task.cancel()
+        if self._writer is not None and self._writer is not asyncio.current_task():
+            self._writer.cancel()
 
     # ---- which versions the broker takes
 
     async def _negotiate(self, version: int) -> BrokerVersions:
-        # Before the two tasks run: this is the one time when a request may stay without its response.
+        # Before `_receive` is at work: this is the one time when a request may stay without its response.
         response = await self._ask_versions(version)
         if response is not None and response.error_code == ErrorCode.UNSUPPORTED_VERSION:
             theirs = [each.max_version for each in response.api_keys if each.api_key == 18]

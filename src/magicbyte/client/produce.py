@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from magicbyte.client.client import Client, Node
 from magicbyte.client.compressed import as_produced
@@ -71,6 +71,22 @@ class Addressed(NamedTuple):
     topic: str
     partition: int
     data: Records
+
+
+class IsAddressed(Protocol):
+    """What `Addressed` is, and maybe more."""
+
+    @property
+    def topic(self) -> str:
+        """Where the set goes."""
+
+    @property
+    def partition(self) -> int:
+        """Where the set goes."""
+
+    @property
+    def data(self) -> Records:
+        """The set."""
 
 
 async def send(
@@ -139,17 +155,16 @@ async def send_made(
 async def send_together(
     client: Client,
     node: Node,
-    sets: Sequence[Addressed],
-    magic: int,
-    codec: Codec,
+    sets: Sequence[IsAddressed],
+    kind: range,
     options: ProduceOptions = DEFAULT_PRODUCE,
 ) -> list[Produced | BrokerError]:
     """Produce one set that is a producer's already to each of some partitions that `node` leads, in one request, once.
 
-    All are of this magic, and of codecs that brokers take in the same versions as `codec`: see `goes_with`. Returns
-    what became of each, in their order. Raises NetworkError and ProtocolError: nothing is known of any then.
+    All are of one `kind`: see `goes_with`. Returns what became of each, in their order. Raises NetworkError and
+    ProtocolError: nothing is known of any then.
     """
-    return await _ask(client, node, sets, _versions_for(magic, codec), options)
+    return await _ask(client, node, sets, kind, options)
 
 
 def goes_with(magic: int, codec: Codec) -> range:
@@ -246,24 +261,24 @@ async def _produce(
 
 
 async def _ask(
-    client: Client, node: Node, sets: Sequence[Addressed], versions: range, options: ProduceOptions
+    client: Client, node: Node, sets: Sequence[IsAddressed], versions: range, options: ProduceOptions
 ) -> list[Produced | BrokerError]:
     """Produce one set to each of some partitions, in one request; return what became of each."""
     topics: dict[str, TopicProduceData] = {}
-    for topic, partition, data in sets:
-        each = topics.get(topic)
-        if each is None:
-            each = topics[topic] = TopicProduceData(name=topic, partition_data=[])
-        each.partition_data.append(PartitionProduceData(index=partition, records=data))
+    for each in sets:
+        topic = topics.get(each.topic)
+        if topic is None:
+            topic = topics[each.topic] = TopicProduceData(name=each.topic, partition_data=[])
+        topic.partition_data.append(PartitionProduceData(index=each.partition, records=each.data))
     request = ProduceRequest(acks=options.acks, timeout_ms=options.timeout_ms, topic_data=list(topics.values()))
     if not options.acks:
         await (await client.connection(node)).send_unanswered(request, versions=versions)
         return [Produced(-1, -1, -1)] * len(sets)
     response = await client.ask(node, request, ProduceResponse, versions=versions, wait_ms=options.timeout_ms)
-    found = {(topic.name, each.index): each for topic in response.responses for each in topic.partition_responses}
-    if found.keys() != {each[:2] for each in sets}:
+    found = {(told.name, answer.index): answer for told in response.responses for answer in told.partition_responses}
+    if len(found) != len(sets) or not all((each.topic, each.partition) in found for each in sets):
         raise ProtocolError("partitions", expected=f"the {len(sets)} of the request", found=len(found), position=None)
-    return [_answer(found[topic, partition], topic, node) for topic, partition, _ in sets]
+    return [_answer(found[each.topic, each.partition], each.topic, node) for each in sets]
 
 
 def _answer(found: PartitionProduceResponse, topic: str, node: Node) -> Produced | BrokerError:

@@ -15,8 +15,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
-from itertools import chain
-from typing import Final, NamedTuple
+from typing import Final
 
 from magicbyte.client import Client
 from magicbyte.client.fetch import ClosedSets, FetchOptions, read_sets
@@ -28,10 +27,10 @@ from magicbyte.errors import (
     MirrorError,
     UnsupportedForMessageFormatError,
 )
-from magicbyte.mirror.flow import Flow, UnderWay, ahead
+from magicbyte.mirror.flow import Flow, ahead, first_of
 from magicbyte.mirror.offset_map import Track
 from magicbyte.mirror.offset_topic import note
-from magicbyte.mirror.outbox import Outboxes
+from magicbyte.mirror.outbox import Outboxes, Sending
 from magicbyte.mirror.oversize import LARGE, TOO_LARGE, OnOversize, Park, Parked, halves, is_single, smaller, without
 from magicbyte.mirror.progress import Book, Lane, Origin, Place
 from magicbyte.mirror.rewrite import (
@@ -49,6 +48,7 @@ from magicbyte.mirror.spread import Load, Portion, by_key, straight
 from magicbyte.records.batch import RecordBatch
 from magicbyte.records.entry import parse_entry
 from magicbyte.records.layout import Dialect
+from magicbyte.wire.kernel import expect
 
 log = logging.getLogger(__name__)
 
@@ -77,16 +77,17 @@ class Copied:
     def add(self, parcel: Parcel, made: Sequence[Made]) -> None:
         """Count a parcel, and what of it was sent: nothing where all was there already."""
         if made:
-            self.count(parcel, sum(max(each.records, 0) for each in made))
+            records = sum(max(each.records, 0) for each in made)
+            self.count(records, len(parcel.data), 1, is_closed=parcel.why is None)
 
-    def count(self, parcel: Parcel, records: int) -> None:
-        """Count a parcel of which so many records were sent, -1: it is not known how many."""
-        if parcel.why is None:
-            self.closed_sets += 1
-            self.closed_bytes += len(parcel.data)
+    def count(self, records: int, size: int, sets: int, *, is_closed: bool) -> None:
+        """Count sets of so many bytes of which so many records were sent, -1: it is not known how many."""
+        if is_closed:
+            self.closed_sets += sets
+            self.closed_bytes += size
         else:
-            self.opened_sets += 1
-            self.opened_bytes += len(parcel.data)
+            self.opened_sets += sets
+            self.opened_bytes += size
         if records > 0:
             self.records += records
 
@@ -154,12 +155,41 @@ class _SeveralError(Exception):
     """Something is too large, and there are others beside it that have to be sent in the order of offsets now."""
 
 
-class _Arrivals(NamedTuple):
-    """What arrived since the place was moved last: where that ends, at the source and at the target; its records."""
+@dataclass(slots=True)
+class _Arrivals:
+    """Neighbouring sets that arrived since the place was moved last, from the offset `first` on, at `start`.
 
-    following: int
+    They end in front of `next_offset`, and at the target of `target`; all in front of `following` is copied. Where they
+    are more than one they have no holes.
+    """
+
+    first: int
+    start: int
+    is_closed: bool
+    next_offset: int
     target: int
-    records: int
+    following: int
+    records: int = 0
+    size: int = 0
+    sets: int = 0
+
+    def goes_on_with(self, each: Sending, offset: int) -> bool:
+        """Say whether a set at `offset` of the target is the next one, and all is without holes."""
+        return (
+            each.first == self.next_offset
+            and offset == self.target
+            and each.records == each.next_offset - each.first
+            and self.records == self.next_offset - self.first
+            and (each.why is None) == self.is_closed
+        )
+
+    def add(self, each: Sending) -> None:
+        """Take the next set."""
+        self.sets += 1
+        self.size += len(each.source)
+        self.records += each.records
+        self.target += each.records
+        self.next_offset, self.following = each.next_offset, each.following
 
 
 class PartitionCopier:
@@ -254,28 +284,32 @@ class PartitionCopier:
         if self._flow is None:
             identity = place.lanes[route.partition].identity
             self._flow = Flow(route.to, route.partition, route.storage, identity, self._arrived, self._stop)
-        each = parcels(found, self._reached, route.storage, at_boundary=self._at_boundary)
-        await self._flow.send(each, await outboxes.of_leader(route.to, route.partition))
+        outbox = await outboxes.of_leader(route.to, route.partition)
+        await self._flow.send(found, self._reached, outbox, at_boundary=self._at_boundary)
         self._take_arrivals()
         await self._settle()
 
-    def _arrived(self, each: UnderWay, offset: int) -> None:
+    def _arrived(self, each: Sending, offset: int) -> None:
         """Hear that a set is at the target, from this offset on."""
-        parcel, records = each.parcel, each.made.records
-        self.copied.count(parcel, records)
-        self._unsaved_bytes += len(parcel.data)
-        self._track.copied(_first(parcel), parcel.next_offset, records, offset)
-        before = 0 if self._arrivals is None else self._arrivals.records
-        self._arrivals = _Arrivals(each.following, offset + max(records, 1), before + max(records, 0))
+        if self._arrivals is None or not self._arrivals.goes_on_with(each, offset):
+            self._take_arrivals()
+            self._arrivals = _Arrivals(each.first, offset, each.why is None, each.first, offset, each.following)
+        self._arrivals.add(each)
 
     def _take_arrivals(self) -> None:
-        """Move the place behind what arrived. Not done for each set: it is much of what one costs."""
-        if self._arrivals is not None:
-            following, target, records = self._arrivals
-            place, partition = self._place, self.route.partition
-            assert place is not None, "resumed before"
-            lane = Lane(target, place.lanes[partition].identity.behind(records))
-            self._place, self._arrivals = replace(place, offset=following, lanes={partition: lane}), None
+        """Count what arrived, and move the place behind it. Not done for each set: it is much of what one costs."""
+        each, self._arrivals = self._arrivals, None
+        if each is None:
+            return
+        self.copied.count(each.records, each.size, each.sets, is_closed=each.is_closed)
+        self._unsaved_bytes += each.size
+        expect(self.copied.closed_bytes)
+        self._track.copied(each.first, each.next_offset, each.records, each.start)
+        place, partition = self._place, self.route.partition
+        assert place is not None, "resumed before"
+        target = each.target if each.records >= 0 else each.start + 1
+        lane = Lane(target, place.lanes[partition].identity.behind(max(each.records, 0)))
+        self._place = replace(place, offset=each.following, lanes={partition: lane})
 
     async def _settle(self) -> None:
         """If something failed, see what arrived nevertheless, and send the others one by one: some faults may pass."""
@@ -292,7 +326,7 @@ class PartitionCopier:
             log.info("%s: %s: going on one by one", route, flow.failure)
             if skip := await self._count_ahead(partition, place.lanes[partition]):
                 self._skip[partition] = skip
-            for parcel in chain((each.parcel for each in flow.under_way), flow.rest):
+            for parcel in flow.unsent():
                 if self._stop.is_set():
                     return
                 await self._send(Load(parcel, (Portion(partition, None),)))
@@ -425,7 +459,7 @@ class PartitionCopier:
         if sent.offsets and not self.route.lanes:
             together = len(sent.offsets) == 1 and not sent.parked and not self.route.merge
             offset = sent.offsets[0]
-            self._track.copied(_first(parcel), parcel.next_offset, sent.records, offset, together=together)
+            self._track.copied(first_of(parcel), parcel.next_offset, sent.records, offset, together=together)
 
     async def _deliver_all(self, load: Load, sent: _Sent) -> None:
         """Send what is not there yet of all portions.
@@ -516,9 +550,3 @@ class PartitionCopier:
         await route.book(route.partition).save(route.target, place)
         self.saved = place
         self._unsaved_bytes, self._saved_at = 0, time.monotonic()
-
-
-def _first(parcel: Parcel) -> int:
-    """Return the offset of the first record of a parcel, as far as headers tell; else the one behind what is before."""
-    entry = parcel.entry
-    return max(parcel.first, entry.base_offset) if isinstance(entry, RecordBatch) else parcel.first

@@ -10,32 +10,31 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
-from dataclasses import dataclass
 from itertools import chain
-from typing import TypeVar
+from typing import Final, TypeVar
 
-from magicbyte.client.produce import Addressed, Produced, goes_with
+from magicbyte.client.fetch import ClosedSets
+from magicbyte.client.produce import Produced, goes_with
+from magicbyte.codecs import Codec
 from magicbyte.errors import CorruptRecordError, MagicbyteError
 from magicbyte.mirror.outbox import AT_ONCE, Outbox, Sending
-from magicbyte.mirror.rewrite import NOBODY, Identity, Made, Parcel, Storage, forward
+from magicbyte.mirror.rewrite import NOBODY, Identity, Parcel, Storage, forward, pieces
+from magicbyte.records.batch import RecordBatch
+from magicbyte.records.entry import parse_entry
+from magicbyte.records.forward import Forwarded
+from magicbyte.records.forward_kernels import HEADER
+from magicbyte.records.layout import Dialect
 
 T = TypeVar("T")
 
-
-@dataclass(slots=True)
-class UnderWay:
-    """A set that the target has not acknowledged. Once it has, all in front of `following` is copied."""
-
-    parcel: Parcel
-    made: Made
-    following: int
+_KINDS: Final = [goes_with(2, codec) for codec in Codec]
 
 
 class Flow:
-    """Sends parcels to one partition. `arrived` hears of each, in order, and the offset that it got.
+    """Sends sets to one partition. `arrived` hears of each, in order, and the offset that it got.
 
-    After a failure nothing more is sent. What is not known to have arrived is then in `under_way`, what was not sent in
-    `rest`; `damage` is what ended `rest` early. A set that cannot be made is a failure, and the first of `rest`.
+    After a failure nothing more is sent; `unsent` is then what is not known to have arrived, and what was not sent.
+    `damage` is what ended the sets early. A set that cannot be made is a failure, and is among the unsent.
     """
 
     def __init__(
@@ -44,11 +43,9 @@ class Flow:
         partition: int,
         storage: Storage,
         identity: Identity,
-        arrived: Callable[[UnderWay, int], None],
+        arrived: Callable[[Sending, int], None],
         stop: asyncio.Event,
     ) -> None:
-        self.under_way = deque[UnderWay]()
-        self.rest: Iterator[Parcel] = iter(())
         self.failure: MagicbyteError | None = None
         self.damage: CorruptRecordError | None = None
         self._topic = topic
@@ -57,15 +54,22 @@ class Flow:
         self._arrived = arrived
         self._stop = stop
         self._identity = identity
+        self._dialect = Dialect.KAFKA
+        self._under_way = deque[Sending]()
+        self._ready = deque[Sending]()
+        self._rest: Iterator[Parcel | Forwarded] = iter(())
         self._depth = 1
         self._flying = 0
-        self._next: tuple[UnderWay, Sending] | None = None
         self._is_empty = True
         self._awaited: asyncio.Future[None] | None = None
 
-    async def send(self, found: Iterator[Parcel], outbox: Outbox) -> None:
-        """Take all parcels; return when the last one is on its way, or nothing more will be taken."""
-        self.rest, self._is_empty = found, False
+    async def send(self, found: ClosedSets, start: int, outbox: Outbox, *, at_boundary: bool) -> None:
+        """Take what is to be sent of some sets, as `parcels` gives it.
+
+        Returns when the last one is on its way, or nothing more will be taken.
+        """
+        self._rest = pieces(found, start, self._storage, at_boundary=at_boundary, whose=lambda: self._identity)
+        self._dialect, self._is_empty = found.table.dialect, False
         outbox.offer(self)
         while not self._is_empty and self.failure is None:
             await self._change()
@@ -77,64 +81,105 @@ class Flow:
 
     def reach(self, following: int) -> bool:
         """Say that all in front of an offset is copied with the last set; False: nothing is under way."""
-        if self.under_way:
-            self.under_way[-1].following = following
-        return bool(self.under_way)
+        if self._under_way:
+            self._under_way[-1] = self._under_way[-1]._replace(following=following)
+        return bool(self._under_way)
+
+    def unsent(self) -> Iterator[Parcel]:
+        """Yield what is not known to have arrived, and what was not sent. Raises CorruptRecordError."""
+        yield from map(self._parcel, chain(self._under_way, self._ready))
+        for each in self._rest:
+            if isinstance(each, Forwarded):
+                yield from map(self._parcel, self._closed(each))
+            else:
+                yield each
 
     # ---- what the outbox asks and tells
 
     def waiting(self) -> Sending | None:
         """Return the next set, unless so many are under way that it may not go now."""
-        if self._next is None and self.failure is None and not self._is_empty and self._flying < self._depth:
-            self._next = self._made()
-        return None if self._next is None else self._next[1]
-
-    def _made(self) -> tuple[UnderWay, Sending] | None:
-        parcel = None
-        try:
-            parcel = None if self._stop.is_set() else next(self.rest, None)
-        except CorruptRecordError as error:
-            self.damage = error
-        if parcel is None:
-            self._is_empty = True
-            self._wake()
+        if self._flying >= self._depth or self.failure is not None or self._is_empty:
             return None
-        try:
-            made = forward(parcel, self._storage, self._identity)
-        except MagicbyteError as error:
-            self._fail(error, parcel)
+        if self._stop.is_set():
+            self._end()
             return None
-        addressed = Addressed(self._topic, self._partition, made.data)
-        sending = Sending(addressed, made, len(parcel.data), goes_with(made.magic, made.codec))
-        return UnderWay(parcel, made, parcel.next_offset), sending
-
-    def _fail(self, failure: MagicbyteError, first: Parcel | None) -> None:
-        """Send nothing more; `first` was taken and not sent."""
-        self.failure, self._next = failure, None
-        if first is not None:
-            self.rest = chain([first], self.rest)
-        self._wake()
+        if not self._ready:
+            self._make()
+        return self._ready[0] if self._ready else None
 
     def sent(self) -> None:
         """Hear that the next set is on its way."""
-        assert self._next is not None, "it was waiting"
-        each, _ = self._next
-        self._next = None
-        self.under_way.append(each)
-        self._identity = self._identity.behind(max(each.made.records, 0))
+        self._under_way.append(self._ready.popleft())
         self._flying += 1
 
     def answered(self, answer: Produced | MagicbyteError) -> None:
         """Hear what became of the first set under way."""
         self._flying -= 1
         if self.failure is None and isinstance(answer, Produced):
-            self._arrived(self.under_way.popleft(), answer.base_offset)
+            self._arrived(self._under_way.popleft(), answer.base_offset)
             self._depth = AT_ONCE if self._identity != NOBODY else 1
         elif self.failure is None:
             assert isinstance(answer, MagicbyteError)
-            self._fail(answer, None if self._next is None else self._next[0].parcel)
+            self._fail(answer)
         if not self._flying:
             self._wake()
+
+    # ---- making them
+
+    def _make(self) -> None:
+        """Make the next set, or some of them."""
+        each = None
+        try:
+            each = next(self._rest, None)
+        except CorruptRecordError as error:
+            self.damage = error
+        if each is None:
+            self._end()
+        elif isinstance(each, Forwarded):
+            self._ready.extend(self._closed(each))
+            self._identity = self._identity._replace(sequence=each.sequence)
+        else:
+            self._make_one(each)
+
+    def _make_one(self, parcel: Parcel) -> None:
+        try:
+            made = forward(parcel, self._storage, self._identity)
+        except MagicbyteError as error:
+            self._rest = chain([parcel], self._rest)
+            self._fail(error)
+            return
+        self._identity = self._identity.behind(max(made.records, 0))
+        kind, following = goes_with(made.magic, made.codec), parcel.next_offset
+        self._ready.append(
+            Sending(
+                self._topic, self._partition, made.data, kind, made.records, parcel.data, first_of(parcel), following,
+                following, parcel.why,
+            )
+        )  # fmt: skip
+
+    def _closed(self, found: Forwarded) -> Iterator[Sending]:
+        """Yield batches that were made many at a time."""
+        topic, partition, data, heads = self._topic, self._partition, found.data, found.heads
+        for at, (position, size, first, following, records, codec) in enumerate(found.rows):
+            source = data[position : position + size]
+            made = [heads[at * HEADER : at * HEADER + HEADER], source[HEADER:]]
+            yield Sending(
+                topic, partition, made, _KINDS[codec], records, source, first, following, following, None
+            )  # fmt: skip
+
+    def _parcel(self, each: Sending) -> Parcel:
+        entry = parse_entry(each.source, self._dialect)
+        assert entry is not None, "it was one"
+        return Parcel(each.source, len(each.source), entry, each.first, each.next_offset, each.why)
+
+    def _end(self) -> None:
+        self._is_empty = True
+        self._wake()
+
+    def _fail(self, failure: MagicbyteError) -> None:
+        """Send nothing more."""
+        self.failure = failure
+        self._wake()
 
     def _wake(self) -> None:
         if self._awaited is not None and not self._awaited.done():
@@ -158,3 +203,9 @@ async def ahead(found: AsyncIterator[T]) -> AsyncGenerator[T, None]:
     finally:
         following.cancel()
         await asyncio.gather(following, return_exceptions=True)
+
+
+def first_of(parcel: Parcel) -> int:
+    """Return the offset of the first record of a parcel, as far as headers tell; else the one behind what is before."""
+    entry = parcel.entry
+    return max(parcel.first, entry.base_offset) if isinstance(entry, RecordBatch) else parcel.first

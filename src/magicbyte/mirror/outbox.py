@@ -7,25 +7,37 @@ in which it gave them. A request holds one set of a partition at most, as broker
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from typing import Final, NamedTuple, Protocol
 
 from magicbyte.client import Client
 from magicbyte.client.client import Node
-from magicbyte.client.produce import Addressed, Produced, send_together
+from magicbyte.client.produce import Produced, send_together
 from magicbyte.errors import BrokerError, MagicbyteError
-from magicbyte.mirror.rewrite import Made
+from magicbyte.protocol.runtime import Records
 
 AT_ONCE: Final = 5  # requests on their way: of so many sets a broker remembers what it has of a producer
 MOST_BYTES: Final = 1 << 20  # of a request, more only for a single set that is larger
 
 
 class Sending(NamedTuple):
-    """A set of about `size` bytes on its way to a partition of the target. Those of one `kind` go together."""
+    """A set on its way to a partition of the target, made of `source`. Those of one `kind` go together.
 
-    addressed: Addressed
-    made: Made
-    size: int
+    Its first record is the one at the offset `first` of the source, or behind it; `records` -1: it is not known how
+    many it has. All in front of `next_offset` is in it or in those before; once it has arrived, all in front of
+    `following` is copied. `why` it was opened; None: it stayed closed.
+    """
+
+    topic: str
+    partition: int
+    data: Records
     kind: range
+    records: int
+    source: memoryview
+    first: int
+    next_offset: int
+    following: int
+    why: str | None
 
 
 class Sender(Protocol):
@@ -66,7 +78,8 @@ class Outbox:
         self._node = node
         self._tasks = tasks
         self._ready: dict[Sender, None] = {}
-        self._under_way = 0
+        self._rows = deque[list[tuple[Sender, Sending]]]()
+        self._at_work = 0
 
     def offer(self, sender: Sender) -> None:
         """Take from this sender, until it has no more."""
@@ -74,12 +87,20 @@ class Outbox:
         self._fill()
 
     def _fill(self) -> None:
-        while self._ready and self._under_way < AT_ONCE:
-            row = self._row()
-            if not row:
-                return
-            self._under_way += 1
-            self._tasks.create_task(self._send(row))
+        """Have as many at work as there are requests to send."""
+        while self._ready and self._at_work < AT_ONCE and (row := self._row()):
+            self._rows.append(row)
+            self._at_work += 1
+            self._tasks.create_task(self._work())
+
+    async def _work(self) -> None:
+        """Send a request, and then the next one, as long as there are any: always the one that was filled first."""
+        while self._rows:
+            await self._send(self._rows.popleft())
+            if row := self._row():
+                self._rows.append(row)
+        self._at_work -= 1
+        self._fill()
 
     def _row(self) -> list[tuple[Sender, Sending]]:
         """Take a set of each sender, as many as go in one request. Who gave one comes last the next time."""
@@ -90,9 +111,9 @@ class Outbox:
             if found is None:
                 del self._ready[sender]
                 continue
-            if row and (found.kind is not kind or size + found.size > MOST_BYTES):
+            if row and (found.kind is not kind or size + len(found.source) > MOST_BYTES):
                 continue
-            size, kind = size + found.size, found.kind
+            size, kind = size + len(found.source), found.kind
             row.append((sender, found))
             sender.sent()
             del self._ready[sender]
@@ -100,11 +121,9 @@ class Outbox:
         return row
 
     async def _send(self, row: list[tuple[Sender, Sending]]) -> None:
-        first = row[0][1].made
-        sets = [each.addressed for _, each in row]
         answers: list[Produced | BrokerError] | list[MagicbyteError]
         try:
-            answers = await send_together(self._client, self._node, sets, first.magic, first.codec)
+            answers = await send_together(self._client, self._node, [each for _, each in row], row[0][1].kind)
         except MagicbyteError as error:
             answers = [error] * len(row)
         for (sender, _), answer in zip(row, answers, strict=True):
@@ -113,5 +132,4 @@ class Outbox:
                 self._ready.setdefault(sender)
             else:  # whoever leads the partition now may be another broker
                 self._ready.pop(sender, None)
-        self._under_way -= 1
         self._fill()

@@ -1,15 +1,17 @@
 """Sets on their way to another cluster: closed, with another header around the same compressed bytes, or opened.
 
 A set stays closed where the target stores its format and its header alone says enough. Headers are made a producer's:
-offsets from 0, no leader epoch, no transaction, time of creation, producer id and sequence of the mirror; checksums
-are verified before they are computed anew. Sources: Enriched Message Metadata, shallow mirroring; Kafka's LogValidator.
+offsets from 0, no leader epoch, no transaction, time of creation, producer id and sequence of the mirror. What is
+damaged does not get a checksum that holds: either it is verified before another is computed, or the new one follows
+from the old one (records/forward.py), and the target finds out. Sources: Enriched Message Metadata, shallow mirroring;
+Kafka's LogValidator.
 """
 
 from __future__ import annotations
 
 import struct
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
@@ -24,13 +26,16 @@ from magicbyte.records.decode import decode
 from magicbyte.records.encode import BatchHeader, Format, encode
 from magicbyte.records.enriched import EnrichedMessage, Tag
 from magicbyte.records.entry import Entry, parse_entry
-from magicbyte.records.layout import NO_TIMESTAMP, Dialect, TimestampType
+from magicbyte.records.forward import NO_LIMIT, Forwarded, forward_batches
+from magicbyte.records.layout import CONTROL_BIT, DELETE_HORIZON_BIT, NO_TIMESTAMP, Dialect, TimestampType
 from magicbyte.records.message import Message
 from magicbyte.records.transactions import CommittedFilter, batch_facts
 from magicbyte.wire.checksum import crc32c
 
 _BEFORE: Final = struct.Struct(">qiibI")  # offset, length, leader epoch, magic, CRC
 _COVERED: Final = struct.Struct(">hiqqqhii")  # by the CRC, in front of the records
+_CODECS: Final = (1 << len(Codec)) - 1
+_NOT_CLOSED: Final = CONTROL_BIT | DELETE_HORIZON_BIT  # batches with one of these are opened, or left out
 RUN_BYTES: Final = 512 << 10  # of plain messages that go in one request
 
 
@@ -105,15 +110,36 @@ def parcels(found: ClosedSets, start: int, storage: Storage, *, at_boundary: boo
 
     `at_boundary`: no set reaches over `start`. Ends at the last stable offset. Raises CorruptRecordError.
     """
-    committed = CommittedFilter(found.aborted, found.last_stable_offset) if found.last_stable_offset >= 0 else None
+    for each in pieces(found, start, storage, at_boundary=at_boundary):
+        assert isinstance(each, Parcel), "none is made without an identity"
+        yield each
+
+
+def pieces(
+    found: ClosedSets, start: int, storage: Storage, *, at_boundary: bool, whose: Callable[[], Identity] | None = None
+) -> Iterator[Parcel | Forwarded]:
+    """Yield what `parcels` does, but batches that stay closed are made for `whose` at once, many at a time.
+
+    `whose` is asked whenever that is to be known: it has to be behind all that was yielded before.
+    """
+    stable = found.last_stable_offset
+    committed = CommittedFilter(found.aborted, stable) if stable >= 0 else None
     run: Parcel | None = None
-    for row in range(len(found.table)):
+    row = 0
+    while row < len(found.table):
+        if run is not None and found.table.magic[row] == 2:
+            yield run  # and so whoever is asked below is behind it
+            run = None
+        if whose is not None and (closed := _closed_batches(found, row, start, storage, whose)) is not None:
+            yield closed
+            row, start, at_boundary = row + len(closed.rows), closed.following, True
+            continue
         position = int(found.table.position[row])
         data = found.data[position : position + int(found.table.size[row])]
         entry = parse_entry(data, found.table.dialect)
         assert entry is not None, "the scan has seen all of it"
         following = behind(found, row, entry)
-        if committed is not None and following > found.last_stable_offset:
+        if committed is not None and following > stable:
             break
         facts = batch_facts(entry)
         wanted = not facts.is_control if committed is None else committed.delivers(facts)
@@ -124,9 +150,22 @@ def parcels(found: ClosedSets, start: int, storage: Storage, *, at_boundary: boo
             if run is not None and joined is None:
                 yield run
             run = joined or parcel
-        start, at_boundary = following, True
+        start, at_boundary, row = following, True, row + 1
     if run is not None:
         yield run
+
+
+def _closed_batches(
+    found: ClosedSets, row: int, start: int, storage: Storage, whose: Callable[[], Identity]
+) -> Forwarded | None:
+    """Return the batches from a row on that stay closed, made for `whose`; None if it has to be looked at by itself."""
+    table = found.table
+    if storage.format is not Format.V2 or table.magic[row] != 2 or table.attributes[row] & _NOT_CLOSED:
+        return None
+    codecs = _CODECS if storage.zstd else _CODECS & ~(1 << Codec.ZSTD)
+    stable = found.last_stable_offset if found.last_stable_offset >= 0 else NO_LIMIT
+    closed = forward_batches(table, row, start, stable, codecs, whose(), transactional=not found.aborted)
+    return closed if closed.rows else None
 
 
 def behind(found: ClosedSets, row: int, entry: Entry) -> int:

@@ -11,8 +11,9 @@ import contextlib
 import os
 import socket
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
+from itertools import islice
 from typing import Any, Final, Protocol, Self, TypeAlias
 
 from magicbyte.errors import NetworkError
@@ -113,33 +114,49 @@ class Stream:
 
     async def read_into(self, buffer: memoryview) -> int:
         """Fill the start of `buffer` with what has arrived; return how many bytes, 0 when the peer sends no more."""
-        while True:
-            try:
-                count = self._socket.recv_into(buffer)
-                self.moved += count
-                return count
-            except (BlockingIOError, InterruptedError):
-                await self._readable()
-            except OSError as error:
-                raise self._lost(error) from None
+        while (count := self.read_now(buffer)) is None:
+            await self._readable()
+        return count
+
+    def read_now(self, buffer: memoryview) -> int | None:
+        """Do what `read_into` does; None if nothing has arrived."""
+        try:
+            count = self._socket.recv_into(buffer)
+        except (BlockingIOError, InterruptedError):
+            return None
+        except OSError as error:
+            raise self._lost(error) from None
+        self.moved += count
+        return count
+
+    def listen(self, arrived: Callable[[], None]) -> None:
+        """Have `arrived` called whenever there is something to read, in place of whoever waits in `read`."""
+        assert self._reader is None, "nobody reads meanwhile"
+        self._loop.add_reader(self._socket, arrived)
+        self._reading = True
 
     async def write(self, buffers: Sequence[Buffer], *, more: bool = False) -> None:
         """Send all of `buffers`, one behind the other, without joining them. `more`: the next bytes follow at once."""
-        flags = _MORE if more else 0
-        waiting = deque(view for buffer in buffers if (view := memoryview(buffer).cast("B")).nbytes)
+        while buffers := self.write_now(buffers, more=more):
+            await self._writable()
+
+    def write_now(self, buffers: Sequence[Buffer], *, more: bool = False) -> Sequence[Buffer]:
+        """Send what the system takes of `buffers` without waiting; return what is left."""
+        waiting, flags = deque(buffers), _MORE if more else 0
         while waiting:
             try:
                 sent = self._send(waiting, flags)
             except (BlockingIOError, InterruptedError):
-                await self._writable()
-                continue
+                break
             except OSError as error:
                 raise self._lost(error) from None
             self.moved += sent
-            while waiting and sent >= waiting[0].nbytes:
-                sent -= waiting.popleft().nbytes
+            while waiting and sent >= (size := _size(waiting[0])):
+                sent -= size
+                waiting.popleft()
             if sent:
-                waiting[0] = waiting[0][sent:]
+                waiting[0] = memoryview(waiting[0]).cast("B")[sent:]
+        return waiting
 
     async def send_file(self, file: SendableFile, position: int, count: int, executor: Executor | None = None) -> None:
         """Send `count` bytes of `file` from `position` on; with `sendfile` they never come into this process.
@@ -191,10 +208,10 @@ class Stream:
             self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
 
-    def _send(self, waiting: deque[memoryview], flags: int) -> int:
+    def _send(self, waiting: deque[Buffer], flags: int) -> int:
         if len(waiting) == 1 or not hasattr(self._socket, "sendmsg"):
             return self._socket.send(waiting[0], flags)
-        return self._socket.sendmsg([waiting[at] for at in range(min(len(waiting), MOST_BUFFERS))], [], flags)
+        return self._socket.sendmsg(islice(waiting, MOST_BUFFERS), [], flags)
 
     async def _copy_file(self, file: SendableFile, position: int, end: int, executor: Executor | None) -> None:
         while position < end:
@@ -266,6 +283,10 @@ def _read_ahead(descriptor: int, position: int, end: int) -> None:
     piece = bytearray(min(end - position, _COPIED_BYTES))
     while position < end and (count := os.preadv(descriptor, [memoryview(piece)[: end - position]], position)):
         position += count
+
+
+def _size(buffer: Buffer) -> int:
+    return buffer.nbytes if isinstance(buffer, memoryview) else len(buffer)
 
 
 def _wake(waiting: asyncio.Future[None]) -> None:

@@ -60,6 +60,11 @@ class Api:
             raise UnsupportedVersionError(self.name, version, known=self.versions)
 
     def _message(self, kind: str) -> type[Message]:
-        module: Any = import_module(f"magicbyte.protocol.messages.{self.module}")
-        found: type[Message] = getattr(module, self.name + kind)
+        found = _classes.get((self.name, kind))
+        if found is None:
+            module: Any = import_module(f"magicbyte.protocol.messages.{self.module}")
+            found = _classes[self.name, kind] = getattr(module, self.name + kind)
         return found
+
+
+_classes: dict[tuple[str, str], type[Message]] = {}  # of which each is imported when it is first wanted

@@ -1,0 +1,74 @@
+"""Batches of magic 2 that go to another cluster closed, many at a time: what is new in them is their headers."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import NamedTuple
+
+from magicbyte.records import forward_kernels as kernels
+from magicbyte.records.forms import Lists, form_for
+from magicbyte.records.layout import CONTROL_BIT, DELETE_HORIZON_BIT, TRANSACTIONAL_BIT
+from magicbyte.records.scan import BatchTable
+from magicbyte.wire.kernel import worth_compiling
+from magicbyte.wire.primitives import CASTAGNOLI
+
+MOST = 256  # batches at a time
+NO_LIMIT = 1 << 62
+_POWERS = 32
+
+
+class Forwarded(NamedTuple):
+    """Neighbouring batches of `data` with new headers.
+
+    `rows` has what each is at the source: position, size in bytes, base offset, the offset behind it, how many records,
+    the codec's number. `heads` has the headers, kernels.HEADER bytes each. `sequence`: of the record behind them.
+    """
+
+    data: memoryview
+    rows: list[tuple[int, ...]]
+    heads: memoryview
+    sequence: int
+
+    @property
+    def following(self) -> int:
+        """The offset behind the last one."""
+        return self.rows[-1][kernels.R_FOLLOWING]
+
+
+def forward_batches(
+    table: BatchTable,
+    row: int,
+    first: int,
+    stable: int,
+    codecs: int,
+    identity: tuple[int, int, int],
+    *,
+    transactional: bool = True,
+) -> Forwarded:
+    """Return the batches from a row of a table on that can stay closed, up to the first that cannot, or to MOST.
+
+    Such a batch is data, without holes, of one of `codecs` (a bit for each), lies between the offsets `first` and
+    `stable`, and is of no transaction unless `transactional`. `identity`: producer id, epoch and sequence of the
+    first, -1 each for nobody. Offsets in the headers count from 0. No checksum is verified, and none is wrong that was
+    right, or right that was wrong.
+    """
+    start, count = int(table.position[row]), min(len(table) - row, MOST)
+    form = form_for(compiled=worth_compiling(table.end - start))
+    heads, rows = form.outputs([(count * kernels.HEADER, "B"), (count * kernels.ROW, "q")])
+    opened = CONTROL_BIT | DELETE_HORIZON_BIT | (0 if transactional else TRANSACTIONAL_BIT)
+    state = form.int64([start, first, stable, codecs, opened, *identity])
+    data, crcs = form.bytes_of(table.buffer), form.crc_table(CASTAGNOLI)
+    found = form.form(kernels.forward_batches)(data, table.end, heads, rows, state, form.int64(powers()), crcs)
+    each = iter(Lists.int64(rows[: found * kernels.ROW]))
+    return Forwarded(
+        table.buffer, list(zip(*[each] * kernels.ROW, strict=True)), memoryview(heads), int(state[kernels.SEQUENCE])
+    )
+
+
+@cache
+def powers() -> list[int]:
+    """Return x^(8 * 2^k) modulo the polynomial of CRC-32C, for k from 0 on, as the kernel wants them."""
+    found = [1 << 23]
+    while len(found) < _POWERS:
+        found.append(kernels.times.py_func(found[-1], found[-1]))
+    return found

@@ -1,0 +1,121 @@
+"""Batches of magic 2 on their way to another cluster: new headers for many of them, the records not even read.
+
+What a producer's header says otherwise than a leader's is at known places, and a CRC is linear. So the new CRC is the
+old one, xor that of the bytes that change, moved on by what is behind them: a damaged batch stays damaged.
+"""
+
+from __future__ import annotations
+
+from magicbyte.wire.kernel import Bytes, Int32s, Int64s, MutableBytes, kernel
+from magicbyte.wire.primitives import (
+    copy_bytes,
+    crc32c_of,
+    load_i8,
+    load_i16,
+    load_i32,
+    load_i64,
+    load_u32,
+    store_i8,
+    store_i32,
+    store_i64,
+    store_u32,
+)
+
+HEADER = 61  # bytes in front of the records
+POLYNOMIAL = 0x82F63B78  # of CRC-32C, reflected
+
+# ---- what `state` holds
+AT = 0  # position of the batch that is next
+FIRST = 1  # the least offset that it may begin with
+STABLE = 2  # batches end at this offset, or before
+CODECS = 3  # a bit for each codec that the target knows
+OPENED = 4  # bits of the attributes, none of which may be set
+PRODUCER_ID = 5  # -1: nobody
+PRODUCER_EPOCH = 6
+SEQUENCE = 7
+STATE = 8
+
+# ---- columns of `rows`
+R_POSITION = 0
+R_SIZE = 1
+R_FIRST = 2
+R_FOLLOWING = 3
+R_RECORDS = 4
+R_CODEC = 5
+ROW = 6
+
+
+@kernel
+def times(one: int, other: int) -> int:
+    """Return the product of two polynomials modulo that of CRC-32C, all reflected: bit 31 is x^0."""
+    product = 0
+    while one:
+        if one & 0x80000000:
+            product ^= other
+        one = (one << 1) & 0xFFFFFFFF
+        other = (other >> 1) ^ (POLYNOMIAL if other & 1 else 0)
+    return product
+
+
+@kernel
+def forward_batches(
+    data: Bytes, end: int, heads: MutableBytes, rows: Int64s, state: Int64s, powers: Int64s, table: Int32s
+) -> int:
+    """Make a producer's header for each batch from state[AT] on that can stay closed, up to the first that cannot.
+
+    Such a batch is of magic 2, whole before `end`, data, without holes, and what `state` wants. `state` is moved behind
+    those that were taken. Returns how many.
+    Shapes: heads (n, HEADER) flat; rows (n * ROW,); state (STATE,); powers (32,), x^(8 * 2^k) modulo the polynomial;
+    `table` is that of CRC-32C.
+    """
+    at, first, stable, sequence = state[AT], state[FIRST], state[STABLE], state[SEQUENCE]
+    codecs, opened = state[CODECS], state[OPENED]
+    producer_id, epoch = state[PRODUCER_ID], state[PRODUCER_EPOCH]
+    count, most = 0, min(len(rows) // ROW, len(heads) // HEADER)
+    while count < most and end - at >= HEADER:
+        size = load_i32(data, at + 8) + 12
+        attributes = load_i16(data, at + 21)
+        base, records = load_i64(data, at), load_i32(data, at + 57)
+        if (
+            load_i8(data, at + 16) != 2
+            or size < HEADER
+            or size > end - at
+            or attributes & opened
+            or not (codecs >> (attributes & 7)) & 1
+            or records < 1
+            or load_i32(data, at + 23) != records - 1
+            or base < first
+            or base > stable - records
+        ):
+            break
+        head = count * HEADER
+        copy_bytes(heads, head, data, at, HEADER)
+        store_i64(heads, head, 0)
+        store_i32(heads, head + 12, -1)
+        store_i8(heads, head + 21, 0)
+        store_i8(heads, head + 22, attributes & 7)
+        store_i64(heads, head + 43, producer_id)
+        store_i8(heads, head + 51, epoch >> 8)
+        store_i8(heads, head + 52, epoch)
+        store_i32(heads, head + 53, sequence)
+        changed = crc32c_of(data, at + 21, at + 57, table) ^ crc32c_of(heads, head + 21, head + 57, table)
+        behind, power = size - 57, 0
+        while behind:
+            if behind & 1:
+                changed = times(changed, powers[power])
+            behind >>= 1
+            power += 1
+        store_u32(heads, head + 17, load_u32(data, at + 17) ^ changed)
+        row = count * ROW
+        rows[row + R_POSITION] = at
+        rows[row + R_SIZE] = size
+        rows[row + R_FIRST] = base
+        rows[row + R_FOLLOWING] = base + records
+        rows[row + R_RECORDS] = records
+        rows[row + R_CODEC] = attributes & 7
+        if producer_id >= 0:
+            sequence = (sequence + records) & 0x7FFFFFFF
+        at, first = at + size, base + records
+        count += 1
+    state[AT], state[FIRST], state[SEQUENCE] = at, first, sequence
+    return count
