@@ -1,12 +1,23 @@
-"""The commands and the Python of the documents run as printed; their links lead somewhere."""
+"""The commands and the Python of the documents run as printed; their links lead somewhere.
 
+A command that a page has anywhere is run here, or by the test that `ELSEWHERE` names, or `NOT_RUN` says why not.
+"""
+
+import ast
 import asyncio
+import os
 import re
 import shlex
+import signal
 import subprocess
+import sys
+from collections.abc import Callable, Coroutine
+from inspect import iscoroutine
 from pathlib import Path
+from typing import cast
 
 import pytest
+from aiokafka import AIOKafkaConsumer
 from click.testing import CliRunner
 
 from cli.command import run
@@ -21,10 +32,62 @@ ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md")]
 PAGES += sorted((ROOT / "docs").rglob("*.md"))
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+OFFLINE = (
+    "convert.md", "diff.md", "rebuild-index.md", "verify.md", "salvage.md", "retain.md", "compact.md", "old-logs.md",
+    "data-engineers.md", "protocol-designers.md", "client-authors.md",
+)  # fmt: skip
+"""Pages whose blocks of `sh` and `python` are typed where `tour/logs` is."""
+WITH_BROKER = (
+    "topics.md", "consume.md", "produce.md", "consumer-groups.md", "configs.md", "diff.md", "inventory.md",
+)  # fmt: skip
+"""Pages whose blocks of `console` are typed beside a broker."""
+MIRRORS = ("mirror.md", "mirror-modes.md", "mirror-groups.md")
+SERVING = ("broker.md", "client-authors.md", "testing.md", "mirror-modes.md")
+ELSEWHERE = {
+    "metrics.md": "tests/cli/test_serve.py",
+    "plan.md": "tests/cli/test_plan.py",
+    "migration.md": "tests/cli/test_plan.py",
+    "schema/README.md": "tests/schema/test_tutorial.py",
+}
+NOT_RUN = {
+    "./magicbyte tour": "sets up an environment; tests/cli/test_tour.py runs the tour",
+    "./test": "runs all of these tests",
+    "./magicbyte --help": "sets up an environment",
+    ".venv/bin/ruff": "a check of the code, which every push passes",
+    ".venv/bin/python": "a check of the code, which every push passes",
+    ".venv/bin/lint-imports": "a check of the code, which every push passes",
+    "pip install": "changes what is installed",
+    "magicbyte metadata": "needs a ZooKeeper: tests/interop/test_handover.py does both",
+    "magicbyte pipeline run": "needs Spark and its own logs: tests/spark/test_pipeline.py",
+    "magicbyte pipeline cluster": "starts the processes of a Spark cluster, which stay",
+}
+"""How commands begin that no test runs as printed, and why."""
+PROGRAM = r"(?:\./|\.venv/bin/)?(?:magicbyte|pytest|pip|curl|docker|java|python|test|ruff|lint-imports|kcat)"
+COMMAND = re.compile(rf"^(?:\$ )?(?:.* \| )?({PROGRAM}\b(?!:).*)")
+DATA_KINDS = ("python", "json", "toml", "hex", "mermaid", "pycon", "ini", "properties")
 
 
 def blocks(text: str, kind: str) -> list[str]:
     return re.findall(rf"^```{kind}\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+
+
+def commands(text: str) -> list[str]:
+    """Return the commands in all blocks of a page that may hold some."""
+    found = re.findall(r"^```([^\n]*)\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    lines = [line for kind, block in found if kind.split(" ")[0] not in DATA_KINDS for line in block.splitlines()]
+    return [match[1] for line in lines if (match := COMMAND.match(line))]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_command_is_run_by_a_test_or_it_is_said_why_not(page: Path) -> None:
+    name = str(page.relative_to(ROOT)).removeprefix("docs/")
+    if name in ELSEWHERE:
+        assert page.name in (ROOT / ELSEWHERE[name]).read_text()
+        return
+    if name in ("README.md", *OFFLINE, *WITH_BROKER, *MIRRORS, *SERVING):
+        return
+    left = [line for line in commands(page.read_text(encoding="utf-8")) if not line.startswith(tuple(NOT_RUN))]
+    assert left == []
 
 
 @pytest.fixture(scope="module")
@@ -56,20 +119,40 @@ def test_the_python_of_the_readme_works_as_printed(
     assert capsys.readouterr().out.startswith("34 1480000030000 b'key-003'")
 
 
-@pytest.mark.parametrize(
-    "page", ["convert.md", "diff.md", "rebuild-index.md", "verify.md", "salvage.md", "retain.md", "compact.md"]
-)
+def run_python(script: str, page: str, names: dict[str, object] | None = None) -> None:
+    """Run a block as it stands, with an event loop if it awaits something."""
+    code = compile(script, page, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    found = eval(code, {} if names is None else names)
+    if iscoroutine(found):
+        asyncio.run(found)
+
+
+@pytest.mark.parametrize("page", OFFLINE)
 def test_the_commands_and_the_python_of_a_page_work_as_printed(
-    page: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+    page: str, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.chdir(folder)
+    (tmp_path / "tour").symlink_to(folder / "tour")
+    monkeypatch.chdir(tmp_path)
     text = (ROOT / "docs" / page).read_text(encoding="utf-8")
     for line in (line for block in blocks(text, "sh") for line in block.splitlines()):
+        if line.startswith("echo "):
+            subprocess.run(["sh", "-c", line], check=True)
+            continue
         command, _, remark = line.partition("#")
+        if "--unpack" in command:  # it is there
+            continue
         result = run(*shlex.split(command)[1:])
         assert result.exit_code == ("status 1" in remark), (line, result.stderr)
-    (script,) = blocks(text, "python")
-    exec(compile(script, page, "exec"), {})
+    for script in blocks(text, "python"):
+        run_python(script, page)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("page", ["README.md", "docs/data-engineers.md"])
+def test_the_python_for_spark_works_as_printed(page: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+    (script,) = blocks((ROOT / page).read_text(encoding="utf-8"), "python spark")
+    run_python(script, page)
 
 
 ADDRESS = re.compile(r"\b(localhost|old|new|broker-\d):9092(,broker-\d:9092)*")
@@ -77,18 +160,16 @@ LOGS = "/var/kafka-logs"
 OLD_AND_NEW = [Record(0, time, 0, b"key", b"value") for time in (1_700_000_000_000, 1_706_700_000_000)]  # 2023, 2024
 
 
-async def make_orders(address: str) -> None:
-    """Make what the pages speak of: the topic `orders`, and the group `readers`, which has read a part of it."""
+async def make_orders(address: str, group: str = "readers") -> None:
+    """Make what the pages speak of: the topic `orders`, and a group, which has read a part of it."""
     async with Client(address) as client:
         await admin.create_topic(client, admin.NewTopic("orders", 3))
         for partition in range(3):
             await send(client, "orders", partition, OLD_AND_NEW * 60)
-        await commit_offsets(client, "readers", {("orders", partition): Committed(5) for partition in range(3)})
+        await commit_offsets(client, group, {("orders", partition): Committed(5) for partition in range(3)})
 
 
-@pytest.mark.parametrize(
-    "page", ["topics.md", "consume.md", "produce.md", "consumer-groups.md", "configs.md", "diff.md", "inventory.md"]
-)
+@pytest.mark.parametrize("page", WITH_BROKER)
 def test_the_commands_of_a_page_that_need_a_broker_work_as_printed(
     page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -111,6 +192,83 @@ def test_the_commands_of_a_page_that_need_a_broker_work_as_printed(
             result = CliRunner().invoke(main, arguments, input=given)
             assert (result.exit_code, result.stderr) == (0, ""), line
             assert result.stdout_bytes or not DATA.search(line) or "-o orders" in line, line
+
+
+SOURCES, TARGETS = re.compile(r"\b(old|a):9092\b"), re.compile(r"\b(new|ours|b):9092\b")
+PARKED = "127.0.0.1:9099"
+
+
+@pytest.mark.parametrize("page", MIRRORS)
+def test_the_commands_of_a_page_that_need_two_brokers_work_as_printed(
+    page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A mirror that would wait for ever ends when it has caught up."""
+    monkeypatch.chdir(tmp_path)
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    lines = [line for line in commands(text) if line.startswith("magicbyte mirror")]
+    assert lines
+    for line in lines:
+        with Broker() as source, Broker() as target:
+            asyncio.run(make_orders(source.bootstrap_servers, "billing"))
+            assert run("topics", "create", "-b", target.bootstrap_servers, "clicks").exit_code == 0
+            if "translate" in line:
+                topics = ["--topics", "orders", "--sync-groups", "--until-caught-up"]
+                ends = ["--from", source.bootstrap_servers, "--to", target.bootstrap_servers]
+                assert run("mirror", *ends, *topics).exit_code == 0
+            command = SOURCES.sub(source.bootstrap_servers, TARGETS.sub(target.bootstrap_servers, line))
+            arguments = shlex.split(command.replace(PARKED, source.bootstrap_servers), comments=True)[1:]
+            if not {"--until-caught-up", "--explain", "translate"} & set(arguments):
+                arguments.append("--until-caught-up")
+            result = run(*arguments)
+            assert result.exit_code == 0, (line, result.stderr)
+
+
+@pytest.mark.parametrize("page", SERVING)
+def test_a_broker_that_a_page_starts_listens_and_ends(page: str, tmp_path: Path) -> None:
+    (tmp_path / "server.properties").write_text("listeners=PLAINTEXT://127.0.0.1:0\nlog.dirs=data\n")
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    lines = [line for line in commands(text) if line.startswith("magicbyte serve")]
+    assert lines
+    for line in lines:
+        given = re.sub(r"(--listen 127\.0\.0\.1):\d+", r"\1:0", line)
+        with_port = given if "--listen" in given or "--config" in given else f"{given} --listen 127.0.0.1:0"
+        command = [sys.executable, "-m", "magicbyte", *shlex.split(with_port, comments=True)[1:]]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path)
+        assert process.stdout is not None
+        said = process.stdout.readline()
+        process.send_signal(signal.SIGTERM)
+        _, complaints = process.communicate(timeout=30)
+        assert (said.startswith("listening on 127.0.0.1:"), process.returncode) == (True, 0), (line, complaints)
+
+
+def test_the_tests_and_the_command_of_the_page_on_testing_work_as_printed(tmp_path: Path) -> None:
+    text = (ROOT / "docs/testing.md").read_text(encoding="utf-8")
+    *tests, managers = blocks(text, "python")
+    (tmp_path / "test_page.py").write_text("\n\n".join(["import kafka\nimport pytest", *tests]))
+    (command,) = [line for line in commands(text) if line.startswith("pytest")]
+    environment = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    plugin = ["-p", "magicbyte.testing.plugin", "-p", "no:cacheprovider"]
+    done = subprocess.run(
+        [sys.executable, "-m", *shlex.split(command), *plugin],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
+    assert re.search(r"\b3 passed", done.stdout), done.stdout
+    run_python(managers, "testing.md")
+
+
+@pytest.mark.parametrize("page", ["broker.md", "client.md"])
+def test_the_python_of_a_page_about_brokers_works_as_printed(page: str) -> None:
+    (script,) = blocks((ROOT / "docs" / page).read_text(encoding="utf-8"), "python")
+    with Broker() as broker:
+        names: dict[str, object] = {"AIOKafkaConsumer": AIOKafkaConsumer}
+        run_python(script, page, names)
+        if page == "client.md":
+            asyncio.run(make_orders(broker.bootstrap_servers))
+            copy = cast("Callable[[str, str], Coroutine[None, None, list[bytes | None]]]", names["copy"])
+            assert asyncio.run(copy(broker.bootstrap_servers, "orders")) == [b"value"] * 120
 
 
 DATA = re.compile(r"magicbyte (consume|cat|inventory|diff|\w+ (list|describe))")
