@@ -6,18 +6,22 @@ from pathlib import Path
 
 import pytest
 
-from broker.serving import Peer, Running, run
+from broker.serving import Clock, Peer, Running, run
+from broker.test_admin import background_of
 from broker.test_fetch import asking, fetch, made, produce, read, records
 from magicbyte.broker import planner, rehearsal
 from magicbyte.broker.broker import Broker
 from magicbyte.broker.planner import Estimate, Plan, Sample, TopicFacts, TopicPlan, Usage, load_of, upgraded
 from magicbyte.broker.rehearsal import Load, rehearse
 from magicbyte.client import Client
+from magicbyte.client.admin import NewTopic, Resource, alter_configs, create_topic
 from magicbyte.codecs import Codec
 from magicbyte.log.directory import discover
+from magicbyte.log.maintenance import Action
 from magicbyte.log.migration import Phase, Step, Stored, stage_of
 from magicbyte.net.scrape import Scrape, scrape
 from magicbyte.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from magicbyte.records.columns import Record
 from magicbyte.records.encode import Format
 
 SERVED = {"http.address": "127.0.0.1:0"}
@@ -256,3 +260,68 @@ def test_a_cluster_and_its_directory_tell_the_same_of_what_is_stored(tmp_path: P
     assert found.stored[V1, Codec.GZIP] == Stored(1, len(made(records(5), V1, Codec.GZIP)))
     assert (found.configured, found.config.retention_ms, found.shares) == (V1, 77, False)
     assert len(found.partitions) == 1
+
+
+# ---- when the old format will have left
+
+TICK_MS = 10_000  # between two sets, and two looks of retention
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"retention.ms": "300000"}, {"retention.ms": "-1", "retention.bytes": "8000"}],
+    ids=["by age", "by size"],
+)
+def test_the_old_format_leaves_a_broker_that_runs_when_its_plan_said(settings: dict[str, str], tmp_path: Path) -> None:
+    """Settings and segments, rates and the clock are those of the broker; its own maintenance deletes."""
+    clock = Clock()
+    given = {"log.initial.task.delay.ms": "100000000", "log.retention.check.interval.ms": str(TICK_MS)}
+
+    async def work() -> None:
+        async with (
+            Running(tmp_path, SERVED | given, clock) as broker,
+            Client(f"127.0.0.1:{broker.ports['PLAINTEXT']}") as client,
+        ):
+            peer = await Peer.of(broker)
+            own = {"message.format.version": "1", "segment.bytes": "2000", "file.delete.delay.ms": "0", **settings}
+            await create_topic(client, NewTopic("topic", 1, 1, configs=own))
+
+            async def tick(form: Format) -> None:
+                clock.ms += TICK_MS
+                rows = [Record(at, clock.ms, 0, b"key", b"value") for at in range(5)]
+                answer = await produce(peer, "topic", made(rows, form), form)
+                assert not answer.error_code
+                maintenance = background_of(broker).maintenance()
+                while maintenance.step(1, clock.ms).action is not Action.NOTHING:
+                    pass
+
+            async def look() -> Scrape:
+                found = await scrape(f"127.0.0.1:{broker.http_port}")
+                found.at_s = clock.ms / 1000
+                return found
+
+            for _ in range(25):
+                await tick(V1)
+            await alter_configs(client, Resource.TOPIC, "topic", {**own, "message.format.version": "2"})
+            before = await look()
+            await tick(V2)
+            used = planner.usage(before, await look())
+            told, _ = await planner.look_at_cluster(client, [], 0)
+            found = planner.joined(planner.look_at_directories(discover([str(tmp_path)]), {}), told)
+            (topic,) = (await planner.plan(found, used, now_ms=clock.ms, rehearsals=0)).topics
+            assert (topic.stage.phase, topic.stage.step) == (Phase.TWO, Step.WAIT)
+            said = topic.leaves_ms
+            assert said is not None
+            assert said > clock.ms
+            while has_older_format(tmp_path):
+                assert clock.ms < said + 2 * TICK_MS, "it is still there"
+                await tick(V2)
+            assert abs(clock.ms - said) <= 2 * TICK_MS  # sets come whole, and retention looks once in a tick
+            peer.close()
+
+    run(work())
+
+
+def has_older_format(folder: Path) -> bool:
+    (facts_now,) = planner.look_at_directories(discover([str(folder)]), {}).values()
+    return any(form is not V2 for form, _ in facts_now.stored)

@@ -212,15 +212,23 @@ class _Play:
         self.sent_bytes = self.records = self.end = 0
 
     async def round(self) -> None:
-        """Send some sets, and let every consumer fetch them."""
-        begin = self.end
-        for _ in range(self._load.sets_per_fetch):
-            form, data, count = next(self._sets)
-            await self._produce(form, data)
-            self.sent_bytes += len(data)
-            self.records += count
-            self.end += count
-        await asyncio.gather(*(self._consume(at, begin) for at in range(len(self._load.consumers))))
+        """Send some sets, and let every consumer fetch them: one that gets them one by one waits for each already."""
+        sets = [next(self._sets) for _ in range(self._load.sets_per_fetch)]
+        begin, self.end = self.end, self.end + sum(count for _, _, count in sets)
+        consumers = self._consumers(begin) if len(sets) == 1 else []
+        try:
+            for form, data, count in sets:
+                await self._produce(form, data)
+                self.sent_bytes += len(data)
+                self.records += count
+            consumers = consumers or self._consumers(begin)
+            await asyncio.gather(*consumers)
+        finally:
+            for each in consumers:
+                each.cancel()
+
+    def _consumers(self, offset: int) -> list[asyncio.Task[None]]:
+        return [asyncio.create_task(self._consume(at, offset)) for at in range(len(self._load.consumers))]
 
     async def _produce(self, form: Format, data: bytes) -> None:
         client = self._stage.client
