@@ -80,13 +80,12 @@ class Broker:
 
         Raises ValueError for what cannot be.
         """
-        if self._faults is None:
-            from magicbyte.testing.faults import Faults
+        from magicbyte.testing.faults import Fault, Faults
 
+        fault = Fault(api, at, times, delay_ms, error, disconnect, cut_bytes)
+        if self._faults is None:
             self._faults = Faults()
-        return self._faults.add(
-            api, at=at, times=times, delay_ms=delay_ms, error=error, disconnect=disconnect, cut_bytes=cut_bytes
-        )
+        return self._faults.add(fault)
 
     def _faulty(self, broker: Served, handler: Handler) -> Handler:
         async def faulty(frame: memoryview) -> Answer | None:

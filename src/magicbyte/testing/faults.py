@@ -51,18 +51,37 @@ class Fault:
     One or several of: the request is carried out `delay_ms` later; it is not carried out, and answered with `error`;
     the connection ends "before" it is carried out, or "after" that and before the answer (`disconnect`); only the first
     `cut_bytes` of the answer are sent, its size of four bytes among them, and then the connection ends. `times` None:
-    all of them. A context manager, which ends the fault.
+    all of them. A context manager, which ends the fault. `api` is Kafka's name of it.
+
+    Raises ValueError for what cannot be.
     """
 
-    api: Api
+    api: str
     at: int
     times: int | None
     delay_ms: int
-    error: ErrorCode | None
+    error: ErrorCode | int | None
     disconnect: str | None
     cut_bytes: int | None
-    end: Callable[[Fault], None] = field(repr=False)
-    seen: int = 0
+    key: int = field(init=False)
+    seen: int = field(default=0, init=False)
+    end: Callable[[Fault], None] = field(default=lambda _: None, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        known = _BY_NAME.get(self.api.lower())
+        if known is None:
+            raise ValueError(f"api: expected the name of a request, such as Produce, found {self.api!r}")
+        times = 1 if self.times is None else self.times
+        if min(self.at, times) < 1 or min(self.delay_ms, self.cut_bytes or 0) < 0:
+            raise ValueError("at and times: expected numbers from 1 on; delay_ms and cut_bytes: from 0 on")
+        if self.disconnect not in (None, "before", "after"):
+            raise ValueError(f'disconnect: expected "before" or "after", found {self.disconnect!r}')
+        if self.error is not None and not (known.name in _READS or known.request in _REFUSED or _has_code(known)):
+            raise ValueError(f"error: {known.name} has a code for each part of an answer, which is not made up here")
+        if not self.delay_ms and self.error is None and self.disconnect is None and self.cut_bytes is None:
+            raise ValueError("expected one of delay_ms, error, disconnect, cut_bytes")
+        self.error = None if self.error is None else ErrorCode(self.error)
+        self.key = known.key
 
     @property
     def hits(self) -> int:
@@ -91,31 +110,9 @@ class Faults:
     def __init__(self) -> None:
         self._set: tuple[Fault, ...] = ()
 
-    def add(
-        self,
-        api: str,
-        *,
-        at: int = 1,
-        times: int | None = 1,
-        delay_ms: int = 0,
-        error: ErrorCode | int | None = None,
-        disconnect: str | None = None,
-        cut_bytes: int | None = None,
-    ) -> Fault:
-        """Set a fault; see `Fault`. `api` is Kafka's name of it. Raises ValueError for what cannot be."""
-        known = _BY_NAME.get(api.lower())
-        if known is None:
-            raise ValueError(f"api: expected the name of a request, such as Produce, found {api!r}")
-        if at < 1 or (times is not None and times < 1) or delay_ms < 0 or (cut_bytes is not None and cut_bytes < 0):
-            raise ValueError("at and times: expected numbers from 1 on; delay_ms and cut_bytes: from 0 on")
-        if disconnect not in (None, "before", "after"):
-            raise ValueError(f'disconnect: expected "before" or "after", found {disconnect!r}')
-        if error is not None and not (known.name in _READS or known.request in _REFUSED or _has_code(known)):
-            raise ValueError(f"error: {known.name} has a code for each part of an answer, which is not made up here")
-        if not delay_ms and error is None and disconnect is None and cut_bytes is None:
-            raise ValueError("expected one of delay_ms, error, disconnect, cut_bytes")
-        code = None if error is None else ErrorCode(error)
-        fault = Fault(known, at, times, delay_ms, code, disconnect, cut_bytes, self.remove)
+    def add(self, fault: Fault) -> Fault:
+        """Let a fault happen from now on, until its block ends."""
+        fault.end = self.remove
         self._set = (*self._set, fault)
         return fault
 
@@ -133,7 +130,7 @@ class Faults:
         if any(each.disconnect == "before" for each in happens):
             raise NetworkError(_ASKED_FOR)
         code = next((each.error for each in happens if each.error is not None), None)
-        answer = await (handler(frame) if code is None else _refused(broker, handler, frame, code))
+        answer = await (handler(frame) if code is None else _refused(broker, handler, frame, ErrorCode(code)))
         if any(each.disconnect == "after" for each in happens):
             discard(answer or ())
             raise NetworkError(_ASKED_FOR)
@@ -141,7 +138,7 @@ class Faults:
         return answer if answer is None or most is None else [_Cut(answer, most)]
 
     def _happening(self, key: int) -> list[Fault]:
-        return [each for each in self._set if each.api.key == key and each.is_next()]
+        return [each for each in self._set if each.key == key and each.is_next()]
 
 
 class _Cut:
