@@ -13,7 +13,8 @@ from magicbyte.client import Client, admin, groups
 from magicbyte.client.fetch import ClosedSets, FetchOptions, fetch_sets, read_records, read_sets
 from magicbyte.client.groups import Committed
 from magicbyte.client.offsets import EARLIEST, LATEST, ListedOffset, bounds, list_offset
-from magicbyte.client.produce import Produced, ProduceOptions, send, send_compressed
+from magicbyte.client.produce import ProduceOptions, send, send_compressed
+from magicbyte.client.produce_frames import Produced
 from magicbyte.codecs import Codec
 from magicbyte.errors import (
     BatchTooLargeError,

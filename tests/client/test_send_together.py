@@ -7,7 +7,8 @@ import pytest
 
 from client.broker import ScriptedBroker, cluster
 from magicbyte.client import Client
-from magicbyte.client.produce import Addressed, Produced, goes_with, send_together
+from magicbyte.client.produce import Addressed, goes_with, send_together
+from magicbyte.client.produce_frames import Produced
 from magicbyte.codecs import Codec
 from magicbyte.errors import BrokerError, ErrorCode, ProtocolError
 from magicbyte.protocol.messages.produce import (

@@ -10,7 +10,8 @@ import pytest
 
 from magicbyte.client import Client, admin
 from magicbyte.client.client import Node
-from magicbyte.client.produce import Addressed, Produced, ProduceOptions, send, send_together
+from magicbyte.client.produce import Addressed, ProduceOptions, send, send_together
+from magicbyte.client.produce_frames import Produced
 from magicbyte.codecs import Codec
 from magicbyte.errors import BrokerError, CorruptRecordError, ErrorCode, NetworkError
 from magicbyte.mirror import outbox

@@ -161,7 +161,8 @@ class Client:
     ) -> M:
         """Send a request to a broker, once, and return its response. `wait_ms`: what the broker may take by itself."""
         connection = await self.connection(node)
-        found = await connection.send(request, versions=versions, timeout_ms=self.request_timeout_ms + wait_ms)
+        timeout_ms = self.request_timeout_ms + wait_ms
+        found = await connection.send(request, response, versions=versions, timeout_ms=timeout_ms)
         assert isinstance(found, response)
         return found
 

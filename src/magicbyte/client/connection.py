@@ -25,9 +25,10 @@ _NAME, _VERSION = "magicbyte", "0.1"
 
 
 class _Answer(NamedTuple):
-    """Who waits for a response, until when by the loop's clock, and how long that is."""
+    """Who waits for a response, as what, until when by the loop's clock, and how long that is."""
 
     future: asyncio.Future[Message]
+    kind: type[Message]
     deadline: float
     timeout_ms: int
 
@@ -60,6 +61,7 @@ class Connection:
         self._outgoing = deque[tuple[Sequence[Buffer], asyncio.Future[None] | None]]()
         self._something_to_send = asyncio.Event()
         self._waiting = deque[_Waiting]()
+        self._chosen: dict[tuple[int, range | None], int] = {}
         self._alarm: asyncio.TimerHandle | None = None
         self._failure: NetworkError | None = None
         self._writer: asyncio.Task[None] | None = None
@@ -96,19 +98,28 @@ class Connection:
         """Whether the connection failed or was closed."""
         return self._failure is not None
 
-    async def send(self, request: Message, *, versions: range | None = None, timeout_ms: int = 30_000) -> Message:
+    async def send(
+        self,
+        request: Message,
+        response: type[Message] | None = None,
+        *,
+        versions: range | None = None,
+        timeout_ms: int = 30_000,
+    ) -> Message:
         """Send a request in the latest version that the broker takes, within `versions`; return the response.
+
+        `response`: the class that it is read as, None: the generated one.
 
         Raises UnsupportedVersionError, what writing the request and reading the response do, and NetworkError when the
         connection fails or the response takes longer than `timeout_ms`: the connection is closed then.
         """
         api = self._api(request)
-        version = self.versions.choose(api, versions, self.name)
+        version = self._version(api, versions)
         deadline = self._loop.time() + timeout_ms / 1000
         await self._slot(api, deadline, timeout_ms)
         answer: asyncio.Future[Message] = self._loop.create_future()
         try:
-            self._enqueue(request, api, version, _Answer(answer, deadline, timeout_ms))
+            self._enqueue(request, api, version, _Answer(answer, response or api.response, deadline, timeout_ms))
         except BaseException:
             self._slots.release()
             raise
@@ -117,7 +128,7 @@ class Connection:
     async def send_unanswered(self, request: Message, *, versions: range | None = None) -> None:
         """Send a request that the broker does not answer: Produce with acks=0. Returns when the system has it."""
         api = self._api(request)
-        version = self.versions.choose(api, versions, self.name)
+        version = self._version(api, versions)
         sent: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         async with self._slots:
             self._enqueue(request, api, version, sent=sent)
@@ -131,6 +142,12 @@ class Connection:
         await self._stream.aclose()
 
     # ---- the two directions
+
+    def _version(self, api: Api, wanted: range | None) -> int:
+        version = self._chosen.get((api.key, wanted))
+        if version is None:
+            version = self._chosen[api.key, wanted] = self.versions.choose(api, wanted, self.name)
+        return version
 
     @staticmethod
     def _api(request: Message) -> Api:
@@ -252,7 +269,7 @@ class Connection:
         if answer.done():  # whoever asked went away
             return
         try:
-            _, response = read_response(frame, waiting.api, waiting.version)
+            _, response = read_response(frame, waiting.api, waiting.version, waiting.answer.kind)
         except MagicbyteError as error:
             answer.set_exception(error)
         else:

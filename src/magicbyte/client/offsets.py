@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 from magicbyte.client.client import Client, Node, only
-from magicbyte.errors import BrokerError
+from magicbyte.errors import BrokerError, NetworkError
 from magicbyte.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -59,6 +62,50 @@ async def list_offset(
 
     asked = ListOffsetsPartition(partition_index=partition, timestamp=timestamp)
     return await client.at_leader(topic, partition, ask)
+
+
+async def ends(
+    client: Client, partitions: Iterable[tuple[str, int]], *, committed: bool = False
+) -> dict[tuple[str, int], int]:
+    """Return LATEST of many partitions, asked with one request for each broker that leads some of them.
+
+    Left out are those of which it cannot be told now: without a leader, or of brokers that do not answer.
+    """
+    led: dict[Node, dict[str, list[int]]] = {}
+    for topic, partition in partitions:
+        with contextlib.suppress(BrokerError, NetworkError):
+            node = await client.leader(topic, partition)
+            led.setdefault(node, {}).setdefault(topic, []).append(partition)
+    found = await asyncio.gather(*(_ends_at(client, node, topics, committed) for node, topics in led.items()))
+    return {partition: end for each in found for partition, end in each.items()}
+
+
+async def _ends_at(
+    client: Client, node: Node, topics: Mapping[str, list[int]], committed: bool
+) -> dict[tuple[str, int], int]:
+    asked = [
+        ListOffsetsTopic(
+            name=name, partitions=[ListOffsetsPartition(partition_index=at, timestamp=LATEST) for at in each]
+        )
+        for name, each in topics.items()
+    ]
+    request = ListOffsetsRequest(replica_id=-1, isolation_level=int(committed), topics=asked)
+    versions = _VERSIONS[2:] if committed else _VERSIONS
+    try:
+        response = await client.ask(node, request, ListOffsetsResponse, versions=versions)
+    except (BrokerError, NetworkError):
+        for name in topics:
+            client.forget(name)
+        return {}
+    found = {}
+    for topic in response.topics:
+        for each in topic.partitions:
+            if each.error_code:
+                client.forget(topic.name)
+            else:
+                end = each.old_style_offsets[0] if each.old_style_offsets else each.offset
+                found[topic.name, each.partition_index] = end
+    return found
 
 
 async def bounds(client: Client, topic: str, partition: int) -> tuple[int, int]:

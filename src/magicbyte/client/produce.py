@@ -5,22 +5,17 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from magicbyte.client.client import Client, Node
 from magicbyte.client.compressed import as_produced
+from magicbyte.client.produce_frames import IsAddressed, Produced, SetsRequest, SetsResponse
 from magicbyte.client.versions import BrokerVersions
 from magicbyte.codecs import Codec
 from magicbyte.errors import BrokerError, ProtocolError, UnsupportedForMessageFormatError
 from magicbyte.protocol import APIS
 from magicbyte.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from magicbyte.protocol.messages.produce import (
-    PartitionProduceData,
-    PartitionProduceResponse,
-    ProduceRequest,
-    ProduceResponse,
-    TopicProduceData,
-)
+from magicbyte.protocol.messages.produce import PartitionProduceResponse
 from magicbyte.protocol.runtime import Records
 from magicbyte.records.columns import Record, RecordColumns
 from magicbyte.records.encode import Format, columns_of, encode
@@ -54,39 +49,12 @@ class ProduceOptions:
 DEFAULT_PRODUCE: Final = ProduceOptions()
 
 
-class Produced(NamedTuple):
-    """What the broker says of one request. `base_offset` is that of its first record, -1 with acks=0.
-
-    `log_append_time_ms` is -1 unless the topic has LogAppendTime; `log_start_offset` -1 before 1.0.
-    """
-
-    base_offset: int
-    log_append_time_ms: int
-    log_start_offset: int
-
-
 class Addressed(NamedTuple):
     """A set that is a producer's already, and the partition that it is for."""
 
     topic: str
     partition: int
     data: Records
-
-
-class IsAddressed(Protocol):
-    """What `Addressed` is, and maybe more."""
-
-    @property
-    def topic(self) -> str:
-        """Where the set goes."""
-
-    @property
-    def partition(self) -> int:
-        """Where the set goes."""
-
-    @property
-    def data(self) -> Records:
-        """The set."""
 
 
 async def send(
@@ -264,24 +232,19 @@ async def _ask(
     client: Client, node: Node, sets: Sequence[IsAddressed], versions: range, options: ProduceOptions
 ) -> list[Produced | BrokerError]:
     """Produce one set to each of some partitions, in one request; return what became of each."""
-    topics: dict[str, TopicProduceData] = {}
-    for each in sets:
-        topic = topics.get(each.topic)
-        if topic is None:
-            topic = topics[each.topic] = TopicProduceData(name=each.topic, partition_data=[])
-        topic.partition_data.append(PartitionProduceData(index=each.partition, records=each.data))
-    request = ProduceRequest(acks=options.acks, timeout_ms=options.timeout_ms, topic_data=list(topics.values()))
+    request = SetsRequest(options.acks, options.timeout_ms, sets)
     if not options.acks:
         await (await client.connection(node)).send_unanswered(request, versions=versions)
         return [Produced(-1, -1, -1)] * len(sets)
-    response = await client.ask(node, request, ProduceResponse, versions=versions, wait_ms=options.timeout_ms)
-    found = {(told.name, answer.index): answer for told in response.responses for answer in told.partition_responses}
+    found = (await client.ask(node, request, SetsResponse, versions=versions, wait_ms=options.timeout_ms)).answers
     if len(found) != len(sets) or not all((each.topic, each.partition) in found for each in sets):
         raise ProtocolError("partitions", expected=f"the {len(sets)} of the request", found=len(found), position=None)
     return [_answer(found[each.topic, each.partition], each.topic, node) for each in sets]
 
 
-def _answer(found: PartitionProduceResponse, topic: str, node: Node) -> Produced | BrokerError:
+def _answer(found: Produced | PartitionProduceResponse, topic: str, node: Node) -> Produced | BrokerError:
+    if isinstance(found, Produced):
+        return found
     if not found.error_code:
         return Produced(found.base_offset, found.log_append_time_ms, found.log_start_offset)
     why = [] if found.error_message is None else [found.error_message]

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from magicbyte.client import Client
-from magicbyte.client.fetch import ClosedSets, FetchOptions, read_sets
+from magicbyte.client.fetch import MAX_BYTES, ClosedSets, FetchOptions, read_sets
 from magicbyte.client.offsets import LATEST, bounds, list_offset
 from magicbyte.client.produce import new_producer_id, send_made
 from magicbyte.errors import (
@@ -48,7 +48,7 @@ from magicbyte.mirror.spread import Load, Portion, by_key, straight
 from magicbyte.records.batch import RecordBatch
 from magicbyte.records.entry import parse_entry
 from magicbyte.records.layout import Dialect
-from magicbyte.wire.kernel import expect
+from magicbyte.wire.kernel import WORTH_LOADING, expect
 
 log = logging.getLogger(__name__)
 
@@ -236,6 +236,8 @@ class PartitionCopier:
         sets = read_sets(route.source, route.topic, route.partition, place.offset, end, options)
         async with aclosing(ahead(sets)) as each:
             async for found in each:
+                if len(found.data) >= MAX_BYTES // 2:
+                    expect(WORTH_LOADING)  # as the broker had more, and the kernels pay
                 await self._send_all(found, end, outboxes)
                 if self._stop.is_set():
                     break
@@ -303,7 +305,6 @@ class PartitionCopier:
             return
         self.copied.count(each.records, each.size, each.sets, is_closed=each.is_closed)
         self._unsaved_bytes += each.size
-        expect(self.copied.closed_bytes)
         self._track.copied(each.first, each.next_offset, each.records, each.start)
         place, partition = self._place, self.route.partition
         assert place is not None, "resumed before"

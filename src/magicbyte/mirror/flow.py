@@ -14,7 +14,8 @@ from itertools import chain
 from typing import Final, TypeVar
 
 from magicbyte.client.fetch import ClosedSets
-from magicbyte.client.produce import Produced, goes_with
+from magicbyte.client.produce import goes_with
+from magicbyte.client.produce_frames import Produced
 from magicbyte.codecs import Codec
 from magicbyte.errors import CorruptRecordError, MagicbyteError
 from magicbyte.mirror.outbox import AT_ONCE, Outbox, Sending

@@ -12,7 +12,8 @@ from typing import Final, NamedTuple, Protocol
 
 from magicbyte.client import Client
 from magicbyte.client.client import Node
-from magicbyte.client.produce import Produced, send_together
+from magicbyte.client.produce import send_together
+from magicbyte.client.produce_frames import Produced
 from magicbyte.errors import BrokerError, MagicbyteError
 from magicbyte.protocol.runtime import Records
 

@@ -154,11 +154,13 @@ def read_request(frame: Buffer) -> Request:
     return Request(api, header, api.request.read(memoryview(frame)[at:], header.request_api_version))
 
 
-def read_response(frame: Buffer, api: Api, version: int) -> tuple[ResponseHeader, Message]:
+def read_response(
+    frame: Buffer, api: Api, version: int, kind: type[Message] | None = None
+) -> tuple[ResponseHeader, Message]:
     """Return header and response in a frame, without its size; `api` and `version` are those of the request.
 
-    Raises UnsupportedVersionError and ProtocolError.
+    `kind`: the class to read it as, None: the generated one. Raises UnsupportedVersionError and ProtocolError.
     """
     api.check(version)
     header, at = ResponseHeader.read_at(frame, 0, api.response_header_version(version))
-    return header, api.response.read(memoryview(frame)[at:], version)
+    return header, (kind or api.response).read(memoryview(frame)[at:], version)
