@@ -84,12 +84,21 @@ def workers() -> Iterator[Cluster]:
 
 
 def test_local_spark_gives_what_one_process_gives(spark: "SparkSession", archive: Path) -> None:
-    told: list[tuple[int, int]] = []
+    told: dict[str, tuple[int, int]] = {}
+
+    def tell(stage: str, size: int, units: int) -> None:
+        before = told.get(stage, (0, 0))
+        told[stage] = before[0] + size, before[1] + units
+
     given = load(written(archive, archive / "logs", "local"))
-    done = driver.run(given, context=spark.sparkContext, progress=lambda size, units: told.append((size, units)))
+    done = driver.run(given, context=spark.sparkContext, progress=tell)
     assert done.status == 0
     assert contents(archive / "local") == contents(archive / "alone")
-    assert tuple(map(sum, zip(*told, strict=True))) == (sum(unit["bytes"] for unit in done.units), PARTITIONS)
+    whole = sum(unit["bytes"] for unit in done.units)
+    assert told == dict.fromkeys(["", "verify", "convert", "compact"], (whole, PARTITIONS)) | {
+        "salvage": told["salvage"]
+    }
+    assert told["salvage"][1] == 1
 
 
 def test_golden_logs_go_through_spark_as_through_one_process(

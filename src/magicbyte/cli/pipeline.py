@@ -116,10 +116,13 @@ def up(workers: int, cores: int, memory: str) -> None:
 
 
 @contextlib.contextmanager
-def _progress(given: Pipeline, *, shares_terminal: bool) -> Iterator[Callable[[int, int], None]]:
-    """Give a function that takes bytes and partitions just done, shown on stderr, if that is a terminal of its own."""
+def _progress(given: Pipeline, *, shares_terminal: bool) -> Iterator[Callable[[str, int, int], None]]:
+    """Give a function that takes a stage, and bytes and partitions just done: a bar for each stage, and one for all.
+
+    They are shown on stderr, if that is a terminal of its own.
+    """
     if not sys.stderr.isatty() or (shares_terminal and sys.stdout.isatty()):
-        yield lambda _bytes, _units: None
+        yield lambda _stage, _bytes, _units: None
         return
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
@@ -127,19 +130,36 @@ def _progress(given: Pipeline, *, shares_terminal: bool) -> Iterator[Callable[[i
     from magicbyte.spark.pipeline import plan
 
     planned = plan(given)
-    partitions = len(planned.due) + len(planned.done)
-    total = sum(unit.size for unit in planned.due) + sum(unit["bytes"] for unit in planned.done)
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(binary_units=True), TimeRemainingColumn())
+    columns = (
+        TextColumn("{task.description}"), BarColumn(), DownloadColumn(binary_units=True),
+        TextColumn("{task.fields[units]} of {task.fields[of]}"), TimeRemainingColumn(),
+    )  # fmt: skip
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(f"0 of {partitions}", total=total)
-        done = 0
+        bars = {
+            name: bar.add_task(name or "all", total=size, units=0, of=count)
+            for name, (size, count) in _due(planned).items()
+        }
 
-        def advance(size: int, units: int) -> None:
-            nonlocal done
-            done += units
-            bar.update(task, advance=size, description=f"{done} of {partitions}")
+        def advance(stage: str, size: int, units: int) -> None:
+            if stage not in bars:
+                bars[stage] = bar.add_task(stage, total=None, units=0, of="?")  # what damage asks for is not planned
+            task = bar.tasks[bar.task_ids.index(bars[stage])]
+            bar.update(bars[stage], advance=size, units=task.fields["units"] + units)
 
         yield advance
+
+
+def _due(planned: Plan) -> dict[str, tuple[int, int]]:
+    """Return bytes of sources and partitions of each stage that is to be done, and under "" of the whole run."""
+    from magicbyte.spark.pipeline.work import stage_names
+
+    sums: dict[str, tuple[int, int]] = {}
+    for unit in planned.due:
+        for name in [*stage_names(stage.do for stage in unit.stages), ""]:
+            size, count = sums.get(name, (0, 0))
+            sums[name] = size + unit.size, count + 1
+    size, count = sums.pop("", (0, 0))
+    return {**sums, "": (size + sum(unit["bytes"] for unit in planned.done), count + len(planned.done))}
 
 
 def _plan_json(planned: Plan) -> Json:

@@ -11,7 +11,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from magicbyte.log.directory import PartitionDirectory, discover
 from magicbyte.log.files import replace_file
 from magicbyte.log.index_writer import IndexRules
 from magicbyte.log.partitions import choose, in_use, log_start_offset, meta_properties
+from magicbyte.log.parts import WrittenSegment, look_at
 from magicbyte.log.reader import Chunk, in_order, read_chunks
 from magicbyte.log.writer import LogDirectoryWriter, PartitionWriter, give_name, temporary_name
 from magicbyte.records.convert import ConversionReport, convert
@@ -46,7 +47,6 @@ _FIRST_VERSIONS = {Format.V0: (0, 8), Format.V1: (0, 10), Format.V2: (0, 11), Fo
 _FIRST_WITH_ZSTD = (2, 1)
 DIFFERENCES = 10
 """Differences of a partition to its source that are kept."""
-_SEGMENT_BYTES = 1 << 30
 _STATE_VERSION = 1
 _NO_ENTRIES = memoryview(b"")
 
@@ -58,7 +58,9 @@ class ConvertOptions:
     `codec`: None keeps each batch's. `fix_lz4`: wrappers with the LZ4 header checksum of the other format get their
     own, the blocks untouched. `version`: the Kafka whose index files are written. `verify`: compare each partition with
     its source. `dialect`: of the source, None for what its folders say. `limit`: bytes that one batch may have or
-    decompress to. `progress` is told the bytes of each chunk that was read, to convert it or to verify.
+    decompress to. `following`: the base of the segment behind, where only segments in front of that are converted, for
+    `join_parts`. `segment_bytes`: where a segment ends at the latest, unless one of the source is larger. `progress` is
+    told the bytes of each chunk that was read, to convert it or to verify.
     """
 
     target: Format
@@ -69,6 +71,8 @@ class ConvertOptions:
     dialect: Dialect | None = None
     limit: int = DEFAULT_MAX_BATCH_BYTES
     threads: int = 1
+    following: int | None = None
+    segment_bytes: int = 1 << 30
     progress: Callable[[int], None] = lambda _: None
 
     @property
@@ -171,6 +175,63 @@ def convert_partitions(
         writer.finish(meta_properties(partitions.values()), starts)
         job.state.complete = all(writer.is_finished(*name) for name in partitions)  # else some may be tried again
         job.state.write(out)
+
+
+def convert_part(
+    part: PartitionDirectory, name: TopicPartition, out: Path, options: ConvertOptions
+) -> tuple[PartitionConversion, list[WrittenSegment]]:
+    """Convert some neighbouring segments of a partition into a folder of their own, for `join_parts`.
+
+    `options.following` says where the next part begins. An error is in the conversion, as in `convert_logs`.
+    """
+    alone = replace(part, texts={}, snapshots={})
+    (done,) = convert_partitions({name: alone}, out, options)
+    if done.error is not None:
+        return done, []
+    (written,) = discover([str(done.folder)])
+    end = options.following
+    kept = [segment for segment in written.segments if end is None or segment.base_offset < end]
+    return done, [look_at(written, segment, done.folder, options.rules.of_dialect(written.dialect)) for segment in kept]
+
+
+def join_parts(
+    source: PartitionDirectory,
+    name: TopicPartition,
+    out: Path,
+    options: ConvertOptions,
+    parts: Iterable[WrittenSegment],
+) -> None:
+    """Make the new log directory `out` of the converted segments of one partition, in order.
+
+    What comes out is what `convert_partitions` makes, byte for byte. The parts must be on the same file system, and
+    are gone then.
+    """
+    directory = LogDirectoryWriter(out, options.rules)
+    with partition_writer(source, name, directory, options) as writer:
+        for part in parts:
+            writer.adopt(part)
+        if (epoch := last_epoch(source)) is not None:
+            writer.note_epoch(epoch)
+        writer.finish()
+    directory.finish(meta_properties([source]), {name: log_start_offset(source)})
+
+
+def partition_writer(
+    source: PartitionDirectory,
+    name: TopicPartition,
+    directory: LogDirectoryWriter,
+    options: ConvertOptions,
+    resume_at: int | None = None,
+) -> PartitionWriter:
+    """Return the writer of what a partition becomes. `resume_at`: as in PartitionWriter."""
+    metadata = source.metadata()
+    return directory.partition(
+        *name,
+        segment_bytes=max([options.segment_bytes, *(segment.log.size for segment in source.segments)]),
+        topic_id=None if metadata is None else metadata.topic_id,
+        dialect=options.target.dialect,
+        resume_at=resume_at,
+    )
 
 
 def partitions_to_convert(
@@ -342,6 +403,8 @@ class _Job:
                         return
                     self.options.progress(chunk.table.end)
                     yield _Piece(name, chunk=chunk)
+        if self.options.following is not None:
+            yield _Piece(name, self.options.following)
 
     def convert(self, piece: _Piece) -> Iterator[_Piece]:
         """Yield what a piece becomes: of a chunk its entries, group by group, and then the report."""
@@ -382,7 +445,8 @@ class _Job:
             started = self.started(name)
             if started is not None:
                 done.report, done.lz4_headers = ConversionReport(**started["report"]), started["lz4Headers"]
-            with self.writer(source, name, directory, started) as writer:
+            through = None if started is None else started["through"]
+            with partition_writer(source, name, directory, self.options, through) as writer:
                 next_offset = 0 if started is None else started["nextOffset"]
                 begun = _first_base(source) if started is None else started["through"]
                 for piece in pieces:
@@ -404,22 +468,6 @@ class _Job:
             if (temporary := temporary_name(done.folder)).exists():
                 shutil.rmtree(temporary)
         return done
-
-    def writer(
-        self,
-        source: PartitionDirectory,
-        name: TopicPartition,
-        directory: LogDirectoryWriter,
-        started: dict[str, Any] | None,
-    ) -> PartitionWriter:
-        metadata = source.metadata()
-        return directory.partition(
-            *name,
-            segment_bytes=max([_SEGMENT_BYTES, *(segment.log.size for segment in source.segments)]),
-            topic_id=None if metadata is None else metadata.topic_id,
-            dialect=self.options.target.dialect,
-            resume_at=None if started is None else started["through"],
-        )
 
     def verify(self, done: PartitionConversion) -> None:
         """Compare a partition with its source, record by record, unless that was done."""

@@ -63,7 +63,7 @@ class ProducerStates:
         Raises CorruptRecordError for a marker that says nothing, with its position in the table's buffer.
         """
         aborted = []
-        for row in _telling_rows(table):
+        for row in telling_rows(table):
             position = int(table.position[row])
             batch = RecordBatch(table.buffer[position : position + int(table.size[row])])
             try:
@@ -138,7 +138,7 @@ def _no_batches(producer: int, epoch: int) -> ProducerEntry:
     return ProducerEntry(producer, epoch, NO_SEQUENCE, NO_OFFSET, 0, NO_TIMESTAMP, _NO_EPOCH, NO_OFFSET)
 
 
-def _telling_rows(table: BatchTable) -> list[int]:
+def telling_rows(table: BatchTable) -> list[int]:
     """Return the rows, ascending, without which the state would be another.
 
     Of a row of data batches of one producer, epoch and kind, with no marker of that producer between, only the first

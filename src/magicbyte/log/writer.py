@@ -19,7 +19,7 @@ import numpy as np
 from magicbyte.errors import CorruptRecordError, LogDirectoryError, TruncatedLogError
 from magicbyte.log import checkpoints
 from magicbyte.log.checkpoints import CleanShutdown, PartitionMetadata, TopicPartition
-from magicbyte.log.directory import LOG, SNAPSHOT, discover
+from magicbyte.log.directory import INDEXES, LOG, SNAPSHOT, TRANSACTION_INDEX, discover
 from magicbyte.log.files import replace_file, sync_directory
 from magicbyte.log.index_writer import (
     LATEST_RULES,
@@ -28,9 +28,10 @@ from magicbyte.log.index_writer import (
     SegmentIndexer,
     last_offsets,
 )
-from magicbyte.log.indexes import OffsetIndex, TimeIndex
+from magicbyte.log.indexes import OffsetIndex, TimeIndex, TransactionIndex
 from magicbyte.log.producer_state import LeaderEpochs
 from magicbyte.log.reader import read_chunks
+from magicbyte.records.batch import RecordBatch
 from magicbyte.records.layout import Dialect
 from magicbyte.records.scan import BatchTable, scan
 from magicbyte.wire import kernel
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 
     from magicbyte.log.directory import PartitionDirectory
     from magicbyte.log.indexes import Int64Array
+    from magicbyte.log.parts import WrittenSegment
     from magicbyte.wire.checksum import Buffer
 
 _MAX_OFFSET = (1 << 63) - 1
@@ -215,6 +217,31 @@ class PartitionWriter:
             self._producers.append(table)
             self._epochs.append(table)
         self._end_offset = int(last_offsets(table)[-1]) + 1
+
+    def adopt(self, segment: WrittenSegment) -> None:
+        """Take in a segment that another writer made, with the same rules, on this file system: its files are moved.
+
+        It lies behind what was written so far.
+        """
+        assert segment.base_offset >= self._end_offset, (segment.base_offset, self._end_offset)
+        self._close_segment()
+        if self._bases:
+            self._write_snapshot(segment.base_offset, self._bases[-1])
+        base = self._base = segment.base_offset
+        self._bases.append(base)
+        for suffix in (LOG, *INDEXES):
+            made = segment.folder / f"{base:020}{suffix}"
+            if suffix != TRANSACTION_INDEX and made.exists():
+                made.rename(self._path(base, suffix))
+        found = [self._producers.add(RecordBatch(memoryview(entry))) for entry in segment.producers]
+        if aborted := tuple(each for each in found if each is not None):
+            self._put(self._path(base, TRANSACTION_INDEX), TransactionIndex(aborted).to_bytes())
+        for epoch in segment.epochs:
+            self._epochs.assign(*epoch)
+        if segment.has_batches is not None:
+            self._has_batches = self._rules.has_producers and segment.has_batches
+        self._end_offset, self._segment_size = segment.end_offset, segment.size
+        self._whole_size += segment.size
 
     def note_epoch(self, epoch: int) -> None:
         """Note the epoch of a leader that has written nothing so far, if it is above those of the batches."""

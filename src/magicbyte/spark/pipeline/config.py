@@ -26,6 +26,8 @@ CODECS = ("keep", "none", "gzip", "snappy", "lz4", "zstd")
 ON_DAMAGE = ("stop", "skip", "salvage")
 WRITERS = frozenset({"salvage", "convert", "compact", "retain", "split", "merge", "filter"})
 """Stages that make a new log; all others look at what is there."""
+_ABOVE = ("part-above", "shuffle-above")
+"""Options that decide who does the work, and not what comes out."""
 _REMOVERS = frozenset({"salvage", "compact", "retain", "filter"})
 """Stages behind which records may be missing."""
 
@@ -69,7 +71,7 @@ class Stage:
 
     def identity(self) -> dict[str, Any]:
         """Return what decides over the output, as JSON."""
-        values = {name: _steady(value) for name, value in sorted(self.options.items())}
+        values = {name: _steady(value) for name, value in sorted(self.options.items()) if name not in _ABOVE}
         return {"do": self.do, **values}
 
 
@@ -178,6 +180,7 @@ STAGES: Mapping[str, Mapping[str, Option]] = {
         "format": _one_of(tuple(FORMATS)),
         "codec": _one_of(CODECS, "keep"),
         "fix-lz4": _FLAG,
+        "part-above": _size(1 << 30),
         "kafka": _KAFKA,
     },
     "compact": {

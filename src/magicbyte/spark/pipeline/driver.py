@@ -8,10 +8,11 @@ import re
 import sys
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as StillRunning
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from magicbyte import __version__
@@ -24,13 +25,27 @@ from magicbyte.spark.pipeline.config import Pipeline, convert_options
 from magicbyte.spark.pipeline.sink import FORM, Sink
 from magicbyte.spark.pipeline.store_sink import StoreSink
 from magicbyte.spark.pipeline.units import Unit, find
-from magicbyte.spark.pipeline.work import SALVAGE, Outcome, Prepared, complete, may_salvage, prepare, run_units
+from magicbyte.spark.pipeline.work import (
+    SALVAGE,
+    Outcome,
+    PartDone,
+    Prepared,
+    convert_one,
+    go_on,
+    may_salvage,
+    prepare,
+    run_units,
+    stage_names,
+    tell,
+)
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
+    from pyspark.accumulators import Accumulator
 
 Json = dict[str, Any]
-Progress = Callable[[int, int], None]
+Progress = Callable[[str, int, int], None]
+"""Takes a stage's name ("" for the whole run), and bytes of sources and partitions done since it was called."""
 
 _ATTEMPTS = 4
 _SMALLEST_TASK, _LARGEST_TASK = 8 << 20, 256 << 20
@@ -81,13 +96,13 @@ def run(
     master: str = "local[*]",
     resume: bool = False,
     context: SparkContext | None = None,
-    progress: Progress = lambda _bytes, _units: None,
+    progress: Progress = lambda _stage, _bytes, _units: None,
 ) -> Run:
     """Run a pipeline, and return what became of each partition.
 
     `context`: to be used, else one is started at `master` if there is something to do, and stopped. `resume`: go on
-    with what earlier runs left in the sink. `progress` is told of bytes and partitions that are done since it was told
-    last. Raises LogDirectoryError for a sink that is in use or holds something else, RunFailedError, OSError,
+    with what earlier runs left in the sink. `progress` is told of each stage what is done since it was told last.
+    Raises LogDirectoryError for a sink that is in use or holds something else, RunFailedError, OSError,
     SparkUnavailableError.
     """
     begun = time.monotonic()
@@ -101,7 +116,7 @@ def run(
         planned = _plan(units, sink)
         if sink is not None:
             sink.clear({f"{unit['unit']}.{unit['fingerprint']}.json" for unit in planned.done})
-        progress(sum(unit["bytes"] for unit in planned.done), len(planned.done))
+        progress("", sum(unit["bytes"] for unit in planned.done), len(planned.done))
         found = Run(pipeline, master, started, kept=len(planned.done))
         made = _do(planned.due, pipeline, master, context, progress) if planned.due else []
         order = {unit.name: at for at, unit in enumerate(units)}
@@ -154,12 +169,10 @@ def _do(
     with contextlib.ExitStack() as stack:
         if context is None:
             context = stack.enter_context(started_context(master, pipeline))
-        large = [unit for unit in units if goes_through_shuffle(unit)]
-        made = _collect(context, [unit for unit in units if unit not in large], progress)
-        for unit in large:
-            made.append(_shuffled(context, unit))
-            progress(unit.size, 1)
-        return made
+        run = _Spark(context, pipeline, progress)
+        spread = {unit.name: spread_stages(unit, units, context) for unit in units}
+        made = run.small([unit for unit in units if not spread[unit.name]])
+        return made + [run.large(unit, spread[unit.name]) for unit in units if spread[unit.name]]
 
 
 def goes_through_shuffle(unit: Unit) -> bool:
@@ -168,23 +181,23 @@ def goes_through_shuffle(unit: Unit) -> bool:
     return bool(above) and unit.size > above[0] and unit.partition.dialect is Dialect.KAFKA
 
 
-def _shuffled(context: SparkContext, unit: Unit) -> Json:
-    """Do one large partition: what comes before `compact` in one task, its keys in many, the rest in one again."""
-    from py4j.protocol import Py4JError
+def is_parted(unit: Unit, units: Iterable[Unit], cores: int) -> bool:
+    """Whether a partition is so large that the other cores would be done long before the one that converts it."""
+    above = [stage.options["part-above"] for stage in unit.stages if stage.do == "convert"]
+    is_large = bool(above) and unit.size > above[0] and len(unit.partition.segments) > 1
+    return is_large and unit.size * cores > sum(each.size for each in units)
 
-    try:
-        (prepared,) = context.parallelize([unit], 1).mapPartitions(lambda units: map(prepare, units)).collect()
-        found: Json = prepared if isinstance(prepared, dict) else {}
-        if isinstance(prepared, Prepared):
-            keys = 0 if prepared.job is None else shuffle.run(context, prepared.job)
-            some = context.parallelize([prepared], 1).mapPartitions(lambda each: (complete(one, keys) for one in each))
-            (found,) = some.collect()
-    except Py4JError as error:
-        raise RunFailedError(f"Spark gave up: {_first_line(error)}; --resume goes on with what is finished") from error
-    if found["outcome"] == Outcome.DAMAGED and may_salvage(unit):
-        sound = _shuffled(context, replace(unit, stages=(SALVAGE, *unit.stages)))
-        return {**sound, "salvagedFor": found["error"]}
-    return found
+
+def spread_stages(unit: Unit, units: Iterable[Unit], context: SparkContext) -> frozenset[str]:
+    """Return the stages of a partition that all workers do together.
+
+    They need a folder that all of them see: the sink's own, or what a sink in a store has for scratch.
+    """
+    master = getattr(context, "master", "local")
+    if unit.sink is None or ("://" in unit.sink and unit.scratch is None and not master.startswith("local")):
+        return frozenset()
+    parted = {"convert"} if is_parted(unit, units, context.defaultParallelism) else set()
+    return frozenset(parted | ({"compact"} if goes_through_shuffle(unit) else set()))
 
 
 @contextlib.contextmanager
@@ -213,41 +226,102 @@ def _with_retries(master: str) -> str:
     return master if found is None else f"local[{found[1] or 1},{_ATTEMPTS}]"
 
 
-def _collect(context: SparkContext, units: Sequence[Unit], progress: Progress) -> list[Json]:
-    """Have the units done, and return what there is to say of each."""
+@dataclass(slots=True)
+class _Spark:
+    """Has Spark do what is due, and says how far it is."""
+
+    context: SparkContext
+    pipeline: Pipeline
+    progress: Progress
+
+    def small(self, units: Sequence[Unit]) -> list[Json]:
+        """Have partitions done, each by one worker, and return what there is to say of each."""
+        if not units:
+            return []
+        told = self._sums()
+
+        def work(bundle: Iterable[list[Unit]]) -> Iterator[Json]:
+            for some in bundle:
+                yield from run_units(iter(some), told)
+
+        found: list[Json] = self._collect(bundles(units, self.context.defaultParallelism), work, told)
+        return found
+
+    def large(self, unit: Unit, spread: frozenset[str]) -> Json:
+        """Have one partition done, the stages of `spread` by all workers, what is between them in one task each."""
+        found = self._one(partial(prepare, unit, spread))
+        while isinstance(found, Prepared):
+            found = self._one(partial(go_on, found, spread, self._spread(found)))
+        told = self._sums()
+        tell(told, unit, found)
+        self._tell(told, {})
+        if found["outcome"] == Outcome.DAMAGED and may_salvage(unit):
+            sound = self.large(replace(unit, stages=(SALVAGE, *unit.stages)), spread)
+            return {**sound, "salvagedFor": found["error"]}
+        return found
+
+    def _spread(self, prepared: Prepared) -> int | str | list[PartDone]:
+        """Have all workers do their share of a stage; return what came of it."""
+        if isinstance(prepared.task, list):
+            parts: list[PartDone] = self._collect(prepared.task, lambda some: map(convert_one, some))
+            return parts
+        with _named_errors():
+            return 0 if prepared.task is None else shuffle.run(self.context, prepared.task)
+
+    def _one(self, work: Callable[[], Prepared | Json]) -> Prepared | Json:
+        (found,) = self._collect([work], lambda some: (each() for each in some))
+        result: Prepared | Json = found
+        return result
+
+    def _sums(self) -> dict[str, tuple[Accumulator[int], Accumulator[int]]]:
+        names = stage_names(stage.do for stage in self.pipeline.stages)
+        if self.pipeline.on_damage == "salvage":
+            names.append("salvage")
+        return {name: (self.context.accumulator(0), self.context.accumulator(0)) for name in [*names, ""]}
+
+    def _tell(
+        self, told: Mapping[str, tuple[Accumulator[int], Accumulator[int]]], before: dict[str, tuple[int, int]]
+    ) -> None:
+        """Say what was added to the sums; `before` has what they were, and has them as they are then."""
+        for name, (size, count) in told.items():
+            old, new = before.get(name, (0, 0)), (size.value, count.value)
+            if new != old:
+                self.progress(name, new[0] - old[0], new[1] - old[1])
+                before[name] = new
+
+    def _collect(
+        self,
+        tasks: Sequence[Any],
+        work: Callable[[Iterable[Any]], Iterable[Any]],
+        told: Mapping[str, tuple[Accumulator[int], Accumulator[int]]] | None = None,
+    ) -> list[Any]:
+        """Have each of the tasks done by a worker, tell of the sums meanwhile, and return what comes out."""
+        before: dict[str, tuple[int, int]] = {}
+        with ThreadPoolExecutor(1, "magicbyte-pipeline") as pool:
+            job = pool.submit(self.context.parallelize(tasks, len(tasks)).mapPartitions(work).collect)
+            try:
+                while not job.done():
+                    with contextlib.suppress(StillRunning):
+                        job.exception(_POLL_SECONDS)
+                    self._tell(told or {}, before)
+            except KeyboardInterrupt:
+                self.context.cancelAllJobs()
+                raise
+        self._tell(told or {}, before)
+        with _named_errors():
+            found: list[Any] = job.result()
+        return found
+
+
+@contextlib.contextmanager
+def _named_errors() -> Iterator[None]:
+    """Raise what Spark says when it gives up as RunFailedError."""
     from py4j.protocol import Py4JError
 
-    if not units:
-        return []
-    tasks = bundles(units, context.defaultParallelism)
-    done_bytes, done_units = context.accumulator(0), context.accumulator(0)
-
-    def work(bundle: Iterable[list[Unit]]) -> Iterator[Json]:
-        for some in bundle:
-            yield from run_units(iter(some))
-            done_bytes.add(sum(unit.size for unit in some))
-            done_units.add(len(some))
-
-    told = (0, 0)
-    with ThreadPoolExecutor(1, "magicbyte-pipeline") as pool:
-        job = pool.submit(context.parallelize(tasks, len(tasks)).mapPartitions(work).collect)
-        try:
-            while True:
-                with contextlib.suppress(StillRunning):
-                    job.exception(_POLL_SECONDS)
-                known = done_bytes.value, done_units.value
-                progress(known[0] - told[0], known[1] - told[1])
-                told = known
-                if job.done():
-                    break
-        except KeyboardInterrupt:
-            context.cancelAllJobs()
-            raise
     try:
-        found: list[Json] = job.result()
+        yield
     except Py4JError as error:
         raise RunFailedError(f"Spark gave up: {_first_line(error)}; --resume goes on with what is finished") from error
-    return found
 
 
 def bundles(units: Sequence[Unit], cores: int) -> list[list[Unit]]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import html
 import json
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from magicbyte.log.store import ObjectStore
 from magicbyte.spark.pipeline.sink import NUMBERS, PAGE
+from magicbyte.spark.pipeline.work import stage_names
 
 if TYPE_CHECKING:
     from magicbyte.spark.pipeline.driver import Run
@@ -36,10 +36,8 @@ def stage_sums(units: Iterable[Json]) -> list[Json]:
     """
     sums: dict[str, Json] = {}
     for unit in units:
-        seen: Counter[str] = Counter()
-        for stage in unit["stages"]:
-            seen[stage["do"]] += 1
-            name = stage["do"] if seen[stage["do"]] == 1 else f"{stage['do']} {seen[stage['do']]}"
+        names = stage_names(stage["do"] for stage in unit["stages"])
+        for name, stage in zip(names, unit["stages"], strict=True):
             known = sums.setdefault(name, {"do": name, "partitions": 0, "bytesIn": 0, "bytesOut": 0, "seconds": 0.0})
             known["partitions"] += 1
             for each in ("bytesIn", "bytesOut", "seconds"):

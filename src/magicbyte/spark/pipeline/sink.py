@@ -114,10 +114,13 @@ def read_json(path: Path) -> Json:
     return found
 
 
-def files_of(path: Path) -> list[Json]:
-    """Return name, size and SHA-256 of each file of an output: a folder, or one file."""
-    paths = sorted(path.iterdir()) if path.is_dir() else [path]
-    return [{"name": each.name, "size": each.stat().st_size, "sha256": _sha256(each)} for each in paths]
+def files_of(path: Path, digests: Mapping[str, str] | None = None) -> list[Json]:
+    """Return name, size and SHA-256 of each file of an output: a folder, or one file. `digests`: that are known."""
+    paths, known = sorted(path.iterdir()) if path.is_dir() else [path], digests or {}
+    return [
+        {"name": each.name, "size": each.stat().st_size, "sha256": known.get(each.name) or _sha256(each)}
+        for each in paths
+    ]
 
 
 def _sha256(path: Path) -> str:

@@ -163,8 +163,11 @@ def _hash(decides: dict[str, Any]) -> str:
 def _pieces(partition: PartitionDirectory, stages: Iterable[Stage]) -> list[PartitionDirectory]:
     """Part a partition by its segments, where each stage can do them one by one."""
     names = [stage.do for stage in stages]
-    if not names or not set(names) <= {"digest", "records"}:
-        return [partition]
+    return pieces(partition) if names and set(names) <= {"digest", "records"} else [partition]
+
+
+def pieces(partition: PartitionDirectory) -> list[PartitionDirectory]:
+    """Part a partition by its segments, into pieces of at most LARGEST_PIECE, or of one segment."""
     groups: list[list[Any]] = []
     room = 0
     for segment in partition.segments:

@@ -11,29 +11,33 @@ import hashlib
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, is_dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from magicbyte.errors import CorruptRecordError, MagicbyteError
 from magicbyte.log import checkpoints
 from magicbyte.log.checkpoints import TopicPartition
 from magicbyte.log.compact import CompactOptions, compact_logs, mend
 from magicbyte.log.compaction import CompactionConfig
-from magicbyte.log.directory import PartitionDirectory, discover, parse_file
+from magicbyte.log.directory import SNAPSHOT, TRANSACTION_INDEX, PartitionDirectory, discover, parse_file
 from magicbyte.log.files import replace_file
 from magicbyte.log.index_writer import IndexRules
 from magicbyte.log.partitions import log_start_offset
 from magicbyte.log.writer import end_offset
+from magicbyte.records.convert import ConversionReport
 from magicbyte.spark.pipeline.config import STAGES, Stage, convert_options
 from magicbyte.spark.pipeline.shuffle import Job, marks_of, plan
 from magicbyte.spark.pipeline.sink import FORM, Place, files_of
 from magicbyte.spark.pipeline.store_sink import StorePlace
-from magicbyte.spark.pipeline.units import Unit, identity
+from magicbyte.spark.pipeline.units import Unit, identity, pieces
 
 if TYPE_CHECKING:
+    from magicbyte.log.convert import ConvertOptions
     from magicbyte.log.offset_marks import OffsetMarks
+    from magicbyte.log.parts import WrittenSegment
 
 Json = dict[str, Any]
 T = TypeVar("T")
@@ -62,13 +66,34 @@ class ChangedError(MagicbyteError):
     """The input changed while it was read."""
 
 
-def run_units(units: Iterator[Unit]) -> Iterator[Json]:
+def run_units(units: Iterator[Unit], told: Told) -> Iterator[Json]:
     """Do what is to be done, and yield what became of each partition. Runs in a worker."""
     from magicbyte.spark import settle
 
     for unit in units:
-        yield run_unit(unit)
+        found = run_unit(unit)
+        tell(told, unit, found)
+        yield found
     settle()
+
+
+def tell(told: Told, unit: Unit, found: Json) -> None:
+    """Add a partition to the sums of its stages, and of the run."""
+    for name in [*stage_names(stage["do"] for stage in found["stages"]), ""]:
+        if name in told:
+            size, count = told[name]
+            size.add(unit.size)
+            count.add(1)
+
+
+def stage_names(kinds: Iterable[str]) -> list[str]:
+    """Return what stages are called: one that comes again is told from the first, as `inventory 2`."""
+    seen: Counter[str] = Counter()
+    names = []
+    for kind in kinds:
+        seen[kind] += 1
+        names.append(kind if seen[kind] == 1 else f"{kind} {seen[kind]}")
+    return names
 
 
 def run_unit(unit: Unit) -> Json:
@@ -84,48 +109,81 @@ def run_unit(unit: Unit) -> Json:
 
 @dataclass(slots=True)
 class Prepared:
-    """A partition in front of `compact`. `job`: its keys go through the shuffle; None: there is nothing to compact."""
+    """A partition in front of a stage that many workers do. `stages`: that one, and those behind it.
+
+    `task`: what each of them has to know; for `compact` None if there is nothing to compact.
+    """
 
     work: Work
     place: AnyPlace
     said: Json
-    rest: list[Stage]
-    job: Job | None
+    stages: list[Stage]
+    task: Job | list[Part] | None
 
 
-def prepare(unit: Unit) -> Prepared | Json:
-    """Take one partition through the stages in front of `compact`; or return what there is to say, if that is all."""
+def prepare(unit: Unit, spread: frozenset[str]) -> Prepared | Json:
+    """Take one partition up to the first stage that is one of `spread`; or return what there is to say, if that is all.
+
+    Those stages are done by many workers; each shares the sink's folders with the others.
+    """
     said, place = _begin(unit)
-    assert place is not None, "what compacts has a sink"
+    assert place is not None, "what writes has a sink"
 
     def do() -> Prepared:
-        work, rest = _attempt(unit, place, said, before="compact")
-        assert work.root is not None
-        options = _compact_options(work, rest[0])
-        return Prepared(work, place, said, rest, plan(_opened(work, options), options, work.root / "marks"))
+        work, rest = _attempt(unit, place, said, before=spread)
+        return _prepared(work, place, said, rest)
 
     return _concluded(unit, place, said, do)
 
 
-def complete(prepared: Prepared, keys: int | str) -> Json:
-    """Compact a partition by the marks of its keys, take it through the other stages, and commit it.
+def _prepared(work: Work, place: AnyPlace, said: Json, stages: list[Stage]) -> Prepared:
+    stage = stages[0]
+    if stage.do == "convert":
+        task: Job | list[Part] | None = parts_of(work, stage)
+    else:
+        assert work.root is not None
+        options = _compact_options(work, stage)
+        task = plan(_opened(work, options), options, work.root / "marks")
+    return Prepared(work, place, said, stages, task)
 
-    `keys`: how many there are, or what is damaged.
+
+def go_on(prepared: Prepared, spread: frozenset[str], done: int | str | list[PartDone]) -> Prepared | Json:
+    """Finish the stage that many workers did, and take a partition on, to the next one of those or to its end.
+
+    `done`: the number of its keys, or what is damaged; or what became of its parts.
     """
-    work, said, (compact, *rest) = prepared.work, prepared.said, prepared.rest
+    work, said, (stage, *rest) = prepared.work, prepared.said, prepared.stages
 
-    def do() -> Json:
-        if isinstance(keys, str):
-            raise DamagedError(keys)
-        marks = None if prepared.job is None else marks_of(prepared.job, keys)
-        said["stages"].append(work.run(compact, marks))
-        _go(work, rest, said)
+    def do() -> Prepared | Json:
+        if isinstance(done, str):
+            raise DamagedError(done)
+        marks = marks_of(prepared.task, done) if isinstance(prepared.task, Job) and isinstance(done, int) else None
+        said["stages"].append(work.run(stage, marks if isinstance(done, int) else done))
+        end = _end(rest, spread)
+        _go(work, rest[:end], said)
+        if end < len(rest):
+            return _prepared(work, prepared.place, said, rest[end:])
         return _committed(work, prepared.place, said)
 
     return _concluded(work.unit, prepared.place, said, do)
 
 
+def _end(stages: Sequence[Stage], before: frozenset[str]) -> int:
+    return next((at for at, stage in enumerate(stages) if stage.do in before), len(stages))
+
+
 AnyPlace = Place | StorePlace
+
+
+class Sum(Protocol):
+    """What Spark calls an accumulator."""
+
+    def add(self, term: int) -> None:
+        """Add to it, in a worker; the driver sees it when the task is done."""
+
+
+Told = Mapping[str, tuple[Sum, Sum]]
+"""Of each stage, and under "" of the run, the bytes of sources and the partitions that are done."""
 
 
 def _begin(unit: Unit) -> tuple[Json, AnyPlace | None]:
@@ -182,15 +240,17 @@ def may_salvage(unit: Unit) -> bool:
     return is_asked and all(each.do != "salvage" for each in unit.stages)
 
 
-def _attempt(unit: Unit, place: AnyPlace | None, said: Json, before: str | None = None) -> tuple[Work, list[Stage]]:
-    """Go through the stages, up to the one called `before`; return what came of it, and the stages that are left.
+def _attempt(
+    unit: Unit, place: AnyPlace | None, said: Json, before: frozenset[str] = frozenset()
+) -> tuple[Work, list[Stage]]:
+    """Go through the stages, up to the first of those called `before`; return what came of it, and what is left.
 
     If there is damage in the way and it is to be salvaged, that is done, and all stages come behind it.
     """
     stages, salvages = list(unit.stages), may_salvage(unit)
     while True:
         work = Work(unit, None if place is None else place.begin(), unit.partition)
-        end = next((at for at, stage in enumerate(stages) if stage.do == before), len(stages))
+        end = _end(stages, before)
         try:
             _go(work, stages[:end], said)
             return work, stages[end:]
@@ -220,6 +280,9 @@ class Work:
     owned: bool = False
     clean_to: int | None = None
     tables: list[Path] = field(default_factory=list)
+    source_digests: dict[str, str] = field(default_factory=dict)
+    """SHA-256 of segments of the source, and of files of `log`, by name, that were told on the way."""
+    digests: dict[str, str] = field(default_factory=dict)
 
     @property
     def key(self) -> TopicPartition:
@@ -228,14 +291,17 @@ class Work:
         assert self.log.partition is not None
         return TopicPartition(self.log.topic, self.log.partition)
 
-    def run(self, stage: Stage, marks: OffsetMarks | None = None) -> Json:
-        """Do one stage; return what it says, its time and the bytes in front of it and behind.
+    def run(self, stage: Stage, spread: OffsetMarks | list[PartDone] | None = None) -> Json:
+        """Do one stage; return what it says, the workers' time and the bytes in front of it and behind.
 
-        `marks`: to compact by, if the keys went through the shuffle.
+        `spread`: what other workers did of it: marks to compact by, or a conversion's parts.
         """
         begun, size = time.monotonic(), self.log.size
-        found = _STAGES[stage.do](self, stage) if marks is None else _compact(self, stage, marks)
-        seconds = round(time.monotonic() - begun, 3)
+        if isinstance(spread, list):
+            found = join(self, stage, spread)
+        else:
+            found = _STAGES[stage.do](self, stage) if spread is None else _compact(self, stage, spread)
+        seconds = round(time.monotonic() - begun + found.pop("workerSeconds", 0), 3)
         return {"do": stage.do, "seconds": seconds, "bytesIn": size, "bytesOut": self.log.size, **found}
 
     def next_folder(self) -> Path:
@@ -247,7 +313,7 @@ class Work:
         """Go on with the partition in a new log directory; what was before it goes."""
         (found,) = discover([str(folder / str(self.key))])
         before = self.root / str(self.step) if self.root is not None and self.owned else None
-        self.log, self.step, self.owned = found, self.step + 1, True
+        self.log, self.step, self.owned, self.digests = found, self.step + 1, True, {}
         if before is not None:
             shutil.rmtree(before)
 
@@ -261,6 +327,7 @@ class Work:
 
     def refresh(self) -> None:
         """Look at the folder anew, behind a change in it."""
+        self.digests = {}
         (self.log,) = discover([self.log.path])
 
     def finish(self) -> Json:
@@ -273,7 +340,8 @@ class Work:
         if unit.tables:
             outputs = [_output(self.root, path) for path in self.tables]
         else:
-            outputs = [_output(self.root, Path(self.own().path))]
+            path = Path(self.own().path)
+            outputs = [_output(self.root, path, self.digests)]
         return {
             "form": FORM,
             "fingerprint": unit.fingerprint,
@@ -281,18 +349,23 @@ class Work:
             "logEndOffset": None if unit.tables else end_offset(self.log),
             "cleanTo": self.clean_to,
             "inputs": [
-                {"name": name, "size": size, "modified": modified, "sha256": _digest_of(unit.partition, name)}
+                {
+                    "name": name,
+                    "size": size,
+                    "modified": modified,
+                    "sha256": self.source_digests.get(name) or digest_of(unit.partition, name),
+                }
                 for name, size, modified in unit.inputs
             ],
             "outputs": outputs,
         }
 
 
-def _output(root: Path, path: Path) -> Json:
-    return {"name": path.name, "staged": str(path.relative_to(root.parent)), "files": files_of(path)}
+def _output(root: Path, path: Path, digests: Mapping[str, str] | None = None) -> Json:
+    return {"name": path.name, "staged": str(path.relative_to(root.parent)), "files": files_of(path, digests)}
 
 
-def _digest_of(partition: PartitionDirectory, name: str) -> str:
+def digest_of(partition: PartitionDirectory, name: str) -> str:
     """Return the SHA-256 of a segment's log."""
     digest = hashlib.sha256()
     (segment,) = (each for each in partition.segments if each.log.name == name)
@@ -396,10 +469,104 @@ def _convert(work: Work, stage: Stage) -> Json:
         raise done.error
     (folder / STATE).unlink()
     work.take(folder)
-    report = done.report
+    return _conversion(done.report, done.lz4_headers)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Some neighbouring segments of a partition that is converted by several workers. `folder`: where they go.
+
+    `following`: the base of the segment behind them; `segment_bytes` of the whole partition.
+    """
+
+    partition: PartitionDirectory
+    key: TopicPartition
+    stage: Stage
+    limit: int
+    folder: Path
+    following: int | None
+    segment_bytes: int
+
+    @property
+    def options(self) -> ConvertOptions:
+        """How it is converted."""
+        options = convert_options(self.stage, dialect=self.partition.dialect, limit=self.limit)
+        return replace(options, following=self.following, segment_bytes=self.segment_bytes)
+
+
+class PartDone(NamedTuple):
+    """What became of a part. `error`, if there is one, with the outcome that it makes; digests are SHA-256 by name."""
+
+    segments: list[WrittenSegment]
+    report: ConversionReport
+    lz4_headers: int
+    seconds: float
+    source_digests: dict[str, str]
+    digests: dict[str, str]
+    error: tuple[Outcome, str] | None = None
+
+
+def parts_of(work: Work, stage: Stage) -> list[Part]:
+    """Part a partition by its segments."""
+    assert work.root is not None
+    above = work.root / f"{work.step + 1}.parts"
+    above.mkdir()
+    groups = pieces(work.log)
+    bases: list[int | None] = [group.segments[0].base_offset if group.segments else 0 for group in groups]
+    size = max([1 << 30, *(segment.log.size for segment in work.log.segments)])
+    return [
+        Part(group, work.key, stage, work.unit.limit, above / str(base), following, size)
+        for group, base, following in zip(groups, bases, [*bases[1:], None], strict=True)
+    ]
+
+
+def convert_one(part: Part) -> PartDone:
+    """Convert a part. Runs in a worker; nothing is raised for what is wrong with it."""
+    from magicbyte.log.convert import convert_part
+
+    begun = time.monotonic()
+    try:
+        done, segments = convert_part(part.partition, part.key, part.folder, part.options)
+        if done.error is not None:
+            raise done.error
+        read = {each.log.name: digest_of(part.partition, each.log.name) for each in part.partition.segments}
+        bases = {f"{each.base_offset:020}" for each in segments}
+        made = {each["name"]: each["sha256"] for each in files_of(done.folder) if each["name"][:20] in bases}
+        lasting = {name: each for name, each in made.items() if not name.endswith((TRANSACTION_INDEX, SNAPSHOT))}
+        seconds = time.monotonic() - begun
+        return PartDone(segments, done.report, done.lz4_headers, seconds, read, lasting)
+    except CorruptRecordError as error:
+        failed = Outcome.DAMAGED, str(error)
+    except (MagicbyteError, OSError) as error:
+        failed = Outcome.FAILED, str(error)
+    return PartDone([], ConversionReport(), 0, time.monotonic() - begun, {}, {}, failed)
+
+
+def join(work: Work, stage: Stage, parts: list[PartDone]) -> Json:
+    """Put the parts together; return what a conversion says."""
+    from magicbyte.log.convert import add_report, join_parts
+
+    if failed := next((part.error for part in parts if part.error is not None), None):
+        raise DamagedError(failed[1]) if failed[0] is Outcome.DAMAGED else MagicbyteError(failed[1])
+    folder, is_source = work.next_folder(), not work.owned
+    options = convert_options(stage, dialect=work.log.dialect, limit=work.unit.limit)
+    join_parts(work.log, work.key, folder, options, (segment for part in parts for segment in part.segments))
+    shutil.rmtree(folder.with_name(f"{folder.name}.parts"))
+    work.take(folder)
+    report = ConversionReport()
+    for part in parts:
+        add_report(report, part.report)
+        work.digests |= part.digests
+        if is_source:
+            work.source_digests |= part.source_digests
+    fixed = sum(part.lz4_headers for part in parts)
+    return {**_conversion(report, fixed), "parts": len(parts), "workerSeconds": sum(part.seconds for part in parts)}
+
+
+def _conversion(report: ConversionReport, lz4_headers: int) -> Json:
     lost = {name: count for name, count in report.lost().items() if count}
     return {"records": report.records, "passedThrough": report.bytes_passed_through, "lost": lost,
-            "lz4HeadersFixed": done.lz4_headers}  # fmt: skip
+            "lz4HeadersFixed": lz4_headers}  # fmt: skip
 
 
 def _compact_options(work: Work, stage: Stage) -> CompactOptions:

@@ -1,0 +1,162 @@
+"""Conversion of one partition by several workers: what comes out is what one gives, byte for byte."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import golden_data
+from magicbyte.codecs import Codec
+from magicbyte.log.directory import discover
+from magicbyte.log.writer import PartitionWriter
+from magicbyte.records.encode import Format
+from magicbyte.spark.pipeline import driver, units
+from magicbyte.spark.pipeline.config import load
+from magicbyte.spark.pipeline.driver import Run
+from magicbyte.spark.pipeline.units import find
+from spark.conftest import lay_out, topic_of
+from spark.in_process import InProcess
+from spark.logs import some_records, write_partition
+from spark.test_pipeline import contents
+
+NOW = "now = 2026-01-07T00:00:00Z\n"
+
+
+@pytest.fixture(autouse=True)
+def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each segment is a part."""
+    monkeypatch.setattr(units, "LARGEST_PIECE", 1)
+    monkeypatch.setattr(
+        driver, "is_parted", lambda unit, units, cores: _asks(unit) and len(unit.partition.segments) > 1
+    )
+
+
+def _asks(unit: units.Unit) -> bool:
+    return any(stage.do == "convert" and stage.options["part-above"] == 1 for stage in unit.stages)
+
+
+def converted(
+    folder: Path, sink: str, stage: str, *, parted: bool, source: str = "logs", before: str = "", behind: str = ""
+) -> Run:
+    path = folder / f"{sink}.toml"
+    above = "part-above = 1\n" if parted else ""
+    ends = f'[source]\npath = "{source}"\n[sink]\npath = "{sink}"\n'
+    path.write_text(f'{NOW}{before}[[stage]]\ndo = "convert"\n{stage}{above}{behind}{ends}')
+    return driver.run(load(path), context=InProcess())
+
+
+def same(folder: Path) -> None:
+    """Compare the log directories `parted` and `whole`, with what lies beside the partitions."""
+    assert contents(folder / "parted") == contents(folder / "whole")
+    for path in (folder / "whole").glob("*checkpoint"):
+        assert (folder / "parted" / path.name).read_text() == path.read_text(), path.name
+
+
+@pytest.fixture(scope="module")
+def cut(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Golden logs in small segments: transactions that reach over several of them, markers alone in one."""
+    folder = tmp_path_factory.mktemp("cut")
+    topics = {"g3.9.1.txn-none", "g2.8.2.txn-zstd", "g0.10.2.2.basic-gzip", "g3.9.1.trimmed-none"}
+    cases = [case for case in golden_data.log_cases() if topic_of(case) in topics]
+    assert len(cases) == len(topics)
+    lay_out(folder / "logs", cases)
+    stage = '[[stage]]\ndo = "split"\nsegment-bytes = 700\n'
+    (folder / "p.toml").write_text(f'{stage}[source]\npath = "logs"\n[sink]\npath = "cut"\n')
+    assert driver.run(load(folder / "p.toml"), context=InProcess()).status == 0
+    counts = [len(each.segments) for each in discover([str(folder / "cut")])]
+    assert (min(counts) > 1, max(counts) > 4) == (True, True)
+    return folder / "cut"
+
+
+@pytest.mark.parametrize(
+    "stage",
+    [
+        'format = "v2"\ncodec = "zstd"\n',
+        'format = "v2"\nkafka = "0.11.0.3"\n',
+        'format = "v2"\nkafka = "2.7"\n',
+        'format = "v1"\ncodec = "gzip"\n',
+        'format = "enriched"\ncodec = "lz4"\n',
+    ],
+)
+def test_each_format_and_version_comes_out_as_from_one_worker(cut: Path, tmp_path: Path, stage: str) -> None:
+    runs = [converted(tmp_path, sink, stage, parted=sink == "parted", source=str(cut)) for sink in ("parted", "whole")]
+    assert [each.status for each in runs] == [0, 0], [unit["error"] for unit in runs[0].units]
+    same(tmp_path)
+    for one, other in zip(runs[0].units, runs[1].units, strict=True):
+        (first,), (second,) = one["stages"], other["stages"]
+        assert first.pop("parts") == len(discover([one["path"]])[0].segments)
+        assert {**first, "seconds": 0} == {**second, "seconds": 0}
+        assert one["inputs"] == other["inputs"]
+        assert [each["files"] for each in one["outputs"]] == [each["files"] for each in other["outputs"]]
+
+
+def test_stages_around_a_parted_conversion_are_done_as_ever(tmp_path: Path) -> None:
+    parts = [some_records(50, first=first, magic=1) for first in range(0, 200, 50)]
+    write_partition(tmp_path / "logs", "orders-0", *parts, target=Format.V1, codec=Codec.GZIP)
+    before = '[[stage]]\ndo = "filter"\nfrom-offset = 60\n'
+    behind = (
+        '[[stage]]\ndo = "compare"\nwith = "filtered"\n[[stage]]\ndo = "compact"\ntopics = ["*"]\nshuffle-above = 1\n'
+    )
+    (tmp_path / "f.toml").write_text(f'{before}[source]\npath = "logs"\n[sink]\npath = "filtered"\n')
+    assert driver.run(load(tmp_path / "f.toml"), context=InProcess()).status == 0
+    for sink in ("parted", "whole"):
+        done = converted(
+            tmp_path, sink, 'format = "v2"\ncodec = "zstd"\n', parted=sink == "parted", before=before, behind=behind
+        )
+        assert done.status == 0, done.units[0]["error"]
+    same(tmp_path)
+    assert not (tmp_path / "parted/.pipeline").exists()
+
+
+@pytest.mark.parametrize(("policy", "outcome"), [("stop", "damaged"), ("salvage", "done")])
+def test_damage_in_one_part_is_that_of_the_partition(tmp_path: Path, policy: str, outcome: str) -> None:
+    folder = write_partition(tmp_path / "logs", "orders-0", *(some_records(50, first=each) for each in (0, 50, 100)))
+    path = folder / f"{50:020}.log"
+    content = bytearray(path.read_bytes())
+    content[300] ^= 1
+    path.write_bytes(content)
+    stage, policy = 'format = "v2"\ncodec = "lz4"\n', f'on-damage = "{policy}"\n'
+    runs = [converted(tmp_path, sink, stage, parted=sink == "parted", before=policy) for sink in ("parted", "whole")]
+    told = [[(unit["outcome"], unit["error"], unit.get("salvagedFor")) for unit in each.units] for each in runs]
+    assert told[0] == told[1]
+    assert told[0][0][0] == outcome
+    same(tmp_path)
+
+
+def test_a_full_disk_in_one_part_fails_the_partition_and_the_rerun_completes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_partition(tmp_path / "logs", "orders-0", *(some_records(50, first=each) for each in (0, 50, 100)))
+    append, stage = PartitionWriter.append, 'format = "v2"\ncodec = "lz4"\n'
+
+    def full(self: PartitionWriter, data: Any) -> None:
+        if "/50/" in str(self.folder):
+            raise OSError(28, "No space left on device", str(self.folder))
+        append(self, data)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(PartitionWriter, "append", full)
+        done = converted(tmp_path, "parted", stage, parted=True)
+    assert (done.status, [unit["outcome"] for unit in done.units]) == (2, ["failed"])
+    again = driver.run(load(tmp_path / "parted.toml"), context=InProcess(), resume=True)
+    assert again.status == 0
+    converted(tmp_path, "whole", stage, parted=False)
+    same(tmp_path)
+
+
+def test_a_partition_is_parted_where_the_other_cores_would_wait_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.undo()
+    for name, count in (("huge-0", 900), ("small-0", 90), ("small-1", 90), ("single-0", 900)):
+        parts = (
+            [some_records(count)]
+            if name == "single-0"
+            else [some_records(count // 2, first=each * count // 2) for each in (0, 1)]
+        )
+        write_partition(tmp_path / "logs", name, *parts)
+    stage = '[[stage]]\ndo = "convert"\nformat = "v2"\npart-above = "10KiB"\n'
+    (tmp_path / "p.toml").write_text(f'{stage}[source]\npath = "logs"\n[sink]\npath = "out"\n')
+    found = find(load(tmp_path / "p.toml"), 0)
+    parted = {cores: {unit.name for unit in found if driver.is_parted(unit, found, cores)} for cores in (1, 2, 4)}
+    assert parted == {1: set(), 2: set(), 4: {"huge-0"}}, "one segment is not parted"
