@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from cli.command import run as command
+from magicbyte.client import Client
 from magicbyte.codecs import Codec
 from magicbyte.errors import MirrorError
 from magicbyte.mirror import rounds
@@ -66,7 +67,7 @@ class Failing(Rounds):
     """Copies nothing: when the last of those that are at work at once has begun, it fails first, and then all do."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__(Client("127.0.0.1:1"))
         self.at_work, self.all_there = 0, asyncio.Event()
 
     async def plan(self) -> list[TopicPlan]:

@@ -200,8 +200,7 @@ class IdenticalMirror(Rounds):
     """Copies topics, offsets and bytes as they are, to a cluster of ours or into a log directory of this machine."""
 
     def __init__(self, source: Client, target: Client | LogTarget, choice: Choice) -> None:
-        super().__init__()
-        self._source = source
+        super().__init__(source)
         self._target = target
         self._choice = choice
         self._copiers: dict[tuple[str, int], IdenticalCopier] = {}

@@ -26,8 +26,7 @@ class Mirror(Rounds):
     """Copies the chosen topics from a cluster to another. Setting `stop` ends it: what was copied is kept in mind."""
 
     def __init__(self, source: Client, target: Client, choice: Choice) -> None:
-        super().__init__()
-        self._source = source
+        super().__init__(source)
         self._target = target
         self._choice = choice
         self._park = None if choice.park is None else Park(choice.park)

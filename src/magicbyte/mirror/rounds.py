@@ -10,6 +10,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import fields
 from typing import Final, Protocol, TypeAlias
 
+from magicbyte.client import Client
+from magicbyte.client.offsets import ends
 from magicbyte.mirror.copier import Copied
 from magicbyte.mirror.plan import TopicPlan
 
@@ -33,8 +35,10 @@ class HasCopied(Protocol):
 class Rounds(ABC):
     """What all kinds of mirrors have in common. Setting `stop` ends it: what was copied is kept in mind."""
 
-    def __init__(self) -> None:
+    def __init__(self, source: Client) -> None:
         self.stop = asyncio.Event()
+        self._source = source
+        self._reached: dict[tuple[str, int], tuple[TopicPlan, int]] = {}  # all in front of an offset is copied
         self._planned: list[TopicPlan] = []
         self._plan_again_at = 0.0
 
@@ -67,13 +71,15 @@ class Rounds(ABC):
         """
         if time.monotonic() >= self._plan_again_at:
             self._planned, self._plan_again_at = await self._made(), time.monotonic() + PLAN_SECONDS
-        slots = asyncio.Semaphore(AT_ONCE)
+        slots, source_ends = asyncio.Semaphore(AT_ONCE), await self._source_ends()
         try:
             async with asyncio.TaskGroup() as group:
                 copy = self._begun(group)
                 for each in self._planned:
                     for partition in range(each.partitions):
-                        group.create_task(self._in_turn(copy, each, partition, slots))
+                        end = source_ends.get((each.name, partition))
+                        if end is None or self._reached.get((each.name, partition)) != (each, end):
+                            group.create_task(self._in_turn(copy, each, partition, end, slots))
         except ExceptionGroup as errors:
             first, *others = errors.exceptions
             for other in others[:OTHERS_NAMED]:
@@ -82,10 +88,23 @@ class Rounds(ABC):
                 log.warning("%d partitions more failed, too", len(others) - OTHERS_NAMED)
             raise first from None
 
-    async def _in_turn(self, copy: Copy, wanted: TopicPlan, partition: int, slots: asyncio.Semaphore) -> None:
+    async def _source_ends(self) -> dict[tuple[str, int], int]:
+        """Return where partitions of the source end, as far as that is told: of most nothing may be to be copied."""
+        found: dict[tuple[str, int], int] = {}
+        for committed in (False, True):
+            chosen = [each for each in self._planned if each.committed is committed]
+            partitions = [(each.name, partition) for each in chosen for partition in range(each.partitions)]
+            found |= await ends(self._source, partitions, committed=committed)
+        return found
+
+    async def _in_turn(
+        self, copy: Copy, wanted: TopicPlan, partition: int, end: int | None, slots: asyncio.Semaphore
+    ) -> None:
         async with slots:
             if not self.stop.is_set():
                 await copy(wanted, partition)
+                if end is not None and not self.stop.is_set():
+                    self._reached[wanted.name, partition] = wanted, end
 
     async def run(self) -> None:
         """Copy until `stop` is set. Raises what `catch_up` does."""
