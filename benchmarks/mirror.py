@@ -1,11 +1,11 @@
 """`magicbyte mirror` beside Kafka's two mirrors, between the same two brokers, with the same sets.
 
 A topic of 8 partitions is filled with the sets of data.py (closed where the Java producer closes them, with its default
-of batch.size=16384) until it has MEGABYTES of them, compressed. Then each mirror in turn copies it, from a start of its
-own, to an empty topic of the target. What counts is the time between two moments: when a quarter of the records is
-there, and when all are; start, first requests and most of what a JVM compiles lie before. Bytes are those of the
-source's sets, CPU is utime and stime of the mirror's process, all of its threads. Brokers and mirror share the
-machine's cores.
+of batch.size=16384), again and again until it has MEGABYTES of them, compressed. Then each mirror in turn copies it,
+from a start of its own, to an empty topic of the target. What counts is the time between two moments: when a quarter of
+the records is there, and when all are; start, first requests and most of what a JVM compiles lie before. Bytes are
+those of the source's sets, CPU is utime and stime of the mirror's process, all of its threads. Brokers and mirror share
+the machine's cores.
 
 Kafka's mirrors run with their defaults, but for the codec, which is the source's, what a mirror of one topic has no use
 for (heartbeats, checkpoints, ACLs), and as many consumers as there are cores. Heap 1 GiB, G1, both compilers.
@@ -13,8 +13,10 @@ for (heartbeats, checkpoints, ACLs), and as many consumers as there are cores. H
 - closed CODEC SIZE: between real brokers, 2.8.2 and 3.9.1; rivals MirrorMaker 1 of 2.8.2 and MirrorMaker 2 of 3.9.1.
 - ours CODEC SIZE: between two brokers of ours, our mirror alone; closed, and opened since a source of magic 1 becomes
   one of magic 2 at the target.
+- sets CODEC BYTES: as `closed`, our mirror alone, with larger sets: the records of 1000 B in sets of about so many
+  bytes, compressed.
 
-Run: python benchmarks/mirror.py [CASE...]   (written to benchmarks/results/mirror.json; a case takes 1 to 3 minutes)
+Run: python benchmarks/mirror.py [CASE...]   (written to benchmarks/results/mirror.json; a case takes 1 to 2 minutes)
 """
 
 import asyncio
@@ -36,19 +38,25 @@ from broker import Server
 from data import kafka_oracle
 from magicbyte.client import Client, admin
 from magicbyte.client.offsets import LATEST, list_offset
-from magicbyte.client.produce import send_made
+from magicbyte.client.produce import Addressed, goes_with, send_together
 from magicbyte.codecs import Codec
 from magicbyte.errors import BrokerError, ErrorCode
+from magicbyte.log.append_rebuild import joined
 from magicbyte.mirror.rewrite import closed_message
+from magicbyte.protocol.runtime import as_bytes
 from magicbyte.records.batch import RecordBatch
+from magicbyte.records.decode import decode
+from magicbyte.records.encode import Format, encode
 from magicbyte.records.entry import entries
 
 PARTITIONS = 8
-MEGABYTES = 200
+MEGABYTES = {("gzip", 100): 100, ("gzip", 1000): 200, ("zstd", 100): 100, ("lz4", 100): 200}
+MOST_MEGABYTES = 500  # of the others
 TOPIC = "bench"
 FIRST = 0.25  # of the records: where measuring begins
 MM1, MM2 = "2.8.2", "3.9.1"
 CODECS = {"gzip": Codec.GZIP, "zstd": Codec.ZSTD, "lz4": Codec.LZ4}
+SET_BYTES = (64_000, 900_000)
 MOST_SECONDS = 150
 EXTRA_JARS = ("connect-mirror", "connect-runtime")
 JVM = ["-Xms1g", "-Xmx1g", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-Djava.awt.headless=true"]
@@ -149,22 +157,31 @@ def connect_jars() -> Path:
 # ---- filling, and measuring
 
 
-async def fill(server: Server, magic: int, codec: str, size: int) -> tuple[int, int]:
-    """Fill the topic at the source with closed sets; return how many records and bytes it has then."""
+def sets_of(magic: int, codec: str, size: int, set_bytes: int | None) -> list[Any]:
+    """Return sets as a producer sends them, those of data.py or others of about `set_bytes`."""
     log = memoryview(data.log(size, magic, codec).read_bytes())
-    sets = [entry for _, entry in entries(log)]
-    times = max(MEGABYTES * 10**6 // len(log), 1)
+    if set_bytes is None:
+        return [closed(entry) for _, entry in entries(log)]
+    records = joined(list(decode(log)))
+    batch_bytes = set_bytes * data.log(size, magic, "none").stat().st_size // len(log)
+    made = encode(records, Format.V2, CODECS[codec], batch_bytes=batch_bytes)
+    return [closed(entry) for _, entry in entries(memoryview(made))]
+
+
+async def fill(server: Server, magic: int, codec: str, size: int, set_bytes: int | None = None) -> tuple[int, int]:
+    """Fill the topic at the source with closed sets; return how many records and bytes it has then."""
+    sets, kind = sets_of(magic, codec, size, set_bytes), goes_with(magic, CODECS[codec])
+    length = sum(len(as_bytes(each)) for each in sets)
+    times = max(MEGABYTES.get((codec, size), MOST_MEGABYTES) * 10**6 // length, 1)
     async with Client(server.bootstrap) as client:
         await make(client, magic)
-
-        async def send_to(partition: int) -> None:
-            for _ in range(times):
-                for each in sets[partition::PARTITIONS]:
-                    made = closed(each)
-                    await send_made(client, TOPIC, partition, made, magic, CODECS[codec])
-
-        await asyncio.gather(*map(send_to, range(PARTITIONS)))
-        return sum(await ends(client)), times * len(log)
+        leader = await client.leader(TOPIC, 0)
+        for _ in range(times):
+            for at in range(0, len(sets), PARTITIONS):
+                row = [Addressed(TOPIC, each, made) for each, made in enumerate(sets[at : at + PARTITIONS])]
+                for answer in await send_together(client, leader, row, kind):
+                    assert not isinstance(answer, BrokerError), answer
+        return sum(await ends(client)), times * length
 
 
 def closed(entry: Any) -> Any:
@@ -296,11 +313,21 @@ def alone(folder: Path, codec: str, size: int) -> Figures:
     return found
 
 
+def larger(folder: Path, codec: str, set_bytes: int) -> Figures:
+    """Measure our mirror with larger sets."""
+    with real(folder) as pair:
+        filled = asyncio.run(fill(pair[0], 2, codec, 1000, set_bytes))
+        return asyncio.run(turn(magicbyte, Job(folder / "turn", *pair, codec, 0), filled))
+
+
 CASES: dict[str, Callable[[Path], Figures]] = {
     f"{what} {codec} {size} B": lambda folder, work=work, codec=codec, size=size: work(folder, codec, size)
     for what, work in (("closed", beside), ("ours", alone))
     for codec in CODECS
     for size in data.COUNTS
+} | {
+    f"sets lz4 {set_bytes} B": lambda folder, set_bytes=set_bytes: larger(folder, "lz4", set_bytes)
+    for set_bytes in SET_BYTES
 }
 
 

@@ -133,6 +133,60 @@ def test_a_response_that_is_late_closes_the_connection() -> None:
     run(work())
 
 
+def test_the_first_response_that_is_late_is_told_whatever_the_order_of_the_requests() -> None:
+    broker = ScriptedBroker()
+    broker.answers[16] = lambda *_: b""
+
+    async def work() -> None:
+        async with cluster(broker):
+            connection = await connect(broker)
+            patient = asyncio.create_task(connection.send(ListGroupsRequest(), timeout_ms=10_000))
+            away = asyncio.create_task(connection.send(ListGroupsRequest(), timeout_ms=10))
+            await asyncio.sleep(0)
+            away.cancel()  # whose response nobody misses
+            with pytest.raises(NetworkError, match="no response to ListGroups within 60 ms"):
+                await connection.send(ListGroupsRequest(), timeout_ms=60)
+            with pytest.raises(NetworkError, match="no response to ListGroups within 60 ms"):
+                await patient
+            await connection.aclose()
+
+    run(work())
+
+
+def test_requests_that_wait_for_a_turn_are_late_in_their_time() -> None:
+    broker = ScriptedBroker()
+    broker.answers[16] = lambda *_: b""
+
+    async def work() -> None:
+        async with cluster(broker):
+            connection = await connect(broker)
+            tasks = [asyncio.create_task(connection.send(ListGroupsRequest())) for _ in range(IN_FLIGHT)]
+            await asyncio.sleep(0)
+            with pytest.raises(NetworkError, match="no response to ListGroups within 30 ms"):
+                await connection.send(ListGroupsRequest(), timeout_ms=30)
+            found = await asyncio.gather(*tasks, return_exceptions=True)
+            assert {type(each) for each in found} == {NetworkError}
+            await connection.aclose()
+
+    run(work())
+
+
+def test_requests_that_the_system_does_not_take_at_once_arrive_in_order() -> None:
+    broker = ScriptedBroker()
+    broker.answers[16] = lambda request, _: ListGroupsResponse(throttle_time_ms=len(request.states_filter))
+
+    async def work() -> None:
+        async with cluster(broker):
+            connection = await connect(broker)
+            sizes = [1, 400_000, 2, 400_001, 3, 400_002]  # as long as sockets do not hold
+            asked = [connection.send(ListGroupsRequest(states_filter=["a longer name"] * size)) for size in sizes]
+            found: Any = await asyncio.gather(*asked)
+            assert [each.throttle_time_ms for each in found] == sizes
+            await connection.aclose()
+
+    run(work())
+
+
 @pytest.mark.parametrize(
     "junk", [b"\x7f\xff\xff\xff", b"\xff\xff\xff\xff", b"\x00\x00\x00\x01x", b"\x00\x00\x00\x04\x00\x00\x00\x63"]
 )

@@ -19,7 +19,7 @@ from magicbyte.records.columns import Record
 from magicbyte.records.encode import Format
 from magicbyte.testing import Broker
 from mirror.pair import Pair, records
-from mirror.sets import START
+from mirror.sets import START, some
 
 PARTITIONS = 3
 KIND = range(3)
@@ -104,6 +104,73 @@ def test_a_request_holds_a_set_of_each_partition_and_five_are_under_way_at_most(
     assert all(len(set(row)) == len(row) for row in faults.rows)
     assert len(faults.rows) < 10 * PARTITIONS
     assert 1 < faults.most_under_way <= outbox.AT_ONCE
+
+
+@pytest.mark.parametrize("kernels", ["plain", "compiled"])
+def test_closed_and_opened_sets_and_markers_arrive_in_their_order_by_both_kernels(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch, kernels: str
+) -> None:
+    """The headers of those that stay closed are made many at a time, of the others one by one."""
+    monkeypatch.setenv("MAGICBYTE_KERNELS", kernels)
+    pair.fill("topic", [Codec.LZ4, Codec.ZSTD, Codec.NONE], partitions=PARTITIONS)
+
+    async def more(here: Client, _: Client) -> None:
+        for form in (Format.V1, Format.V2):
+            await admin.alter_configs(here, admin.Resource.TOPIC, "topic", {"message.format.version": form.value})
+            for partition in range(PARTITIONS):
+                await send(here, "topic", partition, some(100, 10), ProduceOptions(codec=Codec.GZIP, format=form))
+
+    pair.run(more)
+    copied = pair.mirror()["topic"]
+    assert (copied.closed_sets, copied.opened_sets) == (11 * PARTITIONS, PARTITIONS)
+
+    async def compare(here: Client, there: Client) -> None:
+        for partition in range(PARTITIONS):
+            assert await records(there, "topic", partition) == await records(here, "topic", partition)
+
+    pair.run(compare)
+
+
+def test_requests_go_out_in_the_order_they_were_filled_in_whichever_is_answered_first() -> None:
+    asked: dict[int, list[int]] = {}
+    chance = random.Random(4)
+
+    class Each:
+        def __init__(self, partition: int) -> None:
+            self.partition = partition
+            self.next = 0
+            self.under_way = 0
+
+        def waiting(self) -> outbox.Sending | None:
+            if self.next == 50 or self.under_way == outbox.AT_ONCE:
+                return None
+            source = memoryview(bytes(outbox.MOST_BYTES // 2))
+            return outbox.Sending("t", self.partition, b"", KIND, 1, source, self.next, 0, 0, None)
+
+        def sent(self) -> None:
+            self.next += 1
+            self.under_way += 1
+
+        def answered(self, answer: Any) -> None:
+            self.under_way -= 1
+
+    async def fake(client: Any, node: Any, sets: list[outbox.Sending], kind: range) -> list[Produced]:
+        for each in sets:
+            asked.setdefault(each.partition, []).append(each.first)
+        for _ in range(chance.randrange(5)):
+            await asyncio.sleep(0)
+        return [Produced(0, -1, -1)] * len(sets)
+
+    async def work() -> None:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(outbox, "send_together", fake)
+            async with asyncio.TaskGroup() as tasks:
+                box = outbox.Outbox(Client("localhost:1"), Node(0, "localhost", 1), tasks)
+                for partition in range(4):
+                    box.offer(Each(partition))
+
+    asyncio.run(work())
+    assert asked == {partition: list(range(50)) for partition in range(4)}
 
 
 def test_without_producer_ids_a_set_waits_for_the_one_in_front(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
