@@ -1,14 +1,19 @@
 """What the command says to somebody who is wrong about something."""
 
 import asyncio
+import random
 import re
+import resource
+import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 from cli.command import run as command
-from magicbyte.client import Client
+from magicbyte.client import Client, admin
+from magicbyte.client.produce import send
 from magicbyte.codecs import Codec
 from magicbyte.errors import MirrorError
 from magicbyte.mirror import rounds
@@ -16,9 +21,11 @@ from magicbyte.mirror.plan import Mode, TopicPlan
 from magicbyte.mirror.progress import Origin
 from magicbyte.mirror.rewrite import Storage
 from magicbyte.mirror.rounds import Copy, HasCopied, Rounds
+from magicbyte.records.columns import Record
 from magicbyte.records.encode import Format
 from magicbyte.testing import Broker
 from mirror.pair import Pair
+from mirror.sets import START
 
 ENDS = ["--from", "localhost:1", "--to", "localhost:2", "--topics", "topic"]
 
@@ -112,3 +119,30 @@ def test_a_folder_that_cannot_be_made_is_named(pair: Pair, tmp_path: Path) -> No
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr.startswith("magicbyte: ")
     assert folder.rpartition("/")[0] in result.stderr
+
+
+def test_a_copy_that_has_no_room_any_more_ends_and_goes_on_when_there_is_some(pair: Pair, tmp_path: Path) -> None:
+    """A limit of the size of files stands for a disk that is full; index files take up to 10 MiB at first."""
+    chance = random.Random(1)
+
+    async def fill(here: Client, _: Client) -> None:
+        await admin.create_topic(here, admin.NewTopic("topic"))
+        for _ in range(13):
+            await send(here, "topic", 0, [Record(0, START, 0, b"key", chance.randbytes(1_000_000))])
+
+    pair.run(fill)
+    arguments = ["--from", pair.addresses[0], "--to", str(tmp_path / "copy"), "--topics", "topic", "--until-caught-up"]
+    done = subprocess.run(
+        [sys.executable, "-m", "magicbyte", "mirror", *arguments],
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (11 << 20, 11 << 20)),
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 2
+    assert re.search(r"^magicbyte: .*copy: offline since \[Errno 27\] File too large$", done.stderr, re.MULTILINE)
+    result = command("mirror", *arguments)
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert "0 offsets behind" in result.stdout
+    verified = command("verify", str(tmp_path / "copy"))
+    assert (verified.exit_code, verified.stdout) == (0, "1 partition, 1 segment, 12.4 MiB: sound\n")
