@@ -43,7 +43,7 @@ def read_task(task: InputPartition | None, options: SourceOptions, columns: pa.S
         return iter(())
     reader = _TaskReader(options, columns)
     if not reads_headers_only(options, columns):
-        _expect(sum(piece.size for piece in task.slices))
+        expect_bytes(sum(piece.size for piece in task.slices))
     return _settled(_joined(batch for piece in task.slices for batch in reader.read(piece)))
 
 
@@ -141,8 +141,8 @@ class _TaskReader:
 _read_so_far = 0  # bytes, by this worker process in all its tasks
 
 
-def _expect(size: int) -> None:
-    """Load the kernels for a task of `size` bytes, if it is large or this worker has read that much in small ones."""
+def expect_bytes(size: int) -> None:
+    """Load the kernels for `size` bytes of records, if that is much or this worker had as much in small tasks."""
     global _read_so_far
     kernel.expect(max(size, _read_so_far))
     _read_so_far += size

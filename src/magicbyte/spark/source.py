@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     from magicbyte.log.partitions import Named
     from magicbyte.spark.stream import LogStream
+    from magicbyte.spark.writing import LogStreamWriter, LogWriter
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -75,6 +76,18 @@ class MagicbyteSource(DataSource):
 
         options = parse_options(self.options, stream=True)
         return LogStream(options, _wanted_columns(options, schema))
+
+    def writer(self, schema: StructType, overwrite: bool) -> LogWriter:
+        """Return the writer of rows of `schema`."""
+        from magicbyte.spark.writing import LogWriter, parse_write_options
+
+        return LogWriter.of(parse_write_options(self.options), schema, overwrite=overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> LogStreamWriter:  # noqa: N802, ARG002
+        """Return the writer of a stream's rows of `schema`. Streams that aggregate write what changed: append, too."""
+        from magicbyte.spark.writing import LogStreamWriter, parse_write_options
+
+        return LogStreamWriter.of(parse_write_options(self.options), schema)
 
 
 def _wanted_columns(options: SourceOptions, schema: StructType) -> pa.Schema:

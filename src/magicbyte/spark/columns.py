@@ -1,0 +1,153 @@
+"""Rows that Spark hands to a writer, as columns of records by partition."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from magicbyte.client.partitioning import partitions_of
+from magicbyte.errors import MagicbyteError
+from magicbyte.log.checkpoints import TopicPartition
+from magicbyte.records.columns import BytesColumn, HeaderColumns, RecordColumns
+from magicbyte.spark.options import OptionError
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+TYPES = {
+    "key": ("binary", "string"),
+    "value": ("binary", "string"),
+    "topic": ("string",),
+    "partition": ("int",),
+    "timestamp": ("timestamp",),
+    "headers": ("array<struct<key:string,value:binary>>",),
+    "offset": ("bigint",),
+    "timestampType": ("int",),
+}
+"""The columns that a writer takes. The last two are there so that what was read can be written; they do not count."""
+
+
+def check_columns(schema: StructType, topic: str | None) -> None:
+    """Raise OptionError for rows that cannot be records."""
+    names = [field.name for field in schema.fields]
+    for field in schema.fields:
+        found = field.dataType.simpleString()
+        if field.name not in TYPES:
+            raise OptionError(f"columns: expected some of {', '.join(TYPES)}, found {field.name!r}")
+        if found not in TYPES[field.name]:
+            raise OptionError(f"columns: expected {field.name} {' or '.join(TYPES[field.name])}, found {found}")
+    if "value" not in names:
+        raise OptionError("columns: expected a column `value`, found none")
+    if topic is None and "topic" not in names:
+        raise OptionError("columns: expected a column `topic`, or the option topic, found neither")
+
+
+def by_partition(
+    rows: pa.RecordBatch, topic: str | None, partitions: Callable[[str], int], turn: int
+) -> Iterator[tuple[TopicPartition, RecordColumns]]:
+    """Yield the records of some rows by the partition that they go to, in their order.
+
+    `topic`: of all rows, whatever they say. `partitions` tells how many a topic has: where no row says which, the key
+    decides as in Kafka's producers, and rows without a key go to the one whose `turn` it is. Raises MagicbyteError for
+    a row without a topic.
+    """
+    import numpy as np
+
+    columns = _columns(rows)
+    for name, chosen in _by_topic(rows, topic):
+        if "partition" in rows.schema.names:
+            numbers = rows.column("partition").fill_null(-1).to_numpy(zero_copy_only=False)[chosen]
+        else:
+            numbers = np.full(len(chosen), -1)
+        if (numbers < 0).any():
+            count = partitions(name)
+            assert columns.key is not None
+            by_key = partitions_of(columns.key.take(chosen), count)
+            numbers = np.where(numbers >= 0, numbers, np.where(by_key >= 0, by_key, turn % count))
+        for number in np.unique(numbers).tolist():
+            records = columns.take(chosen[numbers == number])
+            yield TopicPartition(name, number), replace(records, offset=np.arange(len(records), dtype=np.int64))
+
+
+def _by_topic(
+    rows: pa.RecordBatch, topic: str | None
+) -> Iterator[tuple[str, np.ndarray[tuple[int], np.dtype[np.int64]]]]:
+    import numpy as np
+
+    if topic is not None:
+        yield topic, np.arange(rows.num_rows)
+        return
+    names = rows.column("topic").dictionary_encode()
+    if names.null_count:
+        raise MagicbyteError("a row without a topic: give the option topic")
+    at = names.indices.to_numpy(zero_copy_only=False)
+    for code, name in enumerate(names.dictionary.to_pylist()):
+        yield name, np.flatnonzero(at == code)
+
+
+def _columns(rows: pa.RecordBatch) -> RecordColumns:
+    """Return rows as records; those without a time get the present one."""
+    import numpy as np
+
+    count, names = rows.num_rows, rows.schema.names
+    now = time.time_ns() // 1_000_000
+    times = np.full(count, now, np.int64)
+    if "timestamp" in names:
+        given = rows.column("timestamp").cast("int64")
+        millis = given.fill_null(0).to_numpy(zero_copy_only=False) // 1000
+        times = np.where(given.is_valid().to_numpy(zero_copy_only=False) & (millis >= 0), millis, now)
+    return RecordColumns(
+        np.arange(count, dtype=np.int64),
+        times,
+        np.zeros(count, np.int8),
+        _cells(rows.column("key")) if "key" in names else _nothing(count),
+        _cells(rows.column("value")),
+        _headers(rows.column("headers")) if "headers" in names else _no_headers(count),
+    )
+
+
+def _cells(array: pa.Array) -> BytesColumn:
+    """Return an array of bytes or texts as a column over its own buffer."""
+    import numpy as np
+    import pyarrow as pa
+
+    array = array.cast(pa.binary())
+    _, offsets, data = array.buffers()
+    ends = np.frombuffer(offsets, np.int32)[array.offset : array.offset + len(array) + 1]
+    valid = array.is_valid().to_numpy(zero_copy_only=False)
+    length = np.where(valid, np.diff(ends), -1).astype(np.int32)
+    return BytesColumn(b"" if data is None else data, ends[:-1], length)
+
+
+def _nothing(count: int) -> BytesColumn:
+    import numpy as np
+
+    return BytesColumn(b"", np.zeros(count, np.int32), np.full(count, -1, np.int32))
+
+
+def _no_headers(count: int) -> HeaderColumns:
+    import numpy as np
+
+    return HeaderColumns(np.zeros(count, np.int32), _nothing(0), _nothing(0))
+
+
+def _headers(array: pa.Array) -> HeaderColumns:
+    """Return a column of headers. Raises MagicbyteError for one without a name."""
+    pairs = array.flatten()
+    counts = array.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
+    keys, values = pairs.flatten()
+    if keys.null_count:
+        raise MagicbyteError("a header without a name")
+    return HeaderColumns(counts, _cells(keys), _cells(values))
+
+
+def topics_of(found: Sequence[TopicPartition]) -> dict[str, int]:
+    """Return how many partitions each topic has among those found."""
+    counts: dict[str, int] = {}
+    for topic, number in found:
+        counts[topic] = max(counts.get(topic, 0), number + 1)
+    return counts

@@ -1,0 +1,223 @@
+"""Writes rows to log directories, exactly once, and to clusters, at least once: docs/decisions/0010-writing-rows.md."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+
+from magicbyte.codecs import Codec
+from magicbyte.errors import LogDirectoryError
+from magicbyte.log.checkpoints import TopicPartition
+from magicbyte.log.directory import folder_name
+from magicbyte.log.files import file_system, read_whole
+from magicbyte.records.encode import BatchHeader, Format, encode
+from magicbyte.spark import settle
+from magicbyte.spark.columns import by_partition, check_columns, topics_of
+from magicbyte.spark.log_sink import LogSink, Staged, stage
+from magicbyte.spark.options import SCHEME, OptionError, known_options
+from magicbyte.spark.reading import expect_bytes
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+
+_KNOWN: Final = (
+    "path", "topic", "partitions", "kafka.compression.type", "kafka.bootstrap.servers", "jobId", "checkpointLocation",
+)  # fmt: skip
+BATCH_BYTES: Final = 512 << 10
+"""Of the records of one set, before compression."""
+_HEADER: Final = BatchHeader(partition_leader_epoch=0)
+
+
+@dataclass(frozen=True, slots=True)
+class WriteOptions:
+    """Where rows go: `path`, a log directory of this machine or one that all share, or `bootstrap`, a cluster.
+
+    `topic`: of all rows. `partitions`: of a topic that the log directory does not have yet. `job`: names a write, which
+    is done once. `checkpoint`: the folder of a stream.
+    """
+
+    path: str | None
+    bootstrap: str | None
+    topic: str | None
+    partitions: int
+    codec: Codec
+    job: str | None
+    checkpoint: str | None
+
+    @property
+    def sink(self) -> LogSink | None:
+        """The log directory, if it is one."""
+        return None if self.path is None else LogSink(Path(self.path))
+
+
+def parse_write_options(given: Mapping[str, str]) -> WriteOptions:
+    """Return the parsed options. Names are case-insensitive. Raises OptionError."""
+    options = known_options(given, _KNOWN)
+    path, bootstrap = options.get("path"), options.get("kafka.bootstrap.servers")
+    if path is not None and path.startswith(SCHEME):
+        bootstrap, _, topic = path.removeprefix(SCHEME).partition("/")
+        path = None
+        if topic:
+            options.setdefault("topic", topic)
+    if (path is None) == (bootstrap is None):
+        raise OptionError("expected a path, a log directory, or kafka.bootstrap.servers: one of both")
+    if path is not None:
+        if "://" in path and not path.startswith("file://"):
+            raise OptionError(f"path: expected a log directory of this machine, found {path!r}")
+        path = path.removeprefix("file://")
+    name, count = options.get("kafka.compression.type", "none").upper(), options.get("partitions", "1")
+    if name not in Codec.__members__:
+        raise OptionError(
+            f"kafka.compression.type: expected one of none, gzip, snappy, lz4, zstd, found {name.lower()}"
+        )
+    if not count.isdecimal() or not int(count):
+        raise OptionError(f"partitions: expected a number, 1 or more, found {count!r}")
+    return WriteOptions(
+        path, bootstrap, options.get("topic"), int(count), Codec[name],
+        options.get("jobId"), options.get("checkpointLocation"),
+    )  # fmt: skip
+
+
+@dataclass
+class Sent(WriterCommitMessage):
+    """What a task wrote to a log directory: to be committed. A cluster has it already."""
+
+    staged: tuple[Staged, ...] = ()
+
+
+def write_rows(rows: Iterator[pa.RecordBatch], options: WriteOptions, writer: str) -> Sent:
+    """Write the rows of a task of a writer; return what is to be committed. Runs in a worker."""
+    sink = options.sink
+    if sink is None:
+        asyncio.run(_send(rows, options))
+        return Sent()
+    counts = topics_of(_there(sink.path))
+
+    def sets() -> Iterator[tuple[TopicPartition, memoryview, int]]:
+        for turn, some in enumerate(rows):
+            expect_bytes(some.nbytes)
+            for key, records in by_partition(
+                some, options.topic, lambda name: counts.get(name, options.partitions), turn
+            ):
+                made = encode(records, Format.V2, options.codec, batch_bytes=BATCH_BYTES, header=_HEADER)
+                yield key, made, len(records)
+
+    staged = tuple(stage(sink.folder(writer) / uuid.uuid4().hex, sets()))
+    settle()
+    return Sent(staged)
+
+
+def _there(folder: Path) -> list[TopicPartition]:
+    """Return the partitions that a log directory has, by the names of its folders."""
+    if not folder.is_dir():
+        return []
+    names = (folder_name(str(each)) for each in folder.iterdir() if each.is_dir())
+    return [key for found in names if found is not None for key in [found[1]]]
+
+
+async def _send(rows: Iterator[pa.RecordBatch], options: WriteOptions) -> None:
+    """Produce rows, each set acknowledged by all replicas. Raises UnknownTopicError, BrokerError, NetworkError."""
+    from magicbyte.client import Client
+    from magicbyte.client.produce import ProduceOptions, send
+
+    assert options.bootstrap is not None
+    produce, counts = ProduceOptions(codec=options.codec), dict[str, int]()
+    async with Client(options.bootstrap) as client:
+        for turn, some in enumerate(rows):
+            expect_bytes(some.nbytes)
+            for topic in _topics(some, options.topic):
+                if topic not in counts:
+                    counts[topic] = len((await client.existing_topic(topic)).partitions)
+            for (topic, partition), records in by_partition(some, options.topic, counts.__getitem__, turn):
+                await send(client, topic, partition, records, produce)
+
+
+def _topics(rows: pa.RecordBatch, topic: str | None) -> list[str]:
+    names = [topic] if topic is not None else rows.column("topic").unique().to_pylist()
+    return [name for name in names if name is not None]
+
+
+@dataclass
+class LogWriter(DataSourceArrowWriter):
+    """A write. It is done once, also when its commit is killed and done again by whoever opens the sink next."""
+
+    options: WriteOptions
+    name: str = field(default_factory=lambda: uuid.uuid4().hex)
+
+    @classmethod
+    def of(cls, options: WriteOptions, schema: StructType, *, overwrite: bool) -> LogWriter:
+        """Return the writer of rows of a schema. Raises OptionError."""
+        if overwrite:
+            raise OptionError("mode: expected append: what is in a log is never written over")
+        check_columns(schema, options.topic)
+        return cls(options, f"job-{options.job}") if options.job is not None else cls(options)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Sent:
+        """Write the rows of a task. Runs in a worker."""
+        return write_rows(iterator, self.options, self.name)
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Make what the tasks wrote part of the log. Raises LogDirectoryError."""
+        if self.options.sink is not None:
+            self.options.sink.commit(self.name, 0 if self.options.job is not None else None, _staged(messages))
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:  # noqa: ARG002 (Spark's)
+        """Remove what the tasks wrote; a cluster keeps it."""
+        if self.options.sink is not None:
+            self.options.sink.give_up(self.name)
+
+
+@dataclass
+class LogStreamWriter(DataSourceStreamArrowWriter):
+    """A stream's writer. `name` is its query's id: a batch of it that was committed is not committed again."""
+
+    options: WriteOptions
+    name: str
+
+    @classmethod
+    def of(cls, options: WriteOptions, schema: StructType) -> LogStreamWriter:
+        """Return the writer of rows of a schema. Raises OptionError."""
+        check_columns(schema, options.topic)
+        return cls(options, "" if options.path is None else _query_id(options.checkpoint))
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Sent:
+        """Write the rows of a task. Runs in a worker."""
+        return write_rows(iterator, self.options, self.name)
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 (Spark's)
+        """Make what the tasks wrote part of the log, unless the batch is. Raises LogDirectoryError."""
+        if self.options.sink is not None:
+            self.options.sink.commit(self.name, batchId, _staged(messages))
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803, ARG002
+        """Remove what the tasks wrote; a cluster keeps it."""
+        if self.options.sink is not None:
+            self.options.sink.give_up(self.name)
+
+
+def _staged(messages: Sequence[WriterCommitMessage | None]) -> list[Staged]:
+    found: list[Staged] = []
+    for message in messages:
+        assert isinstance(message, Sent), "only what all tasks finished is committed"
+        found += message.staged
+    return found
+
+
+def _query_id(checkpoint: str | None) -> str:
+    """Return the id that Spark gave a stream, kept with its checkpoint. Raises OptionError, LogDirectoryError."""
+    if checkpoint is None:
+        raise OptionError("checkpointLocation: expected an option of the stream, as its batches are known by it")
+    files, path = file_system(checkpoint.removeprefix("file:"))
+    try:
+        return str(json.loads(read_whole(files, f"{path.rstrip('/')}/metadata"))["id"])
+    except (OSError, ValueError, KeyError) as error:
+        raise LogDirectoryError(f"{checkpoint}: expected a checkpoint with the id of its stream: {error}") from error

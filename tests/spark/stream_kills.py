@@ -1,0 +1,194 @@
+"""Streams that are killed under load, again and again: from a log directory that grows into another one.
+
+Run: python tests/spark/stream_kills.py ROUNDS [SEED] [-o FILE]   (test_stream_spark.py runs three.) A round starts the
+stream as a process of its own, while this process appends to the source, and kills it with SIGKILL at a moment that the
+seed draws: some time after it has staged something, or has committed. With it go all processes below it, or its Java
+machine alone: then a Python process may go on with a commit that nobody waits for. At the end the stream runs until it
+has caught up, and each record of the source is to be in the sink, once, in its order.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+if __name__ == "__main__":
+    sys.path.append(str(Path(__file__).parents[1]))
+
+from magicbyte.log.directory import discover
+from magicbyte.log.reader import SegmentReader
+from magicbyte.mirror.log_target import LogTarget
+from magicbyte.records.columns import Record
+from magicbyte.records.encode import BatchHeader, Format, encode_records
+from magicbyte.spark.log_sink import WORK
+
+PARTITIONS = 3
+RECORDS_PER_SET = 40
+SETS_PER_SECOND = 100
+START_SECONDS = 300
+"""How long a stream may take until its first batch is committed."""
+START_MS = 1_700_000_000_000
+
+STREAM = """
+import sys
+from magicbyte.spark import local_session
+from pyspark.sql.types import StringType
+source, sink, checkpoint, trigger = sys.argv[1:]
+spark = local_session("local[2]", name="stream", conf={"spark.sql.shuffle.partitions": "2"})
+options = {"startingOffsets": "earliest", "maxOffsetsPerTrigger": "4000", "includeHeaders": "true"}
+rows = spark.readStream.format("magicbyte").options(**options).load(source)
+writer = rows.writeStream.format("magicbyte").option("checkpointLocation", checkpoint).option("path", sink)
+writer = writer.trigger(availableNow=True) if trigger == "now" else writer.trigger(processingTime="200 milliseconds")
+writer.start().awaitTermination()
+spark.stop()
+"""
+
+
+class Load:
+    """Appends to a log directory, set by set, in a thread, until it is stopped: as a mirror does, which locks it."""
+
+    def __init__(self, folder: Path, seed: int) -> None:
+        self.sent = [0] * PARTITIONS
+        self._random = random.Random(seed)
+        self._target = LogTarget(folder)
+        self._over = threading.Event()
+        self.append()
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._over.wait(1 / SETS_PER_SECOND):
+            self.append()
+
+    def append(self) -> None:
+        """Append a set to each partition."""
+        for number in range(PARTITIONS):
+            first = self.sent[number]
+            header = BatchHeader(partition_leader_epoch=0)
+            data = encode_records(
+                [record(number, first + at) for at in range(RECORDS_PER_SET)], Format.V2, header=header
+            )
+            self._target.append(self._target.log("orders", number), memoryview(data))
+            self.sent[number] = first + RECORDS_PER_SET
+
+    def stop(self) -> None:
+        """End it."""
+        self._over.set()
+        self._thread.join()
+        self._target.__exit__(None, None, None)
+
+
+def record(partition: int, number: int) -> Record:
+    """Return a record that says which it is."""
+    value = b"%d:%d:" % (partition, number) + bytes(60)
+    return Record(number, START_MS + number, 0, b"key-%d" % (number % 97), value, (("n", b"%d" % number),))
+
+
+def started(folder: Path, trigger: str) -> subprocess.Popen[bytes]:
+    """Start the stream as the leader of a group of processes of its own."""
+    arguments = [str(folder / name) for name in ("source", "sink", "checkpoint")]
+    log = (folder / "stream.log").open("ab")
+    return subprocess.Popen(
+        [sys.executable, "-c", STREAM, *arguments, trigger], stdout=log, stderr=log, start_new_session=True
+    )
+
+
+def kill(process: subprocess.Popen[bytes], *, workers: bool) -> None:
+    """Kill the stream and its Java machine; `workers`: and the Python processes that the machine started, before it."""
+    for pid in reversed(below(process.pid)) if workers else []:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def below(pid: int) -> list[int]:
+    """Return the processes below one, children before theirs."""
+    parents = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            parents[int(folder.name)] = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+    found = [pid]
+    for each in found:
+        found += [child for child, parent in parents.items() if parent == each]
+    return found[1:]
+
+
+def manifest(folder: Path) -> str:
+    """Return the name of the sink's last manifest."""
+    return max((each.name for each in (folder / "sink").glob("spark-*.json")), default="")
+
+
+def wait_for(folder: Path, process: subprocess.Popen[bytes], before: str, is_due: bool) -> str:
+    """Wait until the stream has committed once, or, if not `is_due`, until it stages something; return which."""
+    deadline = time.monotonic() + START_SECONDS
+    while time.monotonic() < deadline:
+        assert process.poll() is None, (folder / "stream.log").read_text()[-3000:]
+        if is_due and manifest(folder) != before:
+            return "committed"
+        if not is_due and (folder / "sink" / WORK).exists():
+            return "staged"
+        time.sleep(0.002)
+    raise AssertionError((folder / "stream.log").read_text()[-3000:])
+
+
+def campaign(folder: Path, rounds: int, seed: int) -> dict[str, Any]:
+    """Run it in a folder; return what happened. Raises AssertionError for a record that is lost or there twice."""
+    rng = random.Random(seed)
+    load, kills = Load(folder / "source", seed), []
+    try:
+        for _ in range(rounds):
+            before, process = manifest(folder), started(folder, "always")
+            try:
+                is_due = rng.random() < 0.5
+                at = wait_for(folder, process, before, is_due)
+                later = rng.choice([0.0, rng.uniform(0, 0.05), rng.uniform(0, 2)])
+                time.sleep(later)
+            finally:
+                workers = rng.random() < 0.5
+                kill(process, workers=workers)
+            kills.append({"after": at, "secondsLater": round(later, 3), "workersToo": workers})
+    finally:
+        load.stop()
+    last = started(folder, "now")
+    assert last.wait(10 * START_SECONDS) == 0, (folder / "stream.log").read_text()[-3000:]
+    counts = {number: check(folder, number, load.sent[number]) for number in range(PARTITIONS)}
+    assert not (folder / "sink" / WORK).exists(), "what attempts staged is gone"
+    return {"seed": seed, "rounds": rounds, "records": counts, "lost": 0, "twice": 0, "kills": kills}
+
+
+def check(folder: Path, number: int, sent: int) -> int:
+    """Return how many records a partition of the sink has: each of the source's once, in their order."""
+    (found,) = discover([str(folder / f"sink/orders-{number}")])
+    expected = 0
+    for columns in SegmentReader(found).records():
+        for each in columns:
+            assert each == record(number, expected), (number, expected)
+            expected += 1
+    assert expected == sent, (number, expected, sent)
+    return expected
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("rounds", type=int)
+    parser.add_argument("seed", type=int, nargs="?", default=20260109)
+    parser.add_argument("-o", type=Path, dest="out")
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as home:
+        report = json.dumps(campaign(Path(home), given.rounds, given.seed), indent=1) + "\n"
+    if given.out is not None:
+        given.out.write_text(report)
+    sys.stdout.write(report)
