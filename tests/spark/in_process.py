@@ -39,6 +39,7 @@ class InProcess:
     """`parallelize`, `mapPartitions`, `partitionBy`, `collect` and sums: all that the driver asks of Spark."""
 
     defaultParallelism = 2  # noqa: N815
+    master = "local[2]"
 
     def __init__(self) -> None:
         self.tasks = 0

@@ -1,7 +1,9 @@
 """Pipelines, without Spark: each stage equals its command, digest for digest; sinks, reruns and what is damaged."""
 
 import hashlib
+import io
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -384,16 +386,47 @@ def test_an_input_that_grows_while_it_is_read_is_told_and_is_no_damage(archive: 
     assert {unit["unit"] for unit in done.units if unit["outcome"] == "changed"} == {"orders-1"}
 
 
-def test_an_input_that_vanishes_fails_alone(archive: Path) -> None:
-    class Vanishing(InProcess):
+@pytest.mark.parametrize("torn", [True, False])
+def test_when_an_input_has_stopped_growing_the_rerun_gives_what_an_undisturbed_run_gives(
+    archive: Path, torn: bool
+) -> None:
+    path, more = archive / "logs/orders-1" / f"{0:020}.log", content_of(some_records(20, first=20))
+
+    class Growing(InProcess):
         def parallelize(self, tasks: list[Any], pieces: int) -> Any:
-            shutil.rmtree(archive / "logs/orders-2")
+            with path.open("ab") as file:
+                file.write(more[: 100 if torn else len(more) // 2])
             return super().parallelize(tasks, pieces)
 
-    done = run(pipeline(archive, CONVERT), context=Vanishing())
+    given = pipeline(archive, CONVERT)
+    assert {unit["unit"]: unit["outcome"] for unit in run(given, context=Growing()).units}["orders-1"] == "changed"
+    assert not (archive / "out/orders-1").exists()
+    with path.open("r+b") as file:
+        file.truncate(path.stat().st_size - (100 if torn else len(more) // 2))
+        file.seek(0, 2)
+        file.write(more)
+    again = run(given, resume=True)
+    assert (again.status, again.kept) == (0, 2)
+    run(pipeline(archive, CONVERT, sink="other"))
+    assert contents(archive / "out") == contents(archive / "other")
+
+
+def test_an_input_that_vanishes_fails_alone_and_the_rerun_has_it_when_it_is_back(archive: Path) -> None:
+    class Vanishing(InProcess):
+        def parallelize(self, tasks: list[Any], pieces: int) -> Any:
+            (archive / "logs/orders-2").rename(archive / "elsewhere")
+            return super().parallelize(tasks, pieces)
+
+    given = pipeline(archive, CONVERT)
+    done = run(given, context=Vanishing())
     assert done.status == 2
     assert {unit["unit"] for unit in done.units if unit["outcome"] == "failed"} == {"orders-2"}
     assert sorted(path.name for path in archive.glob("out/orders-*")) == ["orders-0", "orders-1"]
+    (archive / "elsewhere").rename(archive / "logs/orders-2")
+    again = run(given, resume=True)
+    assert (again.status, again.kept) == (0, 2)
+    run(pipeline(archive, CONVERT, sink="other"))
+    assert contents(archive / "out") == contents(archive / "other")
 
 
 # ---- damage
@@ -552,6 +585,25 @@ def test_a_unit_says_what_it_holds(archive: Path) -> None:
     unit = find(pipeline(archive, CONVERT), 0)[0]
     assert isinstance(unit, Unit)
     assert unit.size == (archive / "logs/orders-0" / f"{0:020}.log").stat().st_size
+
+
+def test_a_terminal_shows_a_bar_for_each_stage_and_one_for_all(archive: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from magicbyte.cli.pipeline import _progress
+
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    given, screen = pipeline(archive, f'[[stage]]\ndo = "verify"\n{CONVERT}'), Terminal()
+    monkeypatch.setattr("sys.stderr", screen)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "120")
+    with _progress(given, shares_terminal=False) as advance:
+        done = driver.run(given, context=InProcess(), progress=advance)
+    assert done.status == 0
+    shown = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", screen.getvalue())
+    for name in ("verify", "convert", "all"):
+        assert re.search(rf"{name}[^\n]*3 of 3", shown), shown[-2000:]
 
 
 def test_the_command_runs_a_pipeline_and_its_status_says_how_it_went(

@@ -24,8 +24,7 @@ NOW = "now = 2026-01-07T00:00:00Z\n"
 
 @pytest.fixture(autouse=True)
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each segment is a part."""
-    monkeypatch.setattr(units, "LARGEST_PIECE", 1)
+    """What asks for it is parted, each segment by itself, whatever else there is to do."""
     monkeypatch.setattr(
         driver, "is_parted", lambda unit, units, cores: _asks(unit) and len(unit.partition.segments) > 1
     )

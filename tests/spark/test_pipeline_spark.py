@@ -101,6 +101,18 @@ def test_local_spark_gives_what_one_process_gives(spark: "SparkSession", archive
     assert told["salvage"][1] == 1
 
 
+def test_a_partition_that_is_converted_by_all_workers_is_as_from_one(
+    spark: "SparkSession", archive: Path, tmp_path: Path
+) -> None:
+    for sink, above in (("whole", 1 << 30), ("parted", 1)):
+        stage = f'[[stage]]\ndo = "convert"\nformat = "v2"\ncodec = "zstd"\npart-above = {above}\n'
+        source = f'[source]\npath = "{archive / "logs"}"\ntopics = ["orders"]\npartitions = [1]\n'
+        (tmp_path / f"{sink}.toml").write_text(f'{stage}{source}[sink]\npath = "{sink}"\n')
+        done = driver.run(load(tmp_path / f"{sink}.toml"), context=spark.sparkContext)
+        assert (done.status, done.units[0]["stages"][0].get("parts")) == (0, 3 if above == 1 else None)
+    assert contents(tmp_path / "parted") == contents(tmp_path / "whole")
+
+
 def test_golden_logs_go_through_spark_as_through_one_process(
     spark: "SparkSession", golden: GoldenLogs, tmp_path: Path
 ) -> None:

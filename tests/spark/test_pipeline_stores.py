@@ -6,6 +6,7 @@ import json
 import logging
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,8 @@ from magicbyte.spark.pipeline import driver, store_sink
 from magicbyte.spark.pipeline.config import Pipeline, load
 from magicbyte.spark.pipeline.driver import Run
 from magicbyte.spark.pipeline.report import write_report
-from magicbyte.spark.pipeline.store_sink import StoreSink
+from magicbyte.spark.pipeline.store_sink import StorePlace, StoreSink
+from magicbyte.spark.pipeline.units import find
 from spark.in_process import InProcess, Tasks
 from spark.logs import content_of, read_all, reader_of, some_records, write_partition
 from spark.test_pipeline import contents
@@ -178,6 +180,36 @@ def test_tables_go_to_a_store_as_well(store: ObjectStore, archive: Path) -> None
     assert command("pipeline", "materialize", store.url, "--to", str(archive / "tables")).exit_code == 0
     found = sorted((archive / "tables").glob("*.parquet"))
     assert sum(pq.read_table(path).num_rows for path in found) == 420
+
+
+def test_stages_that_all_workers_do_together_need_a_folder_that_all_of_them_see(
+    store: ObjectStore, tmp_path: Path
+) -> None:
+    parts = [some_records(100, first=first) for first in range(0, 400, 100)]
+    write_partition(tmp_path / "logs", "orders-0", *parts)
+    stages = 'now = 2026-01-07T00:00:00Z\n[[stage]]\ndo = "convert"\nformat = "v2"\ncodec = "zstd"\npart-above = 1\n'
+    stages += '[[stage]]\ndo = "compact"\ntopics = ["*"]\nshuffle-above = 1\n'
+    (told,) = run(pipeline(tmp_path, store, stages)).units
+    assert (told["stages"][0]["parts"], told["stages"][1]["shuffled"]) == (4, True)
+    run(pipeline(tmp_path, "folder", stages))
+    assert committed(store) == contents(tmp_path / "folder")
+    assert strangers(store) == set()
+    given = pipeline(tmp_path, f"{store.url}-2", stages)
+    cluster = InProcess()
+    cluster.master = "spark://somewhere:7077"
+    (alone,) = run(given, context=cluster).units
+    assert ("parts" in alone["stages"][0], alone["stages"][1]["shuffled"]) == (False, False)
+    shared = replace(given, scratch=tmp_path / "scratch")
+    assert driver.spread_stages(find(shared, 0, 1)[0], find(shared, 0, 1), cluster) == {"convert", "compact"}
+
+
+def test_what_a_killed_worker_left_on_its_machine_goes_with_the_next_run(store: ObjectStore, archive: Path) -> None:
+    given = replace(pipeline(archive, store), scratch=archive / "scratch")
+    unit = find(given, 0, 1)[0]
+    StorePlace(store.url, unit.name, unit.fingerprint, 0, str(archive / "scratch")).begin()
+    (archive / "scratch/of-somebody-else").mkdir()
+    assert run(given).status == 0
+    assert [path.name for path in (archive / "scratch").iterdir()] == ["of-somebody-else"]
 
 
 def test_a_rerun_does_only_what_is_missing_or_changed(store: ObjectStore, archive: Path) -> None:

@@ -166,14 +166,14 @@ def _pieces(partition: PartitionDirectory, stages: Iterable[Stage]) -> list[Part
     return pieces(partition) if names and set(names) <= {"digest", "records"} else [partition]
 
 
-def pieces(partition: PartitionDirectory) -> list[PartitionDirectory]:
-    """Part a partition by its segments, into pieces of at most LARGEST_PIECE, or of one segment."""
+def pieces(partition: PartitionDirectory, largest: int | None = None) -> list[PartitionDirectory]:
+    """Part a partition by its segments, into pieces of at most `largest` (LARGEST_PIECE) bytes, or of one segment."""
     groups: list[list[Any]] = []
     room = 0
     for segment in partition.segments:
         if not groups or segment.log.size > room:
             groups.append([])
-            room = LARGEST_PIECE
+            room = LARGEST_PIECE if largest is None else largest
         groups[-1].append(segment)
         room -= segment.log.size
     return [replace(partition, segments=tuple(group)) for group in groups] or [partition]

@@ -32,7 +32,7 @@ from magicbyte.spark.pipeline.config import STAGES, Stage, convert_options
 from magicbyte.spark.pipeline.shuffle import Job, marks_of, plan
 from magicbyte.spark.pipeline.sink import FORM, Place, files_of
 from magicbyte.spark.pipeline.store_sink import StorePlace
-from magicbyte.spark.pipeline.units import Unit, identity, pieces
+from magicbyte.spark.pipeline.units import LARGEST_PIECE, Unit, identity, pieces
 
 if TYPE_CHECKING:
     from magicbyte.log.convert import ConvertOptions
@@ -511,7 +511,7 @@ def parts_of(work: Work, stage: Stage) -> list[Part]:
     assert work.root is not None
     above = work.root / f"{work.step + 1}.parts"
     above.mkdir()
-    groups = pieces(work.log)
+    groups = pieces(work.log, min(LARGEST_PIECE, stage.options["part-above"]))
     bases: list[int | None] = [group.segments[0].base_offset if group.segments else 0 for group in groups]
     size = max([1 << 30, *(segment.log.size for segment in work.log.segments)])
     return [
