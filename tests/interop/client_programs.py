@@ -112,16 +112,29 @@ def built(kind: str, name: str, sources: Iterable[Path], build: Callable[[list[P
 
 
 class ClientProcess:
-    """A running client. `ask` may be called by one thread at a time."""
+    """A running client. `ask` may be called by one thread at a time.
 
-    def __init__(self, command: list[str], bootstrap: str, log: Path) -> None:
-        self.command, self.log = [*command, bootstrap], log
+    `seconds`: how long the client waits for anything, in place of its own 25. `goes_on`: it is not started anew after
+    it failed, which spares the start of a JVM.
+    """
+
+    def __init__(
+        self, command: list[str], bootstrap: str, log: Path, *, seconds: int | None = None, goes_on: bool = False
+    ) -> None:
+        self.command, self.log, self.goes_on = [*command, bootstrap], log, goes_on
+        self.seconds = ANSWER_SECONDS if seconds is None else 4 * seconds
+        self.environment = {**os.environ, **({} if seconds is None else {"CLIENT_SECONDS": str(seconds)})}
         self.start()
 
     def start(self) -> None:
         with self.log.open("ab") as errors:
             self.process = subprocess.Popen(
-                self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True
+                self.command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+                env=self.environment,
             )
         self.answers: queue.Queue[str] = queue.Queue()
         self.reader = threading.Thread(target=self.note, args=[self.process, self.answers], daemon=True)
@@ -143,13 +156,14 @@ class ClientProcess:
             line = ""
         reply: dict[str, Any] = json.loads(line) if line else {"error": "ended or hung"}
         if "error" in reply:
-            self.process.kill()
-            self.process.wait()
+            if not (line and self.goes_on):
+                self.process.kill()
+                self.process.wait()
             raise ClientFailedError(reply["error"])
         return reply
 
     def ask(self, *words: object) -> dict[str, Any]:
-        """Return the answer to a command. A client that failed is started anew for the next one."""
+        """Return the answer to a command. A client that ended is started anew for the next one."""
         if self.process.poll() is not None:
             self.start()
         assert self.process.stdin is not None
@@ -158,7 +172,7 @@ class ClientProcess:
             self.process.stdin.flush()
         except OSError as error:
             raise ClientFailedError("ended") from error
-        return self.answer(ANSWER_SECONDS)
+        return self.answer(self.seconds)
 
     def close(self) -> None:
         """End the process: by its input's end, or else by force."""

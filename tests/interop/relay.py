@@ -1,4 +1,4 @@
-"""A relay between clients and a broker that notes which requests, in which versions, clients send."""
+"""A relay between clients and a broker that notes which requests, in which versions, clients send, in order."""
 
 from __future__ import annotations
 
@@ -12,11 +12,22 @@ _HEAD = struct.Struct(">ihh")
 
 
 class Relay:
-    """Listens on `port`, and passes on what comes to `target`, another port of this machine, while the block lasts."""
+    """Listens on `port`, and passes on what comes to `target`, another port of this machine, while the block lasts.
+
+    `seen` may be replaced: it gets what comes by connections that are made from then on.
+    """
+
+    OWN = frozenset({4, 5, 6, 7, 56, 57, 58, 67})
+    """API keys that brokers alone send: to the controller, which they know by the same address, and it to them."""
 
     def __init__(self, port: int, target: int) -> None:
         self.port, self.target = port, target
-        self.seen: set[tuple[int, int]] = set()  # API keys and versions
+        self.seen: list[tuple[object, int, int]] = []  # connection, API key, version
+
+    def sent(self) -> tuple[tuple[int, int], ...]:
+        """Return API keys and versions that clients sent, in the order in which each came first."""
+        brokers = {connection for connection, key, _ in self.seen if key in self.OWN}
+        return tuple(dict.fromkeys((key, at) for connection, key, at in self.seen if connection not in brokers))
 
     async def serve(self, started: Future[asyncio.Event]) -> None:
         """Relay until the event that `started` gets is set."""
@@ -27,6 +38,7 @@ class Relay:
             await stop.wait()
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        seen = self.seen
         with suppress(OSError, asyncio.IncompleteReadError):
             theirs, to_them = await asyncio.open_connection("127.0.0.1", self.target)
             back = asyncio.create_task(self._back(theirs, writer))
@@ -34,7 +46,7 @@ class Relay:
                 while True:
                     head = await reader.readexactly(_HEAD.size)
                     size, key, version = _HEAD.unpack(head)
-                    self.seen.add((key, version))
+                    seen.append((writer, key, version))
                     to_them.write(head + await reader.readexactly(size - 4))
                     await to_them.drain()
             finally:
@@ -51,6 +63,13 @@ class Relay:
         writer.close()
 
 
+async def _end_tasks() -> None:
+    left = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in left:
+        task.cancel()
+    await asyncio.gather(*left, return_exceptions=True)
+
+
 @contextmanager
 def relay(port: int, target: int) -> Iterator[Relay]:
     """Run a relay in a thread."""
@@ -63,7 +82,6 @@ def relay(port: int, target: int) -> Iterator[Relay]:
         finally:
             loop.call_soon_threadsafe(started.result(10).set)
             ran.result(30)
-            for task in asyncio.all_tasks(loop):
-                task.cancel()
+            loop.run_until_complete(_end_tasks())
             loop.run_until_complete(loop.shutdown_asyncgens())
             loop.close()

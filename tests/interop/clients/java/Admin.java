@@ -14,7 +14,7 @@ final class Admin {
         Properties properties = new Properties();
         properties.put("bootstrap.servers", bootstrap);
         Map<String, String> found = new HashMap<>();
-        try (AdminClient admin = AdminClient.create(properties)) {
+        try (AdminClient admin = AdminClient.create(Contract.impatient(properties))) {
             NewTopic wanted = new NewTopic(topic, 3, (short) 1).configs(Collections.singletonMap(name, value));
             admin.createTopics(Collections.singletonList(wanted)).all().get();
             long deadline = System.currentTimeMillis() + Contract.PATIENCE_MS;

@@ -26,6 +26,7 @@ import org.apache.kafka.clients.producer.RecordMetadata;
 public final class Client08 extends Contract {
     private static final String NAME = "client-08";
     private static final short KEPT_BY_KAFKA = 1;  // version 0 of the offset requests keeps them in ZooKeeper
+    private static final int SOCKET_MS = (int) PATIENCE_MS + 5_000;
     private final String host;
     private final int port;
 
@@ -49,9 +50,13 @@ public final class Client08 extends Contract {
         properties.put("linger.ms", "20");
         List<Future<RecordMetadata>> sent = new ArrayList<>();
         List<Long> offsets = new ArrayList<>();
-        try (KafkaProducer<byte[], byte[]> producer = new KafkaProducer<>(properties)) {
+        try (KafkaProducer<byte[], byte[]> producer = new KafkaProducer<>(impatient(properties))) {
             for (Entry entry : entries) {
-                sent.add(producer.send(new ProducerRecord<>(topic, 0, entry.key, entry.value)));
+                Future<RecordMetadata> result = producer.send(new ProducerRecord<>(topic, 0, entry.key, entry.value));
+                if (result.isDone()) {
+                    result.get();  // fails at once: each record would wait for as long again
+                }
+                sent.add(result);
             }
             for (Future<RecordMetadata> result : sent) {
                 offsets.add(result.get().offset());
@@ -66,7 +71,7 @@ public final class Client08 extends Contract {
     }
 
     private List<Entry> read(String topic, long from, int count) {
-        SimpleConsumer consumer = new SimpleConsumer(host, port, 30_000, 1 << 16, NAME);
+        SimpleConsumer consumer = new SimpleConsumer(host, port, SOCKET_MS, 1 << 16, NAME);
         List<Entry> entries = new ArrayList<>();
         long next = from;
         long deadline = System.currentTimeMillis() + PATIENCE_MS;
@@ -135,7 +140,7 @@ public final class Client08 extends Contract {
         int size = BlockingChannel.UseDefaultBufferSize();
         long deadline = System.currentTimeMillis() + PATIENCE_MS;
         while (System.currentTimeMillis() < deadline) {
-            BlockingChannel channel = new BlockingChannel(host, port, size, size, 30_000);
+            BlockingChannel channel = new BlockingChannel(host, port, size, size, SOCKET_MS);
             channel.connect();
             channel.send(new ConsumerMetadataRequest(group, ConsumerMetadataRequest.CurrentVersion(), 0, NAME));
             ConsumerMetadataResponse found = ConsumerMetadataResponse.readFrom(channel.receive().buffer());

@@ -8,10 +8,24 @@ import java.nio.file.Paths;
 import java.util.ArrayList;
 import java.util.Base64;
 import java.util.List;
+import java.util.Properties;
 
 /** The line protocol of ../README.md: words of a command in, one line of JSON out. A client is its four or five verbs. */
 abstract class Contract {
-    static final long PATIENCE_MS = 25_000;
+    private static final String TOLD = System.getenv("CLIENT_SECONDS");
+    static final long PATIENCE_MS = TOLD == null ? 25_000 : 1000 * Long.parseLong(TOLD);
+
+    /** Lets a client give up as early as it is told to. What a release does not know, it ignores. */
+    static Properties impatient(Properties properties) {
+        if (TOLD != null) {
+            String patience = Long.toString(PATIENCE_MS);
+            for (String name : new String[] {"metadata.fetch.timeout.ms", "max.block.ms", "request.timeout.ms", "default.api.timeout.ms"}) {
+                properties.put(name, patience);
+            }
+            properties.put("delivery.timeout.ms", Long.toString(PATIENCE_MS + 1000));
+        }
+        return properties;
+    }
 
     /** A record: of the ledger when it goes out, of a topic when it came in. A time that nobody told is null. */
     static final class Entry {

@@ -7,7 +7,9 @@ const lz4 = require("lz4-napi");
 const fzstd = require("fzstd");
 const { ZstdCodec } = require("zstd-codec");
 
-const PATIENCE_MS = 25000;
+const TOLD = process.env.CLIENT_SECONDS;
+const PATIENCE_MS = TOLD ? 1000 * Number(TOLD) : 25000;
+const IMPATIENT = TOLD ? { requestTimeout: PATIENCE_MS, connectionTimeout: PATIENCE_MS, retry: { retries: 3 } } : { retry: { retries: 8 } };
 const CODECS = { none: "None", gzip: "GZIP", snappy: "Snappy", lz4: "LZ4", zstd: "ZSTD" };
 
 CompressionCodecs[CompressionTypes.Snappy] = require("kafkajs-snappy");
@@ -21,7 +23,7 @@ CompressionCodecs[CompressionTypes.ZSTD] = () => ({
 });
 const zstd = () => new Promise((resolve) => ZstdCodec.run((library) => resolve(new library.Simple())));
 
-const kafka = new Kafka({ clientId: "kafkajs", brokers: [process.argv[2]], logLevel: logLevel.WARN, retry: { retries: 8 } });
+const kafka = new Kafka({ clientId: "kafkajs", brokers: [process.argv[2]], logLevel: logLevel.WARN, ...IMPATIENT });
 const unb64 = (cell) => (cell === "~" ? null : Buffer.from(cell, "base64"));
 const b64 = (bytes) => (bytes === null || bytes === undefined ? null : Buffer.from(bytes).toString("base64"));
 

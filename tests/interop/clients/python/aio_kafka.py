@@ -13,6 +13,8 @@ from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.structs import OffsetAndMetadata
 from contract import PATIENCE, Client, Entry, serve
 
+TIMEOUT_MS = int(1000 * PATIENCE)
+
 
 class Aiokafka(Client):
     def __init__(self, bootstrap: str) -> None:
@@ -24,6 +26,7 @@ class Aiokafka(Client):
     async def produce_all(self, topic: str, codec: str, idempotent: bool, records: list[Entry]) -> list[int]:
         producer = AIOKafkaProducer(
             bootstrap_servers=self.bootstrap,
+            request_timeout_ms=TIMEOUT_MS,
             compression_type=None if codec == "none" else codec,
             enable_idempotence=idempotent,
             acks="all",
@@ -36,11 +39,12 @@ class Aiokafka(Client):
                 )
                 for each in records
             ]
-            return [(await asyncio.wait_for(each, 20)).offset for each in sent]
+            return [(await asyncio.wait_for(each, min(20, PATIENCE))).offset for each in sent]
 
     def consumer(self, group: str | None) -> AIOKafkaConsumer:
         return AIOKafkaConsumer(
             bootstrap_servers=self.bootstrap,
+            request_timeout_ms=TIMEOUT_MS,
             group_id=group,
             enable_auto_commit=False,
             auto_offset_reset="earliest",
@@ -106,7 +110,7 @@ class Aiokafka(Client):
         return asyncio.run(self.make_and_delete(topic, name, value))
 
     async def make_and_delete(self, topic: str, name: str, value: str) -> dict[str, Any]:
-        admin = AIOKafkaAdminClient(bootstrap_servers=self.bootstrap)
+        admin = AIOKafkaAdminClient(bootstrap_servers=self.bootstrap, request_timeout_ms=TIMEOUT_MS)
         await admin.start()
         await admin.create_topics([NewTopic(topic, 3, 1, topic_configs={name: value})])
         end = time.monotonic() + PATIENCE

@@ -19,9 +19,16 @@ class Confluent(Client):
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap
 
+    def settings(self) -> dict[str, Any]:
+        """What all clients need. Brokers before 0.10 cannot say what they know."""
+        found: dict[str, Any] = {"bootstrap.servers": self.bootstrap}
+        if self.is_told("0.8.", "0.9."):
+            found |= {"api.version.request": False, "broker.version.fallback": self.release}
+        return found
+
     def produce(self, topic: str, codec: str, idempotent: bool, records: list[Entry]) -> list[int]:
         settings = {"compression.type": codec, "enable.idempotence": idempotent, "linger.ms": 20, "acks": "all"}
-        producer = Producer({"bootstrap.servers": self.bootstrap, "message.timeout.ms": 20_000, **settings})
+        producer = Producer({**self.settings(), "message.timeout.ms": int(min(20, PATIENCE) * 1000), **settings})
         offsets: list[int | str] = [0] * len(records)
 
         def note(index: int, error: object, message: Message) -> None:
@@ -46,7 +53,7 @@ class Confluent(Client):
     def consumer(self, group: str) -> Consumer:
         return Consumer(
             {
-                "bootstrap.servers": self.bootstrap,
+                **self.settings(),
                 "group.id": group,
                 "enable.auto.commit": False,
                 "auto.offset.reset": "earliest",
@@ -96,7 +103,7 @@ class Confluent(Client):
         return rebalance(lambda: ConfluentMember(self.consumer(group), topic), count)
 
     def admin(self, topic: str, name: str, value: str) -> dict[str, Any]:
-        admin = AdminClient({"bootstrap.servers": self.bootstrap})
+        admin = AdminClient(self.settings())
         admin.create_topics([NewTopic(topic, 3, 1, config={name: value})])[topic].result(PATIENCE)
         for _ in ticks():  # a broker may answer before it has told itself
             if topic in admin.list_topics().topics:

@@ -2,6 +2,7 @@
 
 import base64
 import json
+import os
 import sys
 import threading
 import time
@@ -13,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-PATIENCE = 25.0  # seconds to wait for a thing before it counts as not coming
+PATIENCE = float(os.environ.get("CLIENT_SECONDS", "25"))  # to wait for a thing before it counts as not coming
 
 
 @dataclass(slots=True)
@@ -118,7 +119,13 @@ def rebalance(join: Callable[[], Member], count: int) -> dict[str, Any]:
 
 
 class Client(ABC):
-    """A client under test: its verbs."""
+    """A client under test: its verbs. `release` is the broker's, where it was told."""
+
+    release = ""
+
+    def is_told(self, *before: str) -> bool:
+        """Whether the broker is of one of these release lines."""
+        return self.release.startswith(before)
 
     @abstractmethod
     def produce(self, topic: str, codec: str, idempotent: bool, records: list[Entry]) -> list[int]: ...
@@ -138,6 +145,9 @@ class Client(ABC):
 
 def answer(client: Client, words: list[str]) -> dict[str, Any]:
     match words:
+        case ["release", release]:
+            client.release = release
+            return {}
         case ["produce", topic, codec, idempotent, path]:
             return {"offsets": client.produce(topic, codec, idempotent == "1", entries(path))}
         case ["consume", topic, count]:

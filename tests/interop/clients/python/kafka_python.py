@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterable
 from typing import Any
 
-from contract import Client, Entry, Member, rebalance, serve, ticks
+from contract import PATIENCE, Client, Entry, Member, rebalance, serve, ticks
 from kafka import ConsumerRebalanceListener, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient, NewTopic
 from kafka.errors import CommitFailedError, RebalanceInProgressError
@@ -17,9 +17,14 @@ class KafkaPython(Client):
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap
 
+    def settings(self) -> dict[str, Any]:
+        """What all clients need. Brokers before 0.10 cannot say what they know."""
+        old = tuple(map(int, self.release.split(".")[:3])) if self.is_told("0.8.", "0.9.") else None
+        return {"bootstrap_servers": self.bootstrap, "api_version": old}
+
     def produce(self, topic: str, codec: str, idempotent: bool, records: list[Entry]) -> list[int]:
         producer = KafkaProducer(
-            bootstrap_servers=self.bootstrap,
+            **self.settings(),
             compression_type=None if codec == "none" else codec,
             enable_idempotence=idempotent,
             acks="all",
@@ -31,13 +36,13 @@ class KafkaPython(Client):
             )
             for each in records
         ]
-        offsets = [each.get(20).offset for each in sent]
+        offsets = [each.get(min(20, PATIENCE)).offset for each in sent]
         producer.close()
         return offsets
 
     def consumer(self, group: str | None, **more: Any) -> KafkaConsumer:
         return KafkaConsumer(
-            bootstrap_servers=self.bootstrap,
+            **self.settings(),
             group_id=group,
             enable_auto_commit=False,
             auto_offset_reset="earliest",
@@ -83,7 +88,7 @@ class KafkaPython(Client):
         return rebalance(lambda: KafkaPythonMember(self.consumer(group), topic), count)
 
     def admin(self, topic: str, name: str, value: str) -> dict[str, Any]:
-        admin = KafkaAdminClient(bootstrap_servers=self.bootstrap)
+        admin = KafkaAdminClient(**self.settings())
         admin.create_topics([NewTopic(topic, 3, 1, topic_configs={name: value})])
         for _ in ticks():  # a broker may answer before it has told itself
             if topic in admin.list_topics():

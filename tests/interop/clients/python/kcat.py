@@ -23,7 +23,8 @@ class Kcat(Client):
         self.bootstrap = bootstrap
 
     def command(self, *arguments: str) -> list[str]:
-        return ["kcat", "-b", self.bootstrap, *arguments]
+        old = ("-X", "api.version.request=false", "-X", f"broker.version.fallback={self.release}")
+        return ["kcat", "-b", self.bootstrap, *(old if self.is_told("0.8.", "0.9.") else ()), *arguments]
 
     def run(self, *arguments: str, stdin: bytes = b"") -> bytes:
         done = subprocess.run(self.command(*arguments), input=stdin, capture_output=True, timeout=PATIENCE)

@@ -15,7 +15,17 @@ import (
 )
 
 // Patience is how long to wait for a thing before it counts as not coming.
-const Patience = 25 * time.Second
+var Patience = patience()
+
+// Release is the broker's, where it was told.
+var Release string
+
+func patience() time.Duration {
+	if told := os.Getenv("CLIENT_SECONDS"); told != "" {
+		return time.Duration(number(told)) * time.Second
+	}
+	return 25 * time.Second
+}
 
 // Header is a name and a value, which may be nil.
 type Header struct {
@@ -135,6 +145,9 @@ func say(reply map[string]any) {
 
 func answer(client Client, words []string) (map[string]any, error) {
 	switch words[0] {
+	case "release":
+		Release = words[1]
+		return map[string]any{}, nil
 	case "produce":
 		entries, err := ledger(words[4])
 		if err != nil {

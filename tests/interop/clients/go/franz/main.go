@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"clients/contract"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kversion"
 )
 
 type franz struct{ bootstrap string }
@@ -25,7 +27,12 @@ var codecs = map[string]kgo.CompressionCodec{
 }
 
 func (f franz) client(options ...kgo.Opt) (*kgo.Client, error) {
-	return kgo.NewClient(append(options, kgo.SeedBrokers(f.bootstrap))...)
+	if strings.HasPrefix(contract.Release, "0.8.") || strings.HasPrefix(contract.Release, "0.9.") {
+		// Brokers before 0.10 cannot say what they know.
+		options = append(options, kgo.MaxVersions(kversion.FromString("v"+contract.Release)))
+	}
+	options = append(options, kgo.SeedBrokers(f.bootstrap), kgo.RetryTimeout(contract.Patience))
+	return kgo.NewClient(append(options, kgo.MetadataMinAge(100*time.Millisecond))...)
 }
 
 func patiently() (context.Context, context.CancelFunc) {

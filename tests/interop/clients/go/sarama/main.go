@@ -22,10 +22,15 @@ var codecs = map[string]sarama.CompressionCodec{
 	"zstd":   sarama.CompressionZSTD,
 }
 
-// config asks for the requests of 2.1, the first with all codecs.
+// config asks for the requests of the release that was told, or those of 2.1, the first with all codecs.
 func config() *sarama.Config {
 	config := sarama.NewConfig()
 	config.Version = sarama.V2_1_0_0
+	if told, err := sarama.ParseKafkaVersion(contract.Release); err == nil {
+		config.Version = told
+		config.ApiVersionsRequest = told.IsAtLeast(sarama.V0_10_0_0) // before, brokers cannot say what they know
+		config.Net.DialTimeout, config.Net.ReadTimeout, config.Net.WriteTimeout = contract.Patience, contract.Patience, contract.Patience
+	}
 	config.Producer.Return.Successes = true
 	config.Producer.RequiredAcks = sarama.WaitForAll
 	config.Producer.Partitioner = sarama.NewManualPartitioner
