@@ -8,11 +8,13 @@ from typing import Any
 import pytest
 
 from magicbyte.client import Client, admin
+from magicbyte.client.client import Topic
 from magicbyte.client.offsets import bounds
 from magicbyte.client.produce import ProduceOptions, send, send_made
 from magicbyte.codecs import Codec
 from magicbyte.errors import MirrorError
 from magicbyte.mirror import rounds
+from magicbyte.mirror.identical import IdenticalMirror
 from magicbyte.mirror.mirror import Mirror
 from magicbyte.mirror.plan import Choice
 from magicbyte.records.batch import build_batch
@@ -200,6 +202,37 @@ def test_a_topic_that_is_deleted_and_not_made_again_ends_nothing(pair: Pair, mon
         await send(here, "topic", 0, some(0, 10), ProduceOptions(codec=Codec.GZIP))
         await mirror.catch_up()
         assert (await bounds(there, "topic", 0), await bounds(there, "gone", 0)) == ((0, 110), (0, 100))
+
+    pair.run(work)
+
+
+@pytest.mark.parametrize("identical", [False, True])
+def test_a_topic_that_the_target_has_and_does_not_tell_of_yet_is_waited_for(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch, identical: bool
+) -> None:
+    """As while it is made anew: its controller knows of it before the others do."""
+    pair.fill("topic", [Codec.GZIP], partitions=2)
+
+    async def work(here: Client, there: Client) -> None:
+        configs = {"mirror.identical": "true"} if identical else {}
+        await admin.create_topic(there, admin.NewTopic("topic", 2, configs=configs))
+        original, looks = Client.topics, []
+
+        async def topics(client: Client, *arguments: Any) -> dict[str, Topic]:
+            found = await original(client, *arguments)
+            if client is there and not arguments:
+                looks.append(1)
+                if len(looks) <= 2:
+                    del found["topic"]
+            return found
+
+        monkeypatch.setattr(Client, "topics", topics)
+        mirror = (IdenticalMirror if identical else Mirror)(
+            here, there, Choice(re.compile("topic"), identical=identical)
+        )
+        await mirror.catch_up()
+        assert len(looks) >= 3
+        assert [await bounds(there, "topic", each) for each in (0, 1)] == [(0, 100), (0, 100)]
 
     pair.run(work)
 

@@ -20,7 +20,7 @@ from magicbyte.errors import BrokerError, CorruptRecordError, ErrorCode, MirrorE
 from magicbyte.log.partition_log import PartitionLog
 from magicbyte.mirror.copier import Copied
 from magicbyte.mirror.log_target import LogTarget
-from magicbyte.mirror.plan import Choice, TopicPlan, make_topic, plan, plan_folder
+from magicbyte.mirror.plan import Choice, TopicPlan, make_topics, plan, plan_folder
 from magicbyte.mirror.progress import Book, Lane, Place
 from magicbyte.mirror.rewrite import behind
 from magicbyte.mirror.rounds import Copy, HasCopied, Rounds
@@ -212,11 +212,9 @@ class IdenticalMirror(Rounds):
         return await plan(self._source, self._target, self._choice)
 
     async def _made(self) -> list[TopicPlan]:
-        planned = await self.plan()
-        for each in planned:
-            if isinstance(self._target, Client) and not self.stop.is_set():
-                await make_topic(self._target, each)
-        return planned
+        if isinstance(self._target, LogTarget):
+            return await self.plan()
+        return await make_topics(self._target, self.plan, self.stop)
 
     def _begun(self, _: asyncio.TaskGroup) -> Copy:
         async def copy(wanted: TopicPlan, partition: int) -> None:

@@ -14,7 +14,7 @@ from magicbyte.mirror.group_sync import GroupSync
 from magicbyte.mirror.offset_topic import make_offset_topic
 from magicbyte.mirror.outbox import Outboxes
 from magicbyte.mirror.oversize import Park
-from magicbyte.mirror.plan import Choice, Mode, TopicPlan, make_topic, plan
+from magicbyte.mirror.plan import Choice, TopicPlan, make_topics, plan
 from magicbyte.mirror.rounds import Copy, HasCopied, Rounds
 
 log = logging.getLogger(__name__)
@@ -73,12 +73,12 @@ class Mirror(Rounds):
 
     async def _made(self) -> list[TopicPlan]:
         """Return the plan, whose topics are all there now."""
-        # Brokers that are away for a moment do not end a mirror that runs, but one that begins is told at once.
-        looked = await (self._source.retried(self.plan) if self._planned else self.plan())
-        planned = [each for each in looked if each.mode is not Mode.LEFT_OUT]
-        for each in planned:
-            if not self.stop.is_set():
-                await make_topic(self._target, each)
+
+        async def look() -> list[TopicPlan]:
+            # Brokers that are away for a moment do not end a mirror that runs, but one that begins is told at once.
+            return await (self._source.retried(self.plan) if self._planned else self.plan())
+
+        planned = await make_topics(self._target, look, self.stop)
         self._has_map = bool(planned) and (self._has_map or await make_offset_topic(self._target))
         return planned
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import enum
 import re
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -15,7 +17,7 @@ from magicbyte.client.fetch import FetchOptions, fetch_sets
 from magicbyte.client.offsets import bounds
 from magicbyte.client.produce import newest_format
 from magicbyte.client.versions import BrokerVersions
-from magicbyte.errors import MirrorError
+from magicbyte.errors import BrokerError, ErrorCode, MirrorError
 from magicbyte.log.append_rules import stored_format
 from magicbyte.mirror.offset_topic import OFFSET_TOPIC
 from magicbyte.mirror.oversize import OnOversize
@@ -39,6 +41,8 @@ OURS: Final = frozenset(
     {"enriched.append.mode", "log.flush.policy", "log.head.truncation", "max.decompressed.message.bytes"}
 )
 """Settings of a topic that Kafka's brokers do not know."""
+HEARD_SECONDS: Final = 30.0  # until all brokers have heard of a topic
+_HEARD_AGAIN_SECONDS: Final = 0.1
 _FORMAT: Final = "message.format.version"
 _SPOKEN: Final = "inter.broker.protocol.version"
 _ONE_FORMAT: Final = 3  # from this version on magic 2 is stored, whatever the topic says
@@ -377,6 +381,29 @@ async def _broker_settings(client: Client, versions: BrokerVersions) -> dict[str
 async def _versions(client: Client) -> BrokerVersions:
     node = next(iter(client.cluster.brokers.values()))
     return (await client.connection(node)).versions
+
+
+async def make_topics(
+    client: Client, look: Callable[[], Awaitable[list[TopicPlan]]], stop: asyncio.Event
+) -> list[TopicPlan]:
+    """Return what `look` plans to mirror, once all topics of it are there; after `stop` is set none is made.
+
+    A topic that somebody made in between is looked at again, until brokers tell of it: they may hear of it later than
+    their controller does. Raises what `look` and `make_topic` do.
+    """
+    end = time.monotonic() + HEARD_SECONDS
+    while True:
+        planned = [each for each in await look() if each.mode is not Mode.LEFT_OUT]
+        try:
+            for each in planned:
+                if not stop.is_set():
+                    await make_topic(client, each)
+        except BrokerError as error:
+            if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS or time.monotonic() >= end:
+                raise
+        else:
+            return planned
+        await asyncio.sleep(_HEARD_AGAIN_SECONDS)
 
 
 async def make_topic(client: Client, wanted: TopicPlan) -> None:
