@@ -23,8 +23,12 @@ Json = dict[str, Any]
 Place = tuple[str, int, int]  # topic, partition, offset
 
 
+def stream_reader(options: dict[str, str]) -> LogStream:
+    return LogStream(parse_options(options, stream=True), arrow_schema())
+
+
 def stream_of(path: Path, **options: str) -> LogStream:
-    return LogStream(parse_options({"path": str(path), **options}, stream=True), arrow_schema())
+    return stream_reader({"path": str(path), **options})
 
 
 def step(stream: LogStream, start: Json, limit: ReadLimit | None = None) -> tuple[Json, list[Place]]:

@@ -208,12 +208,14 @@ def _offset(cluster: LiveCluster, each: LivePartition, bound: Bound) -> int | No
 # ---- in workers
 
 
-def fetched_chunks(piece: TopicSlice, options: SourceOptions) -> Iterator[tuple[Chunk, CommittedFilter | None]]:
-    """Yield the closed sets of a slice, and what tells the committed ones among them, if those alone are wanted."""
+def fetched_chunks(
+    piece: TopicSlice, options: SourceOptions
+) -> Iterator[tuple[Chunk, CommittedFilter | None, Selection]]:
+    """Yield the closed sets of a slice, what tells the committed ones, if those alone are wanted, and the records."""
     is_committed, position = piece.selection.isolation is Isolation.READ_COMMITTED, 0
-    for found in _fetched(piece, options):
+    for found, first in _fetched(piece, options):
         committed = CommittedFilter(found.aborted, found.last_stable_offset) if is_committed else None
-        yield Chunk(piece.path, position, found.table), committed
+        yield Chunk(piece.path, position, found.table), committed, replace(piece.selection, first=first)
         position += found.table.end
 
 
@@ -222,12 +224,15 @@ def fetched_headers(piece: TopicSlice, options: SourceOptions) -> Iterator[Heade
     from magicbyte.log.headers import headers_of
     from magicbyte.log.inventory import Sent
 
-    for chunk, _ in fetched_chunks(piece, options):
+    for chunk, _, _ in fetched_chunks(piece, options):
         yield headers_of(Sent(piece.path, chunk.position, chunk.table.buffer), chunk)
 
 
-def _fetched(piece: TopicSlice, options: SourceOptions) -> Iterator[ClosedSets]:
-    """Yield the closed sets of a slice. Raises OffsetOutOfRangeError where some are gone, unless that is let pass."""
+def _fetched(piece: TopicSlice, options: SourceOptions) -> Iterator[tuple[ClosedSets, int]]:
+    """Yield the closed sets of a slice, with the offset that they were asked for by.
+
+    Raises OffsetOutOfRangeError where some are gone, unless that is let pass.
+    """
     asked = FetchOptions(
         committed=piece.selection.isolation is Isolation.READ_COMMITTED,
         dialect=piece.dialect,
@@ -241,8 +246,8 @@ def _fetched(piece: TopicSlice, options: SourceOptions) -> Iterator[ClosedSets]:
                 sets = read_sets(client, piece.topic, piece.partition, first, end, asked)
                 try:
                     for found in _in_turn(runner, sets):
+                        yield found, first
                         first = found.next_offset
-                        yield found
                     return
                 except OffsetOutOfRangeError as error:
                     start, _ = runner.run(bounds(client, piece.topic, piece.partition))

@@ -11,7 +11,7 @@ from pyspark.sql.datasource import InputPartition
 
 from magicbyte.errors import CorruptRecordError, MagicbyteError, TruncatedLogError
 from magicbyte.log.files import file_system
-from magicbyte.log.reader import Chunk, Isolation, decode_chunk, read_chunks, select_records, select_rows
+from magicbyte.log.reader import Chunk, Isolation, Selection, decode_chunk, read_chunks, select_records, select_rows
 from magicbyte.records.decode import DecodeOptions
 from magicbyte.records.transactions import CommittedFilter
 from magicbyte.spark import settle
@@ -76,17 +76,17 @@ class _TaskReader:
             packed=True,
             limit=self.options.max_batch_bytes,
         )
-        for chunk, committed in self._chunks(piece):
-            rows, more = select_rows(chunk.table, piece.selection, committed)
+        for chunk, committed, selection in self._chunks(piece):
+            rows, more = select_rows(chunk.table, selection, committed)
             for columns in decode_chunk(chunk, rows, options, self._on_damage):
-                chosen = select_records(columns, piece.selection)
+                chosen = select_records(columns, selection)
                 if len(chosen):
                     yield chosen.to_arrow(self.columns, topic=piece.topic, partition=piece.partition)
             if not more:
                 return
 
-    def _chunks(self, piece: Slice) -> Iterator[tuple[Chunk, CommittedFilter | None]]:
-        """Yield the entries of a slice, and what tells the committed ones among them, where those alone are wanted."""
+    def _chunks(self, piece: Slice) -> Iterator[tuple[Chunk, CommittedFilter | None, Selection]]:
+        """Yield the entries of a slice, what tells the committed ones, if those alone are wanted, and the records."""
         if isinstance(piece, TopicSlice):
             from magicbyte.spark.live import fetched_chunks  # it loads the client
 
@@ -106,7 +106,7 @@ class _TaskReader:
                 limit=self.options.max_batch_bytes,
                 on_damage=self._on_damage,
             ):
-                yield chunk, committed
+                yield chunk, committed, piece.selection
 
     def _shallow(self, piece: Slice) -> Iterator[pa.RecordBatch]:
         for headers in self._headers(piece):

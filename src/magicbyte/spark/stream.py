@@ -156,8 +156,10 @@ class LogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Return the ranges cut to what one batch may have, each by its share of what there is."""
         most, total = self.options.max_offsets, sum(end - first for first, end in ranges.values())
         if most and total > most:
-            shares = {key: -(-(span.end - span.first) * most // total) for key, span in ranges.items()}
-            ranges = {key: span._replace(end=span.first + shares[key]) for key, span in ranges.items()}
+            ranges = {
+                key: Span(first, min(first + max((end - first) * most // total, 1), end))
+                for key, (first, end) in ranges.items()
+            }
         return self.logs.within_bytes(ranges, self.options.max_bytes) if self.options.max_bytes else ranges
 
     def reportLatestOffset(self) -> Json | None:  # noqa: N802
