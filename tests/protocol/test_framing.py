@@ -5,6 +5,7 @@ import struct
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -186,13 +187,15 @@ def test_a_whole_frame_is_not_copied() -> None:
     assert list(frames.feed(b"done?")) == [b"halfdone?"]
 
 
-@given(st.lists(st.integers(0, 3 * LONG), max_size=4), st.integers(0, 1000))
-@settings(deadline=None, max_examples=20)
-def test_frames_are_the_same_when_the_long_ones_are_read_into_their_own_place(sizes: list[int], seed: int) -> None:
+@given(st.lists(st.integers(0, 3 * LONG), max_size=4), st.integers(0, 1000), st.booleans())
+@settings(deadline=None, max_examples=40)
+def test_frames_are_the_same_when_the_long_ones_are_read_into_their_own_place(
+    sizes: list[int], seed: int, reused: bool
+) -> None:
     chance = random.Random(seed)
     sent = [chance.randbytes(size) for size in sizes]
     data = b"".join(len(each).to_bytes(4, "big") + each for each in sent)
-    frames, found, at = Frames(), list[bytes](), 0
+    frames, found, at = Frames(reused=reused), list[bytes](), 0
     while at < len(data):
         room, count = frames.room(), chance.choice([1, 3, 5, 1000, LONG, 2 * LONG])
         if room is None:
@@ -205,6 +208,32 @@ def test_frames_are_the_same_when_the_long_ones_are_read_into_their_own_place(si
             found += [] if frame is None else [bytes(frame)]
             at += count
     assert found == sent
+
+
+def test_memory_of_a_long_frame_is_used_again_when_nothing_refers_to_it_and_not_before() -> None:
+    frames = Frames(reused=True)
+    size = 3 * LONG + 1
+
+    def next_frame(filling: bytes) -> memoryview:
+        assert not list(frames.feed((size).to_bytes(4, "big")))
+        room = frames.room()
+        assert room is not None
+        room[:] = filling * size
+        frame = frames.filled(size)
+        assert frame is not None
+        return frame
+
+    def place(view: memoryview) -> int:
+        return int(np.frombuffer(view, np.uint8).ctypes.data)
+
+    kept = next_frame(b"a")[100:200]
+    others = [next_frame(filling) for filling in (b"b", b"c", b"d")]
+    assert kept == b"a" * 100
+    assert [each[0] for each in others] == list(b"bcd")
+    before = {place(each) for each in others}
+    others.clear()
+    assert place(next_frame(b"e")) in before
+    assert kept == b"a" * 100
 
 
 @pytest.mark.parametrize("size", [-1, -(2**31), 1001, 2**31 - 1])

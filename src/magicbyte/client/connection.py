@@ -53,7 +53,7 @@ class Connection:
         self._client_id = client_id
         self._loop = asyncio.get_running_loop()
         self._stream = stream
-        self._frames = Frames(LARGEST_RESPONSE)
+        self._frames = Frames(LARGEST_RESPONSE, reused=True)
         self._arrived = deque[memoryview]()
         self._first_bytes = memoryview(bytearray(READ_BYTES))
         self._correlation_id = 0

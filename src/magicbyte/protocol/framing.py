@@ -27,10 +27,15 @@ _KEY_AND_VERSION = struct.Struct(">hh")
 
 
 class Frames:
-    """Splits the bytes of a connection into frames, however they arrive."""
+    """Splits the bytes of a connection into frames, however they arrive.
 
-    def __init__(self, largest: int = LARGEST_FRAME) -> None:
+    `reused`: long frames get memory that earlier ones had, once nothing refers to those any more. It is kept, and saves
+    the system clearing new memory for each.
+    """
+
+    def __init__(self, largest: int = LARGEST_FRAME, *, reused: bool = False) -> None:
         self.largest = largest
+        self._reused = reused
         self.pending = bytearray()  # the start of a frame, its size included, whose end has not arrived yet
         self._long: memoryview | None = None  # a frame that arrives in its own place, its size included
         self._filled = 0
@@ -67,9 +72,7 @@ class Frames:
         if self._long is None and len(self.pending) >= _SIZE.size:
             size = _SIZE.size + self._size(self.pending)
             if size - len(self.pending) >= LONG:
-                import numpy as np
-
-                self._long = np.empty(size, np.uint8).data  # which, other than a bytearray, is not filled first
+                self._long = self._place(size)
                 self._long[: len(self.pending)] = self.pending
                 self._filled, self.pending = len(self.pending), bytearray()
         return None if self._long is None else self._long[self._filled :]
@@ -82,6 +85,14 @@ class Frames:
             return None
         whole, self._long = self._long, None
         return whole[_SIZE.size :]
+
+    def _place(self, size: int) -> memoryview:
+        import numpy as np
+
+        from magicbyte.records.arrays import arena
+
+        # Neither is filled first, other than a bytearray.
+        return memoryview(arena(size))[:size] if self._reused else np.empty(size, np.uint8).data
 
     def _size(self, data: bytearray | memoryview) -> int:
         (size,) = _SIZE.unpack_from(data)

@@ -18,7 +18,7 @@ _UINT8, _INT64 = np.dtype(np.uint8), np.dtype(np.int64)
 _idle: defaultdict[int, list[bytearray]] = defaultdict(list)  # by size
 
 
-def _arena(size: int) -> Any:
+def arena(size: int) -> Any:
     """Return an array of at least `size` bytes with anything in it, from memory that was used before where possible.
 
     Fresh memory of the system costs more to page in than the kernels take to fill it. When the last array or Arrow
@@ -29,9 +29,9 @@ def _arena(size: int) -> Any:
         memory = _idle[room].pop()
     except IndexError:
         memory = bytearray(room)
-    arena = np.frombuffer(memory, np.uint8)
-    weakref.finalize(arena, _give_back, memory).atexit = False
-    return arena
+    found = np.frombuffer(memory, np.uint8)
+    weakref.finalize(found, _give_back, memory).atexit = False
+    return found
 
 
 def _give_back(memory: bytearray) -> None:
@@ -84,8 +84,8 @@ class Arrays:
         for count, code in wanted:
             places.append(size)
             size += -(-count * _ITEM_SIZE[code] // 64) * 64
-        arena = _arena(size)
-        return [np.ndarray(count, code, arena, at) for (count, code), at in zip(wanted, places, strict=True)]
+        room = arena(size)
+        return [np.ndarray(count, code, room, at) for (count, code), at in zip(wanted, places, strict=True)]
 
     @staticmethod
     @cache
