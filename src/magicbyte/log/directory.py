@@ -242,7 +242,14 @@ def log_directories(partitions: Iterable[PartitionDirectory]) -> list[LogDirecto
 
 
 def _partitions(files: FileSystem, path: str) -> list[PartitionDirectory]:
-    entry = files.entry(path)
+    try:
+        entry = files.entry(path)
+    except FileNotFoundError:
+        above, _, last = path.rstrip("/").rpartition("/")
+        known = [] if isinstance(files, LocalFiles) else _committed(files, above, files.list(above)) or []
+        if found := [each for each in known if each.name == last]:
+            return found
+        raise
     if entry.is_directory:
         folder = entry.path.rstrip("/") or "/"
         inside = files.list(folder)

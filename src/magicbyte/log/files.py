@@ -1,8 +1,11 @@
 """Files behind a path: on this machine, or in any store that fsspec knows (`s3://`, `hdfs://`, `memory://` …)."""
 
+import contextlib
 import errno
 import os
 import stat
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Self
 
@@ -215,8 +218,8 @@ class RemoteFile:
         end = min(position + length, self.size)
         if position >= end:  # stores answer an empty range with an error
             return b""
-        content = self._remote.cat_file(self.path, start=position, end=end)
-        return bytes(content)
+        with store_errors(self.path):
+            return bytes(self._remote.cat_file(self.path, start=position, end=end))
 
     def read_into(self, position: int, buffer: memoryview) -> int:
         """Fill `buffer` with the bytes at `position`; return how many there were, fewer only where the file ends."""
@@ -246,13 +249,15 @@ class RemoteFiles:
         """Return what the directory `path` holds, by name, as it is now."""
         self._remote.invalidate_cache(path)
         own = self._remote._strip_protocol(path).rstrip("/")
-        entries = [self._entry(info) for info in self._remote.ls(path, detail=True)]
+        with store_errors(path):
+            entries = [self._entry(info) for info in self._remote.ls(path, detail=True)]
         entries = [entry for entry in entries if self._remote._strip_protocol(entry.path).rstrip("/") != own]
         return sorted(entries, key=lambda entry: entry.path)
 
     def entry(self, path: str) -> FileEntry:
         """Return what is at `path`."""
-        return self._entry(self._remote.info(path))
+        with store_errors(path):
+            return self._entry(self._remote.info(path))
 
     def open(self, path: str) -> RemoteFile:
         """Open the file at `path` for reading."""
@@ -278,6 +283,23 @@ def file_system(path: str) -> tuple[FileSystem, str]:
     if protocol == "file":
         return LocalFiles(), rest
     return RemoteFiles(remote_of(path)), path
+
+
+_FOREIGN_ERRORS = (("botocore.exceptions", "BotoCoreError"), ("aiohttp", "ClientError"))
+
+
+def _foreign_errors() -> tuple[type[Exception], ...]:
+    """Return what packages of stores raise that is no OSError: of credentials, say, and of connections."""
+    return tuple(getattr(sys.modules[module], name) for module, name in _FOREIGN_ERRORS if module in sys.modules)
+
+
+@contextlib.contextmanager
+def store_errors(url: str) -> Iterator[None]:
+    """Raise as OSError what a store's own package calls otherwise."""
+    try:
+        yield
+    except _foreign_errors() as error:
+        raise OSError(f"{url}: {error}") from error
 
 
 def remote_of(url: str) -> Any:

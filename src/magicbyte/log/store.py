@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from magicbyte.errors import LogDirectoryError
-from magicbyte.log.files import remote_of
+from magicbyte.log.files import remote_of, store_errors
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -39,7 +39,8 @@ class ObjectStore:
         package cannot put an object only where none is; a store that pays no attention to that is not noticed here.
         """
         try:
-            self._remote.pipe_file(self.path(name), content, mode="create")
+            with store_errors(self.url):
+                self._remote.pipe_file(self.path(name), content, mode="create")
         except TypeError as error:
             raise LogDirectoryError(f"{self.url}: expected a store that puts a file only where none is") from error
         except OSError:  # s3fs says FileExistsError of some stores, of others that a condition does not hold
@@ -52,31 +53,36 @@ class ObjectStore:
 
     def put(self, name: str, content: bytes) -> None:
         """Put an object, in place of the one that has the name."""
-        self._remote.pipe_file(self.path(name), content)
+        with store_errors(self.url):
+            self._remote.pipe_file(self.path(name), content)
 
     def upload(self, source: Path, name: str) -> None:
         """Put a file of this machine."""
-        self._remote.put_file(str(source), self.path(name))
+        with store_errors(self.url):
+            self._remote.put_file(str(source), self.path(name))
 
     def download(self, name: str, target: Path) -> None:
         """Write an object to a file of this machine."""
-        self._remote.get_file(self.path(name), str(target))
+        with store_errors(self.url):
+            self._remote.get_file(self.path(name), str(target))
 
     def read(self, name: str) -> bytes:
         """Return an object as it is now. Raises FileNotFoundError."""
-        return bytes(self._remote.cat_file(self.path(name)))
+        with store_errors(self.url):
+            return bytes(self._remote.cat_file(self.path(name)))
 
     def sizes(self, folder: str = "") -> dict[str, int]:
         """Return all objects below a folder, as they are now, with their sizes in bytes."""
         remote = self._remote
         remote.invalidate_cache()
         own = remote._strip_protocol(self.url).rstrip("/") + "/"
-        found = remote.find(self.path(folder).rstrip("/"), detail=True)
+        with store_errors(self.url):
+            found = remote.find(self.path(folder).rstrip("/"), detail=True)
         return {name.removeprefix(own): int(info["size"]) for name, info in found.items() if name.startswith(own)}
 
     def remove(self, names: Iterable[str]) -> None:
         """Remove objects; one that is gone already is no error."""
         paths = [self.path(name) for name in names]
         for at in range(0, len(paths), _AT_ONCE):
-            with contextlib.suppress(FileNotFoundError):
+            with contextlib.suppress(FileNotFoundError), store_errors(self.url):
                 self._remote.rm(paths[at : at + _AT_ONCE])

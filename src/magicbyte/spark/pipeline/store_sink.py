@@ -112,9 +112,10 @@ class StorePlace:
         return found
 
     def give_up(self) -> None:
-        """Remove what this attempt wrote."""
+        """Remove what this attempt wrote; what the store does not remove now, the next run does."""
         shutil.rmtree(self.folder, ignore_errors=True)
-        self.store.remove(self.store.sizes(self.objects))
+        with contextlib.suppress(OSError):
+            self.store.remove(self.store.sizes(self.objects))
 
 
 def _scratch_prefix(sink: str) -> str:
