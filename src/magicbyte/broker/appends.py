@@ -14,7 +14,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
-from magicbyte.broker.metrics import UNNAMED, Client, Conversion, TopicMetrics, count, now_ns
+from magicbyte.broker.metrics import UNNAMED, Client, TopicMetrics, count, now_ns
 from magicbyte.codecs import Codec
 from magicbyte.errors import AppendRefusedError, ErrorCode, LogDirectoryOfflineError, OffsetOutOfRangeError
 from magicbyte.log.append import NOTHING_STORED, PreparedAppend, prepare, take
@@ -41,6 +41,7 @@ QUICK_SLOW_CODEC_BYTES: Final = 128 << 10
 _QUICK_CODECS: Final = (Codec.NONE, Codec.SNAPPY, Codec.LZ4)
 WARM_AFTER_BYTES: Final = 1 << 20  # of records, from which on the kernels are loaded, in a thread
 _POLL_S: Final = 0.2
+_FORMATS: Final = (Format.V0, Format.V1, Format.V2)  # by magic
 _ATTRIBUTES: Final = {0: 17, 1: 17, 2: 22}  # position of the byte that has the codec, by magic
 _LONGEST_HEADER: Final = 23
 
@@ -129,8 +130,8 @@ class Appends:
             durable = self._written(partition, prepared.first_offset, prepared.size, magic) if is_new else None
             if request_version is not None:
                 magic = records[MAGIC.start]
-                source = Format.ENRICHED if dialect is Dialect.ENRICHED else Format(str(magic))
-                what = Conversion(source, rules.format, request_version, client)
+                source = Format.ENRICHED if dialect is Dialect.ENRICHED else _FORMATS[magic]
+                what = (source, rules.format, request_version, client)
                 _count(broker.metrics.of(partition.topic), what, len(records), prepared, spent)
         await self._check_durable(partition, durable)
         return Appended(first, last, prepared.log_append_time)
@@ -270,7 +271,13 @@ def _is_batch(records: memoryview) -> bool:
     return len(records) >= _LONGEST_HEADER and records[MAGIC.start] == Format.V2.magic
 
 
-def _count(metrics: TopicMetrics, what: Conversion, size: int, prepared: PreparedAppend, spent_ns: int) -> None:
+def _count(
+    metrics: TopicMetrics,
+    what: tuple[Format, Format, int, Client],
+    size: int,
+    prepared: PreparedAppend,
+    spent_ns: int,
+) -> None:
     count(metrics.produced, what, size, 1, spent_ns, prepared.records)
     if prepared.compressed:
         metrics.recompressions_done += 1

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 import random
 import time
 import uuid
@@ -70,8 +71,9 @@ class Broker:
 
     `directory` is held by who makes or deletes logs, writes checkpoints, or changes the metadata; `gate` by who changes
     what any log holds, outside of its own partition's lock. Whatever may wait for a disk happens in a thread, `reading`
-    or `writing`: those that read much hold up no write. `ports` are those that are listened on, by listener. `around`
-    is for tests: it is given the handler of a connection, and returns the one that gets its requests.
+    or `writing`: those that read much hold up no write. `ports` are those that are listened on, by listener. `slow_ns`:
+    requests that take so long are logged. `around` is for tests: it is given the handler of a connection, and returns
+    the one that gets its requests.
     """
 
     cluster_id: str
@@ -100,6 +102,7 @@ class Broker:
         self.gate = Gate()
         self.directory = asyncio.Lock()
         self.ports: dict[str, int] = {}
+        self.slow_ns = _slow_ns(config)
         self.is_stopping = False
         self._has_numpy = False
         self.reading, self.writing = Threads("reading", MOST_THREADS), Threads("writing", MOST_THREADS)
@@ -147,6 +150,7 @@ class Broker:
             settings_of(self.metadata, "brokers", DEFAULT_ENTITY),
             settings_of(self.metadata, "brokers", str(self.node_id)),
         )
+        self.slow_ns = _slow_ns(self.config)
         settings = Settings(
             config_of=log_config_of(self.metadata, self.config),
             token=lambda: uuid.uuid4().hex,
@@ -318,6 +322,7 @@ class Broker:
 
     def config_changed(self) -> None:
         """Let everything go by what the settings say now."""
+        self.slow_ns = _slow_ns(self.config)
         self.topics.config_changed()
         if self._background is not None:
             self._background.config_changed()
@@ -346,6 +351,11 @@ class Broker:
         found = self._partitions.get((topic, index))
         if found is not None:
             found.wake()
+
+
+def _slow_ns(config: BrokerConfig) -> float:
+    """Return the time from which on a request is logged."""
+    return config.slow_request_ms * 1e6 if config.slow_request_ms >= 0 else math.inf
 
 
 def _limits(config: BrokerConfig) -> Limits:

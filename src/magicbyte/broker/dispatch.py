@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from magicbyte.broker.metrics import MOST_NEW, ApiMetrics, Client, now_ns
+from magicbyte.broker.metrics import MOST_NEW, UNNAMED, Client, now_ns
 from magicbyte.broker.request import Connection, Handler, Request
 from magicbyte.broker.versions import SERVED, unsupported_versions
 from magicbyte.errors import UnsupportedVersionError
@@ -31,6 +31,7 @@ FIRST_ASKED: Final = (18, 3, 0, 1)  # ApiVersions, Metadata, Produce, Fetch
 
 @dataclass(frozen=True, slots=True)
 class _Route:
+    api: Api
     versions: range
     request: type[Message]
     handler: Handler
@@ -41,9 +42,10 @@ _ROUTES: Final[dict[int, _Route]] = {}  # those whose file was imported
 
 
 def _route(key: int) -> _Route:
-    served, request, codes = SERVED[key], APIS[key].request, codes_of(APIS[key].response)
+    served, api = SERVED[key], APIS[key]
     module: Any = import_module(f"magicbyte.broker.{served.module}")
-    return _ROUTES.setdefault(key, _Route(served.versions, request, module.HANDLERS[request], codes))
+    handler, codes = module.HANDLERS[api.request], codes_of(api.response)
+    return _ROUTES.setdefault(key, _Route(api, served.versions, api.request, handler, codes))
 
 
 def load_first() -> None:
@@ -77,46 +79,50 @@ class Dispatcher:
             route = await self._broker.reading.run(_route, api.key)
         # Bytes behind it are let be, as Kafka does: librdkafka 2.16 asks for all topics with three too many.
         message, _ = route.request.read_at(frame[at:], 0, version)
-        client = self._client(header.client_id or "")
+        client, client_id = connection.client, header.client_id or ""
+        if client is None or client != (client_id, connection.software_name, connection.software_version):
+            client = self._named(client_id)  # nearly always it is who it was before
         response = await route.handler(self._broker, Request(message, version, header.client_id, connection, client))
         answer = None
         if response is not None:
             frame_out = write_response(response, version, correlation_id=header.correlation_id)
             answer = cast("Answer", frame_out.pieces())  # what is elsewhere in it comes from handlers, and can be sent
-        counters = self._count(api, version, client, now_ns() - started)
-        if response is not None and route.codes is not None:
-            route.codes(response, counters.codes)
-            if len(counters.codes) >= MOST_NEW:
-                counters.sort_codes()
+        self._count(route, response, version, now_ns() - started)
         return answer
 
-    def _client(self, client_id: str) -> Client:
-        """Return who the connection's requests are counted for: nearly always the same as before."""
-        connection = self._connection
-        known, name, version = connection.client, connection.software_name, connection.software_version
-        if known is None or known != (client_id, name, version):
-            known = connection.client = self._broker.metrics.client(client_id, name, version)
-        return known
+    def _named(self, client_id: str) -> Client:
+        """Return who the connection's requests are counted for from now on."""
+        connection, metrics = self._connection, self._broker.metrics
+        found = metrics.client(client_id, connection.software_name, connection.software_version)
+        connection.client = found
+        return found
 
-    def _count(self, api: Api, version: int, client: Client, total_ns: int) -> ApiMetrics:
+    def _count(self, route: _Route, response: Message | None, version: int, total_ns: int) -> None:
         """Count a request that was answered, and say so where it was slow: what it waited for others is no fault."""
-        broker, connection = self._broker, self._connection
-        counters = broker.metrics.answered(api.key, version, total_ns, connection.waited_ns)
-        slow_ms = broker.config.slow_request_ms
-        local_ns = total_ns - connection.waited_ns
-        if 0 <= slow_ms * 1_000_000 <= local_ns:
-            facts = {
-                "api": api.name,
-                "version": version,
-                "peer": connection.peer,
-                "client_id": client.id,
-                "software": f"{client.software} {client.version}".strip(),
-                "local_ms": round(local_ns / 1e6, 3),
-                "waited_ms": round(connection.waited_ns / 1e6, 3),
-            }
-            log.warning("slow request: %s", " ".join(f"{name}={value!r}" for name, value in facts.items()),
-                        extra={"fields": facts})  # fmt: skip
-        return counters
+        broker, waited_ns = self._broker, self._connection.waited_ns
+        counters = broker.metrics.apis[route.api.key]
+        new, codes = counters.new, counters.codes
+        new.append((version, total_ns, waited_ns))
+        if response is not None and route.codes is not None:
+            route.codes(response, codes)
+        if len(new) >= MOST_NEW or len(codes) >= MOST_NEW:
+            counters.sort()
+        if total_ns - waited_ns >= broker.slow_ns:
+            self._tell_slow(route.api, version, total_ns - waited_ns)
+
+    def _tell_slow(self, api: Api, version: int, local_ns: int) -> None:
+        connection, client = self._connection, self._connection.client or UNNAMED
+        facts = {
+            "api": api.name,
+            "version": version,
+            "peer": connection.peer,
+            "client_id": client.id,
+            "software": f"{client.software} {client.version}".strip(),
+            "local_ms": round(local_ns / 1e6, 3),
+            "waited_ms": round(connection.waited_ns / 1e6, 3),
+        }
+        log.warning("slow request: %s", " ".join(f"{name}={value!r}" for name, value in facts.items()),
+                    extra={"fields": facts})  # fmt: skip
 
     def _refuse(self, api: Api, version: int, correlation_id: int) -> Answer | None:
         release = self._broker.release

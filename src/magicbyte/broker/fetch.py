@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 from magicbyte.broker.conversion import SliceConversion, converted, newest_magic
-from magicbyte.broker.metrics import Conversion, count, now_ns
+from magicbyte.broker.metrics import count, now_ns
 from magicbyte.broker.parts import ConvertedPart, FilePart, KeptFile
 from magicbyte.errors import (
     CorruptRecordError,
@@ -36,6 +36,7 @@ from magicbyte.records.layout import LOG_OVERHEAD, SIZE, Dialect
 
 if TYPE_CHECKING:
     from magicbyte.broker.broker import Broker
+    from magicbyte.broker.metrics import TopicMetrics
     from magicbyte.broker.partition import Partition
     from magicbyte.broker.request import Handler, Request
     from magicbyte.broker.sessions import Begun
@@ -179,6 +180,8 @@ async def _read(broker: Broker, request: Request[FetchRequest], begun: Begun) ->
 class _Partition:
     """The reading of one partition."""
 
+    metrics: TopicMetrics
+
     def __init__(
         self, broker: Broker, request: Request[FetchRequest], topic: str, asked: FetchPartition, reading: _Reading
     ) -> None:
@@ -212,7 +215,8 @@ class _Partition:
     async def _read(self) -> _Found:
         request, asked = self.request, self.asked
         partition = await self.broker.opened(self.topic, asked.partition)
-        self.broker.metrics.of(self.topic).fetch_requests += 1
+        self.metrics = self.broker.metrics.of(self.topic)
+        self.metrics.fetch_requests += 1
         code = self._epoch_fault() or self._codec_fault()
         if code:
             return self._refused(code)
@@ -298,9 +302,8 @@ class _Partition:
         return newest
 
     async def _as_stored(self, stored: Format, answer: _Found) -> _Found:
-        metrics = self.broker.metrics.of(self.topic)
-        what = Conversion(stored, stored, self.request.version, self.request.client)
-        count(metrics.fetched, what, answer.size, 1, 0)
+        what = (stored, stored, self.request.version, self.request.client)
+        count(self.metrics.fetched, what, answer.size, 1, 0)
         return answer
 
     async def _as_converted(
@@ -334,8 +337,8 @@ class _Partition:
         else:
             conversion = SliceConversion(conversion.source, conversion.target)
             first, second, chunks = [], [], convert(conversion, self.asked.fetch_offset, limit)
-        metrics, report = self.broker.metrics.of(self.topic), conversion.report
-        what = Conversion(conversion.source, conversion.target, self.request.version, self.request.client)
+        metrics, report = self.metrics, conversion.report
+        what = (conversion.source, conversion.target, self.request.version, self.request.client)
 
         def done() -> None:
             kept.close()

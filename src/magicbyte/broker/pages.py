@@ -155,10 +155,10 @@ def _requests(broker: Broker) -> Iterator[Family]:
     local = Family(f"{prefix}_localtimems", "The same without waiting for records or group members.", "summary")
     remote = Family(f"{prefix}_remotetimems", "Time of waiting for records or group members.", "summary")
     for key, each in broker.metrics.apis.items():
+        each.sort()
         name, waited = APIS[key].name, each.waited
         for version, count in each.requests.items():
             requests.add(count, request=name, version=version)
-        each.sort_codes()
         for code, count in each.errors.items():
             errors.add(count, request=name, error=ErrorCode(code).name)
         for family, times in ((total, each.total), (local, each.local)):

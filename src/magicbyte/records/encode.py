@@ -59,6 +59,7 @@ class Format(enum.Enum):
 
     magic: int
     dialect: Dialect
+    __hash__ = object.__hash__  # Enum's own is Python, and a broker looks things up by formats with each request
 
     def __init__(self, value: str) -> None:
         """Know the magic byte, and the dialect that a reader must be told."""
