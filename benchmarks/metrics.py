@@ -1,33 +1,177 @@
 """What counting costs a broker, and what a scrape does.
 
+- pairs: two brokers in processes of their own on one core, one of them without counting: what does it is replaced by
+  what does nothing, here, as there is no such setting. Clients on some connections at once send sets of 100 records of
+  100 bytes and fetch such, to each broker in turn, for some hundred requests; who is first in a pair is second in the
+  next. `share`: of a broker's CPU (its whole process, by the system's clock for it) what the one without counting
+  saves, the median of all pairs, its quartiles, and the bounds of the median (95 %, by order statistics).
 - requests: seconds of CPU of `magicbyte serve` (its own clock, all threads) for one Produce or Fetch, over the wire,
   one at a time: of a set of one record, which is the most that counting can weigh, and of a set of 100 records of 100
   bytes, as producers send them that have something to do.
-- counting: all that is done for the numbers of one such request, alone, in this process: the client's name, the counts
-  of its kind and times, of its topic and its formats. `share` is that over the former.
+- counting: what it adds to one such request: a broker in this process is given the frames, without sockets, by turns of
+  20 with and without counting; the difference of what nine tenths of all took longer than. `share` is that over the
+  former. What is counted later, many requests at a time, is added by itself (`sort_us`).
 - scrape: CPU of the broker for /metrics with 200 partitions; `share_every_15_s` of a core.
 
-Run: python benchmarks/metrics.py   (written to benchmarks/results/metrics.json)
+Run: python benchmarks/metrics.py [CASE...]   (written to benchmarks/results/metrics.json; 3 minutes)
 """
 
 import asyncio
+import contextlib
+import math
+import random
+import re
 import statistics
+import subprocess
+import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import harness
-from magicbyte.broker.metrics import Conversion, Metrics, count, now_ns
+from magicbyte.broker import appends, conversion, dispatch, fetch
+from magicbyte.broker.broker import Broker
+from magicbyte.broker.config import BrokerConfig
+from magicbyte.broker.metrics import MOST_NEW, UNNAMED, ApiMetrics, Metrics, TopicMetrics
+from magicbyte.broker.parts import FilePart
+from magicbyte.broker.request import Connection
+from magicbyte.cli.main import main as magicbyte
 from magicbyte.client import Client
 from magicbyte.client.admin import NewTopic, create_topic
 from magicbyte.client.client import Node
 from magicbyte.client.fetch import FetchOptions, fetch_sets
 from magicbyte.net.scrape import scrape
-from magicbyte.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from magicbyte.protocol import write_request
+from magicbyte.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from magicbyte.protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
 from magicbyte.records.columns import Record
 from magicbyte.records.encode import Format, encode_records
 
 ROUNDS, REQUESTS, SCRAPES = 5, 2000, 20
 PARTITIONS = 200
+PAIRS, CONNECTIONS, TURN = 150, 4, 40  # requests of each kind on each connection in a turn
+TURNS = 800  # of 20 requests, of each kind
+TOPIC = "topic"
+KEPT = {"retention.ms": "-1"}  # the records have times of 2023
+COUNTING, NOT_COUNTING = "counting", "not-counting"
+
+
+# ---- pairs
+
+
+def serve(kind: str, folder: str) -> None:
+    """Be a broker, of that kind."""
+    if kind == NOT_COUNTING:
+        stop_counting()
+    magicbyte(["serve", "--dir", folder, "--listen", "127.0.0.1:0"])
+
+
+def stop_counting() -> None:
+    """Replace what counts, and what it needs to know, by what does nothing."""
+    for where, name, instead in replaced():
+        setattr(where, name, instead)
+
+
+def replaced() -> Iterator[tuple[Any, str, Callable[..., object]]]:
+    """Yield what counting is done by: where it is, its name, and what does nothing in its place."""
+    nobody = TopicMetrics()
+    for module in (appends, conversion, dispatch, fetch):
+        yield module, "now_ns", lambda: 0
+    yield appends, "_count", lambda *_: None
+    yield fetch, "count", lambda *_: None
+    yield dispatch.Dispatcher, "_named", lambda *_: UNNAMED
+    yield dispatch.Dispatcher, "_count", lambda *_: None
+    yield Metrics, "of", lambda *_: nobody
+
+
+class Rival(NamedTuple):
+    """A broker that runs."""
+
+    bootstrap: str
+    pid: int
+
+    def cpu_s(self) -> float:
+        """Return what its process has used, by the clock that the system keeps for each."""
+        return time.clock_gettime((~self.pid << 3) | 2)
+
+
+@contextlib.contextmanager
+def rival(kind: str, folder: Path) -> Iterator[Rival]:
+    command = harness.pinned([sys.executable, __file__, "--serve", kind, str(folder)])
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    try:
+        yield Rival(re.findall(r"listening on (\S+)", process.stdout.readline())[0], process.pid)
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+class Clients:
+    """Connections to one broker that are at work at the same time."""
+
+    def __init__(self, clients: Sequence[Client], node: Node) -> None:
+        self.clients, self.node = clients, node
+        rows = [Record(at, 1_700_000_000_000, 0, b"key", b"value" * 20) for at in range(100)]
+        self.data = encode_records(rows, Format.V2)
+
+    @classmethod
+    async def of(cls, rival: Rival, stack: contextlib.AsyncExitStack) -> "Clients":
+        clients = [await stack.enter_async_context(Client(rival.bootstrap)) for _ in range(CONNECTIONS)]
+        await create_topic(clients[0], NewTopic(TOPIC, 1, 1, configs=KEPT))
+        return cls(clients, await clients[0].leader(TOPIC, 0))
+
+    async def turn(self) -> None:
+        await asyncio.gather(*(self._work(each) for each in self.clients))
+
+    async def _work(self, client: Client) -> None:
+        part = [TopicProduceData(name=TOPIC, partition_data=[PartitionProduceData(index=0, records=self.data)])]
+        for _ in range(TURN):
+            request = ProduceRequest(acks=1, timeout_ms=1000, topic_data=part)
+            await client.ask(self.node, request, ProduceResponse, versions=range(7, 8))
+            await fetch_sets(client, TOPIC, 0, 0, FetchOptions(max_bytes=len(self.data)))
+
+
+async def compare(rivals: Sequence[Rival]) -> list[list[float]]:
+    """Return the CPU of each rival in each pair."""
+    async with contextlib.AsyncExitStack() as stack:
+        clients = [await Clients.of(each, stack) for each in rivals]
+        for each in clients * 5:
+            await each.turn()  # what runs fast is loaded
+        await asyncio.sleep(3)
+        spent: list[list[float]] = []
+        for pair in range(PAIRS):
+            row = [0.0, 0.0]
+            for at in (0, 1) if pair % 2 else (1, 0):
+                before = rivals[at].cpu_s()
+                await clients[at].turn()
+                row[at] = rivals[at].cpu_s() - before
+            spent.append(row)
+    return spent
+
+
+def pairs(folder: Path) -> dict[str, Any]:
+    with rival(COUNTING, folder / "1") as one, rival(NOT_COUNTING, folder / "2") as other:
+        spent = asyncio.run(compare([one, other]))
+    shares = sorted(1 - without / counting for counting, without in spent)
+    margin = round(0.98 * math.sqrt(len(shares)))  # ranks around the middle
+    middle, requests = len(shares) // 2, 2 * TURN * CONNECTIONS
+    return {
+        "pairs": len(shares),
+        "cpu_us_of_a_request": round(statistics.median(each for each, _ in spent) / requests * 1e6, 1),
+        "share": round(statistics.median(shares), 4),
+        "share_quartiles": [round(shares[len(shares) // 4], 4), round(shares[3 * len(shares) // 4], 4)],
+        "share_median_95": [round(shares[middle - margin], 4), round(shares[middle + margin], 4)],
+    }
+
+
+# ---- parts
 
 
 async def cpu(http: str) -> float:
@@ -53,7 +197,7 @@ async def requests(bootstrap: str, http: str) -> dict[str, float]:
             topic = f"sets-of-{count_}"
             rows = [Record(at, 1_700_000_000_000, 0, b"key", b"value" * 20) for at in range(count_)]
             data = encode_records(rows, Format.V2)
-            await create_topic(client, NewTopic(topic, 1, 1))
+            await create_topic(client, NewTopic(topic, 1, 1, configs=KEPT))
             node = await client.leader(topic, 0)
             part = [TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=0, records=data)])]
 
@@ -80,38 +224,86 @@ async def requests(bootstrap: str, http: str) -> dict[str, float]:
     return found
 
 
-def counting() -> float:
-    """Return the seconds that the numbers of one request take."""
-    metrics = Metrics()
-    name = metrics.client("client", "library", "1.2.3")
-    found = []
-    for _ in range(ROUNDS):
+async def counting(folder: Path) -> dict[str, float]:
+    """Return the seconds that counting adds to each kind of request."""
+    instead = list(replaced())
+    real = [getattr(where, name) for where, name, _ in instead]
+    found = {}
+    settings = {"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": str(folder), "log.retention.ms": "-1"}
+    broker = Broker(BrokerConfig(settings))
+    await broker.start()
+    try:
+        broker.topics.create(TOPIC)
+        handle = dispatch.Dispatcher(broker, Connection("127.0.0.1", "peer", broker.config.listeners[0]))
+        for count in (1, 100):
+            for name, frame in frames_of(count):
+                spent: list[list[int]] = [[], []]
+                for turn in range(TURNS):
+                    for (where, attribute, nothing), counts in zip(instead, real, strict=True):
+                        setattr(where, attribute, nothing if turn % 2 else counts)
+                    spent[turn % 2] += [await timed(handle, frame) for _ in range(20)]
+                with_, without = (sorted(each)[len(each) // 10] for each in spent)
+                found[f"{name}_{count}"] = (with_ - without) / 1e9
+    finally:
+        for (where, attribute, _), counts in zip(instead, real, strict=True):
+            setattr(where, attribute, counts)
+        await broker.stop()
+    return found
+
+
+def frames_of(count: int) -> Iterator[tuple[str, bytes]]:
+    """Yield a Produce request of a set of so many records, and a Fetch request of such a set."""
+    rows = [Record(at, 1_700_000_000_000, 0, b"key", b"value" * 20) for at in range(count)]
+    data = encode_records(rows, Format.V2)
+    parts = [TopicProduceData(name=TOPIC, partition_data=[PartitionProduceData(index=0, records=data)])]
+    asked = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=len(data))
+    topics = [FetchTopic(topic=TOPIC, partitions=[asked])]
+    for name, request, version in (
+        ("produce", ProduceRequest(acks=1, timeout_ms=1000, topic_data=parts), 7),
+        ("fetch", FetchRequest(max_wait_ms=0, min_bytes=1, topics=topics), 11),
+    ):
+        yield name, bytes(write_request(request, version, correlation_id=1, client_id="client"))[4:]
+
+
+async def timed(handle: dispatch.Dispatcher, frame: bytes) -> int:
+    """Have a frame handled; return how many ns that took."""
+    own = memoryview(bytearray(frame))  # what the server gives is its own, too
+    started = time.perf_counter_ns()
+    answer = await handle(own)
+    spent = time.perf_counter_ns() - started
+    for piece in answer or ():
+        if isinstance(piece, FilePart):
+            piece.close()
+    return spent
+
+
+def sorting() -> float:
+    """Return the seconds that it takes to count a request that was noted."""
+    source, spent = random.Random(7), []
+    for _ in range(50):
+        counters = ApiMetrics(codes=[0] * MOST_NEW)
+        counters.new = [(7, source.randrange(50_000, 500_000), 0) for _ in range(MOST_NEW)]
         started = time.perf_counter()
-        for _ in range(100_000):
-            begin = now_ns()
-            client = name if name == ("client", "library", "1.2.3") else metrics.client("client", "library", "1.2.3")
-            topic = metrics.of("topic")
-            topic.produce_requests += 1
-            count(topic.produced, Conversion(Format.V2, Format.V2, 7, client), 100, 1, 1000, 1)
-            metrics.answered(0, 7, now_ns() - begin + 50_000, 0)
-        found.append((time.perf_counter() - started) / 100_000)
-    return statistics.median(found)
+        counters.sort()
+        spent.append((time.perf_counter() - started) / MOST_NEW)
+    return statistics.median(spent)
 
 
-def main() -> None:
+def parts(folder: Path) -> dict[str, Any]:
     with harness.serving() as (bootstrap, http):
         found = asyncio.run(requests(bootstrap, http))
-    one = counting()
-    shares = {f"share_of_{name}": one / found[name] for name in found if name != "scrape"}
-    seconds = {name: round(value * 1e6, 2) for name, value in found.items()}
-    case = {
-        "cpu_us": seconds,
-        "counting_us": round(one * 1e6, 2),
-        **{name: round(value, 4) for name, value in shares.items()},
+    added, sorted_ = asyncio.run(counting(folder)), sorting()
+    return {
+        "cpu_us": {name: round(value * 1e6, 2) for name, value in found.items()},
+        "counting_us": {name: round(value * 1e6, 2) for name, value in added.items()},
+        "sort_us": round(sorted_ * 1e6, 2),
+        "share": {name: round((value + sorted_) / found[name], 4) for name, value in added.items()},
         "share_every_15_s": round(found["scrape"] / 15, 5),
     }
-    harness.save("metrics", __doc__, {"counting": case})
 
 
 if __name__ == "__main__":
-    main()
+    if sys.argv[1:2] == ["--serve"]:
+        serve(*sys.argv[2:])
+    else:
+        harness.run_cases("metrics", __doc__, {"pairs": pairs, "counting": parts})

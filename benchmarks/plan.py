@@ -43,6 +43,7 @@ from magicbyte.records.encode import Format, encode_records
 WINDOW_S = 6.0
 MOST_S = 60.0  # to wait for compiled loops
 TOPIC = "load"
+KEPT = {"retention.ms": "-1"}  # the records have times of 2023
 SEGMENTS = "10,000 segments"
 PRODUCE_VERSION = {Format.V0: 1, Format.V1: 2, Format.V2: 7}
 
@@ -145,7 +146,9 @@ async def used(server: harness.Serving) -> tuple[float, float]:
 async def measure(case: Case) -> dict[str, Any]:
     with harness.serving() as server:
         async with Client(server.bootstrap) as client:
-            await create_topic(client, NewTopic(TOPIC, 1, 1, configs={"message.format.version": case.stored.value}))
+            await create_topic(
+                client, NewTopic(TOPIC, 1, 1, configs=KEPT | {"message.format.version": case.stored.value})
+            )
             load = [asyncio.create_task(produce(case, server))]
             load += [
                 asyncio.create_task(consume(version, f"consumer-{at}", server))

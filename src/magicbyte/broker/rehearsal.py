@@ -183,7 +183,7 @@ async def _addresses(process: asyncio.subprocess.Process) -> tuple[str, str]:
 
 async def _play(stage: _Stage, load: Load, at: int) -> Cost:
     topic = f"rehearsal-{at}"
-    settings = {**(load.settings or {}), "message.format.version": load.stored.value}
+    settings = {**(load.settings or {}), "message.format.version": load.stored.value, "retention.ms": "-1"}
     await create_topic(stage.client, NewTopic(topic, 1, 1, configs=settings))
     play = _Play(stage, load, topic)
     while play.sent_bytes < (_AGAIN_BYTES if at else WARM_BYTES):
