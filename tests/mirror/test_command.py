@@ -15,7 +15,7 @@ from cli.command import run as command
 from magicbyte.client import Client, admin
 from magicbyte.client.produce import send
 from magicbyte.codecs import Codec
-from magicbyte.errors import MirrorError
+from magicbyte.errors import ErrorCode, MirrorError
 from magicbyte.mirror import rounds
 from magicbyte.mirror.plan import Mode, TopicPlan
 from magicbyte.mirror.progress import Origin
@@ -100,6 +100,32 @@ class Failing(Rounds):
 
     def _each(self) -> Mapping[tuple[str, int], HasCopied]:
         return {}
+
+
+@pytest.mark.parametrize(
+    ("side", "api", "code"),
+    [
+        ("target", "CreateTopics", ErrorCode.TOPIC_AUTHORIZATION_FAILED),
+        ("target", "InitProducerId", ErrorCode.CLUSTER_AUTHORIZATION_FAILED),
+        ("target", "OffsetCommit", ErrorCode.GROUP_AUTHORIZATION_FAILED),
+        ("target", "Produce", ErrorCode.TOPIC_AUTHORIZATION_FAILED),
+        ("source", "ListOffsets", ErrorCode.TOPIC_AUTHORIZATION_FAILED),
+        ("source", "Fetch", ErrorCode.TOPIC_AUTHORIZATION_FAILED),
+    ],
+)
+def test_a_right_that_is_missing_is_named_at_once(side: str, api: str, code: ErrorCode) -> None:
+    """What a broker with access control refuses to strangers; another mirror with the right goes on."""
+    with Broker() as source, Broker() as target:
+        pair = Pair(source, target)
+        pair.fill("topic", [Codec.GZIP])
+        with (source if side == "source" else target).fault(api, times=None, error=code):
+            result = pair.command("--until-caught-up")
+        assert result.exit_code == 2
+        assert f"{code.name} ({code.value})" in result.stderr
+        assert len(result.stderr.splitlines()) == 1
+        again = pair.command("--until-caught-up")
+        assert (again.exit_code, again.stderr) == (0, "")
+        assert re.match(r"topic: [\d.]+ KiB closed in 10 sets, .*, 0 offsets behind", again.stdout)
 
 
 def test_of_many_partitions_that_fail_together_a_few_are_named(caplog: pytest.LogCaptureFixture) -> None:
