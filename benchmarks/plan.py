@@ -7,9 +7,11 @@ process. Then the broker is watched for as long without the step (`control`); th
 by AlterConfigs), and the same load goes on.
 
 Predicted CPU: what the plan says the broker uses (its whole process, by its own clock, per second), and by how much the
-step changes that. Predicted memory: the largest that the process had when the plan was begun, and the growth that was
-rehearsed. `error` is predicted over measured, less 1. `memory_growth_mb`: rehearsed; measured from the end of the
-control on; and, for comparison, from the plan to the end of the control, where nothing changed.
+step changes that. What is measured is what the same rate of records takes: on a busy machine a load lags behind its
+pace (`records_per_s`: when the plan looked, in the control, behind the step). Predicted memory: the largest that the
+process had when the plan was begun, and the growth that was rehearsed. `error` is predicted over measured, less 1.
+`memory_growth_mb`: rehearsed; measured from the end of the control on; and, for comparison, from the plan to the end of
+the control, where nothing changed.
 
 - 10,000 segments: `magicbyte plan --dir` of 20 partitions with 100 gzip batches of 1 kB records in each segment, of all
   three formats by turns. Seconds of the whole command, the median of three: of files in the system's cache, and of such
@@ -135,12 +137,17 @@ async def kernels_loaded(server: harness.Serving) -> None:
     await asyncio.sleep(1)
 
 
-async def used(server: harness.Serving) -> tuple[float, float]:
-    """Return CPU by second and the largest memory, in a window."""
+async def used(server: harness.Serving, records_per_s: float) -> tuple[float, float, float]:
+    """Return CPU by second at such a rate, the largest memory, and the rate that there was, in a window."""
     before = await scrape(server.http)
     await asyncio.sleep(WINDOW_S)
     after = await scrape(server.http)
-    return (cpu(after) - cpu(before)) / (after.at_s - before.at_s), peak(after)
+    records, seconds = count_in(after) - count_in(before), after.at_s - before.at_s
+    return (cpu(after) - cpu(before)) / records * records_per_s, peak(after), records / seconds
+
+
+def count_in(found: Scrape) -> float:
+    return found.one("kafka_server_brokertopicmetrics_messagesin_total") or 0.0
 
 
 async def measure(case: Case) -> dict[str, Any]:
@@ -162,11 +169,12 @@ async def measure(case: Case) -> dict[str, Any]:
                 facts, _ = await planner.look_at_cluster(client, [TOPIC], 4)
                 found = await planner.plan(facts, usage, now_ms=0, target=case.target)
                 spent = time.monotonic() - started
-                control, unchanged = await used(server)
+                rate = sum(each.records_per_s for each in usage.uses[TOPIC] if not each.is_consumer)
+                control, unchanged, control_rate = await used(server, rate)
                 changes = {"message.format.version": case.target.value}
                 await alter_configs(client, Resource.TOPIC, TOPIC, changes)
                 await asyncio.sleep(1)
-                after, highest = await used(server)
+                after, highest, after_rate = await used(server, rate)
             finally:
                 for each in load:
                     each.cancel()
@@ -179,6 +187,7 @@ async def measure(case: Case) -> dict[str, Any]:
     predicted, grown = found.cpu_s + topic.after.cpu_s - topic.now.cpu_s, topic.after.memory_bytes or 0
     memory = high + grown
     return {
+        "records_per_s": [round(each) for each in (rate, control_rate, after_rate)],
         "cpu_before": round(found.cpu_s, 4),
         "cpu_control": round(control, 4),
         "cpu_predicted": round(predicted, 4),
