@@ -293,6 +293,24 @@ def test_21_a_size_that_leads_behind_the_end_is_damage_and_changes_nothing() -> 
     assert not [entry.name for entry in log.disk.list("/logs/orders-0") if "cleaned" in entry.name]
 
 
+@pytest.mark.parametrize("at", [21, 66])
+def test_damage_in_the_part_that_the_map_is_made_of_is_told_with_its_file_and_place(at: int) -> None:
+    """Attributes, or a byte of the records, of the second set."""
+    log = Cleaned()
+    for _ in range(2):
+        log.append([1, 2], target=Format.V2)
+    log.roll()
+    segment = log.log.segments[0]
+    second = segment.size // 2
+    before = bytes(segment.log.read_at(second + at, 1))
+    segment.log.write_at(second + at, bytes([before[0] ^ 1]))
+    with pytest.raises(CorruptRecordError) as raised:
+        log.clean()
+    assert str(raised.value.path).endswith("/00000000000000000000.log")
+    assert raised.value.position == second
+    assert log.log.segments[0] is segment
+
+
 def test_22_a_compaction_that_is_abandoned_changes_nothing() -> None:
     log = Cleaned()
     for _ in range(3):

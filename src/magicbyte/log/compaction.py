@@ -270,7 +270,7 @@ class Compaction:
                 segment.log, start=start, end=segment.size, dialect=self.log.config.dialect, merge=True
             ):
                 self.report.bytes_read += chunk.table.end
-                for columns in decode_rows(chunk.table, self._mapped_rows(chunk.table, transactions), _KEYS):
+                for columns in self._mapped(chunk, transactions):
                     self._opens_wrappers |= may_be_mixed(chunk.table, columns)
                     self.report.records += int(np.count_nonzero(np.asarray(columns.offset) >= begin))
                     if not offsets.put(columns):
@@ -288,10 +288,14 @@ class Compaction:
         if self.log.config.rules.has_producers:
             transactions.add_aborted(self.log.aborted_transactions(segment.base_offset, end))
         for chunk in read_chunks(segment.log, end=segment.size, dialect=self.log.config.dialect, merge=True):
-            try:
-                yield from decode_rows(chunk.table, self._mapped_rows(chunk.table, transactions), _KEYS)
-            except CorruptRecordError as error:
-                raise error.locate(path=chunk.path, shift=chunk.position) from None
+            yield from self._mapped(chunk, transactions)
+
+    def _mapped(self, chunk: Chunk, transactions: CleanedTransactions) -> Iterator[RecordColumns]:
+        """Yield the records of a chunk whose keys count. Raises CorruptRecordError with the file."""
+        try:
+            yield from decode_rows(chunk.table, self._mapped_rows(chunk.table, transactions), _KEYS)
+        except CorruptRecordError as error:
+            raise error.locate(path=chunk.path, shift=chunk.position) from None
 
     def _mapped_rows(self, table: BatchTable, transactions: CleanedTransactions) -> Sequence[int]:
         """Return the rows whose keys count: no control batches, and no aborted data."""
