@@ -59,6 +59,7 @@ NOT_RUN = {
     "pip install": "changes what is installed",
     "magicbyte metadata": "needs a ZooKeeper: tests/interop/test_handover.py does both",
     "magicbyte pipeline run": "needs Spark and its own logs: tests/spark/test_pipeline.py",
+    "magicbyte pipeline materialize": "needs a store of objects: tests/spark/test_pipeline_stores.py has one",
     "magicbyte pipeline cluster": "starts the processes of a Spark cluster, which stay",
 }
 """How commands begin that no test runs as printed, and why."""
