@@ -63,7 +63,7 @@ class SegmentFacts:
 
 def segment_facts(partition: PartitionDirectory) -> list[SegmentFacts]:
     """Return what the segments of a log hold, from their headers alone. What is damaged is passed over."""
-    found = []
+    found, expected_bytes = [], partition.size  # which adds up all segments
     for segment in partition.segments:
         tally, first, newest = np.zeros((2, 3 * _CODECS), np.int64), -1, -1
         with partition.files.open(segment.log.path) as file:
@@ -72,7 +72,7 @@ def segment_facts(partition: PartitionDirectory) -> list[SegmentFacts]:
                 dialect=partition.dialect,
                 limit=DEFAULT_MAX_BATCH_BYTES,
                 on_damage=_pass_over,
-                expected_bytes=partition.size,
+                expected_bytes=expected_bytes,
             ):
                 kinds = block.magic * _CODECS + block.codec
                 tally[0] += np.bincount(kinds, minlength=3 * _CODECS)
