@@ -283,6 +283,23 @@ def test_dashboards_made_for_kafka_find_what_they_ask_for(tmp_path: Path) -> Non
     run(work())
 
 
+def test_syncs_that_appends_wait_for_are_timed(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with Running(tmp_path, SERVED | {"log.flush.policy": "group-commit"}) as broker:
+            broker.topics.create("topic")
+            peer = await Peer.of(broker)
+            for _ in range(3):  # each waits for its own
+                await produce(peer, "topic", made(records(1), Format.V2), Format.V2)
+            scraped = await scrape(broker)
+            name = "kafka_log_logflushstats_logflushrateandtimems"
+            assert scraped.one(f"{name}_count") == 3
+            assert scraped.one(f"{name}_sum") > 0
+            assert scraped.one(name, quantile="0.99") >= scraped.one(name, quantile="0.5") > 0
+            peer.close()
+
+    run(work())
+
+
 def test_a_loop_is_idle_as_far_as_it_computes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = {"now": 100.0, "cpu": 7.0}
     monkeypatch.setattr(pages.time, "monotonic", lambda: clock["now"])

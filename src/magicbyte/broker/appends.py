@@ -201,13 +201,14 @@ class Appends:
             while len(self._commits):
                 await self._broker.gate.enter()  # no log is deleted while it is synced
                 try:
-                    running = self._commits.begin()
+                    running, started = self._commits.begin(), now_ns()
                     try:
                         await self._broker.writing.run(running.run)
                     except OSError as error:
                         outcome = Outcome(durable=[], lost=self._commits.fail(running, error))
                     else:
                         outcome = self._commits.end(running, self._broker.clock.now_ms())
+                        self._broker.metrics.syncs.add([now_ns() - started])
                 finally:
                     self._broker.gate.leave()
                 for waiter in outcome.durable:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from magicbyte.broker.metrics import now_ns
 from magicbyte.errors import LogDirectoryOfflineError
 from magicbyte.log.config import FOREVER
 
@@ -125,7 +126,9 @@ class Background:
                 await self._broker.gate.enter()  # no log is deleted while it is synced
                 try:
                     if each in logs.logs.values() and (flush := each.begin_flush()) is not None:
+                        started = now_ns()
                         await self._tolerant(partial(_sync, each, flush))
+                        self._broker.metrics.syncs.add([now_ns() - started])
                         each.flushed(flush, self._broker.clock.now_ms())
                 finally:
                     self._broker.gate.leave()

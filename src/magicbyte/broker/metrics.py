@@ -159,11 +159,15 @@ class ApiMetrics:
 
 @dataclass(slots=True)
 class Metrics:
-    """Counters of a broker, since it was started. `apis` goes by the key of an API; `deleted`: of topics that went."""
+    """Counters of a broker, since it was started. `apis` goes by the key of an API; `deleted`: of topics that went.
+
+    `syncs`: how long logs took to become durable, each time that appends or `flush.ms` waited for it.
+    """
 
     topics: dict[str, TopicMetrics] = field(default_factory=dict)
     apis: defaultdict[int, ApiMetrics] = field(default_factory=lambda: defaultdict(ApiMetrics))
     deleted: TopicMetrics = field(default_factory=TopicMetrics)
+    syncs: Times = field(default_factory=Times)
     _clients: dict[Client, Client] = field(default_factory=dict)
 
     def of(self, topic: str) -> TopicMetrics:

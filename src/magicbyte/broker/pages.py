@@ -192,7 +192,10 @@ def _logs(broker: Broker) -> Iterator[Family]:
             family.add(value, topic=key.topic, partition=key.partition)
     offline = gauge("kafka_log_logmanager_offlinelogdirectorycount", "Log directories that have failed.")
     offline.add(_failed(broker))
-    yield from (size, start, end, segments, under, at_least, offline)
+    found = broker.metrics.syncs
+    syncs = Family("kafka_log_logflushstats_logflushrateandtimems", "Time of syncs of logs.", "summary")
+    syncs.add_summary(found.count, found.sum_ns / 1e6, _quantiles_ms(found))
+    yield from (size, start, end, segments, under, at_least, offline, syncs)
 
 
 def _failed(broker: Broker) -> int:
