@@ -126,7 +126,7 @@ def test_what_is_saved_follows_from_the_sets_that_were_opened(pair: Pair, monkey
 @pytest.mark.parametrize("form", [Format.V0, Format.V1, Format.V2])
 def test_opening_costs_what_it_takes_to_decompress_and_compress(form: Format) -> None:
     codecs = [each for each in Codec if form is Format.V2 or each is not Codec.ZSTD]
-    sets = {codec: stored(form, codec, 0, 2000) for codec in codecs}
+    sets = {codec: stored(form, codec, 0, 200) for codec in codecs}
     for codec, data in sets.items():
         size, seconds = saving.opened(fetched(data))
         assert (seconds > 0) == (codec is not Codec.NONE)

@@ -27,9 +27,9 @@ async def asked(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Counter[str]]:
     found: Counter[str] = Counter()
     original = Connection.send
 
-    async def send_counted(connection: Connection, request: Any, **named: Any) -> Any:
+    async def send_counted(connection: Connection, request: Any, *arguments: Any, **named: Any) -> Any:
         found[type(request).__name__.removesuffix("Request")] += 1
-        return await original(connection, request, **named)
+        return await original(connection, request, *arguments, **named)
 
     with monkeypatch.context() as patch:
         patch.setattr(Connection, "send", send_counted)
