@@ -26,10 +26,11 @@ from magicbyte.protocol.runtime import (
 
 _PARTITION: Final = struct.Struct(">i")
 _HOW: Final = struct.Struct(">hi")
-_ANSWER: Final = struct.Struct(">ihqqq")
-_FIRST_PLAIN: Final = 5  # the first version with all of these five numbers
-_NO_MORE: Final = {8: b"\0\0\0\0\xff\xff"}  # no record errors, no message, by version; from version 9 on no tags
-_NO_MORE_TAGGED: Final = b"\1\0\0"
+_FIRST_PLAIN: Final = 5  # the first version with all of these five numbers; then, from 8 on, errors, a message, tags
+_LEAST_ANSWER: Final = 30
+_BARE: Final = struct.Struct(">ihqqq0s"), b""
+_ANSWERS: Final = {5: _BARE, 6: _BARE, 7: _BARE, 8: (struct.Struct(">ihqqq6s"), b"\0\0\0\0\xff\xff")}
+_TAGGED: Final = struct.Struct(">ihqqq3s"), b"\1\0\0"
 _THROTTLE_BYTES: Final = 4
 
 
@@ -87,26 +88,20 @@ class SetsRequest(Message):
             write_length(buffer, len(sets), flexible)
             for each in sets:
                 buffer += _PARTITION.pack(each.partition)
-                _write_records(out, each.data, flexible)
+                data = each.data
+                if isinstance(data, list) and len(data) == 2 and len(data[0]) < COPIED <= len(data[1]):
+                    write_length(buffer, len(data[0]) + len(data[1]), flexible)
+                    buffer += data[0]  # a header, and the records behind it, which are not copied
+                    out.attached.append((len(buffer), data[1]))
+                    out.attached_bytes += len(data[1])
+                else:
+                    write_nullable_records(out, data, flexible)
                 if flexible:
                     buffer.append(0)
             if flexible:
                 buffer.append(0)
         if flexible:
             buffer.append(0)
-
-
-def _write_records(out: Writer, data: Records, flexible: bool) -> None:
-    """Do what `write_nullable_records` does; in one step for a header and the records behind it."""
-    if not isinstance(data, list) or len(data) != 2 or len(data[0]) >= COPIED or len(data[1]) < COPIED:
-        write_nullable_records(out, data, flexible)
-        return
-    head, records = data
-    buffer, size = out.buffer, len(records)
-    write_length(buffer, len(head) + size, flexible)
-    buffer += head
-    out.attached.append((len(buffer), records))
-    out.attached_bytes += size
 
 
 class SetsResponse(Message):
@@ -130,22 +125,23 @@ class SetsResponse(Message):
 
 
 def _plain(data: memoryview, at: int, version: int) -> tuple[SetsResponse, int] | None:
-    """Read a response without any error; None if it is another."""
+    """Read a response without any error, where all partitions look alike; None if it is another."""
     flexible = version in SetsRequest.FLEXIBLE_VERSIONS
-    behind = _NO_MORE_TAGGED if flexible else _NO_MORE.get(version, b"")
+    answer, plain = _TAGGED if flexible else _ANSWERS[version]
     answers: dict[tuple[str, int], Produced | PartitionProduceResponse] = {}
     topics, at = read_count(data, at, flexible, 1, "responses")
     for _ in range(topics):
         name, at = read_string(data, at, flexible, "name")
-        partitions, at = read_count(data, at, flexible, _ANSWER.size, "partition_responses")
-        for _ in range(partitions):
-            index, error, base_offset, time_ms, start = _ANSWER.unpack_from(data, at)
-            at += _ANSWER.size + len(behind)
-            if error or data[at - len(behind) : at] != behind:
+        partitions, at = read_count(data, at, flexible, _LEAST_ANSWER, "partition_responses")
+        end = at + partitions * answer.size
+        if end > len(data):
+            return None
+        for index, error, base_offset, time_ms, start, behind in answer.iter_unpack(data[at:end]):
+            if error or behind != plain:
                 return None
             answers[name, index] = Produced(base_offset, time_ms, start)
-        if flexible and data[at]:
+        if flexible and data[end]:
             return None
-        at += flexible
+        at = end + flexible
     at += _THROTTLE_BYTES
     return None if flexible and data[at] else (SetsResponse(answers), at + flexible)

@@ -173,23 +173,22 @@ class _Arrivals:
     size: int = 0
     sets: int = 0
 
-    def goes_on_with(self, each: Sending, offset: int) -> bool:
-        """Say whether a set at `offset` of the target is the next one, and all is without holes."""
-        return (
-            each.first == self.next_offset
-            and offset == self.target
-            and each.records == each.next_offset - each.first
-            and self.records == self.next_offset - self.first
-            and (each.why is None) == self.is_closed
-        )
-
-    def add(self, each: Sending) -> None:
-        """Take the next set."""
+    def take(self, each: Sending, offset: int) -> bool:
+        """Take a set at `offset` of the target if it is the first, or the next one and all is without holes."""
+        if self.sets and (
+            offset != self.target
+            or each.first != self.next_offset
+            or each.records != each.next_offset - each.first
+            or self.records != self.next_offset - self.first
+            or (each.why is None) != self.is_closed
+        ):
+            return False
         self.sets += 1
         self.size += len(each.source)
         self.records += each.records
         self.target += each.records
         self.next_offset, self.following = each.next_offset, each.following
+        return True
 
 
 class PartitionCopier:
@@ -293,10 +292,10 @@ class PartitionCopier:
 
     def _arrived(self, each: Sending, offset: int) -> None:
         """Hear that a set is at the target, from this offset on."""
-        if self._arrivals is None or not self._arrivals.goes_on_with(each, offset):
+        if self._arrivals is None or not self._arrivals.take(each, offset):
             self._take_arrivals()
             self._arrivals = _Arrivals(each.first, offset, each.why is None, each.first, offset, each.following)
-        self._arrivals.add(each)
+            self._arrivals.take(each, offset)
 
     def _take_arrivals(self) -> None:
         """Count what arrived, and move the place behind it. Not done for each set: it is much of what one costs."""

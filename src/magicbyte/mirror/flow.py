@@ -60,6 +60,7 @@ class Flow:
         self._ready = deque[Sending]()
         self._rest: Iterator[Parcel | Forwarded] = iter(())
         self._depth = 1
+        self._most = AT_ONCE if identity != NOBODY else 1
         self._flying = 0
         self._is_empty = True
         self._awaited: asyncio.Future[None] | None = None
@@ -99,12 +100,12 @@ class Flow:
 
     def waiting(self) -> Sending | None:
         """Return the next set, unless so many are under way that it may not go now."""
-        if self._flying >= self._depth or self.failure is not None or self._is_empty:
+        if self._flying >= self._depth:
             return None
         if self._stop.is_set():
             self._end()
             return None
-        if not self._ready:
+        if not self._ready and not self._is_empty:
             self._make()
         return self._ready[0] if self._ready else None
 
@@ -118,7 +119,7 @@ class Flow:
         self._flying -= 1
         if self.failure is None and isinstance(answer, Produced):
             self._arrived(self._under_way.popleft(), answer.base_offset)
-            self._depth = AT_ONCE if self._identity != NOBODY else 1
+            self._depth = self._most
         elif self.failure is None:
             assert isinstance(answer, MagicbyteError)
             self._fail(answer)
@@ -161,9 +162,11 @@ class Flow:
     def _closed(self, found: Forwarded) -> Iterator[Sending]:
         """Yield batches that were made many at a time."""
         topic, partition, data, heads = self._topic, self._partition, found.data, found.heads
-        for at, (position, size, first, following, records, codec) in enumerate(found.rows):
+        head = 0
+        for position, size, first, following, records, codec in found.rows:
             source = data[position : position + size]
-            made = [heads[at * HEADER : at * HEADER + HEADER], source[HEADER:]]
+            made = [heads[head : head + HEADER], source[HEADER:]]
+            head += HEADER
             yield Sending(
                 topic, partition, made, _KINDS[codec], records, source, first, following, following, None
             )  # fmt: skip
@@ -179,7 +182,7 @@ class Flow:
 
     def _fail(self, failure: MagicbyteError) -> None:
         """Send nothing more."""
-        self.failure = failure
+        self.failure, self._depth = failure, 0
         self._wake()
 
     def _wake(self) -> None:
