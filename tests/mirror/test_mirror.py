@@ -213,6 +213,22 @@ def test_a_target_that_speaks_3_0_stores_magic_2_whatever_its_topics_say() -> No
     assert result.stdout.startswith("topic: converted: magic 1 at the source, 2 at the target"), result.stderr
 
 
+def test_a_topic_that_is_made_at_a_target_of_4_has_settings_which_that_takes() -> None:
+    old = {"segment.bytes": "20000", "message.timestamp.difference.max.ms": "8000000000000"}
+    old["message.format.version"] = "1"
+    with Broker() as source, Broker({"as.version": "4.1"}) as target:
+        pair = Pair(source, target)
+        pair.run(lambda here, _: admin.create_topic(here, admin.NewTopic("topic", configs=old)))
+        pair.run(lambda here, _: send(here, "topic", 0, some(0, 10)))
+        assert pair.mirror()["topic"].lag == 0
+        found = pair.run(lambda _, there: admin.describe_configs(there, admin.Resource.TOPIC, "topic"))
+    assert {name: each.value for name, each in found.items() if each.is_own} == {
+        "segment.bytes": "1048576",
+        "message.timestamp.before.max.ms": "8000000000000",
+        "message.timestamp.after.max.ms": "8000000000000",
+    }
+
+
 def test_the_command_says_what_it_copied(pair: Pair) -> None:
     pair.fill("topic", [Codec.GZIP])
     result = pair.command("--until-caught-up")

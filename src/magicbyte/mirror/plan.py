@@ -44,6 +44,9 @@ OURS: Final = frozenset(
 HEARD_SECONDS: Final = 30.0  # until all brokers have heard of a topic
 _HEARD_AGAIN_SECONDS: Final = 0.1
 _FORMAT: Final = "message.format.version"
+_DIFFERENCE: Final = "message.timestamp.difference.max.ms"
+_DIFFERENCES: Final = ("message.timestamp.before.max.ms", "message.timestamp.after.max.ms")
+_LEAST_SEGMENT: Final = 1 << 20  # bytes
 _SPOKEN: Final = "inter.broker.protocol.version"
 _ONE_FORMAT: Final = 3  # from this version on magic 2 is stored, whatever the topic says
 _PRODUCE, _FETCH, _CREATE_TOPICS, _INIT_PRODUCER_ID, _DESCRIBE_CONFIGS, _CREATE_PARTITIONS = 0, 1, 19, 22, 32, 37
@@ -244,7 +247,7 @@ class _Planner:
             if is_enriched:
                 del configs[_FORMAT]
         if theirs.latest(APIS[_PRODUCE], _OLD_PRODUCE) is None:
-            configs.pop(_FORMAT, None)  # from 4.0 on there is one format alone
+            configs = _from_4_0_on(configs)
         stored = await self._format(to, configs, exists=there is not None)
         if stored is Format.ENRICHED and self.choice.to_dialect is Dialect.KAFKA:
             stored = Format.V1  # its brokers convert it; magic 2 could have headers, which would be lost
@@ -369,6 +372,19 @@ async def _configs(client: Client, topic: str, versions: BrokerVersions) -> dict
         for each in found.values()
         if each.is_own and each.value is not None and each.name not in NOT_COPIED
     }
+
+
+def _from_4_0_on(configs: Mapping[str, str]) -> dict[str, str]:
+    """Return a topic's settings as brokers from 4.0 on take them.
+
+    There is one format alone, segments have a least size, and how far times may be off has a setting for each side.
+    """
+    found = {name: value for name, value in configs.items() if name not in (_FORMAT, _DIFFERENCE)}
+    if "segment.bytes" in found:
+        found["segment.bytes"] = str(max(int(found["segment.bytes"]), _LEAST_SEGMENT))
+    if _DIFFERENCE in configs:
+        found = dict.fromkeys(_DIFFERENCES, configs[_DIFFERENCE]) | found
+    return found
 
 
 async def _broker_settings(client: Client, versions: BrokerVersions) -> dict[str, admin.Setting]:
