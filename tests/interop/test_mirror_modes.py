@@ -1,31 +1,33 @@
 """The modes of our mirror with real brokers at one end or both: identical, keyed, enriched, too large, circles."""
 
-import asyncio
-import base64
 import random
-import re
-import time
-from collections.abc import Callable, Coroutine, Iterator
-from contextlib import ExitStack
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from interop import jvm
+from interop.mirrored import (
+    KEYS,
+    START,
+    Real,
+    compacted,
+    line,
+    log_bytes,
+    only,
+    records,
+    running,
+    with_holes,
+    with_transactions,
+)
 from magicbyte.client import Client, admin
-from magicbyte.client.fetch import FetchOptions, read_records
-from magicbyte.client.offsets import bounds
 from magicbyte.client.partitioning import partition_of
 from magicbyte.client.produce import ProduceOptions, send
 from magicbyte.codecs import Codec
 from magicbyte.errors import MirrorError
-from magicbyte.mirror.copier import Copied
 from magicbyte.mirror.identical import IdenticalMirror
 from magicbyte.mirror.log_target import LogTarget
-from magicbyte.mirror.mirror import Mirror
 from magicbyte.mirror.oversize import OnOversize
-from magicbyte.mirror.plan import Choice
 from magicbyte.records.columns import Record
 from magicbyte.records.layout import Dialect
 from magicbyte.testing import Broker
@@ -33,103 +35,17 @@ from magicbyte.testing import Broker
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.usefixtures("needs_java")]
 
 SOURCE, TARGET = "2.8.2", "3.9.1"
-SETTINGS = ("log.retention.ms=-1", "log.cleaner.backoff.ms=200", "log.segment.delete.delay.ms=0")
 LISTENERS = {
     "listeners": "PLAINTEXT://127.0.0.1:0,SHALLOW://127.0.0.1:0",
     "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SHALLOW:PLAINTEXT",
     "listener.name.shallow.magicbyte.dialect": "enriched",
 }
-START = 1_700_000_000_000
-KEYS = 17
-Seen = list[tuple[int, int, bytes | None, bytes | None]]  # offset, time, key, value
-
-
-class Real:
-    """A real broker as the source, another one as the target, and what to do with clients of them, or of ours."""
-
-    def __init__(self, source: str, target: str, data: Path) -> None:
-        self.source, self.target, self.data = source, target, data
-
-    def run(self, work: Callable[[Client, Client], Coroutine[Any, Any, Any]], *addresses: str) -> Any:
-        async def inside() -> Any:
-            here, there = (Client(each) for each in addresses or (self.source, self.target))
-            async with here, there:
-                return await work(here, there)
-
-        return asyncio.run(asyncio.wait_for(inside(), 60))
-
-    def mirror(self, choice: Choice, *addresses: str) -> dict[str, Copied]:
-        async def work(here: Client, there: Client) -> dict[str, Copied]:
-            mirror = (IdenticalMirror if choice.identical else Mirror)(here, there, choice)
-            await mirror.catch_up()
-            return mirror.copied()
-
-        found: dict[str, Copied] = self.run(work, *addresses)
-        return found
-
-    def produce(self, topic: str, codec: str, lines: list[str]) -> None:
-        """Let the Java producer send them to the source."""
-        text = "".join(each + "\n" for each in lines).encode()
-        jvm.run("Produce", self.source, f"{topic}={codec}", stdin=text, version=SOURCE)
-
-    def make(self, topic: str, partitions: int = 1, **configs: str) -> None:
-        named = {name.replace("_", "."): value for name, value in configs.items()}
-        self.run(lambda here, _: admin.create_topic(here, admin.NewTopic(topic, partitions, configs=named)))
 
 
 @pytest.fixture(scope="module")
 def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Real]:
-    folder = tmp_path_factory.mktemp("mirror-modes")
-    with ExitStack() as running:
-        states = [
-            running.enter_context(jvm.broker(version, folder / version, *SETTINGS)) for version in (SOURCE, TARGET)
-        ]
-        yield Real(states[0]["bootstrap"], states[1]["bootstrap"], folder / SOURCE / "data")
-
-
-def only(topic: str, **choice: Any) -> Choice:
-    return Choice(re.compile(topic), **choice)
-
-
-def line(topic: str, at: int) -> str:
-    key, value = (base64.b64encode(each).decode() for each in (b"key-%d" % (at % KEYS), b"value %d " % at * 20))
-    return "\t".join([topic, str(START + at), key, value])
-
-
-async def records(client: Client, topic: str, partition: int = 0) -> Seen:
-    ends = await bounds(client, topic, partition)
-    found = read_records(client, topic, partition, *ends, FetchOptions(committed=True))
-    return [(each.offset, each.timestamp, each.key, each.value) async for part in found for each in part]
-
-
-def with_transactions(topic: str) -> list[str]:
-    """Records, of which the second third is aborted."""
-    lines = [line(topic, at) for at in range(90)]
-    orders = {word: f"{topic}\t{word}" for word in ("begin", "commit", "abort")}
-    parts = [lines[:30], lines[30:60], lines[60:]]
-    ends = [orders["commit"], orders["abort"], orders["commit"]]
-    return [each for part, end in zip(parts, ends, strict=True) for each in (orders["begin"], *part, end)]
-
-
-def compacted(real: Real, topic: str) -> None:
-    """Have the source's cleaner make holes in a topic, wait until it has, and end it: no cleaner comes behind that."""
-    real.make(topic, cleanup_policy="compact", segment_bytes="20000", min_cleanable_dirty_ratio="0.01")
-    for turn in range(3):
-        real.produce(topic, "none", [line(topic, 100 * turn + at) for at in range(100)])
-    deadline = time.monotonic() + 60
-
-    async def left(here: Client, _: Client) -> int:
-        return len(await records(here, topic))
-
-    while real.run(left) > 150:
-        assert time.monotonic() < deadline, "the source's cleaner does nothing"
-        time.sleep(0.2)
-    kept = {"cleanup.policy": "delete", "retention.ms": "-1"}
-    real.run(lambda here, _: admin.alter_configs(here, admin.Resource.TOPIC, topic, kept))
-
-
-def log_bytes(folder: Path) -> bytes:
-    return b"".join(each.read_bytes() for each in sorted(folder.glob("*.log")))
+    with running(SOURCE, TARGET, tmp_path_factory.mktemp("mirror-modes")) as both:
+        yield both
 
 
 def consumed(bootstrap: str, topic: str, isolation: str) -> list[str]:
@@ -161,7 +77,7 @@ def test_identical_copies_are_the_very_files_of_the_source(real: Real, tmp_path:
 
 
 def test_a_compacted_source_is_copied_with_its_holes_or_without(real: Real, tmp_path: Path) -> None:
-    compacted(real, "compacted")
+    compacted(real, "compacted", with_holes(real, "compacted", "none"))
     source = real.run(lambda here, _: records(here, "compacted"))
 
     async def copy(here: Client, _: Client) -> None:
