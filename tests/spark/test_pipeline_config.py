@@ -94,7 +94,7 @@ REFUSED = {
     "an option that is missing": (SOURCE + SINK + '[[stage]]\ndo = "convert"\n', 5, "format: expected 'v0' or 'v1'"),
     "a day is no time": ("now = 2023-11-14\n" + SOURCE, 1, "now: expected a date and time"),
     "no source": (SINK, None, r"source: expected a table \[source\]"),
-    "a source without a path": ("[source]\ntopics = ['a']\n", 1, "path: expected a path or a URL"),
+    "a source without a path": ("[source]\ntopics = ['a']\n", 1, "source: expected a path or a bootstrap"),
     "nothing to do": (SOURCE, None, "stage: expected a"),
     "two sinks": (SOURCE + "[[sink]]\npath = 'a'\n[[sink]]\npath = 'b'\n", 3, "sink: expected one table"),
     "a stage that writes, without a sink": (SOURCE + '[[stage]]\ndo = "compact"\n', 4, r"do: expected a \[sink\]"),

@@ -24,12 +24,15 @@ from magicbyte.records.layout import Dialect
 FORMATS = {"v0": Format.V0, "v1": Format.V1, "v2": Format.V2, "enriched": Format.ENRICHED}
 CODECS = ("keep", "none", "gzip", "snappy", "lz4", "zstd")
 ON_DAMAGE = ("stop", "skip", "salvage")
-WRITERS = frozenset({"salvage", "convert", "compact", "retain", "split", "merge", "filter"})
+WRITERS = frozenset({"salvage", "convert", "compact", "retain", "split", "merge", "filter", "mirror"})
 """Stages that make a new log; all others look at what is there."""
 _ABOVE = ("part-above", "shuffle-above")
 """Options that decide who does the work, and not what comes out."""
 _REMOVERS = frozenset({"salvage", "compact", "retain", "filter"})
 """Stages behind which records may be missing."""
+
+DEFAULT_GROUP = "magicbyte-mirror"
+"""The mirror's own, so that a mirror goes on where a pipeline stopped."""
 
 Key = tuple[str | int, ...]
 
@@ -49,12 +52,21 @@ class Option(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Log directories to read. `topics` are patterns such as `orders-*`; none means all."""
+    """Log directories to read, or a cluster. `topics` are patterns such as `orders-*`; none means all."""
 
     paths: tuple[str, ...]
     topics: tuple[str, ...] = ()
     partitions: tuple[int, ...] = ()
     dialect: Dialect | None = None
+    bootstrap: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A cluster to write to. `group` keeps there how far each partition is, as a mirror's."""
+
+    bootstrap: str
+    group: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +96,7 @@ def _steady(value: Any) -> str:
 class Pipeline:
     """A whole pipeline. `sink` is a folder of this machine (or one that all have), or the URL of a store of objects;
     None where nothing is written. `scratch`: where what goes to a store is made, else in each machine's own folder.
+    `target`: a cluster in place of a sink.
 
     `now_ms` is the time that ages count from; None for the time at which a run starts.
     """
@@ -98,6 +111,7 @@ class Pipeline:
     spark: Mapping[str, str] = field(default_factory=dict)
     name: str = "pipeline"
     scratch: Path | None = None
+    target: Target | None = None
 
     @property
     def writes_tables(self) -> bool:
@@ -211,6 +225,7 @@ STAGES: Mapping[str, Mapping[str, Option]] = {
         "keys": Option("a list of keys", _keys),
         "key-prefix": Option("a text", lambda value: value.encode() if isinstance(value, str) and value else None),
     },
+    "mirror": {},
     "digest": {},
     "compare": {"with": Option("the path of a log directory", _text)},
     "records": {},
@@ -218,15 +233,19 @@ STAGES: Mapping[str, Mapping[str, Option]] = {
 """The stages there are, and their options besides `do` and `topics`."""
 
 _TOP = ("on-damage", "report", "max-batch-bytes", "now", "source", "stage", "sink", "spark")
+_BOOTSTRAP = Option("brokers, such as 'host:9092'", _text)
 _SINK = {
-    "path": Option("a path or a URL", _text, required=True),
+    "path": Option("a path or a URL", _text),
+    "bootstrap": _BOOTSTRAP,
+    "group": Option("the name of a consumer group", _text),
     "scratch": Option("a folder of this machine, or one that all machines share", _text),
 }
 _SOURCE = {
-    "path": Option("a path or a URL, or a list of them", _texts, required=True),
+    "path": Option("a path or a URL, or a list of them", _texts, ()),
     "topics": _TOPICS,
     "partitions": Option("a list of partition numbers", _numbers, ()),
     "dialect": _one_of([each.value for each in Dialect], "kafka")._replace(default=None, required=False),
+    "bootstrap": _BOOTSTRAP,
 }
 
 
@@ -294,8 +313,8 @@ class _File:
         sources = tuple(self.source(key, each) for key, each in self.tables("source"))
         stages = tuple(self.stage(key, each) for key, each in self.tables("stage"))
         if not sources:
-            self.refuse(("source",), "a table [source] with a path", "none")
-        folder, scratch = self.sink() if "sink" in given else (None, None)
+            self.refuse(("source",), "a table [source] with a path or a bootstrap", "none")
+        folder, scratch, target = self.sink() if "sink" in given else (None, None, None)
         top = {
             "on-damage": _one_of(ON_DAMAGE, "stop"),
             "report": Option("a path", _text),
@@ -304,7 +323,10 @@ class _File:
         }
         told = self.options((), {name: given[name] for name in top if name in given}, top)
         report = None if told["report"] is None else self.home / told["report"]
-        self.check(stages, folder)
+        self.check(stages, folder if target is None else target.bootstrap)
+        self.check_clusters(sources, stages, target)
+        if target is not None and not any(stage.do == "mirror" for stage in stages):
+            stages = (*stages, Stage("mirror", {}))
         return Pipeline(
             sources,
             stages,
@@ -316,6 +338,7 @@ class _File:
             spark=self.settings(),
             name=self.path.stem,
             scratch=scratch,
+            target=target,
         )
 
     def tables(self, name: str) -> list[tuple[Key, Mapping[str, Any]]]:
@@ -356,7 +379,9 @@ class _File:
         values = self.options(key, given, _SOURCE)
         paths = tuple(path if "://" in path else str(self.home / path) for path in values["path"])
         dialect = None if values["dialect"] is None else Dialect(values["dialect"])
-        return Source(paths, values["topics"], values["partitions"], dialect)
+        if bool(paths) == (values["bootstrap"] is not None):
+            self.refuse(key, "a path or a bootstrap: one of both", "both" if paths else "none")
+        return Source(paths, values["topics"], values["partitions"], dialect, values["bootstrap"])
 
     def stage(self, key: Key, given: Mapping[str, Any]) -> Stage:
         """Return one stage."""
@@ -395,17 +420,38 @@ class _File:
         if not stages and sink is None:
             self.refuse(("stage",), "a [[stage]] or a [sink]", "neither")
 
-    def sink(self) -> tuple[Path | str, Path | None]:
-        """Return the sink, and where what goes into it is made first."""
+    def check_clusters(self, sources: Sequence[Source], stages: Sequence[Stage], target: Target | None) -> None:
+        """Refuse what does not go with clusters."""
+        is_live = any(source.bootstrap is not None for source in sources)
+        if is_live and "sink" not in self.given:
+            self.refuse(("source",), "a [sink] for what is fetched from a cluster", "none")
+        for at, stage in enumerate(stages):
+            if is_live and stage.do == "compare" and stage.options["with"] is None:
+                self.refuse(("stage", at, "do"), "a path to compare `with`, as a cluster is not read twice", "none")
+            if target is not None and stage.do == "records":
+                self.refuse(("stage", at, "do"), "a folder as [sink] for tables", "a cluster")
+            if target is not None and stage.do == "mirror" and (at < len(stages) - 1 or stage.topics):
+                self.refuse(("stage", at, "do"), "`mirror` of all topics as the last stage", "another")
+
+    def sink(self) -> tuple[Path | str | None, Path | None, Target | None]:
+        """Return the sink, and where what goes into it is made first; or the cluster in its place."""
         given = self.read(("sink",), _SINK)
-        path, scratch = given["path"], given["scratch"]
+        path, scratch, bootstrap, group = (given[name] for name in ("path", "scratch", "bootstrap", "group"))
+        if (path is None) == (bootstrap is None):
+            self.refuse(("sink",), "a path or a bootstrap: one of both", "none" if path is None else "both")
+        if bootstrap is not None:
+            if scratch is not None:
+                self.refuse(("sink", "scratch"), "none with a cluster", repr(scratch))
+            return None, None, Target(bootstrap, group or DEFAULT_GROUP)
+        if group is not None:
+            self.refuse(("sink", "group"), "a bootstrap with it", repr(group))
         if "://" in path and not path.startswith("file://"):
-            return path.rstrip("/"), None if scratch is None else self.home / scratch
+            return path.rstrip("/"), None if scratch is None else self.home / scratch, None
         if scratch is not None:
             self.refuse(
                 ("sink", "scratch"), "the URL of a store as path, for a folder is written in itself", repr(path)
             )
-        return self.home / path.removeprefix("file://"), None
+        return self.home / path.removeprefix("file://"), None, None
 
     def settings(self) -> dict[str, str]:
         """Return what the table [spark] says."""

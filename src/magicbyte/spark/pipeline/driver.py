@@ -112,6 +112,11 @@ def run(
         if now is None:
             now = started if sink is None else sink.now_ms(started)
         units = find(pipeline, now, sink.run if isinstance(sink, StoreSink) else 0)
+        if pipeline.target is not None:
+            from magicbyte.spark.pipeline.topics import aims  # it loads the client
+
+            to = aims(units, pipeline.target)
+            units = [replace(unit, aim=to[unit.name]) for unit in units]
         meta = meta_properties([unit.partition for unit in units])
         planned = _plan(units, sink)
         if sink is not None:

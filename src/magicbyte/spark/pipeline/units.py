@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from magicbyte import __version__
 from magicbyte.errors import LogDirectoryError, UnknownTopicError
@@ -21,6 +21,9 @@ from magicbyte.log.partitions import in_use, log_start_offset
 from magicbyte.spark.pipeline.config import Pipeline, Stage, matches
 from magicbyte.spark.pipeline.sink import FORM
 
+if TYPE_CHECKING:
+    from magicbyte.spark.pipeline.topics import Aim, Live
+
 LARGEST_PIECE = 256 << 20
 """Bytes of a piece of a partition, where its stages let it be parted; a segment is never parted."""
 
@@ -31,7 +34,8 @@ class Unit:
 
     `fingerprint` tells it from the same partition with other input or other stages. `inputs`: what the segments were.
     `now_ms` is what ages count from. `sink` is None where nothing is written. `first`: where readers begin. `run`: the
-    number of the run, where the sink is in a store of objects; `scratch` where such a one is made first.
+    number of the run, where the sink is in a store of objects; `scratch` where such a one is made first. `live`: where
+    it is fetched from first; `aim`: where it is sent to at last.
     """
 
     name: str
@@ -47,6 +51,8 @@ class Unit:
     limit: int
     run: int = 0
     scratch: str | None = None
+    live: Live | None = None
+    aim: Aim | None = None
 
     @property
     def size(self) -> int:
@@ -60,15 +66,18 @@ def find(pipeline: Pipeline, now_ms: int, run: int = 0) -> list[Unit]:
     `run`: the number of the run, where the sink is in a store of objects. Raises LogDirectoryError, UnknownTopicError
     for sources that are not there, or that the sink cannot have.
     """
-    found = _partitions(pipeline)
-    if pipeline.sink is not None:
+    found, live = _partitions(pipeline)
+    if pipeline.sink is not None or pipeline.target is not None:
         _refuse_overlap(pipeline, found)
         found = list(by_name(found).values())
     known = {each.path for each in compacted_before(found)} if _needs_compacted(pipeline) else set()
+    known |= {path for path, each in live.items() if each.compacts}
     units = [
         unit
         for each, first in zip(found, _log_starts(found), strict=True)
-        for unit in _units(pipeline, each, first, now_ms, run, was_compacted=each.path in known)
+        for unit in _units(
+            pipeline, each, first, now_ms, run, was_compacted=each.path in known, live=live.get(each.path)
+        )
     ]
     return sorted(units, key=lambda unit: (-unit.size, unit.name))
 
@@ -84,9 +93,16 @@ def _refuse_overlap(pipeline: Pipeline, found: Iterable[PartitionDirectory]) -> 
             raise LogDirectoryError(f"{sink}: expected a place outside of {path}, which is only read")
 
 
-def _partitions(pipeline: Pipeline) -> list[PartitionDirectory]:
+def _partitions(pipeline: Pipeline) -> tuple[list[PartitionDirectory], dict[str, Live]]:
+    """Return the partitions of all sources, and by path what is fetched first."""
     chosen: list[PartitionDirectory] = []
+    live: dict[str, Live] = {}
     for source in pipeline.sources:
+        if source.bootstrap is not None:
+            from magicbyte.spark.pipeline.topics import look_up  # it loads the client
+
+            live |= {each.directory().path: each for each in look_up(source)}
+            continue
         found = in_use(discover(source.paths))
         for pattern in source.topics:
             if not any(matches(each.topic, (pattern,)) for each in found):
@@ -97,9 +113,10 @@ def _partitions(pipeline: Pipeline) -> list[PartitionDirectory]:
             if source.partitions and each.partition not in source.partitions:
                 continue
             chosen.append(each if source.dialect is None else replace(each, dialect=source.dialect))
+    chosen += [each.directory() for each in live.values()]
     if not chosen:
         raise LogDirectoryError("no partition is left by the topics and partitions of the sources")
-    return chosen
+    return chosen, live
 
 
 def _log_starts(found: Iterable[PartitionDirectory]) -> list[int]:
@@ -120,7 +137,14 @@ def _needs_compacted(pipeline: Pipeline) -> bool:
 
 
 def _units(
-    pipeline: Pipeline, partition: PartitionDirectory, first: int, now_ms: int, run: int, *, was_compacted: bool
+    pipeline: Pipeline,
+    partition: PartitionDirectory,
+    first: int,
+    now_ms: int,
+    run: int,
+    *,
+    was_compacted: bool,
+    live: Live | None,
 ) -> list[Unit]:
     stages = tuple(
         stage
@@ -134,7 +158,7 @@ def _units(
     units = []
     for piece in pieces:
         name = partition.name if len(pieces) == 1 else f"{partition.name}@{piece.segments[0].base_offset:020}"
-        inputs = identity(piece, listed=True)
+        inputs = identity(piece, listed=True) if live is None else (("offsets", live.first, live.end),)
         decides = {
             "form": FORM,
             "magicbyte": __version__,
@@ -145,12 +169,12 @@ def _units(
             "first": first,
             "now": pipeline.now_ms,
             "inputs": inputs,
-        }
+        } | ({} if live is None else {"topic": str(live.topic_id)})
         units.append(
             Unit(
                 name, piece, stages, _hash(decides), inputs, first, now_ms,
                 _whole(pipeline.sink), tables, pipeline.on_damage, pipeline.max_batch_bytes, run,
-                None if pipeline.scratch is None else str(pipeline.scratch.resolve()),
+                None if pipeline.scratch is None else str(pipeline.scratch.resolve()), live,
             )
         )  # fmt: skip
     return units
@@ -195,6 +219,11 @@ def identity(partition: PartitionDirectory, *, listed: bool = False) -> tuple[tu
         return tuple((segment.log.name, segment.log.size, 0) for segment in segments)
     sizes = {entry.path: entry.size for entry in partition.files.list(partition.path)}
     return tuple((segment.log.name, sizes.get(segment.log.path, 0), 0) for segment in segments)
+
+
+def has_changed(unit: Unit) -> bool:
+    """Whether the input is another than it was; what was fetched is what it is."""
+    return unit.live is None and identity(unit.partition) != unit.inputs
 
 
 def _size_and_time(path: str) -> tuple[int, int]:

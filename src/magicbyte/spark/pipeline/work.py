@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, is_dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from magicbyte.errors import CorruptRecordError, MagicbyteError
 from magicbyte.log import checkpoints
@@ -24,20 +24,22 @@ from magicbyte.log.compact import CompactOptions, compact_logs, mend
 from magicbyte.log.compaction import CompactionConfig
 from magicbyte.log.directory import SNAPSHOT, TRANSACTION_INDEX, PartitionDirectory, discover, parse_file
 from magicbyte.log.files import replace_file
-from magicbyte.log.index_writer import IndexRules
+from magicbyte.log.index_writer import LATEST_RULES, IndexRules
 from magicbyte.log.partitions import log_start_offset
+from magicbyte.log.rebuild import recognise
 from magicbyte.log.writer import end_offset
 from magicbyte.records.convert import ConversionReport
 from magicbyte.spark.pipeline.config import STAGES, Stage, convert_options
 from magicbyte.spark.pipeline.shuffle import Job, marks_of, plan
 from magicbyte.spark.pipeline.sink import FORM, Place, files_of
 from magicbyte.spark.pipeline.store_sink import StorePlace
-from magicbyte.spark.pipeline.units import LARGEST_PIECE, Unit, identity, pieces
+from magicbyte.spark.pipeline.units import LARGEST_PIECE, Unit, has_changed, pieces
 
 if TYPE_CHECKING:
     from magicbyte.log.convert import ConvertOptions
     from magicbyte.log.offset_marks import OffsetMarks
     from magicbyte.log.parts import WrittenSegment
+    from magicbyte.spark.pipeline.topics import ScratchPlace
 
 Json = dict[str, Any]
 T = TypeVar("T")
@@ -172,7 +174,7 @@ def _end(stages: Sequence[Stage], before: frozenset[str]) -> int:
     return next((at for at, stage in enumerate(stages) if stage.do in before), len(stages))
 
 
-AnyPlace = Place | StorePlace
+AnyPlace: TypeAlias = "Place | StorePlace | ScratchPlace"
 
 
 class Sum(Protocol):
@@ -193,6 +195,10 @@ def _begin(unit: Unit) -> tuple[Json, AnyPlace | None]:
 
 
 def _place(unit: Unit) -> AnyPlace | None:
+    if unit.aim is not None:
+        from magicbyte.spark.pipeline.topics import ScratchPlace
+
+        return ScratchPlace()
     if unit.sink is None:
         return None
     if "://" in unit.sink:
@@ -224,7 +230,7 @@ def _committed(work: Work, place: AnyPlace | None, said: Json) -> Json:
 def _outcome_of(error: Exception, unit: Unit) -> Outcome:
     """Return what an error makes of a partition; of an input that changed, nothing else can be told."""
     with contextlib.suppress(OSError):
-        if isinstance(error, ChangedError) or identity(unit.partition) != unit.inputs:
+        if isinstance(error, ChangedError) or has_changed(unit):
             return Outcome.CHANGED
     if isinstance(error, (CorruptRecordError, DamagedError)):
         return Outcome.DAMAGED
@@ -252,6 +258,7 @@ def _attempt(
         work = Work(unit, None if place is None else place.begin(), unit.partition)
         end = _end(stages, before)
         try:
+            work.fetch(stages)
             _go(work, stages[:end], said)
             return work, stages[end:]
         except (CorruptRecordError, DamagedError) as error:
@@ -279,6 +286,7 @@ class Work:
     step: int = 0
     owned: bool = False
     clean_to: int | None = None
+    rules: IndexRules | None = None
     tables: list[Path] = field(default_factory=list)
     source_digests: dict[str, str] = field(default_factory=dict)
     """SHA-256 of segments of the source, and of files of `log`, by name, that were told on the way."""
@@ -314,8 +322,19 @@ class Work:
         (found,) = discover([str(folder / str(self.key))])
         before = self.root / str(self.step) if self.root is not None and self.owned else None
         self.log, self.step, self.owned, self.digests = found, self.step + 1, True, {}
+        self.rules = None
         if before is not None:
             shutil.rmtree(before)
+
+    def fetch(self, stages: Sequence[Stage]) -> None:
+        """Fetch what is in a cluster, unless it only goes on to another one."""
+        live = self.unit.live
+        if live is not None and (self.unit.aim is None or [stage.do for stage in stages] != ["mirror"]):
+            from magicbyte.spark.pipeline.topics import fetch
+
+            folder = self.next_folder()
+            fetch(live, folder)
+            self.take(folder)
 
     def own(self) -> PartitionDirectory:
         """Return the partition in a folder that may be changed: a copy, of what a stage has not written already."""
@@ -325,6 +344,12 @@ class Work:
             self.take(folder)
         return self.log
 
+    def recognised(self) -> IndexRules:
+        """Return the rules of the log's files, as they were before it was first opened: that mends them."""
+        if self.rules is None:
+            self.rules = recognise(self.own()) or LATEST_RULES
+        return self.rules
+
     def refresh(self) -> None:
         """Look at the folder anew, behind a change in it."""
         self.digests = {}
@@ -333,9 +358,9 @@ class Work:
     def finish(self) -> Json:
         """Return the record of what was made, if there is a sink."""
         unit = self.unit
-        if identity(unit.partition) != unit.inputs:
+        if has_changed(unit):
             raise ChangedError(f"{unit.partition.path}: changed while it was read; run the pipeline again")
-        if self.root is None:
+        if self.root is None or unit.aim is not None:
             return {}
         if unit.tables:
             outputs = [_output(self.root, path) for path in self.tables]
@@ -348,17 +373,24 @@ class Work:
             "logStartOffset": unit.first if unit.tables else log_start_offset(self.log),
             "logEndOffset": None if unit.tables else end_offset(self.log),
             "cleanTo": self.clean_to,
-            "inputs": [
-                {
-                    "name": name,
-                    "size": size,
-                    "modified": modified,
-                    "sha256": self.source_digests.get(name) or digest_of(unit.partition, name),
-                }
-                for name, size, modified in unit.inputs
-            ],
+            "inputs": self.inputs(),
             "outputs": outputs,
         }
+
+    def inputs(self) -> list[Json]:
+        """Return what was read: segments, or offsets of a cluster."""
+        unit, live = self.unit, self.unit.live
+        if live is not None:
+            return [{"name": unit.partition.path, "first": live.first, "end": live.end}]
+        return [
+            {
+                "name": name,
+                "size": size,
+                "modified": modified,
+                "sha256": self.source_digests.get(name) or digest_of(unit.partition, name),
+            }
+            for name, size, modified in unit.inputs
+        ]
 
 
 def _output(root: Path, path: Path, digests: Mapping[str, str] | None = None) -> Json:
@@ -584,7 +616,7 @@ def _compact_options(work: Work, stage: Stage) -> CompactOptions:
         config=config,
         segment_bytes=given["segment-bytes"],
         from_start=given["from-start"],
-        rules=None if given["kafka"] is None else IndexRules.of(given["kafka"]),
+        rules=work.recognised() if given["kafka"] is None else IndexRules.of(given["kafka"]),
     )
 
 
@@ -645,6 +677,16 @@ def _resegment(work: Work, stage: Stage) -> Json:
     resegment(work.log, work.key, folder, size, joins=stage.do == "merge", limit=work.unit.limit)
     work.take(folder)
     return {"segmentsIn": before, "segmentsOut": len(work.log.segments)}
+
+
+def _mirror(work: Work, _stage: Stage) -> Json:
+    unit = work.unit
+    if unit.aim is None:
+        work.own()
+        return {}
+    from magicbyte.spark.pipeline.topics import send
+
+    return send(unit.aim, work.key.partition, work.log if work.owned or unit.live is None else unit.live)
 
 
 def _filter(work: Work, stage: Stage) -> Json:
@@ -723,6 +765,7 @@ _STAGES: Mapping[str, Callable[[Work, Stage], Json]] = {
     "split": _resegment,
     "merge": _resegment,
     "filter": _filter,
+    "mirror": _mirror,
     "digest": _digest,
     "compare": _compare,
     "records": _records,

@@ -1,0 +1,203 @@
+"""A log directory as the source of a mirror: it answers the questions that mirrors ask a cluster, from files.
+
+What is asked goes through no socket; nothing is written, and no broker need run. A partition has all that is in its
+files when it is first looked at, up to the last whole entry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple, TypeVar, cast
+
+from magicbyte.client.client import Client, Cluster, Node, Partition, Topic
+from magicbyte.client.connection import Connection
+from magicbyte.client.fetch import offset_behind
+from magicbyte.client.offsets import EARLIEST, LATEST
+from magicbyte.client.versions import BrokerVersions
+from magicbyte.errors import CorruptRecordError, ErrorCode, MirrorError, TruncatedLogError
+from magicbyte.log.checkpoints import TopicPartition, parse_meta_properties
+from magicbyte.log.directory import PartitionDirectory
+from magicbyte.log.partitions import log_start_offset, meta_properties
+from magicbyte.log.reader import Chunk, SegmentReader
+from magicbyte.protocol import Message
+from magicbyte.protocol.messages.fetch import (
+    AbortedTransaction,
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
+from magicbyte.protocol.messages.list_offsets import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from magicbyte.records.transactions import TransactionScan
+
+T = TypeVar("T")
+M = TypeVar("M", bound=Message)
+
+HERE: Final = Node(0, "localhost", 0)
+_MAX_OFFSET: Final = (1 << 63) - 1
+
+
+_VERSIONS: Final = BrokerVersions({1: range(13), 2: range(10)})  # Fetch and ListOffsets
+
+
+_NO_TRANSACTIONS: Final = TransactionScan([], 0, {})
+
+
+class _Known(NamedTuple):
+    """What of a connection is asked for."""
+
+    versions: BrokerVersions
+
+
+@dataclass(slots=True)
+class _Served:
+    """One partition. `at`: the offset that `walk` goes on with, for readers that go forward."""
+
+    reader: SegmentReader | None = None
+    first: int = 0
+    end: int = 0
+    found: TransactionScan = _NO_TRANSACTIONS
+    at: int = -1
+    walk: Iterator[Chunk] | None = None
+
+    @classmethod
+    def of(cls, partition: PartitionDirectory) -> _Served:
+        reader = SegmentReader(partition)
+        base = partition.segments[0].base_offset if partition.segments else 0
+        first, end = max(log_start_offset(partition), base), base
+        for chunk in reader.chunks(first=_MAX_OFFSET, on_damage=_whole):
+            end = offset_behind(chunk.table, len(chunk.table) - 1, _MAX_OFFSET)
+        if partition.segments:
+            end = max(end, partition.segments[-1].base_offset)
+        return cls(reader, first, max(first, end), reader.transactions())
+
+    @property
+    def stable(self) -> int:
+        """The last stable offset."""
+        return min(self.found.last_stable_offset, self.end) if self.found.open else self.end
+
+    def read(self, offset: int) -> memoryview:
+        """Return some whole entries, the first one that reaches `offset` among them."""
+        assert self.reader is not None, "one without a folder has nothing"
+        if self.walk is None or self.at != offset:
+            self.walk = self.reader.chunks(first=offset, on_damage=_whole)
+        for chunk in self.walk:
+            self.at = offset_behind(chunk.table, len(chunk.table) - 1, _MAX_OFFSET)
+            if self.at > offset:
+                return chunk.table.buffer[: chunk.table.end]
+        self.at = -1
+        return memoryview(b"")
+
+
+_NOTHING: Final = _Served()
+
+
+def _whole(error: CorruptRecordError) -> None:
+    """Let pass a last entry that is cut off; raise other damage."""
+    if not isinstance(error, TruncatedLogError):
+        raise error
+
+
+class LogSource(Client):
+    """The cluster of some partition folders. Raises what it meets in them as CorruptRecordError."""
+
+    def __init__(self, partitions: Iterable[PartitionDirectory]) -> None:
+        """Know the partitions; each is opened when it is asked for. Raises MirrorError for one without a name."""
+        super().__init__("localhost:0")
+        folders = list(partitions)
+        self._folders: dict[TopicPartition, PartitionDirectory] = {}
+        self._served: dict[TopicPartition, _Served] = {}
+        for each in folders:
+            if each.topic is None or each.partition is None:
+                raise MirrorError(f"{each.path}: expected a folder named TOPIC-N")
+            self._folders[TopicPartition(each.topic, each.partition)] = each
+        told = meta_properties(folders)
+        cluster_id = None if told is None else parse_meta_properties(told).cluster_id
+        self.cluster = Cluster({HERE.id: HERE}, cluster_id)
+
+    async def topics(self, names: Sequence[str] | None = None) -> dict[str, Topic]:
+        """Return the topics, with as many partitions as the highest number tells: those without a folder are empty."""
+        found: dict[str, Topic] = {}
+        for key, folder in sorted(self._folders.items()):
+            if names is None or key.topic in names:
+                metadata = folder.metadata()
+                known = None if metadata is None else metadata.topic_id
+                topic = found.setdefault(key.topic, Topic(key.topic, False, {}, 0, known))
+                for number in range(len(topic.partitions), key.partition + 1):
+                    topic.partitions[number] = Partition(number, HERE.id, 0, (HERE.id,), (HERE.id,), 0)
+        return found
+
+    async def connection(self, node: Node) -> Connection:  # noqa: ARG002 (it is this one)
+        """Return what can be told of this cluster: there are no connections."""
+        return cast(Connection, _Known(_VERSIONS))
+
+    async def at_leader(self, topic: str, partition: int, attempt: Callable[[Node], Awaitable[T]]) -> T:  # noqa: ARG002
+        """Return what `attempt` does: this is the leader."""
+        return await attempt(HERE)
+
+    async def ask(
+        self,
+        node: Node,  # noqa: ARG002 (it is this one)
+        request: Message,
+        response: type[M],
+        *,
+        versions: range | None = None,  # noqa: ARG002 (nothing is encoded)
+        wait_ms: int = 0,  # noqa: ARG002 (there is no waiting)
+    ) -> M:
+        """Answer what mirrors ask: for offsets and for sets."""
+        if isinstance(request, ListOffsetsRequest):
+            found: Message = self._offsets(request)
+        else:
+            assert isinstance(request, FetchRequest), "mirrors ask for no more"
+            found = self._fetched(request)
+        assert isinstance(found, response)
+        return found
+
+    def _partition(self, topic: str, number: int) -> _Served:
+        key = TopicPartition(topic, number)
+        if key not in self._served:
+            folder = self._folders.get(key)
+            self._served[key] = _NOTHING if folder is None else _Served.of(folder)
+        return self._served[key]
+
+    def _offsets(self, request: ListOffsetsRequest) -> ListOffsetsResponse:
+        answers = []
+        for topic in request.topics:
+            found = ListOffsetsTopicResponse(name=topic.name, partitions=[])
+            for asked in topic.partitions:
+                assert asked.timestamp in (EARLIEST, LATEST), "mirrors ask for no times"
+                served, number = self._partition(topic.name, asked.partition_index), asked.partition_index
+                end = served.stable if request.isolation_level else served.end
+                offset = served.first if asked.timestamp == EARLIEST else end
+                found.partitions.append(
+                    ListOffsetsPartitionResponse(partition_index=number, offset=offset, timestamp=-1)
+                )
+            answers.append(found)
+        return ListOffsetsResponse(topics=answers)
+
+    def _fetched(self, request: FetchRequest) -> FetchResponse:
+        (topic,) = request.topics
+        (asked,) = topic.partitions
+        served, offset = self._partition(topic.topic, asked.partition), asked.fetch_offset
+        answer = PartitionData(
+            partition_index=asked.partition,
+            high_watermark=served.end,
+            last_stable_offset=served.stable,
+            log_start_offset=served.first,
+        )
+        if not served.first <= offset <= served.end:
+            answer.error_code = ErrorCode.OFFSET_OUT_OF_RANGE
+        elif offset < (served.stable if request.isolation_level else served.end):
+            answer.records = served.read(offset)
+            answer.aborted_transactions = [
+                AbortedTransaction(producer_id=each.producer_id, first_offset=each.first_offset)
+                for each in served.found.aborted
+                if each.last_offset >= offset
+            ]
+        return FetchResponse(responses=[FetchableTopicResponse(topic=topic.topic, partitions=[answer])])
