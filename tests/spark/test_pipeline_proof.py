@@ -1,0 +1,52 @@
+"""For every stage the output on `local[2]`, on a cluster of two workers and of the command are the same, digest for
+digest, on all golden logs. On generated logs of any size: benchmarks/pipeline_proof.py.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from golden_data import log_cases
+from magicbyte.spark.pipeline.cluster import cluster
+from spark.conftest import lay_out
+from spark.in_process import InProcess
+from stage_proof import DAMAGED, PROOFS, Place, at, now, outcomes
+
+if TYPE_CHECKING:
+    from spark.conftest import GoldenLogs
+
+CLOSED = '{"version":0,"brokerEpoch":-1}'
+
+
+@pytest.mark.parametrize("name", ["compact", "compact by shuffle"])
+def test_a_log_is_compacted_as_the_version_that_its_files_tell_before_they_are_mended(
+    name: str, tmp_path: Path
+) -> None:
+    lay_out(tmp_path / "logs", [case for case in log_cases() if case.id == "3.9.1/compact-snappy.after2"])
+    (tmp_path / "logs/.kafka_cleanshutdown").write_text(CLOSED)
+    place = Place(tmp_path / "logs", tmp_path, segment_bytes=3000, retained_bytes=3000, now=now())
+    ((_, found),) = outcomes(place, {name: PROOFS[name]}, commands=True, context=InProcess())
+    assert found["partitions"] == 1
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_every_stage_makes_of_all_golden_logs_what_its_command_makes_wherever_spark_runs(
+    golden: GoldenLogs, crashed: GoldenLogs, tmp_path: Path
+) -> None:
+    started = now()
+    with cluster(2) as workers:
+        for logs, proofs in ((golden, PROOFS), (crashed, DAMAGED)):
+            (logs.path / ".kafka_cleanshutdown").write_text(CLOSED)
+            found = []
+            for number, (master, commands) in enumerate((("local[2]", True), (workers.url, False))):
+                folder = tmp_path / f"{logs.path.name}-{number}"
+                folder.mkdir()
+                place = Place(logs.path, folder, segment_bytes=3000, retained_bytes=3000, now=started)
+                found.append(at(master, place, list(proofs), commands=commands))
+            local, spread = ({name: each["digest"] for name, each in some.items()} for some in found)
+            assert local.keys() == proofs.keys()
+            assert local == spread
