@@ -95,10 +95,22 @@ def below(pids: Iterable[int]) -> dict[int, str]:
 
 
 def wait_until(holds: Callable[[], bool], what: str) -> None:
+    assert happens(holds), what
+
+
+def happens(holds: Callable[[], bool]) -> bool:
+    """Wait for something; return whether it came about."""
     deadline = time.monotonic() + WAIT_SECONDS
-    while not holds():
-        assert time.monotonic() < deadline, what
+    while not (found := holds()) and time.monotonic() < deadline:
         time.sleep(POLL_SECONDS)
+    return found
+
+
+def outliving(processes: dict[int, str]) -> Figures:
+    """Wait until processes are gone; return what is wrong if some stay."""
+    if happens(lambda: all(map(is_gone, processes))):
+        return {}
+    return {"wrong": f"still there: {[line[-200:] for pid, line in processes.items() if not is_gone(pid)]}"}
 
 
 def is_gone(pid: int) -> bool:
@@ -213,8 +225,7 @@ def kill_driver(folder: Path) -> Figures:
             started.communicate()
             again = command(campaign.written(sink), running, "--resume")
             said = again.communicate(timeout=WAIT_SECONDS)[1]
-            wait_until(lambda: all(map(is_gone, workers)), "an executor outlives its driver")
-            outcome = {"finished": finished, "status": again.returncode}
+            outcome = {"finished": finished, "status": again.returncode, **outliving(workers)}
             return outcome if again.returncode == 0 else outcome | {"wrong": said[-300:]}
 
         return rounds(campaign, "driver", span, one)
@@ -279,10 +290,10 @@ def kill_of(case: str) -> Callable[[Path], Figures]:
                 orphans = below([pid])
                 os.kill(pid, signal.SIGKILL)
                 done = job.result(WAIT_SECONDS)
-                wait_until(lambda: all(map(is_gone, orphans)), f"what was below the {case} outlives it")
+                found = {"finished": finished, "status": done.status, **outliving(orphans)}
                 if case == "worker":
                     workers.replace(pid)
-                return {"finished": finished, "status": done.status}
+                return found
 
             return rounds(campaign, case, span, one)
 
