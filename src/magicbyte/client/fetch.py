@@ -21,7 +21,7 @@ from magicbyte.records.scan import BatchTable, scan
 from magicbyte.records.transactions import AbortedTransaction, CommittedFilter, batch_facts
 from magicbyte.wire.kernel import expect
 
-MAX_BYTES: Final = 4 << 20  # of one response
+MAX_BYTES: Final = (4 << 20) - (16 << 10)  # of one response: with what is around it, memory of 4 MiB holds it
 LARGEST_SET: Final = 64 << 20  # bytes that one set may have before it is an error
 _VERSIONS = range(13)  # from version 13 on topics have ids in place of names
 _COMMITTED: Final = 4  # the first version that knows of transactions
