@@ -5,6 +5,9 @@ import itertools
 import json
 import logging
 import shutil
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -15,9 +18,11 @@ import pytest
 from moto.server import ThreadedMotoServer
 
 from cli.command import run as command
+from magicbyte.codecs import Codec
 from magicbyte.errors import LogDirectoryError
 from magicbyte.log.materialize import materialize
 from magicbyte.log.store import ObjectStore
+from magicbyte.records.encode import Format
 from magicbyte.spark.pipeline import driver, store_sink
 from magicbyte.spark.pipeline.config import Pipeline, load
 from magicbyte.spark.pipeline.driver import Run
@@ -380,3 +385,42 @@ def test_a_store_that_cannot_be_reached_is_told_in_a_line(s3: str, monkeypatch: 
     said = command("inventory", "s3://archive/nothing")
     assert (said.exit_code, "credentials" in said.stderr, "Traceback" in said.stderr) == (2, True, False)
     fsspec.get_filesystem_class("s3").clear_instance_cache()
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+def test_a_driver_that_is_killed_on_spark_is_gone_on_with(
+    s3: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Real processes: workers put what they made, the driver is killed when the first has, the rerun commits."""
+    settings = {"AWS_ENDPOINT_URL": s3, "AWS_DEFAULT_REGION": "us-east-1"}
+    for key, value in {**settings, "AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test"}.items():
+        monkeypatch.setenv(key, value)
+    remote = fsspec.filesystem("s3")
+    if not remote.exists("archive"):
+        remote.mkdir("archive")
+    for number in range(8):
+        parts = [some_records(1500, first=first, magic=1) for first in (0, 1500, 3000)]
+        write_partition(tmp_path / "logs", f"orders-{number}", *parts, target=Format.V1, codec=Codec.GZIP)
+    sink = ObjectStore("s3://archive/killed")
+    pipeline(tmp_path, sink)
+    arguments = [sys.executable, "-m", "magicbyte", "pipeline", "run", str(tmp_path / "pipeline.toml")]
+    arguments += ["--master", "local[2]"]
+    running = subprocess.Popen(arguments, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    try:
+        deadline = time.monotonic() + 240
+        while not any(
+            name.startswith(".pipeline/") and name.endswith(".json") and "orders" in name for name in sink.sizes()
+        ):
+            assert running.poll() is None, running.communicate()
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+    finally:
+        running.kill()
+        running.communicate()
+    again = subprocess.run([*arguments, "--resume"], capture_output=True, text=True, timeout=300, check=False)
+    assert again.returncode == 0, again.stderr
+    assert "8 partitions: 8 done" in again.stdout
+    run(pipeline(tmp_path, "folder"))
+    assert committed(sink) == contents(tmp_path / "folder")
+    assert strangers(sink) == {"pipeline-report.html", "pipeline-report.json"}

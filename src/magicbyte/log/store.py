@@ -71,6 +71,15 @@ class ObjectStore:
         with store_errors(self.url):
             return bytes(self._remote.cat_file(self.path(name)))
 
+    def read_all(self, names: Iterable[str]) -> dict[str, bytes]:
+        """Return objects by their names; many at once, where the store's package can."""
+        paths = {self._remote._strip_protocol(self.path(name)): name for name in names}
+        if not paths:
+            return {}
+        with store_errors(self.url):
+            found = self._remote.cat(list(paths))
+        return {paths[self._remote._strip_protocol(path)]: bytes(content) for path, content in found.items()}
+
     def sizes(self, folder: str = "") -> dict[str, int]:
         """Return all objects below a folder, as they are now, with their sizes in bytes."""
         remote = self._remote

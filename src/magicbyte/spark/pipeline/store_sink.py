@@ -156,6 +156,7 @@ class StoreSink:
     number: int
     run: int
     sizes: dict[str, int]
+    records: dict[str, list[tuple[str, Json]]] | None = None
 
     @classmethod
     @contextlib.contextmanager
@@ -171,7 +172,10 @@ class StoreSink:
         beating = threading.Thread(target=_beat, args=(store, run, over), name="magicbyte-claim", daemon=True)
         beating.start()
         try:
-            yield cls.seen(url, tables=tables)
+            sink = cls.seen(url, tables=tables)
+            if sink.run != run:
+                raise LogDirectoryError(f"{url}: another run has taken over")
+            yield sink
         finally:
             over.set()
             beating.join()
@@ -201,15 +205,20 @@ class StoreSink:
         record = None if self.manifest is None else self.manifest["units"].get(unit)
         if record is not None and record["fingerprint"] == fingerprint and self.has(record):
             return dict(record)
-        for name in self._records({f"{unit}.{fingerprint}.json"}):
-            found: Json = json.loads(self.store.read(name))
+        for _, found in self._records().get(f"{unit}.{fingerprint}.json", []):
             if self.has(found):
                 return found
         return None
 
-    def _records(self, wanted: set[str]) -> list[str]:
-        """Return the names of records of partitions, by the names without their run."""
-        return [name for name in self.sizes if name.startswith(f"{WORK}/") and name[len(WORK) + 10 :] in wanted]
+    def _records(self) -> dict[str, list[tuple[str, Json]]]:
+        """Return the records that attempts of earlier runs put, with their names, by the names without their run."""
+        if self.records is None:
+            names = [name for name in self.sizes if name.startswith(f"{WORK}/") and name.endswith(".json")]
+            names = [name for name in names if not name.endswith(f".{RUN}")]
+            self.records = {}
+            for name, content in sorted(self.store.read_all(names).items()):
+                self.records.setdefault(name[len(WORK) + 10 :], []).append((name, json.loads(content)))
+        return self.records
 
     def has(self, record: Json) -> bool:
         """Whether the objects of a record are there."""
@@ -221,9 +230,9 @@ class StoreSink:
         What the manifest names stays as well. `keep`: names of records without their run.
         """
         self.sizes = self.store.sizes()
-        records = self._records(keep)
+        records = dict(pair for key in keep for pair in self._records().get(key, []))
         named = [] if self.manifest is None else list(self.manifest["units"].values())
-        named += [json.loads(self.store.read(name)) for name in records]
+        named += records.values()
         kept = {output["at"].split("/")[1] for record in named for output in record["outputs"]}
         if self.manifest is not None and "checkpoints" in self.manifest:
             kept.add(self.manifest["checkpoints"].split("/")[1])
