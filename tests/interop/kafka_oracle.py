@@ -115,6 +115,8 @@ def maven_coordinates(version):
         wanted.append(("ch.qos.reload4j", "reload4j", "1.2.25"))
         wanted.append(("org.slf4j", "slf4j-reload4j", "1.7.36"))
         wanted.append(("org.slf4j", "slf4j-api", "1.7.36"))
+    if (2,) <= key < (2, 4):  # on Java 14 and later, 3.4.13 and 3.4.14 read addresses wrong
+        wanted.append(("org.apache.zookeeper", "zookeeper", "3.4.10"))
     if (0, 10, 1) <= key < (1,):
         wanted.append(("javax.xml.bind", "jaxb-api", "2.3.1"))  # gone from the JDK since 11
     return wanted

@@ -41,7 +41,7 @@ def test_clients_that_ask_send_versions_that_are_listed(release: str) -> None:
     [
         *((client, "idempotent produce", "0.11.0.3") for client in ("Java 2.8.2", "confluent-kafka", "kafkajs")),
         ("franz-go", "idempotent produce", "0.8.2.2"),  # goes on without
-        *((client, "produce zstd", "2.4.1") for client in ("Java 4.3.1", "kafka-python", "aiokafka", "kafkajs")),
+        *((client, "produce zstd", "2.1.1") for client in ("Java 4.3.1", "kafka-python", "aiokafka", "kafkajs")),
         *((client, "produce zstd", "0.8.2.2") for client in ("confluent-kafka", "kcat", "franz-go")),  # uncompressed
         *((client, "admin", "0.11.0.3") for client in ("Java 0.11.0.3", "confluent-kafka", "franz-go", "kafkajs")),
         *((f"Java {version}", "produce gzip", "0.10.0.1") for version in ("0.10.0.1", "0.11.0.3", "3.9.1")),
@@ -54,9 +54,9 @@ def test_a_release_is_the_first_with_which_a_client_can_do_it(client: str, step:
     assert done[0] == first
 
 
-def test_every_release_that_is_known_is_recorded_but_for_those_that_do_not_start() -> None:
+def test_every_release_that_is_known_is_recorded() -> None:
     lines = {".".join(each.split(".")[: 3 if each.startswith("0.") else 2]) for each in RELEASES}
     every = {"0.8.2", "0.9.0", "0.10.0", "0.10.1", "0.10.2", "0.11.0", "1.0", "1.1", "4.0", "4.1"}
     every |= {f"2.{minor}" for minor in range(9)} | {f"3.{minor}" for minor in range(10)}
-    assert every - lines == {"2.0", "2.1", "2.2", "2.3"}
+    assert every == lines
     assert all(as_release(each) for each in every)
