@@ -1,7 +1,6 @@
 """A broker as an older release: what it offers is what brokers of that release said, and it turns down as they did.
 
-releases.json has what ApiVersions of real brokers answered, for the APIs that are served here, by release; 2.0 to 2.3,
-which do not start on the Java of these tests, by what their classes say.
+releases.json has what ApiVersions of real brokers answered, for the APIs that are served here, by release.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """What each Kafka release offers: requests and their versions, formats, and how it turns down what it does not know.
 
 For `as.version`, with which a broker offers what that release would, as far as it can. Source: what ApiVersions answers
-in brokers of each release from 0.10.0.1 on (2.0 to 2.3: what their classes say), and what 0.8.2.2 and 0.9.0.1 answer.
+in brokers of each release from 0.10.0.1 on, and what 0.8.2.2 and 0.9.0.1 answer.
 """
 
 from __future__ import annotations
