@@ -2,7 +2,9 @@
 
 Run: python tests/interop/spark_kafka.py BOOTSTRAP LOG_DIRECTORY < QUERIES   (as test_spark_kafka does; a process of its
 own, because only a Java machine that starts with the jars finds the source). A query is a line of JSON, the options of
-both sources; the answer is a line of JSON: how many rows both gave, and the first that differ.
+both sources; the answer is a line of JSON: how many rows theirs gave, and how many of ours and theirs have no equal, of
+ours on the cluster and on the log directory. After an empty line, when the broker has been stopped, ours reads the log
+directory again for each query: a line of JSON for each says how many rows there were, and how many have no equal.
 
 The set of jars is one that works together; its Kafka source of 4.2.0 runs on PySpark 4.2 and 4.3.
 """
@@ -12,6 +14,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -60,14 +63,14 @@ def jars() -> str:
     return ",".join(str(path) for path in sorted(libs.glob("*.jar")))
 
 
-def rows(frame: Any) -> list[tuple[Any, ...]]:
-    """Return all cells of all rows, by topic, partition and offset."""
-    found = []
-    for row in frame.collect():
-        cells = row.asDict(recursive=True)
-        headers = cells.pop("headers")
-        found.append((*cells.values(), None if headers is None else [tuple(pair.values()) for pair in headers]))
-    return sorted(found, key=lambda cells: cells[2:5])
+def rows(frame: Any) -> Counter[tuple[Any, ...]]:
+    """Return all rows, each as the texts of its cells, and how often it comes."""
+    return Counter(tuple(map(repr, (row[name] for name in sorted(frame.columns)))) for row in frame.collect())
+
+
+def unequal(ours: Counter[tuple[Any, ...]], theirs: Counter[tuple[Any, ...]]) -> list[int]:
+    """Return how many rows of ours are not theirs, and of theirs not ours."""
+    return [(ours - theirs).total(), (theirs - ours).total()]
 
 
 def compare(bootstrap: str, log_directory: str) -> None:
@@ -75,19 +78,29 @@ def compare(bootstrap: str, log_directory: str) -> None:
     from magicbyte.spark import local_session
 
     spark = local_session("local[2]", name="interop", conf={"spark.jars": jars()})
-    for line in sys.stdin:
+    cluster = {"kafka.bootstrap.servers": bootstrap}
+
+    def of_files(options: dict[str, str]) -> Any:
+        return spark.read.format("magicbyte").options(**options).load(log_directory)
+
+    asked = []
+    while line := sys.stdin.readline().strip():
         options = {"includeHeaders": "true", **json.loads(line)}
-        kafka = spark.read.format("kafka").options(**options).option("kafka.bootstrap.servers", bootstrap).load()
-        logs = spark.read.format("magicbyte").options(**options).load(log_directory)
-        theirs, ours = rows(kafka), rows(logs)
-        different = [repr(pair) for pair in zip(ours, theirs, strict=False) if pair[0] != pair[1]]
+        kafka = spark.read.format("kafka").options(**options, **cluster).load()
+        logs, live = of_files(options), spark.read.format("magicbyte").options(**options, **cluster).load()
+        theirs = rows(kafka)
+        asked.append((options, theirs))
         said = {
-            "ours": len(ours),
-            "theirs": len(theirs),
-            "different": different[:3],
-            "schema": kafka.schema == logs.schema,
+            "rows": theirs.total(),
+            "files": unequal(rows(logs), theirs),
+            "cluster": unequal(rows(live), theirs),
+            "schema": kafka.schema == logs.schema == live.schema,
         }
         print(json.dumps(said), flush=True)
+    sys.stdin.readline()  # the broker is stopped
+    for options, theirs in asked:
+        ours = rows(of_files(options))
+        print(json.dumps({"rows": ours.total(), "files": unequal(ours, theirs)}), flush=True)
     spark.stop()
 
 

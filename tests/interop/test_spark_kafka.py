@@ -1,4 +1,4 @@
-"""Our Spark source on a broker's log directory gives the same rows as Spark's Kafka source on the broker."""
+"""Our Spark source, on a broker's log directory and on the broker, gives the rows of Spark's Kafka source."""
 
 import base64
 import json
@@ -6,6 +6,7 @@ import random
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -43,7 +44,7 @@ def transaction(topic: str, rng: random.Random) -> Iterator[str]:
         yield f"{topic}\t{end}\n"
 
 
-def test_the_rows_are_those_of_sparks_kafka_source_on_the_same_topic(tmp_path: Path) -> None:
+def test_the_rows_are_those_of_sparks_kafka_source_also_when_the_broker_is_stopped(tmp_path: Path) -> None:
     rng = random.Random(20260108)
     topics = {f"topic-{codec}": codec for codec in CODECS} | {"transactions": "lz4"}
     middle = str(FIRST + 10_000)
@@ -59,26 +60,50 @@ def test_the_rows_are_those_of_sparks_kafka_source_on_the_same_topic(tmp_path: P
             "startingOffsets": '{"topic-zstd": {"0": 700}}',
             "endingOffsets": '{"topic-zstd": {"0": 1500}}',
         },
+        {"subscribePattern": "topic-[ln].*"},
+        {"subscribe": "topic-gzip", "startingOffsets": "earliest", "endingOffsets": "latest"},
+        {
+            "assign": '{"topic-none": [0], "topic-lz4": [0]}',
+            "startingOffsets": '{"topic-none": {"0": -2}, "topic-lz4": {"0": 1900}}',
+            "endingOffsets": '{"topic-none": {"0": 90}, "topic-lz4": {"0": -1}}',
+        },
+        {"subscribe": "topic-snappy", "includeHeaders": "false"},
+        {"subscribe": "topic-none", "minPartitions": "5", "failOnDataLoss": "false"},
+        {
+            "subscribe": "topic-lz4",
+            "startingTimestamp": str(2 * FIRST),
+            "startingOffsetsByTimestampStrategy": "latest",
+        },
     ]
-    with jvm.broker(VERSION, tmp_path, "log.segment.bytes=1048576", "log.retention.ms=-1") as state:
+    with ExitStack() as broker:
+        settings = ("log.segment.bytes=1048576", "log.retention.ms=-1")
+        state = broker.enter_context(jvm.broker(VERSION, tmp_path, *settings))
         given = "".join(line for topic in list(topics)[:-1] for line in lines(topic, rng))
         given += "".join(transaction("transactions", rng))
         pairs = [f"{topic}={codec}" for topic, codec in topics.items()]
         jvm.run("Produce", state["bootstrap"], *pairs, stdin=given.encode(), version=VERSION)
-        done = subprocess.run(
-            [sys.executable, spark_kafka.__file__, state["bootstrap"], state["data"]],
-            input="".join(json.dumps(query) + "\n" for query in queries),
-            capture_output=True,
-            text=True,
-            timeout=jvm.SECONDS,
-        )
-    assert done.returncode == 0, done.stderr[-3000:]
-    answers = [json.loads(line) for line in done.stdout.splitlines()]
-    for query, answer in zip(queries, answers, strict=True):
-        assert answer["different"] == [], query
-        assert answer["ours"] == answer["theirs"] > 0, query
+        command = [sys.executable, spark_kafka.__file__, state["bootstrap"], state["data"]]
+        errors = (tmp_path / "errors").open("w+")
+        beside = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True)
+        try:
+            assert beside.stdin is not None
+            assert beside.stdout is not None
+            beside.stdin.write("".join(json.dumps(query) + "\n" for query in queries) + "\n")
+            beside.stdin.flush()
+            answers = [json.loads(beside.stdout.readline() or "null") for _ in queries]
+            broker.close()
+            told, _ = beside.communicate("stopped\n", timeout=jvm.SECONDS)
+        finally:
+            beside.kill()
+            beside.wait()
+            errors.seek(0)
+            said = errors.read()[-3000:]
+    assert beside.returncode == 0, said
+    for query, answer, again in zip(queries, answers, map(json.loads, told.splitlines()), strict=True):
+        assert answer["files"] == answer["cluster"] == again["files"] == [0, 0], query
         assert answer["schema"], query
-    counts = [answer["ours"] for answer in answers]
+        assert again["rows"] == answer["rows"], query
+    counts = [answer["rows"] for answer in answers]
     assert counts[:2] == [len(topics) * RECORDS, RECORDS // 2]
-    assert all(count < RECORDS for count in counts[2:])
-    assert counts[-1] == 800
+    assert all(0 < count < RECORDS for count in counts[2:6])
+    assert counts[6:] == [800, 2 * RECORDS, RECORDS, 90 + 100, RECORDS, RECORDS, 0]

@@ -1,10 +1,11 @@
 """Streams that are killed under load, again and again: from a log directory that grows into another one.
 
-Run: python tests/spark/stream_kills.py ROUNDS [SEED] [-o FILE]   (test_stream_spark.py runs three.) A round starts the
-stream as a process of its own, while this process appends to the source, and kills it with SIGKILL at a moment that the
-seed draws: some time after it has staged something, or has committed. With it go all processes below it, or its Java
-machine alone: then a Python process may go on with a commit that nobody waits for. At the end the stream runs until it
-has caught up, and each record of the source is to be in the sink, once, in its order.
+Run: python tests/spark/stream_kills.py ROUNDS [SEED] [-o FILE] [--folder FOLDER]   (test_stream_spark.py runs three.)
+A round starts the stream as a process of its own, while this process appends to the source, and kills it with SIGKILL
+at a moment that the seed draws: some time after it has staged something, or has committed. With it go all processes
+below it, or its Java machine alone: then a Python process may go on with a commit that nobody waits for. At the end the
+stream runs until it has caught up, and each record of the source is to be in the sink, once, in its order. In a FOLDER
+that is kept, rounds go on where others ended.
 """
 
 from __future__ import annotations
@@ -58,10 +59,9 @@ spark.stop()
 class Load:
     """Appends to a log directory, set by set, in a thread, until it is stopped: as a mirror does, which locks it."""
 
-    def __init__(self, folder: Path, seed: int) -> None:
-        self.sent = [0] * PARTITIONS
-        self._random = random.Random(seed)
+    def __init__(self, folder: Path) -> None:
         self._target = LogTarget(folder)
+        self.sent = [self._target.log("orders", number).log_end_offset for number in range(PARTITIONS)]
         self._over = threading.Event()
         self.append()
         self._thread = threading.Thread(target=self._run)
@@ -147,7 +147,7 @@ def wait_for(folder: Path, process: subprocess.Popen[bytes], before: str, is_due
 def campaign(folder: Path, rounds: int, seed: int) -> dict[str, Any]:
     """Run it in a folder; return what happened. Raises AssertionError for a record that is lost or there twice."""
     rng = random.Random(seed)
-    load, kills = Load(folder / "source", seed), []
+    load, kills = Load(folder / "source"), []
     try:
         for _ in range(rounds):
             before, process = manifest(folder), started(folder, "always")
@@ -186,9 +186,11 @@ if __name__ == "__main__":
     parser.add_argument("rounds", type=int)
     parser.add_argument("seed", type=int, nargs="?", default=20260109)
     parser.add_argument("-o", type=Path, dest="out")
+    parser.add_argument("--folder", type=Path)
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as home:
-        report = json.dumps(campaign(Path(home), given.rounds, given.seed), indent=1) + "\n"
+        done = campaign(given.folder or Path(home), given.rounds, given.seed)
+    report = json.dumps(done, indent=1) + "\n"
     if given.out is not None:
         given.out.write_text(report)
     sys.stdout.write(report)

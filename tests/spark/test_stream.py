@@ -238,3 +238,11 @@ def test_wrong_options_of_a_stream_are_refused(tmp_path: Path, options: dict[str
 def test_a_query_refuses_the_options_of_streams(tmp_path: Path) -> None:
     with pytest.raises(OptionError, match="unknown option 'maxOffsetsPerTrigger'"):
         parse_options({"path": str(tmp_path), "maxOffsetsPerTrigger": "3"})
+
+
+def test_every_option_of_streams_and_writers_and_every_column_that_is_written_is_documented() -> None:
+    from magicbyte.spark import columns, options, writing
+
+    text = (Path(__file__).parents[2] / "docs/spark.md").read_text()
+    names = {*options._KNOWN, *options._OF_STREAMS, *writing._KNOWN, *columns.TYPES} - {"paths"}
+    assert {name for name in names if f"`{name}`" not in text} == set()

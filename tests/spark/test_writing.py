@@ -63,7 +63,7 @@ def checkpoint(tmp_path: Path) -> Path:
 @pytest.fixture
 def writer(tmp_path: Path, checkpoint: Path) -> LogStreamWriter:
     options = {"path": str(tmp_path / "logs"), "checkpointLocation": str(checkpoint)}
-    return LogStreamWriter.of(parse_write_options(options), from_arrow_schema(SCHEMA))
+    return LogStreamWriter.of(parse_write_options(options), from_arrow_schema(SCHEMA), overwrite=False)
 
 
 def batch(writer: LogStreamWriter, number: int, *tasks: Rows) -> None:
@@ -245,6 +245,8 @@ def test_what_cannot_be_written_is_refused(options: dict[str, str], columns: str
 def test_nothing_is_written_over(tmp_path: Path) -> None:
     with pytest.raises(OptionError, match="mode: expected append"):
         MagicbyteSource({"path": str(tmp_path), "topic": "a"}).writer(from_arrow_schema(SCHEMA), overwrite=True)
+    with pytest.raises(OptionError, match="outputMode: expected append or update"):
+        MagicbyteSource({"path": str(tmp_path), "topic": "a"}).streamWriter(from_arrow_schema(SCHEMA), overwrite=True)
 
 
 def test_a_stream_is_known_by_the_id_in_its_checkpoint(tmp_path: Path, checkpoint: Path) -> None:

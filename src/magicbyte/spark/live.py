@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, TypeVar
 from magicbyte.client import Client
 from magicbyte.client.fetch import ClosedSets, FetchOptions, read_sets
 from magicbyte.client.offsets import EARLIEST, LATEST, ListedOffset, bounds, list_offset
-from magicbyte.errors import MagicbyteError, OffsetOutOfRangeError
+from magicbyte.errors import OffsetOutOfRangeError
 from magicbyte.log.checkpoints import TopicPartition
 from magicbyte.log.reader import Chunk, Isolation, Selection
 from magicbyte.records.layout import Dialect
 from magicbyte.records.transactions import CommittedFilter
-from magicbyte.spark.options import Bound, SourceOptions
+from magicbyte.spark.options import Bound, OptionError, SourceOptions
 from magicbyte.spark.plan import NO_LIMITS, Limits, Ranges, Span, Task, TopicSlice, bundled, lost, meant, no_record
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ class LiveCluster:
     def offset_from(self, key: TopicPartition, timestamp: int) -> int | None:
         """Return the offset of the first record with a timestamp (ms) or a later one, None where there is none.
 
-        Raises MagicbyteError where brokers do not know the times of records: before 0.10.1.
+        Raises OptionError where brokers do not know the times of records: before 0.10.1.
         """
 
         def ask(client: Client) -> Awaitable[ListedOffset]:
@@ -105,7 +105,7 @@ class LiveCluster:
 
         found = self._ask(ask)
         if found.offset is not None and found.timestamp is None:
-            raise MagicbyteError(f"{key}: brokers before 0.10.1 do not know the times of records: give offsets")
+            raise OptionError(f"{key}: brokers before 0.10.1 do not know the times of records: give offsets")
         return found.offset
 
     def _ask(self, question: Callable[[Client], Awaitable[T]]) -> T:
@@ -180,7 +180,7 @@ def _since(cluster: LiveCluster, each: LivePartition, since: int) -> int | None:
     """Return an offset below which no record has the timestamp or a later one, None where brokers cannot tell."""
     try:
         found = cluster.offset_from(each.key, since)
-    except MagicbyteError:
+    except OptionError:
         return None
     return each.end if found is None else found
 

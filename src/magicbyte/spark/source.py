@@ -83,11 +83,11 @@ class MagicbyteSource(DataSource):
 
         return LogWriter.of(parse_write_options(self.options), schema, overwrite=overwrite)
 
-    def streamWriter(self, schema: StructType, overwrite: bool) -> LogStreamWriter:  # noqa: N802, ARG002
-        """Return the writer of a stream's rows of `schema`. Streams that aggregate write what changed: append, too."""
+    def streamWriter(self, schema: StructType, overwrite: bool) -> LogStreamWriter:  # noqa: N802
+        """Return the writer of a stream's rows of `schema`. `overwrite`: each batch would be all there is."""
         from magicbyte.spark.writing import LogStreamWriter, parse_write_options
 
-        return LogStreamWriter.of(parse_write_options(self.options), schema)
+        return LogStreamWriter.of(parse_write_options(self.options), schema, overwrite=overwrite)
 
 
 def _wanted_columns(options: SourceOptions, schema: StructType) -> pa.Schema:

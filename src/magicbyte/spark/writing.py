@@ -184,8 +184,10 @@ class LogStreamWriter(DataSourceStreamArrowWriter):
     name: str
 
     @classmethod
-    def of(cls, options: WriteOptions, schema: StructType) -> LogStreamWriter:
+    def of(cls, options: WriteOptions, schema: StructType, *, overwrite: bool) -> LogStreamWriter:
         """Return the writer of rows of a schema. Raises OptionError."""
+        if overwrite:
+            raise OptionError("outputMode: expected append or update: what is in a log is never written over")
         check_columns(schema, options.topic)
         return cls(options, "" if options.path is None else _query_id(options.checkpoint))
 
