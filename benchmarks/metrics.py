@@ -281,8 +281,11 @@ def sorting() -> float:
     """Return the seconds that it takes to count a request that was noted."""
     source, spent = random.Random(7), []
     for _ in range(50):
-        counters = ApiMetrics(codes=[0] * MOST_NEW)
-        counters.new = [(7, source.randrange(50_000, 500_000), 0) for _ in range(MOST_NEW)]
+        counters = ApiMetrics()
+        counters.versions.extend([7] * MOST_NEW)
+        counters.totals.extend(source.randrange(50_000, 500_000) for _ in range(MOST_NEW))
+        for noted in (counters.waits, counters.codes):
+            noted.extend([0] * MOST_NEW)
         started = time.perf_counter()
         counters.sort()
         spent.append((time.perf_counter() - started) / MOST_NEW)

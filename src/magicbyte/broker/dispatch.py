@@ -101,11 +101,13 @@ class Dispatcher:
         """Count a request that was answered, and say so where it was slow: what it waited for others is no fault."""
         broker, waited_ns = self._broker, self._connection.waited_ns
         counters = broker.metrics.apis[route.api.key]
-        new, codes = counters.new, counters.codes
-        new.append((version, total_ns, waited_ns))
+        codes = counters.codes
+        counters.versions.append(version)
+        counters.totals.append(total_ns)
+        counters.waits.append(waited_ns)
         if response is not None and route.codes is not None:
             route.codes(response, codes)
-        if len(new) >= MOST_NEW or len(codes) >= MOST_NEW:
+        if len(counters.totals) >= MOST_NEW or len(codes) >= MOST_NEW:
             counters.sort()
         if total_ns - waited_ns >= broker.slow_ns:
             self._tell_slow(route.api, version, total_ns - waited_ns)

@@ -6,6 +6,7 @@ They are changed on the event loop alone, with some 2 µs of work for a request.
 from __future__ import annotations
 
 import time
+from array import array
 from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterable
@@ -129,14 +130,18 @@ class Times:
 
 @dataclass(slots=True)
 class ApiMetrics:
-    """Counters of one kind of requests. What came lately is only noted, in `new` and `codes`; `sort` counts it.
+    """Counters of one kind of requests. What came lately is only noted, in arrays; `sort` counts it.
 
-    `requests` by version; `errors`: how often each code was in an answer, 0 (none) too. Times until the answer was
-    ready: `local` without what others were waited for, `waited` that, of those that waited.
+    Noted are of each request `versions`, `totals` and `waits` (ns until the answer was ready, and of that waited for
+    others), and all error `codes` in answers. Counted: `requests` by version; `errors`: how often each code was in an
+    answer, 0 (none) too. Times until the answer was ready: `total`; `local`, without what others were waited for;
+    `waited`, that, of those that waited.
     """
 
-    new: list[tuple[int, int, int]] = field(default_factory=list)  # version, time in ns, and of that waited for others
-    codes: list[int] = field(default_factory=list)
+    versions: array[int] = field(default_factory=lambda: array("h"))
+    totals: array[int] = field(default_factory=lambda: array("q"))
+    waits: array[int] = field(default_factory=lambda: array("q"))
+    codes: array[int] = field(default_factory=lambda: array("h"))
     requests: Counter[int] = field(default_factory=Counter)
     errors: Counter[int] = field(default_factory=Counter)
     total: Times = field(default_factory=Times)
@@ -145,16 +150,13 @@ class ApiMetrics:
 
     def sort(self) -> None:
         """Count what came since the last time."""
-        found, self.new = self.new, []
-        if found:
-            versions, totals, waits = zip(*found, strict=True)
-            self.requests.update(versions)
-            ordered = sorted(totals)
-            self.total.add(ordered)
-            self.local.add(map(sub, totals, waits) if any(waits) else ordered)
-            self.waited.add(filter(None, waits))
-        codes, self.codes = self.codes, []
-        self.errors.update(codes)
+        self.requests.update(self.versions)
+        self.errors.update(self.codes)
+        self.total.add(self.totals)
+        self.local.add(map(sub, self.totals, self.waits))
+        self.waited.add(filter(None, self.waits))
+        for noted in (self.versions, self.codes, self.totals, self.waits):
+            del noted[:]
 
 
 @dataclass(slots=True)

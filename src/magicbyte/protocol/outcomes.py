@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, MutableSequence
 from dataclasses import fields
 from typing import Any, Final, TypeAlias
 
-Collect: TypeAlias = Callable[[Any, list[int]], None]
-"""Adds the codes of a message to a list, 0 (none) too."""
+Codes: TypeAlias = MutableSequence[int]
+Collect: TypeAlias = Callable[[Any, Codes], None]
+"""Adds the codes of a message to others, 0 (none) too."""
 
 _ROWS: Final = re.compile(r"list\[(\w+)\]")
 
@@ -29,7 +30,7 @@ def _found(kind: type) -> Collect | None:
         elif rows and isinstance(row := module.get(rows[1]), type) and (below := _found(row)) is not None:
             inner.append((each.name, below))
 
-    def collect(message: Any, codes: list[int]) -> None:
+    def collect(message: Any, codes: Codes) -> None:
         if has_own:
             codes.append(message.error_code)
         for name, below in inner:
@@ -39,17 +40,17 @@ def _found(kind: type) -> Collect | None:
     return collect if has_own or inner else None
 
 
-def _of_produce(message: Any, codes: list[int]) -> None:
+def _of_produce(message: Any, codes: Codes) -> None:
     for topic in message.responses:
         for part in topic.partition_responses:
-            codes.append(part.error_code)  # noqa: PERF401 (there is one, mostly: a call for all of them takes longer)
+            codes.append(part.error_code)
 
 
-def _of_fetch(message: Any, codes: list[int]) -> None:
+def _of_fetch(message: Any, codes: Codes) -> None:
     codes.append(message.error_code)
     for topic in message.responses:
         for part in topic.partitions:
-            codes.append(part.error_code)  # noqa: PERF401
+            codes.append(part.error_code)
 
 
 _QUICK: Final[Mapping[str, Collect]] = {"ProduceResponse": _of_produce, "FetchResponse": _of_fetch}
