@@ -52,6 +52,7 @@ from magicbyte.wire.kernel import WORTH_LOADING, expect
 
 log = logging.getLogger(__name__)
 
+FETCH_BYTES: Final = MAX_BYTES // 2  # up to three such responses of a partition are in memory
 SAVE_BYTES: Final = 32 << 20  # that are sent until the place is kept again
 SAVE_SECONDS: Final = 5.0
 
@@ -231,11 +232,11 @@ class PartitionCopier:
         end = (await list_offset(route.source, route.topic, route.partition, LATEST, committed=route.committed)).offset
         assert end is not None, "every partition has an end"
         self._note_lag(end)
-        options = FetchOptions(committed=route.committed, dialect=route.dialect)
+        options = FetchOptions(FETCH_BYTES, committed=route.committed, dialect=route.dialect)
         sets = read_sets(route.source, route.topic, route.partition, place.offset, end, options)
         async with aclosing(ahead(sets)) as each:
             async for found in each:
-                if len(found.data) >= MAX_BYTES // 2:
+                if len(found.data) >= FETCH_BYTES // 2:
                     expect(WORTH_LOADING)  # as the broker had more, and the kernels pay
                 await self._send_all(found, end, outboxes)
                 if self._stop.is_set():
