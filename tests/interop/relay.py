@@ -39,7 +39,7 @@ class Relay:
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         seen = self.seen
-        with suppress(OSError, asyncio.IncompleteReadError):
+        with suppress(OSError, asyncio.IncompleteReadError, asyncio.CancelledError):  # the last one at the end
             theirs, to_them = await asyncio.open_connection("127.0.0.1", self.target)
             back = asyncio.create_task(self._back(theirs, writer))
             try:
