@@ -4,10 +4,14 @@ Mirror, source and target are processes of their own, killed by SIGKILL; brokers
 directory. The source has sets when the mirror starts, so that it has several on their way, and gets more meanwhile. At
 the end a mirror runs until it has caught up, and everything is compared.
 
-Run: python tests/mirror/kills.py FIRST LAST [SOURCE TARGET]   (seeds; adds to kills.json what came of them. With two
-versions of Kafka between their brokers, sets of magic 2 alone; adds to kills-kafka.json)
+In some runs the target has another number of partitions, so that keys decide; groups are not taken along then.
+
+Run: python tests/mirror/kills.py FIRST LAST [SOURCE TARGET] [--seconds N]   (seeds; puts what came of them in place of
+earlier runs of them in kills.json, and begins none when N seconds are over. With two versions of Kafka between their
+brokers, sets of magic 2 alone; in kills-kafka.json. The table in docs/mirror-proof.md is written anew)
 """
 
+import argparse
 import asyncio
 import contextlib
 import json
@@ -21,6 +25,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -41,12 +46,16 @@ from magicbyte.records.encode import Format
 
 HERE = Path(__file__).parent
 RESULTS, KAFKA_RESULTS = HERE / "kills.json", HERE / "kills-kafka.json"
+PAGE = HERE.parents[1] / "docs" / "mirror-proof.md"
+BEGIN, END = "<!-- kills.py: begin -->\n", "<!-- kills.py: end -->\n"  # around the table
 VICTIMS = ("mirror", "source", "target")
 SECONDS = 90  # for anything
 START = 1_700_000_000_000
 BACKLOG, MEANWHILE = 200, 40  # sets
 BY_PROGRESS = 0.6  # the share of kills whose moment is told by what is at the target; of the others it is a time
 FORMATS = [Format.V2, Format.V2, Format.V1, Format.V0]
+KEYED = 0.25  # the share of runs with another number of partitions at the target
+KEYS = 17  # of each partition of the source
 
 
 def free_port() -> int:
@@ -133,6 +142,8 @@ class Outcome:
     format: str
     codec: str
     partitions: int
+    target_partitions: int
+    commit: str = ""
     killed: list[str] = field(default_factory=list)
     records: int = 0
     lost: int = 0
@@ -154,7 +165,10 @@ class Run:
         self.form = self.chance.choice(formats)
         codecs = [each for each in Codec if self.form is Format.V2 or each is not Codec.ZSTD]
         self.codec = self.chance.choice(codecs)
-        self.outcome = Outcome(seed, self.form.value, self.codec.name.lower(), self.chance.randint(1, 3))
+        partitions = target = self.chance.randint(1, 3)
+        if self.chance.random() < KEYED:
+            target = self.chance.choice([each for each in range(1, 5) if each != partitions])
+        self.outcome = Outcome(seed, self.form.value, self.codec.name.lower(), partitions, target)
         self.log = log
         self.mirror: Any = None
 
@@ -178,7 +192,7 @@ class Run:
             self.mirror.kill() if self.chance.random() < 0.5 else self.mirror.terminate()
             self.mirror.join(SECONDS)
         assert not producing.is_alive()
-        places = asyncio.run(self.commit())
+        places = asyncio.run(self.commit())  # of which nothing comes where keys decide
         self.start_mirror("--sync-groups", "--until-caught-up")
         self.mirror.join(SECONDS)
         assert self.mirror.exitcode == 0, f"seed {self.outcome.seed}: the last mirror failed; see {self.log}"
@@ -199,7 +213,7 @@ class Run:
 
         async def reached() -> None:
             async with Client(self.brokers["target"].address) as there:
-                partitions, end = range(self.outcome.partitions), time.monotonic() + 3
+                partitions, end = range(self.outcome.target_partitions), time.monotonic() + 3
                 while time.monotonic() < end:
                     found = [(await bounds(there, self.topic, each))[1] for each in partitions]
                     if sum(found) >= share * 50 * BACKLOG:
@@ -228,8 +242,8 @@ class Run:
         configs = {} if self.form is Format.V2 else {"message.format.version": self.form.value}
         here, there = self.clients()
         async with here, there:
-            for client in (here, there):
-                await admin.create_topic(client, admin.NewTopic(self.topic, self.outcome.partitions, configs=configs))
+            for client, count in ((here, self.outcome.partitions), (there, self.outcome.target_partitions)):
+                await admin.create_topic(client, admin.NewTopic(self.topic, count, configs=configs))
 
     async def produce(self, sets: int, pause: float) -> None:
         """Send sets. No value is sent twice: what is not acknowledged gets a new one."""
@@ -239,9 +253,7 @@ class Run:
             for _ in range(sets):
                 partition, count = chance.randrange(self.outcome.partitions), chance.randint(1, 100)
                 while True:
-                    records = [
-                        Record(0, START + at, 0, b"key", b"%d-%d" % (partition, number + at)) for at in range(count)
-                    ]
+                    records = [record(partition, each) for each in range(number, number + count)]
                     number += count
                     try:
                         await send(client, self.topic, partition, records, options)
@@ -265,19 +277,42 @@ class Run:
     async def compare(self, places: dict[int, int]) -> None:
         here, there = self.clients()
         async with here, there:
-            keys = [(self.topic, each) for each in places]
-            found = await committed_offsets(there, f"readers-{self.topic}", keys)
-            for partition, place in places.items():
-                source, target = await values(here, self.topic, partition), await values(there, self.topic, partition)
-                self.compare_records([value for _, value in source], [value for _, value in target])
-                unread = [value for offset, value in source if offset >= place]
-                group = found[self.topic, partition].offset
-                to_read = [value for offset, value in target if offset >= group]
-                self.outcome.groups += 1
-                self.outcome.groups_exact += to_read == unread
-                self.outcome.groups_wrong += not set(unread) <= set(to_read)
+            if self.outcome.target_partitions == self.outcome.partitions:
+                await self.compare_partitions(here, there, places)
+            else:
+                await self.compare_keys(here, there)
             for client in (here, there):
                 await admin.delete_topic(client, self.topic)
+
+    async def compare_partitions(self, here: Client, there: Client, places: dict[int, int]) -> None:
+        keys = [(self.topic, each) for each in places]
+        found = await committed_offsets(there, f"readers-{self.topic}", keys)
+        for partition, place in places.items():
+            source, target = await records(here, self.topic, partition), await records(there, self.topic, partition)
+            self.compare_records([each.value for each in source], [each.value for each in target])
+            unread = [each.value for each in source if each.offset >= place]
+            group = found[self.topic, partition].offset
+            to_read = [each.value for each in target if each.offset >= group]
+            self.outcome.groups += 1
+            self.outcome.groups_exact += to_read == unread
+            self.outcome.groups_wrong += not set(unread) <= set(to_read)
+
+    async def compare_keys(self, here: Client, there: Client) -> None:
+        """Compare the records of each key, which are in one partition of each end."""
+        sides: list[dict[bytes | None, list[bytes | None]]] = []
+        for client, count in ((here, self.outcome.partitions), (there, self.outcome.target_partitions)):
+            found: dict[bytes | None, list[bytes | None]] = {}
+            for partition in range(count):
+                inside: dict[bytes | None, list[bytes | None]] = {}
+                for each in await records(client, self.topic, partition):
+                    inside.setdefault(each.key, []).append(each.value)
+                assert not found.keys() & inside.keys(), "a key is in two partitions"
+                found |= inside
+            sides.append(found)
+        source, target = sides
+        assert target.keys() <= source.keys()
+        for key, values in source.items():
+            self.compare_records(values, target.get(key, []))
 
     def compare_records(self, source: list[bytes | None], target: list[bytes | None]) -> None:
         """Count what is missing, what is there again, and what is not where it belongs: going on, or back to go on."""
@@ -290,9 +325,14 @@ class Run:
         self.outcome.out_of_order += sum(each > before + 1 for before, each in zip([-1, *found], found, strict=False))
 
 
-async def values(client: Client, topic: str, partition: int) -> list[tuple[int, bytes | None]]:
+def record(partition: int, number: int) -> Record:
+    """A record of which both key and value tell the partition of the source."""
+    return Record(0, START + number % 100, 0, b"%d/%d" % (partition, number % KEYS), b"%d-%d" % (partition, number))
+
+
+async def records(client: Client, topic: str, partition: int) -> list[Record]:
     ends = await bounds(client, topic, partition)
-    return [(each.offset, each.value) async for part in read_records(client, topic, partition, *ends) for each in part]
+    return [each async for part in read_records(client, topic, partition, *ends) for each in part]
 
 
 def check(outcome: Outcome) -> None:
@@ -316,13 +356,15 @@ def running(*brokers: Any) -> Iterator[Any]:
 
 def totals(outcomes: list[dict[str, Any]]) -> dict[str, Any]:
     """Sum up runs."""
-    sums = {name: sum(each[name] for each in outcomes) for name in Outcome(0, "", "", 0).__dict__ if name in COUNTED}
+    sums = {name: sum(each[name] for each in outcomes) for name in COUNTED}
+    keyed = [each for each in outcomes if each["partitions"] != each["target_partitions"]]
     once = [each for each in outcomes if each["format"] == Format.V2.value]
     return {
         "runs": len(outcomes),
         "seeds": [min(each["seed"] for each in outcomes), max(each["seed"] for each in outcomes)],
         "kills": {victim: sum(each["killed"].count(victim) for each in outcomes) for victim in VICTIMS},
         **sums,
+        "keyed": {"runs": len(keyed), "kills": sum(len(each["killed"]) for each in keyed)},
         "exactly_once": {"runs": len(once), "twice": sum(each["twice"] for each in once),
                          "groups": sum(each["groups"] for each in once),
                          "groups_exact": sum(each["groups_exact"] for each in once)},
@@ -333,9 +375,17 @@ COUNTED = ("records", "lost", "twice", "out_of_order", "groups", "groups_exact",
 
 
 def campaign() -> None:
-    first, last, *versions = sys.argv[1:]
+    parser = argparse.ArgumentParser()
+    parser.add_argument("first", type=int)
+    parser.add_argument("last", type=int)
+    parser.add_argument("versions", nargs="*")
+    parser.add_argument("--seconds", type=float, default=float("inf"))
+    wanted = parser.parse_args()
+    versions, end = wanted.versions, time.monotonic() + wanted.seconds
     results = KAFKA_RESULTS if versions else RESULTS
     found: list[dict[str, Any]] = json.loads(results.read_text())["outcomes"] if results.exists() else []
+    head = ["git", "-C", HERE, "rev-parse", "--short", "HEAD"]
+    commit = subprocess.run(head, check=True, capture_output=True, text=True).stdout.strip()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         if versions:
@@ -343,10 +393,13 @@ def campaign() -> None:
         else:
             pair = Ours(folder / "source"), Ours(folder / "target")
         with running(*pair):
-            for seed in range(int(first), int(last) + 1):
+            for seed in range(wanted.first, wanted.last + 1):
+                if time.monotonic() > end:
+                    break
                 log, formats = folder / f"mirror-{seed}.log", [Format.V2] if versions else FORMATS
                 outcome = Run(seed, *pair, log, formats).run()
                 check(outcome)
+                outcome.commit = commit
                 found = [each for each in found if each["seed"] != seed] + [outcome.__dict__]
                 print(outcome, flush=True)
                 save(results, found, versions)
@@ -362,6 +415,38 @@ def save(results: Path, found: list[dict[str, Any]], versions: list[str]) -> Non
         "outcomes": found,
     }
     results.write_text(json.dumps(content, separators=(",", ":")).replace("},{", "},\n{") + "\n")
+    if RESULTS.exists() and KAFKA_RESULTS.exists():
+        before, rest = PAGE.read_text().split(BEGIN)
+        PAGE.write_text(before + BEGIN + table() + END + rest.split(END)[1])
+
+
+def table() -> str:
+    """Return what came of the recorded runs as Markdown."""
+    rows: list[list[str]] = []
+    for results in (RESULTS, KAFKA_RESULTS):
+        recorded = json.loads(results.read_text())
+        total, once = recorded["totals"], recorded["totals"]["exactly_once"]
+        commits = Counter(each["commit"] for each in recorded["outcomes"])
+        rows.append([
+            " to ".join(recorded["brokers"]),
+            f"{total['runs']}, {total['keyed']['runs']} of them where keys decide",
+            ", ".join(f"{count} of the {victim}" for victim, count in total["kills"].items()),
+            f"{total['records']:,}",
+            f"{total['lost']}, {total['out_of_order']}",
+            f"{once['runs']} runs, {once['twice']} records twice, {once['groups_exact']} of {once['groups']} exact",
+            f"{total['runs'] - once['runs']} runs, {total['twice'] - once['twice']:,} records twice, "
+            f"{total['groups_exact'] - once['groups_exact']} of {total['groups'] - once['groups']} exact",
+            f"{total['groups_wrong']}",
+            f"{total['mirror_ended']}",
+            ", ".join(f"{commit} ({count})" for commit, count in commits.items()),
+        ])  # fmt: skip
+    names = [
+        "", "runs", "kills", "records at the source", "of these lost, out of order",
+        "magic 2, exactly once; places of groups", "magic 0 and 1, at least once; places of groups",
+        "groups that would miss a record", "mirrors that ended by themselves, as a broker was away", "commits",
+    ]  # fmt: skip
+    lines = ["| " + " | ".join(cells) + " |\n" for cells in zip(names, *rows, strict=True)]
+    return "".join([lines[0], "|---|---|---|\n", *lines[1:]])
 
 
 if __name__ == "__main__":
