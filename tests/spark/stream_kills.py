@@ -36,7 +36,8 @@ from magicbyte.spark.log_sink import WORK
 
 PARTITIONS = 3
 RECORDS_PER_SET = 40
-SETS_PER_SECOND = 100
+SETS_PER_SECOND = 10
+RECORDS_PER_BATCH = 4000
 START_SECONDS = 300
 """How long a stream may take until its first batch is committed."""
 START_MS = 1_700_000_000_000
@@ -45,12 +46,12 @@ STREAM = """
 import sys
 from magicbyte.spark import local_session
 from pyspark.sql.types import StringType
-source, sink, checkpoint, trigger = sys.argv[1:]
+source, sink, checkpoint, most = sys.argv[1:]
 spark = local_session("local[2]", name="stream", conf={"spark.sql.shuffle.partitions": "2"})
-options = {"startingOffsets": "earliest", "maxOffsetsPerTrigger": "4000", "includeHeaders": "true"}
+options = {"startingOffsets": "earliest", "maxOffsetsPerTrigger": most, "includeHeaders": "true"}
 rows = spark.readStream.format("magicbyte").options(**options).load(source)
 writer = rows.writeStream.format("magicbyte").option("checkpointLocation", checkpoint).option("path", sink)
-writer = writer.trigger(availableNow=True) if trigger == "now" else writer.trigger(processingTime="200 milliseconds")
+writer = writer.trigger(availableNow=True) if most == "0" else writer.trigger(processingTime="200 milliseconds")
 writer.start().awaitTermination()
 spark.stop()
 """
@@ -95,12 +96,12 @@ def record(partition: int, number: int) -> Record:
     return Record(number, START_MS + number, 0, b"key-%d" % (number % 97), value, (("n", b"%d" % number),))
 
 
-def started(folder: Path, trigger: str) -> subprocess.Popen[bytes]:
-    """Start the stream as the leader of a group of processes of its own."""
+def started(folder: Path, most: int) -> subprocess.Popen[bytes]:
+    """Start the stream, with `most` records in a batch; 0: to read all there is, and end. It leads its own group."""
     arguments = [str(folder / name) for name in ("source", "sink", "checkpoint")]
     log = (folder / "stream.log").open("ab")
     return subprocess.Popen(
-        [sys.executable, "-c", STREAM, *arguments, trigger], stdout=log, stderr=log, start_new_session=True
+        [sys.executable, "-c", STREAM, *arguments, str(most)], stdout=log, stderr=log, start_new_session=True
     )
 
 
@@ -131,14 +132,19 @@ def manifest(folder: Path) -> str:
     return max((each.name for each in (folder / "sink").glob("spark-*.json")), default="")
 
 
+def staged(folder: Path) -> set[Path]:
+    """Return what tasks have staged."""
+    return set((folder / "sink" / WORK).glob("*/*"))
+
+
 def wait_for(folder: Path, process: subprocess.Popen[bytes], before: str, is_due: bool) -> str:
     """Wait until the stream has committed once, or, if not `is_due`, until it stages something; return which."""
-    deadline = time.monotonic() + START_SECONDS
+    deadline, left = time.monotonic() + START_SECONDS, staged(folder)
     while time.monotonic() < deadline:
         assert process.poll() is None, (folder / "stream.log").read_text()[-3000:]
         if is_due and manifest(folder) != before:
             return "committed"
-        if not is_due and (folder / "sink" / WORK).exists():
+        if not is_due and staged(folder) - left:
             return "staged"
         time.sleep(0.002)
     raise AssertionError((folder / "stream.log").read_text()[-3000:])
@@ -150,7 +156,7 @@ def campaign(folder: Path, rounds: int, seed: int) -> dict[str, Any]:
     load, kills = Load(folder / "source"), []
     try:
         for _ in range(rounds):
-            before, process = manifest(folder), started(folder, "always")
+            before, process = manifest(folder), started(folder, RECORDS_PER_BATCH)
             try:
                 is_due = rng.random() < 0.5
                 at = wait_for(folder, process, before, is_due)
@@ -162,7 +168,7 @@ def campaign(folder: Path, rounds: int, seed: int) -> dict[str, Any]:
             kills.append({"after": at, "secondsLater": round(later, 3), "workersToo": workers})
     finally:
         load.stop()
-    last = started(folder, "now")
+    last = started(folder, 0)
     assert last.wait(10 * START_SECONDS) == 0, (folder / "stream.log").read_text()[-3000:]
     counts = {number: check(folder, number, load.sent[number]) for number in range(PARTITIONS)}
     assert not (folder / "sink" / WORK).exists(), "what attempts staged is gone"

@@ -98,6 +98,27 @@ def test_a_batch_that_spark_runs_again_is_there_once(tmp_path: Path, writer: Log
     assert read(tmp_path / "logs") == as_written(45)
 
 
+def test_a_commit_that_comes_late_touches_nothing_of_the_next_batch(tmp_path: Path, writer: LogStreamWriter) -> None:
+    """As of a query that was killed, while the next one has gone on."""
+    batch(writer, 0, rows(20))
+    following, late = writer.write(arrow(rows(10, first=20))), writer.write(arrow(rows(20)))
+    writer.commit([late], 0)
+    assert not Path(late.staged[0].path).exists()
+    writer.commit([following], 1)
+    assert read(tmp_path / "logs") == as_written(30)
+    assert not (tmp_path / "logs" / WORK).exists()
+
+
+def test_what_a_task_wrote_and_somebody_removed_is_not_committed(tmp_path: Path, writer: LogStreamWriter) -> None:
+    batch(writer, 0, rows(10))
+    message = writer.write(arrow(rows(5, first=10)))
+    Path(message.staged[0].path).unlink()
+    with pytest.raises(LogDirectoryError, match="bytes that a task wrote: they are gone"):
+        writer.commit([message], 1)
+    batch(writer, 1, rows(5, first=10))
+    assert read(tmp_path / "logs") == as_written(15)
+
+
 class CutError(Exception):
     """The process ends here."""
 

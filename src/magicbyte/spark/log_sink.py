@@ -90,15 +90,20 @@ class LogSink:
     def commit(self, writer: str, batch: int | None, staged: Sequence[Staged]) -> None:
         """Append what was staged, unless this batch of the writer was. Batches of a writer come in ascending order.
 
-        `batch` None: nobody will ask for it again. Raises LogDirectoryError when somebody else has the log directory,
-        or has changed what was being appended to.
+        `batch` None: nobody will ask for it again. A commit whose query was killed may still be on its way when the
+        next one comes: whichever is second finds the batch committed, and touches nothing but its own files. Raises
+        LogDirectoryError when somebody else has the log directory, or has changed what was being appended to, and for
+        staged files that are gone.
         """
         with self._opened() as target:
             number, manifest = self._last()
             if manifest is not None:
                 self._settle(target, manifest)
             committed = {} if manifest is None else dict(manifest["committed"])
-            if batch is None or committed.get(writer, -1) < batch:
+            if batch is not None and committed.get(writer, -1) >= batch:
+                _remove(staged)
+            else:
+                _check(staged)
                 if batch is not None:
                     committed[writer] = batch
                 made = {"form": FORM, "committed": committed, "appends": self._placed(target, staged)}
@@ -106,7 +111,7 @@ class LogSink:
                 self._settle(target, made)
                 if manifest is not None:
                     (self.path / _name(number)).unlink()
-        self.give_up(writer)
+                self.give_up(writer)
 
     @contextlib.contextmanager
     def _opened(self) -> Iterator[LogTarget]:
@@ -179,6 +184,20 @@ class LogSink:
                     )
                 target.append(log, data)
                 offset = behind
+
+
+def _check(staged: Sequence[Staged]) -> None:
+    """Raise LogDirectoryError unless all that was staged is there."""
+    for each in staged:
+        path = Path(each.path)
+        if not path.exists() or path.stat().st_size != each.size:
+            raise LogDirectoryError(f"{each.path}: expected {each.size} bytes that a task wrote: they are gone")
+
+
+def _remove(staged: Sequence[Staged]) -> None:
+    """Remove what was staged, with the folders of the tasks."""
+    for folder in {Path(each.path).parent for each in staged}:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _bytes_between(log: PartitionLog, first: int, end: int) -> bytes:
