@@ -25,13 +25,11 @@ NOW = "now = 2026-01-07T00:00:00Z\n"
 @pytest.fixture(autouse=True)
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """What asks for it is parted, each segment by itself, whatever else there is to do."""
-    monkeypatch.setattr(
-        driver, "is_parted", lambda unit, units, cores: _asks(unit) and len(unit.partition.segments) > 1
-    )
+    monkeypatch.setattr(driver, "parted_stages", lambda unit, units, cores: _asked(unit))
 
 
-def _asks(unit: units.Unit) -> bool:
-    return any(stage.do == "convert" and stage.options["part-above"] == 1 for stage in unit.stages)
+def _asked(unit: units.Unit) -> set[str]:
+    return {stage.do for stage in unit.stages if stage.options.get("part-above") == 1}
 
 
 def converted(
@@ -157,5 +155,48 @@ def test_a_partition_is_parted_where_the_other_cores_would_wait_for_it(
     stage = '[[stage]]\ndo = "convert"\nformat = "v2"\npart-above = "10KiB"\n'
     (tmp_path / "p.toml").write_text(f'{stage}[source]\npath = "logs"\n[sink]\npath = "out"\n')
     found = find(load(tmp_path / "p.toml"), 0)
-    parted = {cores: {unit.name for unit in found if driver.is_parted(unit, found, cores)} for cores in (1, 2, 4)}
+    parted = {cores: {unit.name for unit in found if driver.parted_stages(unit, found, cores)} for cores in (1, 2, 4)}
     assert parted == {1: set(), 2: set(), 4: {"huge-0"}}, "one segment is not parted"
+    (huge,) = (unit for unit in found if unit.name == "huge-0")
+    assert driver.parted_stages(huge, found, 4) == {"convert"}
+
+
+def compared(folder: Path, sink: str, source: Path, other: str, *, parted: bool) -> Run:
+    above = "part-above = 1\n" if parted else ""
+    behind = f'[[stage]]\ndo = "compare"\n{other}{above}'
+    stage = 'format = "v1"\ncodec = "gzip"\n'
+    return converted(folder, sink, stage, parted=parted, source=str(source), behind=behind)
+
+
+def test_a_comparison_in_parts_says_what_one_worker_says(cut: Path, tmp_path: Path) -> None:
+    """From v2 with transactions to v1, which has no place for headers and markers."""
+    logs = tmp_path / "txn"
+    logs.mkdir()
+    for folder in cut.glob("*txn*"):
+        (logs / folder.name).symlink_to(folder)
+    runs = [compared(tmp_path, sink, logs, "", parted=sink == "parted") for sink in ("parted", "whole")]
+    assert [each.status for each in runs] == [0, 0], [unit["error"] for unit in runs[0].units]
+    same(tmp_path)
+    for one, other in zip(runs[0].units, runs[1].units, strict=True):
+        first, second = one["stages"][1], other["stages"][1]
+        assert {**first, "seconds": 0, "parts": 0} == {**second, "seconds": 0, "parts": 0}
+    assert max(unit["stages"][1].get("parts", 0) for unit in runs[0].units) > 4
+
+
+def test_a_comparison_in_parts_finds_the_differences_that_one_worker_finds(tmp_path: Path) -> None:
+    parts = [some_records(50, first=first) for first in (0, 50, 100, 150)]
+    write_partition(tmp_path / "logs", "orders-0", *parts)
+    changed = [
+        record._replace(value=b"another") if record.offset in (7, 70, 71, 199) else record
+        for each in parts
+        for record in each
+    ]
+    write_partition(tmp_path / "else", "orders-0", changed[:100], changed[100:150], changed[150:])
+    runs = [
+        compared(tmp_path, sink, tmp_path / "logs", f'with = "{tmp_path / "else"}"\n', parted=sink == "parted")
+        for sink in ("parted", "whole")
+    ]
+    told = [[(unit["outcome"], unit["error"]) for unit in each.units] for each in runs]
+    assert told[0] == told[1]
+    assert told[0][0][0] == "different"
+    assert "the first at offset 7: " in told[0][0][1]

@@ -227,7 +227,7 @@ STAGES: Mapping[str, Mapping[str, Option]] = {
     },
     "mirror": {},
     "digest": {},
-    "compare": {"with": Option("the path of a log directory", _text)},
+    "compare": {"with": Option("the path of a log directory", _text), "part-above": _size(1 << 30)},
     "records": {},
 }
 """The stages there are, and their options besides `do` and `topics`."""

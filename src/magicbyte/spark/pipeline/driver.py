@@ -28,9 +28,8 @@ from magicbyte.spark.pipeline.units import Unit, find
 from magicbyte.spark.pipeline.work import (
     SALVAGE,
     Outcome,
-    PartDone,
     Prepared,
-    convert_one,
+    do_part,
     go_on,
     may_salvage,
     prepare,
@@ -186,11 +185,11 @@ def goes_through_shuffle(unit: Unit) -> bool:
     return bool(above) and unit.size > above[0] and unit.partition.dialect is Dialect.KAFKA
 
 
-def is_parted(unit: Unit, units: Iterable[Unit], cores: int) -> bool:
-    """Whether a partition is so large that the other cores would be done long before the one that converts it."""
-    above = [stage.options["part-above"] for stage in unit.stages if stage.do == "convert"]
-    is_large = bool(above) and unit.size > above[0] and len(unit.partition.segments) > 1
-    return is_large and unit.size * cores > sum(each.size for each in units)
+def parted_stages(unit: Unit, units: Iterable[Unit], cores: int) -> set[str]:
+    """Return the stages that are to be parted, of a partition that keeps a core busy when the others are done."""
+    if len(unit.partition.segments) < 2 or unit.size * cores <= sum(each.size for each in units):
+        return set()
+    return {stage.do for stage in unit.stages if unit.size > stage.options.get("part-above", unit.size)}
 
 
 def spread_stages(unit: Unit, units: Iterable[Unit], context: SparkContext) -> frozenset[str]:
@@ -201,7 +200,7 @@ def spread_stages(unit: Unit, units: Iterable[Unit], context: SparkContext) -> f
     master = getattr(context, "master", "local")
     if unit.sink is None or ("://" in unit.sink and unit.scratch is None and not master.startswith("local")):
         return frozenset()
-    parted = {"convert"} if is_parted(unit, units, context.defaultParallelism) else set()
+    parted = parted_stages(unit, units, context.defaultParallelism)
     return frozenset(parted | ({"compact"} if goes_through_shuffle(unit) else set()))
 
 
@@ -265,11 +264,10 @@ class _Spark:
             return {**sound, "salvagedFor": found["error"]}
         return found
 
-    def _spread(self, prepared: Prepared) -> int | str | list[PartDone]:
+    def _spread(self, prepared: Prepared) -> int | str | list[Any]:
         """Have all workers do their share of a stage; return what came of it."""
         if isinstance(prepared.task, list):
-            parts: list[PartDone] = self._collect(prepared.task, lambda some: map(convert_one, some))
-            return parts
+            return self._collect(prepared.task, lambda some: map(do_part, some))
         with _named_errors():
             return 0 if prepared.task is None else shuffle.run(self.context, prepared.task)
 

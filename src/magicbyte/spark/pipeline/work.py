@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import enum
 import hashlib
+import itertools
 import os
 import shutil
 import time
@@ -29,6 +30,7 @@ from magicbyte.log.partitions import log_start_offset
 from magicbyte.log.rebuild import recognise
 from magicbyte.log.writer import end_offset
 from magicbyte.records.convert import ConversionReport
+from magicbyte.records.digest import NOTHING, Digest
 from magicbyte.spark.pipeline.config import STAGES, Stage, convert_options
 from magicbyte.spark.pipeline.shuffle import Job, marks_of, plan
 from magicbyte.spark.pipeline.sink import FORM, Place, files_of
@@ -120,7 +122,7 @@ class Prepared:
     place: AnyPlace
     said: Json
     stages: list[Stage]
-    task: Job | list[Part] | None
+    task: Job | list[Part] | list[ComparePart] | None
 
 
 def prepare(unit: Unit, spread: frozenset[str]) -> Prepared | Json:
@@ -140,8 +142,11 @@ def prepare(unit: Unit, spread: frozenset[str]) -> Prepared | Json:
 
 def _prepared(work: Work, place: AnyPlace, said: Json, stages: list[Stage]) -> Prepared:
     stage = stages[0]
+    task: Job | list[Part] | list[ComparePart] | None
     if stage.do == "convert":
-        task: Job | list[Part] | None = parts_of(work, stage)
+        task = parts_of(work, stage)
+    elif stage.do == "compare":
+        task = _compare_parts(work, stage)
     else:
         assert work.root is not None
         options = _compact_options(work, stage)
@@ -149,7 +154,7 @@ def _prepared(work: Work, place: AnyPlace, said: Json, stages: list[Stage]) -> P
     return Prepared(work, place, said, stages, task)
 
 
-def go_on(prepared: Prepared, spread: frozenset[str], done: int | str | list[PartDone]) -> Prepared | Json:
+def go_on(prepared: Prepared, spread: frozenset[str], done: int | str | list[Any]) -> Prepared | Json:
     """Finish the stage that many workers did, and take a partition on, to the next one of those or to its end.
 
     `done`: the number of its keys, or what is damaged; or what became of its parts.
@@ -299,14 +304,14 @@ class Work:
         assert self.log.partition is not None
         return TopicPartition(self.log.topic, self.log.partition)
 
-    def run(self, stage: Stage, spread: OffsetMarks | list[PartDone] | None = None) -> Json:
+    def run(self, stage: Stage, spread: OffsetMarks | list[Any] | None = None) -> Json:
         """Do one stage; return what it says, the workers' time and the bytes in front of it and behind.
 
-        `spread`: what other workers did of it: marks to compact by, or a conversion's parts.
+        `spread`: what other workers did of it: marks to compact by, or parts of a conversion or of a comparison.
         """
         begun, size = time.monotonic(), self.log.size
         if isinstance(spread, list):
-            found = join(self, stage, spread)
+            found = join(self, stage, spread) if stage.do == "convert" else _compared(self, stage, spread)
         else:
             found = _STAGES[stage.do](self, stage) if spread is None else _compact(self, stage, spread)
         seconds = round(time.monotonic() - begun + found.pop("workerSeconds", 0), 3)
@@ -567,19 +572,30 @@ def convert_one(part: Part) -> PartDone:
         lasting = {name: each for name, each in made.items() if not name.endswith((TRANSACTION_INDEX, SNAPSHOT))}
         seconds = time.monotonic() - begun
         return PartDone(segments, done.report, done.lz4_headers, seconds, read, lasting)
-    except CorruptRecordError as error:
-        failed = Outcome.DAMAGED, str(error)
     except (MagicbyteError, OSError) as error:
-        failed = Outcome.FAILED, str(error)
-    return PartDone([], ConversionReport(), 0, time.monotonic() - begun, {}, {}, failed)
+        return PartDone([], ConversionReport(), 0, time.monotonic() - begun, {}, {}, _failed(error))
+
+
+def _failed(error: Exception) -> tuple[Outcome, str]:
+    return Outcome.DAMAGED if isinstance(error, CorruptRecordError) else Outcome.FAILED, str(error)
+
+
+def _raise_first(errors: Iterable[tuple[Outcome, str] | None]) -> None:
+    """Raise what is wrong with the first part of which anything is."""
+    if failed := next((each for each in errors if each is not None), None):
+        raise DamagedError(failed[1]) if failed[0] is Outcome.DAMAGED else MagicbyteError(failed[1])
+
+
+def do_part(part: Part | ComparePart) -> PartDone | Compared:
+    """Do a worker's share of a stage."""
+    return convert_one(part) if isinstance(part, Part) else compare_one(part)
 
 
 def join(work: Work, stage: Stage, parts: list[PartDone]) -> Json:
     """Put the parts together; return what a conversion says."""
     from magicbyte.log.convert import add_report, join_parts
 
-    if failed := next((part.error for part in parts if part.error is not None), None):
-        raise DamagedError(failed[1]) if failed[0] is Outcome.DAMAGED else MagicbyteError(failed[1])
+    _raise_first(part.error for part in parts)
     folder, is_source = work.next_folder(), not work.owned
     options = convert_options(stage, dialect=work.log.dialect, limit=work.unit.limit)
     join_parts(work.log, work.key, folder, options, (segment for part in parts for segment in part.segments))
@@ -713,24 +729,95 @@ def _digest(work: Work, _stage: Stage) -> Json:
     return {"digest": found._asdict()}
 
 
-def _compare(work: Work, stage: Stage) -> Json:
+@dataclass(frozen=True, slots=True)
+class ComparePart:
+    """Some neighbouring segments of two logs, of the same offsets."""
+
+    other: PartitionDirectory
+    log: PartitionDirectory
+    name: str
+    limit: int
+
+
+class Compared(NamedTuple):
+    """What comparing a part found. `differing`: records; `first` of them; `one_sided`: one log has no record there."""
+
+    compared: int
+    not_held: dict[str, int]
+    digest: Digest
+    differing: int
+    first: str
+    one_sided: bool
+    seconds: float
+    error: tuple[Outcome, str] | None = None
+
+
+def compare_one(part: ComparePart) -> Compared:
+    """Compare a part. Runs in a worker; nothing is raised for what is wrong with it."""
     from magicbyte.log.diff import DiffOptions, DiffReport, Side, diff_partition
 
-    other = work.unit.partition
-    if stage.options["with"] is not None:
-        (other,) = discover([f"{stage.options['with']}/{work.key}"])
-    report = DiffReport()
-    options = DiffOptions(limit=work.unit.limit)
-    different = list(diff_partition(Side.of(other), Side.of(work.log), options, name=str(work.key), report=report))
-    (comparison,) = report.partitions
-    if not comparison.same:
-        first = different[0]
+    begun, report, options = time.monotonic(), DiffReport(), DiffOptions(limit=part.limit)
+    try:
+        different = list(diff_partition(Side.of(part.other), Side.of(part.log), options, name=part.name, report=report))
+    except (MagicbyteError, OSError) as error:
+        return Compared(0, {}, NOTHING, 0, "", one_sided=False, seconds=0, error=_failed(error))
+    (found,) = report.partitions
+    first = f"{different[0].first_offset}: {', '.join(different[0].what.names)}" if different else ""
+    sides = {found.digest_a.records == 0, found.digest_b.records == 0}
+    return Compared(
+        found.compared, dict(found.not_held), found.digest_b, sum(found.differing.values()), first,
+        one_sided=len(sides) > 1, seconds=time.monotonic() - begun,
+    )  # fmt: skip
+
+
+def _other(work: Work, stage: Stage) -> PartitionDirectory:
+    """Return the log that a partition is compared with."""
+    if stage.options["with"] is None:
+        return work.unit.partition
+    (other,) = discover([f"{stage.options['with']}/{work.key}"])
+    return other
+
+
+def _compare_parts(work: Work, stage: Stage) -> list[ComparePart]:
+    """Part two logs at bases that both have."""
+    other = _other(work, stage)
+    bases = {segment.base_offset for segment in other.segments}
+    groups = pieces(work.log, min(LARGEST_PIECE, stage.options["part-above"]))
+    cuts = [each.segments[0].base_offset for each in groups[1:] if each.segments[0].base_offset in bases]
+    bounds = itertools.pairwise([0, *cuts, 1 << 63])
+    return [
+        ComparePart(_between(other, *each), _between(work.log, *each), str(work.key), work.unit.limit)
+        for each in bounds
+    ]
+
+
+def _between(log: PartitionDirectory, first: int, end: int) -> PartitionDirectory:
+    return replace(log, segments=tuple(each for each in log.segments if first <= each.base_offset < end))
+
+
+def _compare(work: Work, stage: Stage) -> Json:
+    part = ComparePart(_other(work, stage), work.log, str(work.key), work.unit.limit)
+    return _compared(work, stage, [compare_one(part)])
+
+
+def _compared(work: Work, stage: Stage, parts: list[Compared]) -> Json:
+    """Return what a comparison says. Raises DifferentError, or what is wrong with a part."""
+    _raise_first(part.error for part in parts)
+    if len(parts) > 1 and any(part.one_sided for part in parts):
+        return _compare(work, stage)  # whether a control record may be missing, the records beside it tell
+    if differing := sum(part.differing for part in parts):
+        first = next(part.first for part in parts if part.differing)
         raise DifferentError(
-            f"{work.key}: {sum(comparison.differing.values())} records differ from {other.path}, the first at offset "
-            f"{first.first_offset}: {', '.join(first.what.names)}"
+            f"{work.key}: {differing} records differ from {_other(work, stage).path}, the first at offset {first}"
         )
-    return {"compared": comparison.compared, "notHeld": dict(comparison.not_held),
-            "digest": comparison.digest_b._asdict()}  # fmt: skip
+    digest, not_held = NOTHING, Counter[str]()
+    for part in parts:
+        digest = digest.plus(part.digest)
+        not_held.update(part.not_held)
+    found = {"compared": sum(part.compared for part in parts), "notHeld": dict(not_held), "digest": digest._asdict()}
+    if len(parts) > 1:
+        found |= {"parts": len(parts), "workerSeconds": sum(part.seconds for part in parts)}
+    return found
 
 
 def _records(work: Work, _stage: Stage) -> Json:
