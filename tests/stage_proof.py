@@ -13,10 +13,10 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from magicbyte.log.directory import discover
 from magicbyte.spark.pipeline import driver, load
 
 if TYPE_CHECKING:
@@ -186,12 +186,10 @@ def filtered(place: Place, _run: Run) -> None:
 
 def tabled(place: Place, _run: Run) -> None:
     """The tables hold what `cat` writes, cell by cell."""
-    names = [partition.name for partition in discover([str(place.logs)])]
-    tables = [path for name in names for path in sorted(place.out.glob(f"{name}-{'[0-9]' * 20}.parquet"))]
-    assert table_digest(tables) == catted(place, place.logs)
+    assert table_digest(sorted(place.out.glob("*.parquet"))) == catted(place, place.logs)
 
 
-def catted(place: Place, logs: Path, *limits: str) -> dict[str, str]:
+def catted(place: Place, logs: Path, *limits: str) -> dict[str, list[str]]:
     """Return the digest of the table that `cat` makes of logs."""
     path = place.folder / "cat.parquet"
     command("cat", logs, *limits, "--format", "parquet", "-o", path)
@@ -200,28 +198,48 @@ def catted(place: Place, logs: Path, *limits: str) -> dict[str, str]:
     return found
 
 
-def table_digest(paths: list[Path]) -> dict[str, str]:
-    """Return a digest of each column of some Parquet files, one after the other."""
-    import numpy as np
-    import pyarrow as pa
+def table_digest(paths: list[Path]) -> dict[str, list[str]]:
+    """Return of each partition a digest of each column, over some Parquet files one after the other."""
     import pyarrow.parquet as pq
-    from pyarrow import compute
 
-    digests: dict[str, Any] = {}
+    digests: dict[str, list[tuple[Any, Any, Any]]] = {}
     for path in paths:
         for batch in pq.ParquetFile(path).iter_batches():
-            for name, column in zip(batch.schema.names, batch.columns, strict=True):
-                digest = digests.setdefault(name, hashlib.sha256())
-                if pa.types.is_list(column.type):
-                    digest.update("\n".join([*map(str, column.to_pylist()), ""]).encode())
-                    continue
-                digest.update(np.asarray(column.is_valid(), np.uint8))
-                if pa.types.is_binary(column.type) or pa.types.is_string(column.type):
-                    digest.update(np.asarray(compute.binary_length(column).fill_null(0)))
-                    digest.update(b"".join(column.drop_null().to_pylist()) if column.type == pa.binary() else b"")
-                else:
-                    digest.update(np.asarray(column.cast(pa.int64()).fill_null(0)))
-    return {name: digest.hexdigest() for name, digest in digests.items()}
+            for part in by_partition(batch):
+                name = f"{part['topic'][0]}-{part['partition'][0]}"
+                fresh = [(hashlib.sha256(), hashlib.sha256(), hashlib.sha256()) for _ in part.columns]
+                for cells, column in zip(digests.setdefault(name, fresh), part.columns, strict=True):
+                    add_cells(*cells, column)
+    return {name: [each.hexdigest() for cells in found for each in cells] for name, found in digests.items()}
+
+
+def by_partition(batch: Any) -> Iterator[Any]:
+    """Part rows where topic or partition changes."""
+    import numpy as np
+
+    topic = np.asarray(batch["topic"].dictionary_encode().indices, np.int64)
+    changes = np.flatnonzero(np.diff(topic) | np.diff(np.asarray(batch["partition"], np.int64))) + 1
+    cuts = [0, *changes.tolist(), batch.num_rows]
+    for start, end in pairwise(cuts):
+        if end > start:
+            yield batch.slice(start, end - start)
+
+
+def add_cells(valid: Any, lengths: Any, content: Any, column: Any) -> None:
+    """Add the cells of a column to its three digests, which do not depend on the pieces that it comes in."""
+    import numpy as np
+    import pyarrow as pa
+    from pyarrow import compute
+
+    valid.update(np.asarray(column.is_valid()).astype(np.uint8))
+    if pa.types.is_list(column.type):
+        content.update("\n".join([*map(str, column.to_pylist()), ""]).encode())
+    elif pa.types.is_binary(column.type) or pa.types.is_string(column.type):
+        cells = column.cast(pa.binary())
+        lengths.update(np.asarray(compute.binary_length(cells).fill_null(0)))
+        content.update(b"".join(cells.drop_null().to_pylist()))
+    else:
+        content.update(np.asarray(column.cast(pa.int64()).fill_null(0)))
 
 
 @dataclass(frozen=True)
