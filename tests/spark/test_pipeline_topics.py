@@ -12,13 +12,15 @@ from magicbyte.client.offsets import bounds
 from magicbyte.client.produce import ProduceOptions, send
 from magicbyte.codecs import Codec
 from magicbyte.log.directory import discover
-from magicbyte.log.reader import SegmentReader
+from magicbyte.log.partitions import log_start_offset
+from magicbyte.log.reader import Isolation, SegmentReader, Selection
 from magicbyte.mirror.offset_topic import KnownMaps
 from magicbyte.records.columns import Record
 from magicbyte.records.encode import Format
 from magicbyte.spark.pipeline.config import PipelineError, load
 from magicbyte.spark.pipeline.driver import Run, run
 from magicbyte.testing import Broker
+from spark.conftest import GoldenLogs
 from spark.in_process import InProcess
 from spark.logs import some_records, write_partition
 
@@ -59,7 +61,7 @@ def held(broker: Broker, partition: int, topic: str = "orders") -> tuple[list[Re
 def told(tmp_path: Path, text: str, *, resume: bool = False) -> Run:
     path = tmp_path / "pipeline.toml"
     path.write_text(text)
-    return run(load(path), context=InProcess(), resume=resume)  # type: ignore[arg-type]
+    return run(load(path), context=InProcess(), resume=resume)
 
 
 def read(folder: Path) -> list[Record]:
@@ -158,6 +160,27 @@ def test_messages_of_old_go_into_a_cluster_of_today(tmp_path: Path) -> None:
         done = told(tmp_path, f'[source]\npath = "logs"\n[sink]\nbootstrap = "{broker.bootstrap_servers}"\n')
         assert done.status == 0, done.units
         assert held(broker, 0, "old")[0] == some_records(50, magic=1)
+
+
+KINDS = ("basic-zstd", "compact-gzip.after", "txn-snappy", "txn-open-none", "txn-compact-none.after", "trimmed-none")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_cluster_gets_the_committed_records_of_what_a_broker_wrote(
+    tmp_path: Path, golden: GoldenLogs, kind: str
+) -> None:
+    topic = next(topic for topic, case in golden.cases.items() if case.id == f"3.9.1/{kind}")
+    with Broker() as broker:
+        source = f'[source]\npath = "{golden.path}"\ntopics = ["{topic}"]\n'
+        done = told(tmp_path, f'{source}[sink]\nbootstrap = "{broker.bootstrap_servers}"\n')
+        assert done.status == 0, done.units
+        sent = held(broker, 0, topic)[0]
+    (found,) = discover([str(golden.partition(topic))])
+    wanted = Selection(first=log_start_offset(found), isolation=Isolation.READ_COMMITTED)
+    columns = SegmentReader(found).records(wanted)
+    committed = [record for each in columns for record in each]
+    assert [each[3:] for each in sent] == [each[3:] for each in committed]
+    assert sent
 
 
 def test_a_topic_of_others_is_not_written_into(tmp_path: Path) -> None:
