@@ -168,6 +168,15 @@ def test_two_keys_of_one_hash_are_noticed() -> None:
         last_of_each(rows((1, 1, 7, 10), (1, 1, 8, 12)), 0)
 
 
+def test_keys_that_share_half_of_their_hash_are_two_in_whatever_order_they_come() -> None:
+    given = [(1, 1 + offset % 2, 7 + offset % 2, offset) for offset in range(40)]
+    for seed in range(5):
+        random.Random(seed).shuffle(given)
+        kept, gone = last_of_each(rows(*given), 0)
+        assert sorted(kept["offset"].tolist()) == [38, 39]
+        assert sorted(gone.tolist()) == list(range(38))
+
+
 def test_marks_say_the_same_of_a_range_and_of_single_offsets() -> None:
     loaded = []
 

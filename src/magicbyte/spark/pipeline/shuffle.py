@@ -188,14 +188,19 @@ def last_of_each(rows: Array, first_dirty: int) -> tuple[Array, Array]:
     A record in front of `first_dirty` is no reason for another one to go, as in the cleaner, which has not put it into
     its map. Raises HashCollisionError.
     """
-    order = np.lexsort((rows["offset"], rows["second"], rows["first"]))
-    rows = rows[order]
-    same = (rows["first"][1:] == rows["first"][:-1]) & (rows["second"][1:] == rows["second"][:-1])
+    if not len(rows):
+        return rows, rows["offset"]
+    rows = rows[np.argsort(rows["first"])]
+    same = rows["first"][1:] == rows["first"][:-1]
+    other = rows["second"][1:] != rows["second"][:-1]
+    if (same & other).any():  # two keys may lie among each other: 64 bits were not enough to part them
+        rows = rows[np.lexsort((rows["second"], rows["first"]))]
+        other = rows["second"][1:] != rows["second"][:-1]
+        same = (rows["first"][1:] == rows["first"][:-1]) & ~other
     if (same & (rows["check"][1:] != rows["check"][:-1])).any():
         raise HashCollisionError("two keys have the same hash of 128 bits: run the pipeline again")
-    ends = np.flatnonzero(np.concatenate((~same, [True]))) if len(rows) else np.zeros(0, np.int64)
-    sizes = np.diff(np.concatenate(([-1], ends)))
-    latest = np.repeat(rows["offset"][ends], sizes)
+    begins = np.flatnonzero(np.concatenate(([True], ~same)))
+    latest = np.repeat(np.maximum.reduceat(rows["offset"], begins), np.diff(np.append(begins, len(rows))))
     goes = (latest >= first_dirty) & (rows["offset"] < latest)
     return rows[~goes], rows["offset"][goes]
 
