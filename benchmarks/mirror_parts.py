@@ -6,6 +6,8 @@ never less. The sets are the first 4 MiB of data.py's, lz4 of 1000 B, in each of
 - headers: making the headers of all of them, in machine code; beside it verifying and computing their checksums.
 - python: all that happens to a set between the response that brought it and the answer to the request that took it,
   but for the event loop and the system: requests are written and canned answers read.
+- requests: a request of 8 sets, short ones, to a process that answers at once what was prepared, five under way: event
+  loop, small calls of the system, writing and reading; per request.
 - system: a loop that receives a gigabyte from one process and sends it to another, on the loopback interface, 1 MiB at
   a time: the least that any copy costs.
 
@@ -24,17 +26,23 @@ import data
 import harness
 from magicbyte.client import Client
 from magicbyte.client.client import Node
+from magicbyte.client.connection import Connection
 from magicbyte.client.fetch import ClosedSets
+from magicbyte.client.produce import Addressed
 from magicbyte.client.produce_frames import Produced, SetsRequest, SetsResponse
+from magicbyte.client.versions import BrokerVersions
 from magicbyte.mirror import outbox
 from magicbyte.mirror.flow import Flow
 from magicbyte.mirror.rewrite import Identity, Storage, closed_batch
+from magicbyte.net.stream import Stream
 from magicbyte.protocol import APIS, read_response, write_request, write_response
 from magicbyte.protocol.messages.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
+from magicbyte.protocol.runtime import COPIED
 from magicbyte.records.batch import RecordBatch
 from magicbyte.records.encode import Format
 from magicbyte.records.entry import entries
 from magicbyte.records.forward import NO_LIMIT, forward_batches
+from magicbyte.records.forward_kernels import HEADER
 from magicbyte.records.scan import scan
 from magicbyte.wire.kernel import WORTH_LOADING, expect
 
@@ -43,6 +51,7 @@ ROUNDS = 40
 VERSION = 9  # of Produce
 MAGIC_2 = Storage(Format.V2)
 OURS = Identity(4000, 0, 0)
+REQUESTS = 2000
 RELAYED = 1 << 30
 PIECE = 1 << 20
 
@@ -87,9 +96,7 @@ def headers(_: Path) -> Figures:
 def python(_: Path) -> Figures:
     expect(WORTH_LOADING)
     raw = sets()
-    told = [PartitionProduceResponse(index=each, base_offset=1 << 40) for each in range(PARTITIONS)]
-    answer = ProduceResponse(responses=[TopicProduceResponse(name="bench", partition_responses=told)])
-    frame = memoryview(bytes(write_response(answer, VERSION, correlation_id=1)))[4:]
+    frame = memoryview(bytes(write_response(answer(), VERSION, correlation_id=1)))[4:]
 
     async def send(_client: Any, _node: Any, row: list[outbox.Sending], _kind: range) -> list[Produced]:
         write_request(SetsRequest(-1, 30_000, row), VERSION, correlation_id=1, client_id="magicbyte").buffers()
@@ -122,6 +129,49 @@ def python(_: Path) -> Figures:
         return {"sets": count, "us_per_set": round(least(lambda: asyncio.run(copy())) / count * 1e6, 2)}
     finally:
         outbox.send_together = before
+
+
+def requests(_: Path) -> Figures:
+    head, body = bytes(HEADER), bytes(COPIED)
+    row = [Addressed("bench", each, [head, body]) for each in range(PARTITIONS)]
+    found = [asyncio.run(asked(row)) for _ in range(5)]
+    return {"us_per_request": round(min(found) / REQUESTS * 1e6, 1)}
+
+
+async def asked(row: list[Addressed]) -> float:
+    """Return the CPU seconds of REQUESTS requests."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        pid = child(answering, listener.getsockname())
+        taken, _ = listener.accept()
+    connection = Connection(Stream(taken), name="benchmark", client_id="magicbyte")
+    connection.versions = BrokerVersions({0: range(VERSION + 1)})
+    connection.begin()
+
+    async def ask() -> None:
+        for _ in range(REQUESTS // 5):
+            await connection.send(SetsRequest(-1, 30_000, row), SetsResponse, versions=range(3, 13))
+
+    began = time.process_time()
+    await asyncio.gather(*(ask() for _ in range(5)))
+    spent = time.process_time() - began
+    await connection.aclose()
+    os.waitpid(pid, 0)
+    return spent
+
+
+def answering(connected: socket.socket) -> None:
+    """Answer each request, whatever is in it."""
+    frames = [bytes(write_response(answer(), VERSION, correlation_id=each + 1)) for each in range(REQUESTS)]
+    for frame in frames:
+        size = int.from_bytes(connected.recv(4, socket.MSG_WAITALL), "big")
+        connected.recv(size, socket.MSG_WAITALL)
+        connected.sendall(frame)
+    connected.recv(1)
+
+
+def answer() -> ProduceResponse:
+    told = [PartitionProduceResponse(index=each, base_offset=1 << 40) for each in range(PARTITIONS)]
+    return ProduceResponse(responses=[TopicProduceResponse(name="bench", partition_responses=told)])
 
 
 def system(_: Path) -> Figures:
@@ -177,7 +227,12 @@ def sink(connected: socket.socket) -> None:
         pass
 
 
-CASES: dict[str, Callable[[Path], Figures]] = {"headers": headers, "python": python, "system": system}
+CASES: dict[str, Callable[[Path], Figures]] = {
+    "headers": headers,
+    "python": python,
+    "requests": requests,
+    "system": system,
+}
 
 
 if __name__ == "__main__":

@@ -88,10 +88,14 @@ class Connection:
                 if isinstance(error, TimeoutError):
                     raise NetworkError(f"{self.name}: no answer to ApiVersions within {timeout_ms} ms") from None
                 raise
-            self._writer = asyncio.create_task(self._send_all())
-            stream.listen(self._receive)
+            self.begin()
             return self
         raise AssertionError("the last attempt asks nothing")
+
+    def begin(self) -> None:
+        """Send and receive from now on. `open` does it; others set `versions` before."""
+        self._writer = asyncio.create_task(self._send_all())
+        self._stream.listen(self._receive)
 
     @property
     def is_closed(self) -> bool:
