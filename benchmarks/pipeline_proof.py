@@ -4,7 +4,7 @@ The mixed archive of archive.py, of a size that is given: formats, codecs, skewe
 transactions; for `salvage`, in which four partitions are damaged and one is torn, the same harmed. Outputs of the two
 masters are compared by SHA-256 of all files and of all that the run says; that of local[2] with the command's as
 tests/stage_proof.py says for each stage: by all files, by `diff`, or by what the command tells. Shuffles are forced:
-`shuffle-above` is 1. Nothing is measured but the seconds of the two runs.
+`shuffle-above` is 1, for topics with lz4. Nothing is measured but the seconds of the two runs.
 
 Run: python benchmarks/pipeline_proof.py MEGABYTES [STAGE...]   (merged into benchmarks/results/pipeline_proof.json;
 needs three times that on disk)
@@ -30,7 +30,7 @@ def prove(logs: Path, folder: Path, stage: str, url: str, megabytes: int) -> dic
     """Run one stage at both masters, and its command."""
     folder.mkdir()
     size = megabytes * 1_000_000
-    place = Place(logs, folder, archive.segment_bytes(size) // 2, size // 200, now())
+    place = Place(logs, folder, archive.segment_bytes(size) // 2, size // 200, "*-lz4", now())
     (here,) = at("local[2]", place, [stage], commands=True).values()
     (spread,) = at(url, place, [stage], commands=False).values()
     shutil.rmtree(folder)

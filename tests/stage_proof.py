@@ -5,6 +5,7 @@ For tests on golden logs, and for `benchmarks/pipeline_proof.py` on generated on
 
 from __future__ import annotations
 
+import fnmatch
 import hashlib
 import json
 import shutil
@@ -35,6 +36,8 @@ class Place:
     folder: Path
     segment_bytes: int
     retained_bytes: int
+    shuffled: str
+    """A pattern of topics that are compacted through the shuffle, one after the other."""
     now: str
     """Of all runs, shortly before the commands', which have no other time than the clock's."""
 
@@ -114,10 +117,10 @@ def converted(place: Place) -> None:
     command("convert", place.logs, "--to", "v2", "--codec", "zstd", "--out", place.other)
 
 
-def compacted(place: Place) -> None:
+def compacted(place: Place, pattern: str = "*") -> None:
     """The command beside `compact`."""
     shutil.copytree(place.logs, place.other)
-    topics = {path.name.rpartition("-")[0] for path in place.logs.glob("*-[0-9]*")}
+    topics = fnmatch.filter({path.name.rpartition("-")[0] for path in place.logs.glob("*-[0-9]*")}, pattern)
     command("compact", place.other, *(word for topic in sorted(topics) for word in ("--topic", topic)))
 
 
@@ -272,7 +275,9 @@ PROOFS: dict[str, Proof] = {
     "convert, compare": Proof(lambda _: CONVERT + stage("compare"), converted, same_files),
     "compact": Proof(lambda _: stage("compact", 'topics = ["*"]'), compacted, same_records),
     "compact by shuffle": Proof(
-        lambda _: stage("compact", 'topics = ["*"]', "shuffle-above = 1"), compacted, same_records
+        lambda place: stage("compact", f'topics = ["{place.shuffled}"]', "shuffle-above = 1"),
+        lambda place: compacted(place, place.shuffled),
+        same_records,
     ),
     "retain": Proof(
         lambda place: stage("retain", f"bytes = {place.retained_bytes}", "head-truncation = true"),
@@ -324,7 +329,7 @@ def main(master: str, given: str) -> None:
     """
     asked = json.loads(given)
     sizes = asked["segment_bytes"], asked["retained_bytes"]
-    place = Place(Path(asked["logs"]), Path(asked["folder"]), *sizes, now=asked["now"])
+    place = Place(Path(asked["logs"]), Path(asked["folder"]), *sizes, asked["shuffled"], asked["now"])
     proofs = {name: proof for name, proof in {**PROOFS, **DAMAGED}.items() if name in asked["names"]}
     path = place.folder / "any.toml"
     path.write_text(f'[[stage]]\ndo = "digest"\n[source]\npath = "{place.logs}"\n')
@@ -341,6 +346,7 @@ def at(master: str, place: Place, names: list[str], *, commands: bool) -> dict[s
         "folder": str(place.folder),
         "segment_bytes": place.segment_bytes,
         "retained_bytes": place.retained_bytes,
+        "shuffled": place.shuffled,
         "now": place.now,
         "names": names,
         "commands": commands,

@@ -18,6 +18,8 @@ from stage_proof import DAMAGED, PROOFS, Place, at, now, outcomes
 if TYPE_CHECKING:
     from spark.conftest import GoldenLogs
 
+SHUFFLED = "g3.9.1.*compact*"
+"""Topics whose keys go through Spark's shuffle, which is several jobs for each partition."""
 CLOSED = '{"version":0,"brokerEpoch":-1}'
 
 
@@ -27,7 +29,7 @@ def test_a_log_is_compacted_as_the_version_that_its_files_tell_before_they_are_m
 ) -> None:
     lay_out(tmp_path / "logs", [case for case in log_cases() if case.id == "3.9.1/compact-snappy.after2"])
     (tmp_path / "logs/.kafka_cleanshutdown").write_text(CLOSED)
-    place = Place(tmp_path / "logs", tmp_path, segment_bytes=3000, retained_bytes=3000, now=now())
+    place = Place(tmp_path / "logs", tmp_path, segment_bytes=3000, retained_bytes=3000, shuffled="*", now=now())
     ((_, found),) = outcomes(place, {name: PROOFS[name]}, commands=True, context=InProcess())
     assert found["partitions"] == 1
 
@@ -45,7 +47,9 @@ def test_every_stage_makes_of_all_golden_logs_what_its_command_makes_wherever_sp
             for number, (master, commands) in enumerate((("local[2]", True), (workers.url, False))):
                 folder = tmp_path / f"{logs.path.name}-{number}"
                 folder.mkdir()
-                place = Place(logs.path, folder, segment_bytes=3000, retained_bytes=3000, now=started)
+                place = Place(
+                    logs.path, folder, segment_bytes=3000, retained_bytes=3000, shuffled=SHUFFLED, now=started
+                )
                 found.append(at(master, place, list(proofs), commands=commands))
             local, spread = ({name: each["digest"] for name, each in some.items()} for some in found)
             assert local.keys() == proofs.keys()
