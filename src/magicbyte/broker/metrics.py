@@ -6,7 +6,6 @@ They are changed on the event loop alone, with some 2 µs of work for a request.
 from __future__ import annotations
 
 import time
-from array import array
 from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterable
@@ -130,7 +129,7 @@ class Times:
 
 @dataclass(slots=True)
 class ApiMetrics:
-    """Counters of one kind of requests. What came lately is only noted, in arrays; `sort` counts it.
+    """Counters of one kind of requests. What came lately is only noted, in lists; `sort` counts it.
 
     Noted are of each request `versions`, `totals` and `waits` (ns until the answer was ready, and of that waited for
     others), and all error `codes` in answers. Counted: `requests` by version; `errors`: how often each code was in an
@@ -138,10 +137,10 @@ class ApiMetrics:
     `waited`, that, of those that waited.
     """
 
-    versions: array[int] = field(default_factory=lambda: array("h"))
-    totals: array[int] = field(default_factory=lambda: array("q"))
-    waits: array[int] = field(default_factory=lambda: array("q"))
-    codes: array[int] = field(default_factory=lambda: array("h"))
+    versions: list[int] = field(default_factory=list)
+    totals: list[int] = field(default_factory=list)
+    waits: list[int] = field(default_factory=list)
+    codes: list[int] = field(default_factory=list)
     requests: Counter[int] = field(default_factory=Counter)
     errors: Counter[int] = field(default_factory=Counter)
     total: Times = field(default_factory=Times)
@@ -156,7 +155,7 @@ class ApiMetrics:
         self.local.add(map(sub, self.totals, self.waits))
         self.waited.add(filter(None, self.waits))
         for noted in (self.versions, self.codes, self.totals, self.waits):
-            del noted[:]
+            noted.clear()
 
 
 @dataclass(slots=True)
