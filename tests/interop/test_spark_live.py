@@ -1,0 +1,127 @@
+"""Streams and pipelines on a running broker of Kafka and on its log directory, without a Spark session."""
+
+import json
+import random
+from collections.abc import Iterator
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from interop import jvm
+from interop.batches import b64
+from interop.test_pipeline_sinks import append, consume
+from interop.test_spark_kafka import lines, transaction
+from interop.test_written_logs import SETTINGS, complaints
+from magicbyte.log.directory import discover
+from magicbyte.log.reader import SegmentReader
+from magicbyte.records.columns import arrow_schema
+from magicbyte.spark.options import parse_options
+from magicbyte.spark.pipeline.config import load
+from magicbyte.spark.pipeline.driver import run
+from magicbyte.spark.stream import LogStream
+from magicbyte.spark.writing import LogWriter, parse_write_options
+from spark.in_process import InProcess
+from spark.logs import some_records, write_partition
+from spark.test_writing import RECORDS as WRITTEN
+from spark.test_writing import SCHEMA, arrow, rows
+
+pytestmark = [pytest.mark.interop, pytest.mark.usefixtures("needs_java")]
+
+VERSION = "3.9.1"
+RECORDS = 2000  # of a topic, each time something is produced
+Place = dict[str, Any]
+
+
+class Followed:
+    """A stream, as Spark drives one: `rows` are those that it gave so far."""
+
+    def __init__(self, **options: str) -> None:
+        self._stream = LogStream(parse_options({"startingOffsets": "earliest", **options}, stream=True), arrow_schema())
+        self._place: Place = {}
+        self.rows: list[tuple[Any, ...]] = []
+
+    def catch_up(self) -> None:
+        """Read what there is now, batch by batch."""
+        while True:
+            limit = self._stream.getDefaultReadLimit()
+            end = json.loads(json.dumps(self._stream.latestOffset(self._place, limit)))
+            if end == self._place:
+                return
+            tasks = self._stream.partitions(self._place, end)
+            for batch in chain.from_iterable(map(self._stream.read, tasks)):
+                self.rows += [tuple(row.values()) for row in batch.to_pylist()]
+            self._place = end
+
+    def sorted(self) -> list[tuple[Any, ...]]:
+        return sorted(self.rows, key=lambda row: row[2:5])
+
+
+@pytest.fixture(scope="module")
+def state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
+    with jvm.broker(VERSION, tmp_path_factory.mktemp("broker"), "log.segment.bytes=1048576") as running:
+        yield running
+
+
+def produce(state: dict[str, Any], seed: int) -> None:
+    rng = random.Random(seed)
+    given = "".join([*lines("plain", rng), *transaction("transactions", rng)])
+    jvm.run("Produce", state["bootstrap"], "plain=zstd", "transactions=lz4", stdin=given.encode(), version=VERSION)
+
+
+def test_streams_follow_a_broker_and_its_log_directory_and_give_the_same(state: dict[str, Any]) -> None:
+    topics = {"subscribe": "plain,transactions"}
+    live, files = {**topics, "kafka.bootstrap.servers": state["bootstrap"]}, {**topics, "path": state["data"]}
+    produce(state, 1)
+    everything = [Followed(**each) for each in (live, files, {**files, "maxOffsetsPerTrigger": "700"})]
+    committed = [Followed(**each, isolation="read_committed") for each in (live, files)]
+    for seed in (2, 3):
+        for each in everything + committed:
+            each.catch_up()
+        produce(state, seed)
+    for each in everything + committed:
+        each.catch_up()
+    assert len(everything[0].rows) == 3 * 2 * RECORDS
+    assert len(committed[0].rows) == 3 * (RECORDS + RECORDS // 2)
+    assert everything[0].sorted() == everything[1].sorted() == everything[2].sorted()
+    assert committed[0].sorted() == committed[1].sorted()
+
+
+def test_pipelines_copy_from_the_broker_and_into_it(state: dict[str, Any], tmp_path: Path) -> None:
+    produce(state, 4)
+    write_partition(tmp_path / "logs", "copied-0", some_records(200), per_batch=20)
+    ends = {
+        "from": (f'bootstrap = "{state["bootstrap"]}"\ntopics = ["plain", "transactions"]', 'path = "copy"'),
+        "into": ('path = "logs"', f'bootstrap = "{state["bootstrap"]}"'),
+        "back": (f'bootstrap = "{state["bootstrap"]}"\ntopics = ["copied"]', 'path = "back"'),
+    }
+    for name, (source, sink) in ends.items():
+        path = tmp_path / f"{name}.toml"
+        path.write_text(f'[source]\n{source}\n[[stage]]\ndo = "mirror"\n[sink]\n{sink}\n')
+        done = run(load(path), context=InProcess())
+        assert done.status == 0, done.units
+    for topic in ("plain", "transactions"):
+        assert bytes_of(tmp_path / f"copy/{topic}-0") == bytes_of(Path(state["data"]) / f"{topic}-0")
+    (found,) = discover([str(tmp_path / "back/copied-0")])
+    assert [record for columns in SegmentReader(found).records() for record in columns] == some_records(200)
+
+
+def test_a_broker_takes_a_log_directory_that_rows_were_written_to(tmp_path: Path) -> None:
+    options = parse_write_options({"path": str(tmp_path / "broker/data"), "kafka.compression.type": "zstd"})
+    for number in range(3):
+        writer = LogWriter.of(options, from_arrow_schema(SCHEMA), overwrite=False)
+        writer.commit([writer.write(arrow(rows(100, first=100 * number)))])
+    written = [{"offset": at, "key": b64(each.key), "value": b64(each.value)} for at, each in enumerate(WRITTEN)]
+    with jvm.broker(VERSION, tmp_path / "broker", *SETTINGS) as state:
+        append(state["bootstrap"], VERSION, ["orders"])
+        consumed = consume(state["bootstrap"], "orders", VERSION)
+    said = complaints((tmp_path / "broker/broker.log").read_text(), "orders", 300)
+    # Of the snapshots of the commits before the last one a broker needs none.
+    assert [line for line in said if "Deleted producer state snapshot" not in line] == []
+    assert consumed == [*written, {"offset": 300, "key": b64(b"key"), "value": b64(b"appended")}]
+
+
+def bytes_of(folder: Path) -> bytes:
+    return b"".join(path.read_bytes() for path in sorted(folder.glob("*.log")))
