@@ -1,6 +1,6 @@
 """Streams that are killed under load, again and again: from a log directory that grows into another one.
 
-Run: python tests/spark/stream_kills.py ROUNDS [SEED] [-o FILE] [--folder FOLDER]   (test_stream_spark.py runs three.)
+Run: python tests/spark/stream_kills.py ROUNDS [SEED] [-o FILE] [--folder FOLDER]   (test_stream_spark.py runs two.)
 A round starts the stream as a process of its own, while this process appends to the source, and kills it with SIGKILL
 at a moment that the seed draws: some time after it has staged something, or has committed. With it go all processes
 below it, or its Java machine alone: then a Python process may go on with a commit that nobody waits for. At the end the
