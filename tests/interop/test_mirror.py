@@ -15,12 +15,11 @@ from interop import jvm
 from magicbyte.client import Client, admin
 from magicbyte.client.fetch import FetchOptions, read_records, read_sets
 from magicbyte.client.offsets import bounds
-from magicbyte.client.produce import send_together
-from magicbyte.mirror import outbox
 from magicbyte.mirror.copier import Copied
 from magicbyte.mirror.mirror import Mirror
 from magicbyte.mirror.plan import Choice
 from magicbyte.records.entry import entries
+from mirror.pair import dies
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.usefixtures("needs_java")]
 
@@ -164,28 +163,13 @@ def test_what_the_target_stores_in_another_format_or_was_aborted(pair: Pair) -> 
     pair.run(same)
 
 
-class CrashError(Exception):
-    """The end of a process, at a place that the test chooses."""
-
-
 @between(THIRD)
 def test_after_a_crash_everything_is_there_once(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     topic = "crashed"
     pair.run(lambda here, _: admin.create_topic(here, admin.NewTopic(topic)))
     for turn in range(3):
         pair.produce(topic, "gzip", [line(topic, 50 * turn + at) for at in range(50)])
-    sent = []
-
-    async def crashing(*arguments: Any, **named: Any) -> Any:
-        sent.append(await send_together(*arguments, **named))
-        if len(sent) == 2:
-            raise CrashError
-        return sent[-1]
-
-    with monkeypatch.context() as patch:
-        patch.setattr(outbox, "send_together", crashing)
-        with pytest.raises(CrashError):
-            pair.mirror(topic)
+    assert dies(lambda: pair.mirror(topic), monkeypatch, 2, arrives=True)
     pair.mirror(topic)
 
     async def same(here: Client, there: Client) -> None:

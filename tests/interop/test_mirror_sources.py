@@ -12,16 +12,17 @@ from interop.mirrored import START, Real, compacted, line, only, records, runnin
 from magicbyte.client import Client, admin
 from magicbyte.client.fetch import read_sets
 from magicbyte.client.offsets import bounds
-from magicbyte.client.produce import ProduceOptions, new_producer_id, send, send_made, send_together
+from magicbyte.client.produce import ProduceOptions, new_producer_id, send, send_made
 from magicbyte.codecs import Codec, Lz4Header, decompress
 from magicbyte.errors import BrokerError, CorruptRecordError, ErrorCode, MirrorError
-from magicbyte.mirror import copier, outbox, rounds
+from magicbyte.mirror import copier, rounds
 from magicbyte.mirror.mirror import Mirror
 from magicbyte.records.columns import Record
 from magicbyte.records.encode import BatchHeader, Format, encode_records
 from magicbyte.records.entry import entries
 from magicbyte.records.message import Message
 from magicbyte.testing import Broker
+from mirror.pair import dies
 from mirror.sets import counted, some
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.usefixtures("needs_java")]
@@ -360,10 +361,6 @@ def test_a_real_target_that_is_made_anew_in_mid_copy_gets_all_or_is_refused(
 # ---- crashes where keys decide
 
 
-class CrashError(Exception):
-    """The end of a process, at a place that the test chooses."""
-
-
 @between("middle", "new")
 @pytest.mark.parametrize(("at", "arrives"), [(1, True), (3, False), (4, True), (6, True)])
 def test_after_a_crash_everything_is_there_once_where_keys_decide(
@@ -375,25 +372,8 @@ def test_after_a_crash_everything_is_there_once_where_keys_decide(
     real.run(lambda _, there: admin.create_topic(there, admin.NewTopic(topic, 3)))
     for codec in ("gzip", "snappy"):
         real.produce(topic, codec, [line(topic, each) for each in range(120)])
-    sent = []
-
-    def crashing(original: Any) -> Any:
-        async def work(*arguments: Any, **named: Any) -> Any:
-            sent.append(1)
-            if len(sent) != at:
-                return await original(*arguments, **named)
-            if arrives:
-                await original(*arguments, **named)
-            raise CrashError
-
-        return work
-
-    with monkeypatch.context() as patch:
-        patch.setattr(copier, "SAVE_SECONDS", 1000.0)
-        patch.setattr(copier, "send_made", crashing(send_made))
-        patch.setattr(outbox, "send_together", crashing(send_together))
-        with pytest.raises(CrashError):
-            real.mirror(only(topic))
+    monkeypatch.setattr(copier, "SAVE_SECONDS", 1000.0)
+    assert dies(lambda: real.mirror(only(topic)), monkeypatch, at, arrives=arrives)
     real.mirror(only(topic))
 
     async def by_key(client: Client, partitions: int) -> dict[bytes | None, Counter[Any]]:

@@ -219,13 +219,11 @@ def test_the_end_of_the_log_stays_where_the_last_entry_is_left_out(tmp_path: Pat
     assert done.report.lost()["transaction_markers"] > 0
 
 
-def test_segments_begin_where_the_source_rolled_and_where_they_would_grow_too_large(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_segments_begin_where_the_source_rolled_and_where_they_would_grow_too_large(tmp_path: Path) -> None:
     case = golden_data.log_case("3.9.1/basic-gzip")
     (name,) = case.segments()
-    monkeypatch.setattr(convert, "_SEGMENT_BYTES", 1000)
-    (done,) = run(case.partition_dir(named=True), tmp_path / "out", ConvertOptions(Format.V0, Codec.NONE, verify=True))
+    options = ConvertOptions(Format.V0, Codec.NONE, verify=True, segment_bytes=1000)
+    (done,) = run(case.partition_dir(named=True), tmp_path / "out", options)
     assert done.verified
     found = sorted(logs(done.folder))
     assert found[0] == name

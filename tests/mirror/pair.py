@@ -95,6 +95,11 @@ def crash(pair: Pair, monkeypatch: pytest.MonkeyPatch, at: int, *, arrives: bool
 
 def crashes(pair: Pair, monkeypatch: pytest.MonkeyPatch, at: int, *, arrives: bool, choice: Choice = ALL) -> bool:
     """Do what `crash` does, and say whether there was a request of this number."""
+    return dies(lambda: pair.mirror(choice), monkeypatch, at, arrives=arrives)
+
+
+def dies(mirror: Callable[[], object], monkeypatch: pytest.MonkeyPatch, at: int, *, arrives: bool) -> bool:
+    """Let a call that mirrors crash as `crash` does, and say whether there was a request of this number."""
     sent = []
 
     def crashing(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -112,7 +117,7 @@ def crashes(pair: Pair, monkeypatch: pytest.MonkeyPatch, at: int, *, arrives: bo
         patch.setattr(copier, "send_made", crashing(send_made))
         patch.setattr(outbox, "send_together", crashing(send_together))
         try:
-            pair.mirror(choice)
+            mirror()
         except CrashError:
             return True
     return False

@@ -37,7 +37,7 @@ CONVERT = '[[stage]]\ndo = "convert"\nformat = "v2"\ncodec = "lz4"\n'
 _numbers = itertools.count()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")  # s3fs keeps what it was told of the address as long as the process lives
 def s3() -> Iterator[str]:
     """The address of an S3 server with a bucket `archive`."""
     logging.getLogger("werkzeug").setLevel(logging.ERROR)

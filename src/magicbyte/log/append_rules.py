@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Self, TypeVar
+from typing import Final, Self, TypeVar
 
 from magicbyte.codecs import Codec
 from magicbyte.errors import AppendRefusedError, ErrorCode, InvalidConfigError, RecordError
@@ -94,6 +94,10 @@ _NUMBERS = {
     "segment.bytes": "segment_bytes",
     "max.decompressed.message.bytes": "max_decompressed_bytes",
 }
+
+
+RELEASES: Final = {"0": "0.9.0", "1": "0.10.2", "2": "0.11.0"}
+"""What Kafka's own brokers call the formats that ours also takes by their magic."""
 
 
 def stored_format(version: str) -> Format:

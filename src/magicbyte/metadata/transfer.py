@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from magicbyte.errors import MetadataError
+from magicbyte.log.append_rules import RELEASES
 from magicbyte.metadata import layout
 from magicbyte.ports import Node
 from magicbyte.records.layout import Dialect
@@ -20,8 +21,6 @@ _TOLD: Final = ("/config/changes", "/isr_change_notification", "/log_dir_event_n
 _ZOOKEEPERS_OWN: Final = "/zookeeper"
 _TOPIC_SETTINGS: Final = f"{layout.CONFIG}/topics"
 _FORMAT: Final = "message.format.version"
-_RELEASES: Final = {"0": "0.9.0", "1": "0.10.2", "2": "0.11.0"}
-"""What Kafka's own brokers call the formats that ours also takes by their magic."""
 
 
 class Keeper(Protocol):
@@ -95,7 +94,7 @@ def _for_kafka(path: str, data: bytes, ours: Collection[str]) -> tuple[bytes, tu
     if kept.get(_FORMAT) == Dialect.ENRICHED.value:
         raise MetadataError(path, "holds enriched sets, which Kafka's brokers cannot read: convert or delete the topic")
     if _FORMAT in kept:
-        kept[_FORMAT] = _RELEASES.get(kept[_FORMAT], kept[_FORMAT])
+        kept[_FORMAT] = RELEASES.get(kept[_FORMAT], kept[_FORMAT])
     return layout.dump_config(kept), tuple(sorted(settings.keys() - kept.keys()))
 
 

@@ -18,7 +18,7 @@ from magicbyte.client.offsets import bounds
 from magicbyte.client.produce import newest_format
 from magicbyte.client.versions import BrokerVersions
 from magicbyte.errors import BrokerError, ErrorCode, MirrorError
-from magicbyte.log.append_rules import stored_format
+from magicbyte.log.append_rules import RELEASES, stored_format
 from magicbyte.mirror.offset_topic import OFFSET_TOPIC
 from magicbyte.mirror.oversize import OnOversize
 from magicbyte.mirror.progress import DEFAULT_GROUP, Begun, Origin, begun
@@ -246,6 +246,8 @@ class _Planner:
             configs = {name: value for name, value in configs.items() if name not in OURS}
             if is_enriched:
                 del configs[_FORMAT]
+            elif _FORMAT in configs:
+                configs[_FORMAT] = RELEASES.get(configs[_FORMAT], configs[_FORMAT])
         if theirs.latest(APIS[_PRODUCE], _OLD_PRODUCE) is None:
             configs = _from_4_0_on(configs)
         stored = await self._format(to, configs, exists=there is not None)
