@@ -48,6 +48,7 @@ from magicbyte.records.batch import RecordBatch
 from magicbyte.records.decode import decode
 from magicbyte.records.encode import Format, encode
 from magicbyte.records.entry import entries
+from magicbyte.records.message import Message
 
 PARTITIONS = 8
 MEGABYTES = {("gzip", 100): 100, ("gzip", 1000): 200, ("zstd", 100): 100, ("lz4", 100): 200}
@@ -161,11 +162,11 @@ def sets_of(magic: int, codec: str, size: int, set_bytes: int | None) -> list[An
     """Return sets as a producer sends them, those of data.py or others of about `set_bytes`."""
     log = memoryview(data.log(size, magic, codec).read_bytes())
     if set_bytes is None:
-        return [closed(entry) for _, entry in entries(log)]
+        return closed(log)
     records = joined(list(decode(log)))
     batch_bytes = set_bytes * data.log(size, magic, "none").stat().st_size // len(log)
     made = encode(records, Format.V2, CODECS[codec], batch_bytes=batch_bytes)
-    return [closed(entry) for _, entry in entries(memoryview(made))]
+    return closed(memoryview(made))
 
 
 async def fill(server: Server, magic: int, codec: str, size: int, set_bytes: int | None = None) -> tuple[int, int]:
@@ -184,11 +185,18 @@ async def fill(server: Server, magic: int, codec: str, size: int, set_bytes: int
         return sum(await ends(client)), times * length
 
 
-def closed(entry: Any) -> Any:
-    """Return a set of the data as a producer sends it, one record behind the other."""
-    if isinstance(entry, RecordBatch):
-        return [bytes(8), entry.buffer[8:]]
-    return closed_message(entry, entry.offset - entry.record_count + 1 if entry.record_count > 0 else 0)
+def closed(log: memoryview) -> list[Any]:
+    """Return the sets of a log as a producer sends them, each with offsets from 0 on."""
+    found: list[Any] = []
+    first = 0
+    for _, entry in entries(log):
+        if isinstance(entry, RecordBatch):
+            found.append([bytes(8), entry.buffer[8:]])
+        else:
+            assert isinstance(entry, Message)
+            found.append(closed_message(entry, first))
+            first = entry.offset + 1
+    return found
 
 
 async def make(client: Client, magic: int) -> None:
