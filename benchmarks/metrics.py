@@ -1,10 +1,11 @@
 """What counting costs a broker, and what a scrape does.
 
-- pairs: two brokers in processes of their own on one core, one of them without counting: what does it is replaced by
-  what does nothing, here, as there is no such setting. Clients on some connections at once send sets of 100 records of
-  100 bytes and fetch such, to each broker in turn, for some hundred requests; who is first in a pair is second in the
-  next. `share`: of a broker's CPU (its whole process, by the system's clock for it) what the one without counting
-  saves, the median of all pairs, its quartiles, and the bounds of the median (95 %, by order statistics).
+- pairs, sets of 10 kB, of 100 kB: a broker in a process of its own on one core, which counts and does not by turns:
+  what counts is replaced by what does nothing, here, as there is no such setting. (Two processes differ by 2 % of
+  themselves, from start to start.) Clients on some connections at once send sets of 100 or 1,000 records of 100 bytes
+  and fetch such, some hundred requests a turn; what is first in a pair is second in the next. `share`: of the broker's
+  CPU (its whole process, by the system's clock for it) what is saved without counting, the median of all pairs, its
+  quartiles, and the bounds of the median (95 %, by order statistics).
 - requests: seconds of CPU of `magicbyte serve` (its own clock, all threads) for one Produce or Fetch, over the wire,
   one at a time: of a set of one record, which is the most that counting can weigh, and of a set of 100 records of 100
   bytes, as producers send them that have something to do.
@@ -18,9 +19,12 @@ Run: python benchmarks/metrics.py [CASE...]   (written to benchmarks/results/met
 
 import asyncio
 import contextlib
+import itertools
 import math
+import os
 import random
 import re
+import signal
 import statistics
 import subprocess
 import sys
@@ -59,23 +63,23 @@ PAIRS, CONNECTIONS, TURN = 150, 4, 40  # requests of each kind on each connectio
 TURNS = 800  # of 20 requests, of each kind
 TOPIC = "topic"
 KEPT = {"retention.ms": "-1"}  # the records have times of 2023
-COUNTING, NOT_COUNTING = "counting", "not-counting"
 
 
 # ---- pairs
 
 
-def serve(kind: str, folder: str) -> None:
-    """Be a broker, of that kind."""
-    if kind == NOT_COUNTING:
-        stop_counting()
+def serve(folder: str) -> None:
+    """Be a broker that stops counting at a signal, and begins again at the next."""
+    instead = list(replaced())
+    real = [(where, name, getattr(where, name)) for where, name, _ in instead]
+    kinds = itertools.cycle((instead, real))
+
+    def switch(*_: object) -> None:
+        for where, name, does in next(kinds):
+            setattr(where, name, does)
+
+    signal.signal(signal.SIGUSR1, switch)
     magicbyte(["serve", "--dir", folder, "--listen", "127.0.0.1:0"])
-
-
-def stop_counting() -> None:
-    """Replace what counts, and what it needs to know, by what does nothing."""
-    for where, name, instead in replaced():
-        setattr(where, name, instead)
 
 
 def replaced() -> Iterator[tuple[Any, str, Callable[..., object]]]:
@@ -96,14 +100,18 @@ class Rival(NamedTuple):
     bootstrap: str
     pid: int
 
+    def switch(self) -> None:
+        """Let it count, or not any more."""
+        os.kill(self.pid, signal.SIGUSR1)
+
     def cpu_s(self) -> float:
         """Return what its process has used, by the clock that the system keeps for each."""
         return time.clock_gettime((~self.pid << 3) | 2)
 
 
 @contextlib.contextmanager
-def rival(kind: str, folder: Path) -> Iterator[Rival]:
-    command = harness.pinned([sys.executable, __file__, "--serve", kind, str(folder)])
+def rival(folder: Path) -> Iterator[Rival]:
+    command = harness.pinned([sys.executable, __file__, "--serve", str(folder)])
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     try:
@@ -116,16 +124,16 @@ def rival(kind: str, folder: Path) -> Iterator[Rival]:
 class Clients:
     """Connections to one broker that are at work at the same time."""
 
-    def __init__(self, clients: Sequence[Client], node: Node) -> None:
+    def __init__(self, clients: Sequence[Client], node: Node, records: int) -> None:
         self.clients, self.node = clients, node
-        rows = [Record(at, 1_700_000_000_000, 0, b"key", b"value" * 20) for at in range(100)]
+        rows = [Record(at, 1_700_000_000_000, 0, b"key", b"value" * 20) for at in range(records)]
         self.data = encode_records(rows, Format.V2)
 
     @classmethod
-    async def of(cls, rival: Rival, stack: contextlib.AsyncExitStack) -> "Clients":
+    async def of(cls, rival: Rival, records: int, stack: contextlib.AsyncExitStack) -> "Clients":
         clients = [await stack.enter_async_context(Client(rival.bootstrap)) for _ in range(CONNECTIONS)]
         await create_topic(clients[0], NewTopic(TOPIC, 1, 1, configs=KEPT))
-        return cls(clients, await clients[0].leader(TOPIC, 0))
+        return cls(clients, await clients[0].leader(TOPIC, 0), records)
 
     async def turn(self) -> None:
         await asyncio.gather(*(self._work(each) for each in self.clients))
@@ -138,27 +146,30 @@ class Clients:
             await fetch_sets(client, TOPIC, 0, 0, FetchOptions(max_bytes=len(self.data)))
 
 
-async def compare(rivals: Sequence[Rival]) -> list[list[float]]:
-    """Return the CPU of each rival in each pair."""
+async def compare(broker: Rival, records: int) -> list[list[float]]:
+    """Return the CPU of each pair of turns: with counting, and without."""
     async with contextlib.AsyncExitStack() as stack:
-        clients = [await Clients.of(each, stack) for each in rivals]
-        for each in clients * 5:
-            await each.turn()  # what runs fast is loaded
+        clients = await Clients.of(broker, records, stack)
+        for _ in range(10):
+            await clients.turn()  # what runs fast is loaded
+            broker.switch()
         await asyncio.sleep(3)
         spent: list[list[float]] = []
         for pair in range(PAIRS):
             row = [0.0, 0.0]
-            for at in (0, 1) if pair % 2 else (1, 0):
-                before = rivals[at].cpu_s()
-                await clients[at].turn()
-                row[at] = rivals[at].cpu_s() - before
+            for at in (0, 1) if pair % 2 == 0 else (1, 0):
+                before = broker.cpu_s()
+                await clients.turn()
+                row[at] = broker.cpu_s() - before
+                if at == pair % 2:  # behind the first of the two
+                    broker.switch()
             spent.append(row)
     return spent
 
 
-def pairs(folder: Path) -> dict[str, Any]:
-    with rival(COUNTING, folder / "1") as one, rival(NOT_COUNTING, folder / "2") as other:
-        spent = asyncio.run(compare([one, other]))
+def pairs(folder: Path, records: int) -> dict[str, Any]:
+    with rival(folder) as broker:
+        spent = asyncio.run(compare(broker, records))
     shares = sorted(1 - without / counting for counting, without in spent)
     margin = round(0.98 * math.sqrt(len(shares)))  # ranks around the middle
     middle, requests = len(shares) // 2, 2 * TURN * CONNECTIONS
@@ -305,8 +316,15 @@ def parts(folder: Path) -> dict[str, Any]:
     }
 
 
+CASES: dict[str, Callable[[Path], dict[str, Any]]] = {
+    "pairs, sets of 10 kB": lambda folder: pairs(folder, 100),
+    "pairs, sets of 100 kB": lambda folder: pairs(folder, 1000),
+    "counting": parts,
+}
+
+
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--serve"]:
         serve(*sys.argv[2:])
     else:
-        harness.run_cases("metrics", __doc__, {"pairs": pairs, "counting": parts})
+        harness.run_cases("metrics", __doc__, CASES)
