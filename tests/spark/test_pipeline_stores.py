@@ -4,6 +4,7 @@ import hashlib
 import itertools
 import json
 import logging
+import os
 import shutil
 import subprocess
 import sys
@@ -34,7 +35,7 @@ from spark.logs import content_of, read_all, reader_of, some_records, write_part
 from spark.test_pipeline import contents
 
 CONVERT = '[[stage]]\ndo = "convert"\nformat = "v2"\ncodec = "lz4"\n'
-_numbers = itertools.count()
+_numbers = itertools.count(1000 * os.getpid())  # whoever runs these tests beside has other folders for scratch
 
 
 @pytest.fixture(scope="session")  # s3fs keeps what it was told of the address as long as the process lives
@@ -330,6 +331,27 @@ def test_a_run_that_was_taken_for_dead_commits_nothing(
     assert committed(store) == expected
     assert run(given, resume=True).kept == 3
     assert strangers(store) == set()
+
+
+def test_an_upload_that_fails_ends_its_partition_alone(
+    memory: ObjectStore, archive: Path, expected: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    upload = ObjectStore.upload
+
+    def failing(store: ObjectStore, source: Path, name: str) -> None:
+        if "orders-1" in name:
+            raise ConnectionResetError("the store hung up")
+        upload(store, source, name)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ObjectStore, "upload", failing)
+        done = run(pipeline(archive, memory))
+    assert {unit["unit"]: (unit["outcome"], unit["error"]) for unit in done.units} == {
+        "orders-0": ("done", None), "orders-1": ("failed", "the store hung up"), "orders-2": ("done", None),
+    }  # fmt: skip
+    assert run(pipeline(archive, memory), resume=True).status == 0
+    assert committed(memory) == expected
+    assert strangers(memory) == set()
 
 
 def test_a_second_attempt_at_a_partition_leaves_the_first_ones_output(

@@ -222,6 +222,7 @@ def _concluded(unit: Unit, place: AnyPlace | None, said: Json, do: Callable[[], 
 
 
 def _ended(said: Json, outcome: Outcome, error: str | None = None) -> Json:
+    said = dict(said)  # that there is an output may still turn out to be wrong
     seconds = round(time.time() - said.pop("begun"), 3)
     return {**said, "outcome": outcome.value, "error": error, "seconds": seconds}
 
