@@ -58,6 +58,7 @@ def test_a_path_without_logs_is_refused(tmp_path: Path) -> None:
     assert "found no log" in result.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_it_ends_with_a_spark_query(other_logs: Path) -> None:
     result = run("tour", other_logs)

@@ -39,6 +39,7 @@ def test_the_forms_of_the_kernels_agree_on_the_corpus() -> None:
         agreement.assert_agreement(content[1:], options, dialect)
 
 
+@pytest.mark.slow
 def test_kernels_that_check_every_index_agree_as_well() -> None:
     with agreement.kernels("plain"):
         expected = [agreement.digest(content) for _, content in agreement.corpus(*agreement.LOGS)]

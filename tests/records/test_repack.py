@@ -170,6 +170,7 @@ def digests() -> list[str]:
     return found
 
 
+@pytest.mark.slow
 def test_kernels_that_check_every_index_write_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     environment = os.environ | {"NUMBA_BOUNDSCHECK": "1", "MAGICBYTE_KERNELS": "compiled"}
     done = subprocess.run(

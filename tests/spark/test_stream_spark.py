@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 
+@pytest.mark.slow
 def test_a_log_directory_is_followed_into_another_one(spark: "SparkSession", tmp_path: Path) -> None:
     folder = write_partition(tmp_path / "logs", "orders-0", some_records(100, magic=1), target=Format.V1)
     options = {"startingOffsets": "earliest", "maxOffsetsPerTrigger": "60", "subscribe": "orders"}
