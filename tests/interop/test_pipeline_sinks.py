@@ -12,6 +12,7 @@ from interop.batches import Json, b64
 from interop.test_written_logs import LAST_TIME, SETTINGS, complaints
 from magicbyte.log.checkpoints import CLEAN_SHUTDOWN, OFFSET_CHECKPOINTS, PARTITION_METADATA
 from magicbyte.log.directory import discover
+from magicbyte.log.materialize import materialize
 from magicbyte.log.reader import SegmentReader
 from magicbyte.spark.pipeline import driver, load
 from spark.conftest import lay_out, topic_of
@@ -68,16 +69,20 @@ def append(bootstrap: str, version: str, topics: Iterable[str]) -> None:
     jvm.run("Produce", bootstrap, *(f"{topic}=none" for topic in topics), stdin=lines.encode(), version=version)
 
 
-@pytest.mark.parametrize("version", ["2.8.2", "3.9.1", "4.3.1"])
-def test_a_broker_takes_a_sink_as_its_own_log_directory(version: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("version", "store"), [("2.8.2", None), ("3.9.1", "memory://sink-of-"), ("4.3.1", None)])
+def test_a_broker_takes_a_sink_as_its_own_log_directory(version: str, store: str | None, tmp_path: Path) -> None:
+    """Of a sink in a store of objects it takes the log directory that is made of it."""
     cases = [case for case in log_cases() if case.id in SOURCES]
     assert len(cases) == len(SOURCES)
     lay_out(tmp_path / "logs", cases)
+    store = None if store is None else store + tmp_path.name
     has_own_metadata = version.startswith("4.")
     sink = "made" if has_own_metadata else "broker/data"
-    (tmp_path / "sink.toml").write_text(STAGES.format(version=version, sink=sink))
+    (tmp_path / "sink.toml").write_text(STAGES.format(version=version, sink=store or sink))
     done = driver.run(load(tmp_path / "sink.toml"), context=InProcess())
     assert done.status == 0, [unit["error"] for unit in done.units]
+    if store is not None:
+        assert materialize(store, tmp_path / sink) == len(cases)
     data, left, ends = tmp_path / sink, {}, {}
     for partition in discover([str(data)]):
         topic = str(partition.topic)
