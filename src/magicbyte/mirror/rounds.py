@@ -81,12 +81,7 @@ class Rounds(ABC):
                         if end is None or self._reached.get((each.name, partition)) != (each, end):
                             group.create_task(self._in_turn(copy, each, partition, end, slots))
         except ExceptionGroup as errors:
-            first, *others = errors.exceptions
-            for other in others[:OTHERS_NAMED]:
-                log.warning("another partition failed, too: %s", other)
-            if len(others) > OTHERS_NAMED:
-                log.warning("%d partitions more failed, too", len(others) - OTHERS_NAMED)
-            raise first from None
+            raise first_of(errors) from None
 
     async def _source_ends(self) -> dict[tuple[str, int], int]:
         """Return where partitions of the source end, as far as that is told: of most nothing may be to be copied."""
@@ -123,3 +118,13 @@ class Rounds(ABC):
             for each in fields(Copied):
                 setattr(total, each.name, getattr(total, each.name) + getattr(copier.copied, each.name))
         return found
+
+
+def first_of(errors: ExceptionGroup[Exception]) -> Exception:
+    """Return what failed first, once the log has been told what else did."""
+    first, *others = errors.exceptions
+    for other in others[:OTHERS_NAMED]:
+        log.warning("another partition failed, too: %s", other)
+    if len(others) > OTHERS_NAMED:
+        log.warning("%d partitions more failed, too", len(others) - OTHERS_NAMED)
+    return first

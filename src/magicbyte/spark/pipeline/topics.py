@@ -24,6 +24,7 @@ from magicbyte.mirror.log_target import LogTarget
 from magicbyte.mirror.offset_topic import make_offset_topic
 from magicbyte.mirror.outbox import Outboxes
 from magicbyte.mirror.plan import INTERNAL, Choice, Mode, TopicPlan, make_topic, plan
+from magicbyte.mirror.rounds import first_of
 from magicbyte.records.layout import Dialect
 from magicbyte.spark.pipeline.config import Source, Target, matches
 
@@ -135,7 +136,7 @@ async def _sent(aim: Aim, partition: int, source: Live | PartitionDirectory) -> 
             async with asyncio.TaskGroup() as tasks:
                 await PartitionCopier(route, asyncio.Event(), copied).catch_up(Outboxes(there, tasks))
         except ExceptionGroup as errors:
-            raise errors.exceptions[0] from None
+            raise first_of(errors) from None
     return copied
 
 
