@@ -1,6 +1,5 @@
 """Pipelines, without Spark: each stage equals its command, digest for digest; sinks, reruns and what is damaged."""
 
-import hashlib
 import io
 import json
 import re
@@ -22,6 +21,7 @@ from magicbyte.spark.pipeline.sink import Place
 from magicbyte.spark.pipeline.units import Unit, find
 from spark.in_process import InProcess, Tasks
 from spark.logs import content_of, some_records, write_partition
+from stage_proof import contents
 
 VERSIONS = ("g0.8.2.2.", "g0.10.2.2.", "g3.9.1.")
 """The golden logs of a broker without timestamps, of one without producers, and of a late one."""
@@ -50,14 +50,6 @@ def pipeline(folder: Path, text: str, *, source: Path | None = None, sink: str |
 
 def run(given: Pipeline, *, resume: bool = False, context: Any = None) -> Run:
     return driver.run(given, context=context or InProcess(), resume=resume)
-
-
-def contents(folder: Path) -> dict[str, str]:
-    """Return a digest of each file of each partition."""
-    return {
-        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
-        for path in sorted(folder.glob("*-[0-9]/*"))
-    }
 
 
 def names(folder: Path) -> set[str]:

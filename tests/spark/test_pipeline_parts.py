@@ -17,7 +17,7 @@ from magicbyte.spark.pipeline.units import find
 from spark.conftest import lay_out, topic_of
 from spark.in_process import InProcess
 from spark.logs import some_records, write_partition
-from spark.test_pipeline import contents
+from stage_proof import contents
 
 NOW = "now = 2026-01-07T00:00:00Z\n"
 

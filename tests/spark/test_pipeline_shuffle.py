@@ -20,7 +20,7 @@ from magicbyte.spark.pipeline.shuffle import _ROW, HashCollisionError, last_of_e
 from spark.conftest import lay_out, topic_of
 from spark.in_process import InProcess
 from spark.logs import START, write_partition
-from spark.test_pipeline import contents
+from stage_proof import contents
 
 if TYPE_CHECKING:
     from pyspark import SparkContext

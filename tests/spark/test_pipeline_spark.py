@@ -1,6 +1,5 @@
 """Pipelines on Spark itself: local, on a cluster of real processes, and while parts of it are killed."""
 
-import hashlib
 import os
 import signal
 import subprocess
@@ -20,6 +19,7 @@ from magicbyte.spark.pipeline.config import load
 from spark.conftest import GoldenLogs
 from spark.in_process import InProcess
 from spark.logs import some_records, write_partition
+from stage_proof import contents
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -42,14 +42,6 @@ topics = ["*"]
 """
 PARTITIONS = 12
 WAIT_SECONDS = 120
-
-
-def contents(folder: Path) -> dict[str, str]:
-    """Return a digest of each file of each partition."""
-    return {
-        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
-        for path in sorted(folder.glob("*-[0-9]*/*"))
-    }
 
 
 def written(folder: Path, source: Path, sink: str) -> Path:

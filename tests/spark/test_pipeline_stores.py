@@ -32,7 +32,7 @@ from magicbyte.spark.pipeline.store_sink import StorePlace, StoreSink
 from magicbyte.spark.pipeline.units import find
 from spark.in_process import InProcess, Tasks
 from spark.logs import content_of, read_all, reader_of, some_records, write_partition
-from spark.test_pipeline import contents
+from stage_proof import contents
 
 CONVERT = '[[stage]]\ndo = "convert"\nformat = "v2"\ncodec = "lz4"\n'
 _numbers = itertools.count(1000 * os.getpid())  # whoever runs these tests beside has other folders for scratch
