@@ -13,7 +13,7 @@ from magicbyte.records.columns import Record, arrow_schema
 from magicbyte.records.encode import Format, encode_records
 from magicbyte.spark.options import SourceOptions, parse_options
 from magicbyte.spark.shallow import shallow_schema
-from magicbyte.spark.source import LogReader
+from magicbyte.spark.source import LogReader, PruningReader
 
 START = 1_700_000_000_000  # ms
 SEGMENT = "00000000000000000000.log"
@@ -56,11 +56,11 @@ def options_of(path: Path, **options: str) -> SourceOptions:
     return parse_options({"path": str(path), **options})
 
 
-def reader_of(path: Path, **options: str) -> LogReader:
-    """Return the source's reader of all columns, as Spark would make it."""
+def reader_of(path: Path, **options: str) -> PruningReader:
+    """Return the source's reader of all columns, as Spark would make it with pushFilters=true."""
     parsed = options_of(path, **options)
     schema = shallow_schema() if parsed.mode == "shallow" else arrow_schema(headers=parsed.include_headers)
-    return LogReader(parsed, schema)
+    return PruningReader(parsed, schema)
 
 
 def read_all(reader: LogReader) -> list[dict[str, Any]]:

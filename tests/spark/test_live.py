@@ -23,7 +23,7 @@ from magicbyte.records.encode import Format
 from magicbyte.spark import live
 from magicbyte.spark.options import OptionError, parse_options
 from magicbyte.spark.shallow import shallow_schema
-from magicbyte.spark.source import LogReader, MagicbyteSource
+from magicbyte.spark.source import LogReader, MagicbyteSource, PruningReader
 from magicbyte.testing import Broker
 from spark.logs import START, read_all, some_records
 from spark.test_stream import step, steps, stream_reader
@@ -56,10 +56,10 @@ def options_of(broker: Broker, **options: str) -> dict[str, str]:
     return {"kafka.bootstrap.servers": broker.bootstrap_servers, **options}
 
 
-def reader_of(broker: Broker, **options: str) -> LogReader:
+def reader_of(broker: Broker, **options: str) -> PruningReader:
     parsed = parse_options(options_of(broker, **{"subscribe": "orders", **options}))
     schema = shallow_schema() if parsed.mode == "shallow" else arrow_schema(headers=parsed.include_headers)
-    return LogReader(parsed, schema)
+    return PruningReader(parsed, schema)
 
 
 def offsets(reader: LogReader) -> dict[int, list[int]]:

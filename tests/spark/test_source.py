@@ -208,7 +208,7 @@ def everything(spark: "SparkSession", logs: Path) -> Any:
 def test_a_filter_gives_the_same_rows_with_and_without_push_down(
     spark: "SparkSession", logs: Path, everything: Any, condition: str
 ) -> None:
-    pushed = frame(spark, logs).where(condition).collect()
+    pushed = frame(spark, logs, pushFilters="true").where(condition).collect()
     plain = spark.createDataFrame(everything).where(condition).collect()
     assert sorted(pushed, key=str) == sorted(plain, key=str)
     assert pushed
@@ -220,8 +220,22 @@ def test_a_pushed_filter_leaves_no_task_for_other_topics(spark: "SparkSession", 
     broken = logs.parent / "broken"
     shutil.copytree(logs, broken)
     (broken / "orders-0/00000000000000000000.log").write_bytes(bytes(range(200)))
-    assert frame(spark, broken).where("topic = 'clicks'").count() == 30
-    assert frame(spark, broken).where("partition > 0").count() == 120
+    assert frame(spark, broken, pushFilters="true").where("topic = 'clicks'").count() == 30
+    assert frame(spark, broken, pushFilters="true").where("partition > 0").count() == 120
+
+
+@pytest.mark.spark
+def test_a_data_frame_can_be_used_in_many_queries(spark: "SparkSession", logs: Path) -> None:
+    """Spark gives what it planned for the latest filters of a DataFrame to its other queries, too."""
+    rows = frame(spark, logs, columns="topic,offset")
+    clicks = rows.where("topic = 'clicks'")
+    assert clicks.count() == 30
+    assert rows.count() == 210
+    assert clicks.where("offset < 7").count() == 7
+    assert clicks.count() == 30
+    few, many = clicks.where("offset < 5"), clicks.where("offset >= 3")
+    assert few.union(many).count() == 5 + 27
+    assert few.join(many, "offset").count() == 2
 
 
 # ---- shallow mode
@@ -313,7 +327,7 @@ def test_register_sets_what_the_source_needs_and_may_be_called_again(spark: "Spa
 
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "false")
     register(spark)
-    assert frame(spark, logs, subscribe="clicks").where("offset < 7").count() == 7
+    assert frame(spark, logs, subscribe="clicks", pushFilters="true").where("offset < 7").count() == 7
 
 
 @pytest.mark.slow

@@ -21,10 +21,11 @@ _KNOWN = (
     "startingTimestamp", "endingTimestamp", "startingOffsetsByTimestamp", "endingOffsetsByTimestamp",
     "startingOffsetsByTimestampStrategy", "includeHeaders", "minPartitions", "failOnDataLoss", "isolation",
     "kafka.isolation.level", "dialect", "maxBatchBytes", "onDamage", "as", "kafka.bootstrap.servers",
+    "pushFilters",
 )  # fmt: skip
 _OF_STREAMS = ("maxOffsetsPerTrigger", "maxBytesPerTrigger", "upTo")
 _NOT_OF_STREAMS = (
-    "endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp",
+    "endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp", "pushFilters",
 )  # fmt: skip
 _OF_FILES = ("path", "paths", "onDamage", "as", "maxBytesPerTrigger", "upTo")
 SCHEME = "kafka://"
@@ -69,6 +70,7 @@ class SourceOptions:
     max_batch_bytes: int = DEFAULT_MAX_BATCH_BYTES
     skip_damage: bool = False
     as_: str | None = None
+    push_filters: bool = False
     max_offsets: int = 0
     max_bytes: int = 0
     up_to_high_watermark: bool = False
@@ -112,6 +114,7 @@ def parse_options(given: Mapping[str, str], *, stream: bool = False) -> SourceOp
         max_batch_bytes=_number(options, "maxBatchBytes", DEFAULT_MAX_BATCH_BYTES),
         skip_damage=_choice(options, "onDamage", ("stop", "skip")) == "skip",
         as_=options.get("as"),
+        push_filters=_flag(options, "pushFilters", default=False),
         max_offsets=_number(options, "maxOffsetsPerTrigger", 0),
         max_bytes=_number(options, "maxBytesPerTrigger", 0),
         up_to_high_watermark=_choice(options, "upTo", ("end", "highwatermark")) == "highwatermark",

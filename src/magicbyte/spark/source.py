@@ -68,7 +68,8 @@ class MagicbyteSource(DataSource):
     def reader(self, schema: StructType) -> LogReader:
         """Return the reader of `schema`, which a user may have given: other columns are not even decoded."""
         options = parse_options(self.options)
-        return LogReader(options, _wanted_columns(options, schema))
+        kind = PruningReader if options.push_filters else LogReader
+        return kind(options, _wanted_columns(options, schema))
 
     def streamReader(self, schema: StructType) -> LogStream:  # noqa: N802 (Spark's name)
         """Return the reader of a stream of `schema`."""
@@ -121,7 +122,7 @@ def _chosen(whole: pa.Schema, names: Iterable[str], option: str) -> pa.Schema:
 
 @dataclass
 class LogReader(DataSourceReader):
-    """Plans on the driver, reads in the workers. What filters said is kept in `limits` and the three others."""
+    """Plans on the driver, reads in the workers. What filters say is kept in `limits` and the three others."""
 
     options: SourceOptions
     columns: pa.Schema
@@ -129,6 +130,41 @@ class LogReader(DataSourceReader):
     topics: frozenset[str] | None = None
     prefixes: tuple[str, ...] = ()
     numbers: tuple[tuple[str, Any], ...] = ()  # comparisons of the partition column
+
+    def _wanted(self, partition: Named) -> bool:
+        topic, number = partition.topic, partition.partition
+        if self.topics is not None and topic not in self.topics:
+            return False
+        if not all(topic is not None and topic.startswith(prefix) for prefix in self.prefixes):
+            return False
+        if number is None and self.options.mode == "deep":
+            number = -1  # what the column says then; in shallow mode it is null, for which no comparison holds
+        return all(number is not None and _compare(kind, number, value) for kind, value in self.numbers)
+
+    def partitions(self) -> list[InputPartition]:
+        """Plan the tasks: on the driver, from names, sizes and indexes. Runs in a process of its own there."""
+        settle()
+        if self.options.bootstrap is not None:
+            from magicbyte.spark.live import plan_live  # it loads the client
+
+            return list(plan_live(self.options, self._wanted, self.limits))
+        found = [each for each in chosen_partitions(self.options) if self._wanted(each)]
+        headers_only = reads_headers_only(self.options, self.columns)
+        return list(plan(self.options, found, self.limits, os.cpu_count() or 1, headers_only=headers_only))
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield Arrow batches, not rows: Spark takes them whole, with no pickling per row. Runs in a worker."""
+        return read_task(partition, self.options, self.columns)
+
+
+@dataclass
+class PruningReader(LogReader):
+    """A reader that takes over a query's filters.
+
+    Spark (4.0 to 4.3) keeps what the reader planned for the latest query with filters of a DataFrame, and gives it to
+    a query of the same DataFrame without filters, too, and to the other side of a join with itself: rows are missing
+    there. So this is asked for, for a DataFrame of one query.
+    """
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 (Spark's name)
         """Take the filters that can be applied exactly; give back all others."""
@@ -161,31 +197,6 @@ class LogReader(DataSourceReader):
 
     def _keep_topics(self, topics: set[str]) -> None:
         self.topics = frozenset(topics) if self.topics is None else self.topics & topics
-
-    def _wanted(self, partition: Named) -> bool:
-        topic, number = partition.topic, partition.partition
-        if self.topics is not None and topic not in self.topics:
-            return False
-        if not all(topic is not None and topic.startswith(prefix) for prefix in self.prefixes):
-            return False
-        if number is None and self.options.mode == "deep":
-            number = -1  # what the column says then; in shallow mode it is null, for which no comparison holds
-        return all(number is not None and _compare(kind, number, value) for kind, value in self.numbers)
-
-    def partitions(self) -> list[InputPartition]:
-        """Plan the tasks: on the driver, from names, sizes and indexes. Runs in a process of its own there."""
-        settle()
-        if self.options.bootstrap is not None:
-            from magicbyte.spark.live import plan_live  # it loads the client
-
-            return list(plan_live(self.options, self._wanted, self.limits))
-        found = [each for each in chosen_partitions(self.options) if self._wanted(each)]
-        headers_only = reads_headers_only(self.options, self.columns)
-        return list(plan(self.options, found, self.limits, os.cpu_count() or 1, headers_only=headers_only))
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield Arrow batches, not rows: Spark takes them whole, with no pickling per row. Runs in a worker."""
-        return read_task(partition, self.options, self.columns)
 
 
 def _offsets(limits: Limits, each: Filter, value: int) -> Limits:
