@@ -100,6 +100,7 @@ def write_twice(folder: Path, records: int, partitions: int) -> None:
                 keys = order[first : first + 20_000]
                 rows = np.random.default_rng(first).integers(0, len(lines), len(keys))
                 writer.append(compact.chunk_of(values, keys, first, rows, Format.V2))
+            writer.roll(count, keep_empty=True)  # the last segment is active: no cleaner touches it
             writer.finish()
     directory.finish()
     (folder / ".kafka_cleanshutdown").write_bytes(b'{"version":0,"brokerEpoch":-1}')

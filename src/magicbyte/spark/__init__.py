@@ -92,6 +92,21 @@ def local_settings() -> dict[str, str]:
     }
 
 
+_so_far = 0
+
+
+def so_far() -> int:
+    """Return how many bytes of records were announced in this worker process, in all its tasks."""
+    return _so_far
+
+
+def expect_bytes(size: int) -> None:
+    """Load the kernels for `size` bytes of records, if that is much or this worker had as much in small pieces."""
+    global _so_far
+    _so_far += size
+    kernel.expect(_so_far)
+
+
 _frozen: bool | None = None  # whether kernels were loaded when it was done last
 
 

@@ -14,11 +14,10 @@ from magicbyte.log.files import file_system
 from magicbyte.log.reader import Chunk, Isolation, Selection, decode_chunk, read_chunks, select_records, select_rows
 from magicbyte.records.decode import DecodeOptions
 from magicbyte.records.transactions import CommittedFilter
-from magicbyte.spark import settle
+from magicbyte.spark import expect_bytes, settle, so_far
 from magicbyte.spark.options import SourceOptions
 from magicbyte.spark.plan import SegmentSlice, Task, TopicSlice
 from magicbyte.spark.shallow import rows_within, shallow_batch
-from magicbyte.wire import kernel
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -133,19 +132,9 @@ class _TaskReader:
                 dialect=piece.dialect,
                 limit=self.options.max_batch_bytes,
                 on_damage=self._on_damage,
-                expected_bytes=max(piece.size, _read_so_far),
+                expected_bytes=max(piece.size, so_far()),
                 whole=not reads_headers_only(self.options, self.columns),
             )
-
-
-_read_so_far = 0  # bytes, by this worker process in all its tasks
-
-
-def expect_bytes(size: int) -> None:
-    """Load the kernels for `size` bytes of records, if that is much or this worker had as much in small tasks."""
-    global _read_so_far
-    kernel.expect(max(size, _read_so_far))
-    _read_so_far += size
 
 
 def _settled(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -18,11 +18,10 @@ from magicbyte.log.checkpoints import TopicPartition
 from magicbyte.log.directory import folder_name
 from magicbyte.log.files import file_system, read_whole
 from magicbyte.records.encode import BatchHeader, Format, encode
-from magicbyte.spark import settle
+from magicbyte.spark import expect_bytes, settle
 from magicbyte.spark.columns import by_partition, check_columns, topics_of
 from magicbyte.spark.log_sink import LogSink, Staged, stage
 from magicbyte.spark.options import SCHEME, OptionError, known_options
-from magicbyte.spark.reading import expect_bytes
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -72,9 +72,10 @@ class ChangedError(MagicbyteError):
 
 def run_units(units: Iterator[Unit], told: Told) -> Iterator[Json]:
     """Do what is to be done, and yield what became of each partition. Runs in a worker."""
-    from magicbyte.spark import settle
+    from magicbyte.spark import expect_bytes, settle
 
     for unit in units:
+        expect_bytes(unit.size)
         found = run_unit(unit)
         tell(told, unit, found)
         yield found
