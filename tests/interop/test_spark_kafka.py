@@ -3,7 +3,6 @@
 import base64
 import json
 import random
-import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -94,8 +93,8 @@ def test_the_rows_are_those_of_sparks_kafka_source_also_when_the_broker_is_stopp
             0,
         ),
     ]
-    if not has_transactions:  # nor can Spark's source ask brokers before 0.11 for offsets by time, or for all topics
-        cases = [each for each in cases if not re.search("transactions|Timestamp|Pattern", str(each))]
+    if not has_transactions:  # most requests of Spark's source are too new for brokers before 0.11
+        cases = [cases[0], cases[6]]
     queries = [query for query, _ in cases]
     with ExitStack() as broker:
         settings = ("log.segment.bytes=1048576", "log.retention.ms=-1")
