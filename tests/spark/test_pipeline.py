@@ -145,12 +145,13 @@ def test_segments_are_split_and_merged_and_hold_the_same_entries(tmp_path: Path)
     assert command("verify", str(tmp_path / "split"), str(tmp_path / "merged"), "--deep").exit_code == 0
 
 
-def test_records_become_tables_that_hold_them_all(tmp_path: Path) -> None:
+@pytest.mark.parametrize("codec", ["", "snappy", "none"])
+def test_records_become_tables_that_hold_them_all(codec: str, tmp_path: Path) -> None:
     import pyarrow.parquet as pq
 
     records = [some_records(100, first=first) for first in (0, 100)]
     write_partition(tmp_path / "logs", "orders-3", *records)
-    done = run(pipeline(tmp_path, '[[stage]]\ndo = "records"'))
+    done = run(pipeline(tmp_path, '[[stage]]\ndo = "records"' + (f'\ncodec = "{codec}"' if codec else "")))
     assert done.status == 0
     paths = sorted((tmp_path / "out").glob("*.parquet"))
     assert [path.name for path in paths] == [f"orders-3-{first:020}.parquet" for first in (0, 100)]
@@ -159,6 +160,9 @@ def test_records_become_tables_that_hold_them_all(tmp_path: Path) -> None:
         (each.offset, each.key, each.value) for some in records for each in some
     ]
     assert {(row["topic"], row["partition"]) for row in rows} == {("orders", 3)}
+    assert pq.ParquetFile(paths[0]).metadata.row_group(0).column(1).compression == {
+        "": "ZSTD", "snappy": "SNAPPY", "none": "UNCOMPRESSED"
+    }[codec]  # fmt: skip
 
 
 def test_a_filter_leaves_what_its_limits_say_whatever_order_its_keys_are_given_in(tmp_path: Path) -> None:

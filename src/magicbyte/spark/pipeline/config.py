@@ -23,6 +23,7 @@ from magicbyte.records.layout import Dialect
 
 FORMATS = {"v0": Format.V0, "v1": Format.V1, "v2": Format.V2, "enriched": Format.ENRICHED}
 CODECS = ("keep", "none", "gzip", "snappy", "lz4", "zstd")
+TABLE_CODECS = CODECS[1:]
 ON_DAMAGE = ("stop", "skip", "salvage")
 WRITERS = frozenset({"salvage", "convert", "compact", "retain", "split", "merge", "filter", "mirror"})
 """Stages that make a new log; all others look at what is there."""
@@ -228,7 +229,7 @@ STAGES: Mapping[str, Mapping[str, Option]] = {
     "mirror": {},
     "digest": {},
     "compare": {"with": Option("the path of a log directory", _text), "part-above": _size(1 << 30)},
-    "records": {},
+    "records": {"codec": _one_of(TABLE_CODECS, "zstd")},
 }
 """The stages there are, and their options besides `do` and `topics`."""
 

@@ -822,7 +822,7 @@ def _compared(work: Work, stage: Stage, parts: list[Compared]) -> Json:
     return found
 
 
-def _records(work: Work, _stage: Stage) -> Json:
+def _records(work: Work, stage: Stage) -> Json:
     from magicbyte.log.reader import SegmentReader, Selection
     from magicbyte.records.columnar import ParquetWriter
     from magicbyte.records.decode import DecodeOptions
@@ -833,7 +833,7 @@ def _records(work: Work, _stage: Stage) -> Json:
         path = work.root / f"{work.key}-{segment.base_offset:020}.parquet"
         reader = SegmentReader(replace(work.log, segments=(segment,)))
         with path.open("wb") as file:
-            table = ParquetWriter(file)
+            table = ParquetWriter(file, codec=stage.options["codec"])
             options = DecodeOptions(packed=True, limit=work.unit.limit)
             for columns in reader.records(Selection(first=work.unit.first), options):
                 table.write(columns, *work.key)
