@@ -4,17 +4,18 @@ import io
 import json
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from cli.command import run as command
-from magicbyte.errors import LogDirectoryError, UnknownTopicError
+from magicbyte.errors import LogDirectoryError, MagicbyteError, UnknownTopicError
 from magicbyte.log.directory import discover
 from magicbyte.log.reader import SegmentReader
 from magicbyte.spark.pipeline import driver
-from magicbyte.spark.pipeline.config import Pipeline, load
+from magicbyte.spark.pipeline.config import Pipeline, PipelineError, load
 from magicbyte.spark.pipeline.driver import Run
 from magicbyte.spark.pipeline.report import as_html, as_json, write_report
 from magicbyte.spark.pipeline.sink import Place
@@ -538,6 +539,10 @@ def test_digests_go_segment_by_segment_so_that_one_partition_uses_all_cores(
     for unit in parts:
         total = total.plus(Digest(**unit["stages"][0]["digest"]))
     assert total == Digest(**whole["stages"][0]["digest"])
+    copied = run(pipeline(archive, '[[stage]]\ndo = "digest"', source=archive / "large"))
+    assert [unit["unit"] for unit in copied.units] == ["clicks-0"], "what is copied is copied whole"
+    assert (copied.status, copied.units[0]["stages"][0]["digest"]) == (0, whole["stages"][0]["digest"])
+    assert copied.units[0]["logEndOffset"] == 200
 
 
 def test_a_plan_changes_nothing_and_says_what_is_due(archive: Path) -> None:
@@ -557,7 +562,41 @@ def test_wrong_sources_and_sinks_are_refused(archive: Path) -> None:
     (archive / "p.toml").write_text(text.replace("logs/out", "out") + 'topics = ["orders", "payments-*"]\n')
     with pytest.raises(UnknownTopicError, match="payments"):
         run(load(archive / "p.toml"))
-    assert not (archive / "out/.pipeline").exists()
+    assert not (archive / "out").exists(), "what cannot be found leaves no sink behind"
+
+
+UNKNOWN = {
+    "no topic 'clikcs-": '[[stage]]\ndo = "verify"\ntopics = ["orders", "clikcs-*"]\n',
+    "partition 7": '[source]\npath = "logs"\npartitions = [1, 7]\n[[stage]]\ndo = "verify"\n',
+    "outside of": 'report = "logs/told"\n[[stage]]\ndo = "verify"\n',
+}
+
+
+@pytest.mark.parametrize("said", UNKNOWN)
+def test_what_would_be_left_out_in_silence_is_refused(archive: Path, said: str) -> None:
+    text = UNKNOWN[said]
+    (archive / "p.toml").write_text(text if "[source]" in text else text + '[source]\npath = "logs"\n')
+    with pytest.raises(MagicbyteError, match=re.escape(said)):
+        driver.plan(load(archive / "p.toml"))
+
+
+def test_a_plan_refuses_the_sink_that_a_run_would_refuse(archive: Path) -> None:
+    (archive / "out").mkdir()
+    (archive / "out/letter.txt").write_text("not a pipeline's")
+    given = pipeline(archive, CONVERT)
+    with pytest.raises(LogDirectoryError, match="found letter.txt"):
+        driver.plan(given)
+    with pytest.raises(LogDirectoryError, match="found letter.txt"):
+        run(given)
+    with pytest.raises(LogDirectoryError, match="expected a folder, found a file"):
+        run(replace(given, sink=archive / "out/letter.txt"))
+
+
+@pytest.mark.parametrize("master", ["", "foo", "local[x]", "local[0]", "local[*", "spark://host", "mesos://host:1"])
+def test_a_master_that_is_none_is_refused_before_anything_is_made(archive: Path, master: str) -> None:
+    with pytest.raises(PipelineError, match="--master: expected local"):
+        driver.run(pipeline(archive, CONVERT), master=master)
+    assert not (archive / "out").exists()
 
 
 def test_a_report_has_every_number_and_needs_nothing_else(damaged: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -67,8 +67,9 @@ def find(pipeline: Pipeline, now_ms: int, run: int = 0) -> list[Unit]:
     for sources that are not there, or that the sink cannot have.
     """
     found, live = _partitions(pipeline)
+    _refuse_unknown(pipeline, found)
+    _refuse_overlap(pipeline, found)
     if pipeline.sink is not None or pipeline.target is not None:
-        _refuse_overlap(pipeline, found)
         found = list(by_name(found).values())
     known = {each.path for each in compacted_before(found)} if _needs_compacted(pipeline) else set()
     known |= {path for path, each in live.items() if each.compacts}
@@ -82,12 +83,21 @@ def find(pipeline: Pipeline, now_ms: int, run: int = 0) -> list[Unit]:
     return sorted(units, key=lambda unit: (-unit.size, unit.name))
 
 
+def _refuse_unknown(pipeline: Pipeline, found: Sequence[PartitionDirectory]) -> None:
+    """Raise UnknownTopicError for a stage's pattern that is no topic's: nothing would go through it, and nobody know."""
+    for stage in pipeline.stages:
+        for pattern in stage.topics:
+            if not any(matches(each.topic, (pattern,)) for each in found):
+                raise UnknownTopicError(f"stage {stage.do!r}: no topic {pattern!r} in the sources")
+
+
 def _refuse_overlap(pipeline: Pipeline, found: Iterable[PartitionDirectory]) -> None:
-    """Raise LogDirectoryError where writing to the sink would change a source."""
+    """Raise LogDirectoryError where writing to the sink, or the report, would change a source."""
     sink = pipeline.sink
-    if isinstance(sink, Path):
-        for each in {each.log_directory or each.path: each for each in found}.values():
-            refuse_overlap(sink, each)
+    for folder in (sink, pipeline.report):
+        if isinstance(folder, Path):
+            for each in {each.log_directory or each.path: each for each in found}.values():
+                refuse_overlap(folder, each)
     for path in [path.rstrip("/") for source in pipeline.sources for path in source.paths]:
         if isinstance(sink, str) and (f"{sink}/".startswith(f"{path}/") or f"{path}/".startswith(f"{sink}/")):
             raise LogDirectoryError(f"{sink}: expected a place outside of {path}, which is only read")
@@ -107,12 +117,13 @@ def _partitions(pipeline: Pipeline) -> tuple[list[PartitionDirectory], dict[str,
         for pattern in source.topics:
             if not any(matches(each.topic, (pattern,)) for each in found):
                 raise UnknownTopicError(f"{', '.join(source.paths)}: no topic {pattern!r}")
+        if source.topics:
+            found = [each for each in found if matches(each.topic, source.topics)]
+        if lost := set(source.partitions) - {each.partition for each in found}:
+            raise UnknownTopicError(f"{', '.join(source.paths)}: no topic that is read has a partition {min(lost)}")
         for each in found:
-            if source.topics and not matches(each.topic, source.topics):
-                continue
-            if source.partitions and each.partition not in source.partitions:
-                continue
-            chosen.append(each if source.dialect is None else replace(each, dialect=source.dialect))
+            if not source.partitions or each.partition in source.partitions:
+                chosen.append(each if source.dialect is None else replace(each, dialect=source.dialect))
     chosen += [each.directory() for each in live.values()]
     if not chosen:
         raise LogDirectoryError("no partition is left by the topics and partitions of the sources")
@@ -154,7 +165,8 @@ def _units(
     tables = any(stage.do == "records" for stage in stages)
     if pipeline.writes_tables and not tables:
         return []
-    pieces = _pieces(partition, stages)
+    writes_a_log = not tables and (pipeline.sink is not None or pipeline.target is not None)
+    pieces = [partition] if writes_a_log else _pieces(partition, stages)
     units = []
     for piece in pieces:
         name = partition.name if len(pieces) == 1 else f"{partition.name}@{piece.segments[0].base_offset:020}"
