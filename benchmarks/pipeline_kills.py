@@ -20,7 +20,6 @@ Run: python benchmarks/pipeline_kills.py [CASE...]   (written to benchmarks/resu
 """
 
 import contextlib
-import hashlib
 import json
 import os
 import random
@@ -37,8 +36,12 @@ from typing import Any
 import archive
 import data
 import harness
+
+sys.path.append(str(data.HERE.parent / "tests"))
+
 from magicbyte.spark.pipeline import driver, load
 from magicbyte.spark.pipeline.cluster import Cluster, cluster, worker
+from stage_proof import contents
 
 KILLS = 50
 SIZE, TINY = 1_500_000, 6
@@ -68,12 +71,6 @@ path = "SINK"
 """
 
 Figures = dict[str, Any]
-
-
-def contents(sink: Path) -> dict[str, str]:
-    """Return a digest of each file of each partition."""
-    paths = sorted(sink.glob("*-[0-9]*/*"))
-    return {str(path.relative_to(sink)): hashlib.sha256(path.read_bytes()).hexdigest() for path in paths}
 
 
 def beside(sink: Path) -> set[str]:
