@@ -584,9 +584,9 @@ def test_a_plan_refuses_the_sink_that_a_run_would_refuse(archive: Path) -> None:
     (archive / "out").mkdir()
     (archive / "out/letter.txt").write_text("not a pipeline's")
     given = pipeline(archive, CONVERT)
-    with pytest.raises(LogDirectoryError, match="found letter.txt"):
+    with pytest.raises(LogDirectoryError, match=r"found letter\.txt"):
         driver.plan(given)
-    with pytest.raises(LogDirectoryError, match="found letter.txt"):
+    with pytest.raises(LogDirectoryError, match=r"found letter\.txt"):
         run(given)
     with pytest.raises(LogDirectoryError, match="expected a folder, found a file"):
         run(replace(given, sink=archive / "out/letter.txt"))

@@ -116,6 +116,23 @@ REFUSED = {
     "no Kafka version": (SOURCE + SINK + '[[stage]]\ndo = "salvage"\nkafka = "new"\n', 7, "a Kafka version"),
     "scratch for a folder": (SOURCE + '[sink]\npath = "a"\nscratch = "b"\n', 5, "scratch: expected the URL of a store"),
     "an unquoted setting": (SOURCE + SINK + "[spark]\nspark.speculation = true\n", 6, "a setting of Spark, quoted"),
+    "a segment that no index reaches through": (
+        SOURCE + SINK + '[[stage]]\ndo = "merge"\nsegment-bytes = "2GiB"\n', 7, "at most 2147483647 bytes"
+    ),
+    "retention that only says how": (
+        SOURCE + SINK + '[[stage]]\ndo = "retain"\nhead-truncation = true\nkafka = "3.9"\n', 6, "a limit: older-than"
+    ),
+    "offsets that no record has": (
+        SOURCE + SINK + '[[stage]]\ndo = "filter"\nfrom-offset = 5\nto-offset = 5\n', 8, "more than `from-offset`"
+    ),
+    "times that no record has": (
+        SOURCE + SINK + '[[stage]]\ndo = "filter"\nuntil = 2023-01-01T00:00:00Z\nsince = 2024-01-01T00:00:00Z\n', 7,
+        "until: expected more than `since`"
+    ),
+    "salvage without a place for it": (
+        'on-damage = "salvage"\n' + SOURCE + '[[stage]]\ndo = "verify"\n', 1, r"on-damage: expected a \[sink\]"
+    ),
+    "a master in the file": (SOURCE + SINK + '[spark]\n"spark.master" = "local"\n', 6, "the option --master"),
     "a setting of something else": (SOURCE + SINK + '[spark]\n"hadoop.a" = 1\n', 6, "hadoop.a: expected a setting"),
 }  # fmt: skip
 
@@ -128,6 +145,12 @@ def test_what_cannot_be_is_refused_with_the_line(tmp_path: Path, name: str) -> N
         load(path)
     where = f"{path}:{line}: " if line is not None else f"{path}: "
     assert str(raised.value).startswith(where)
+
+
+def test_a_limit_may_be_zero(tmp_path: Path) -> None:
+    stages = '[[stage]]\ndo = "retain"\nolder-than = "0s"\n[[stage]]\ndo = "filter"\nfrom-offset = 0\n'
+    found = load(written(tmp_path, SOURCE + SINK + stages))
+    assert [each.options.get("older-than", each.options.get("from-offset")) for each in found.stages] == [0, 0]
 
 
 def test_what_is_no_toml_is_refused_with_its_line(tmp_path: Path) -> None:

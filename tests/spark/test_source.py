@@ -321,6 +321,29 @@ def test_without_java_the_session_says_in_one_line_what_is_missing(monkeypatch: 
     assert "\n" not in str(raised.value)
 
 
+def test_a_java_home_without_java_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(SparkUnavailableError, match=f"JAVA_HOME, {tmp_path}, has no bin/java"):
+        local_session()
+
+
+def test_a_java_that_is_too_old_is_told_of_without_a_trace(tmp_path: Path) -> None:
+    java, logs = tmp_path / "jre/bin/java", tmp_path / "logs"
+    java.parent.mkdir(parents=True)
+    java.write_text("#!/bin/sh\necho UnsupportedClassVersionError >&2\nexit 1\n")
+    java.chmod(0o755)
+    write_partition(logs, "orders-0", some_records(10))
+    (tmp_path / "p.toml").write_text('[source]\npath = "logs"\n[[stage]]\ndo = "digest"\n')
+    done = subprocess.run(
+        [sys.executable, "-m", "magicbyte", "pipeline", "run", str(tmp_path / "p.toml")],
+        capture_output=True, text=True, timeout=120, env=os.environ | {"JAVA_HOME": str(tmp_path / "jre")},
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert "UnsupportedClassVersionError" in done.stderr
+    assert "Java ended at once, and says above why. It has to be 17 or later" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 @pytest.mark.spark
 def test_register_sets_what_the_source_needs_and_may_be_called_again(spark: "SparkSession", logs: Path) -> None:
     from magicbyte.spark import register

@@ -43,7 +43,8 @@ def local_session(
 ) -> SparkSession:
     """Start a Spark session on this machine, loopback only, with the source registered.
 
-    `conf` overrules any setting. Raises SparkUnavailableError, in one line, when Java or PySpark is missing.
+    `conf` overrules any setting. Raises SparkUnavailableError, in one line, when Java or PySpark is missing, or Spark
+    does not start.
     """
     check_installed()
     from pyspark.sql import SparkSession
@@ -51,7 +52,12 @@ def local_session(
     builder = SparkSession.builder.master(master).appName(name)
     for key, value in (local_settings() | (conf or {})).items():
         builder = builder.config(key, value)
-    spark = builder.getOrCreate()
+    from py4j.protocol import Py4JError
+
+    try:
+        spark = builder.getOrCreate()
+    except (Py4JError, RuntimeError) as error:
+        raise not_started(error, master) from error
     register(spark)
     return spark
 
@@ -68,13 +74,31 @@ def use_this_python(context: SparkContext) -> None:
 
 def check_installed() -> None:
     """Raise SparkUnavailableError, in one line, when Java or PySpark is missing."""
-    if not (os.environ.get("JAVA_HOME") or shutil.which("java")):
+    home = os.environ.get("JAVA_HOME")
+    if home and not shutil.which("java", path=f"{home}/bin"):
+        raise SparkUnavailableError(f"Spark needs Java 17 or later, and JAVA_HOME, {home}, has no bin/java in it")
+    if not home and not shutil.which("java"):
         raise SparkUnavailableError(
             "Spark needs Java 17 or later, and no `java` is in PATH: install it (Debian: apt-get install "
             "default-jre-headless) or set JAVA_HOME"
         )
     if importlib.util.find_spec("pyspark") is None:
         raise SparkUnavailableError("Spark needs PySpark: pip install 'magicbyte[spark]'")
+
+
+def not_started(error: Exception, master: str) -> SparkUnavailableError:
+    """Return what to say when Spark does not start."""
+    why = first_line(error)
+    if "JAVA_GATEWAY_EXITED" in why:
+        why = "Java ended at once, and says above why. It has to be 17 or later"
+    return SparkUnavailableError(f"Spark did not start at {master}: {why}")
+
+
+def first_line(error: Exception) -> str:
+    """Return the first line of what Spark says of an error, without where in Java that was."""
+    java = getattr(error, "java_exception", None)
+    text = str(error) if java is None else str(java.getMessage())
+    return next((line.strip() for line in text.splitlines() if line.strip()), type(error).__name__)
 
 
 def local_settings() -> dict[str, str]:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, NoReturn
 
 from magicbyte.errors import MagicbyteError
 from magicbyte.log.convert import ConvertOptions
-from magicbyte.log.index_writer import IndexRules
+from magicbyte.log.index_writer import MAX_RELATIVE, IndexRules
 from magicbyte.log.units import duration_ms, size_of
 from magicbyte.records.decode import DEFAULT_MAX_BATCH_BYTES
 from magicbyte.records.encode import Format
@@ -133,12 +133,13 @@ def _one_of(names: Sequence[str], default: str | None = None) -> Option:
     return Option(expected, lambda value: value if value in names else None, default, required=default is None)
 
 
-def _size(default: int | None) -> Option:
+def _size(default: int | None, most: int | None = None) -> Option:
     def read(value: Any) -> int | None:
         found = value if type(value) is int else size_of(value) if isinstance(value, str) else None
-        return found if found is not None and found > 0 else None
+        return found if found is not None and 0 < found <= (most or found) else None
 
-    return Option("a size such as 1048576 or '64MiB'", read, default)
+    told = "a size such as 1048576 or '64MiB'"
+    return Option(told if most is None else f"{told}, of at most {most} bytes", read, default)
 
 
 def _time(default: int | None) -> Option:
@@ -185,7 +186,7 @@ _MAYBE = _FLAG._replace(default=None)
 _KAFKA = Option("a Kafka version such as '3.9'", _version)
 _OFFSET = Option("an offset", lambda value: value if type(value) is int and value >= 0 else None)
 _TOPICS = Option("names or patterns of topics, such as ['orders', 'clicks-*']", _texts, ())
-_SEGMENT_BYTES = _size(1 << 30)
+_SEGMENT_BYTES = _size(1 << 30, MAX_RELATIVE)
 
 STAGES: Mapping[str, Mapping[str, Option]] = {
     "inventory": {"deep": _FLAG},
@@ -232,6 +233,13 @@ STAGES: Mapping[str, Mapping[str, Option]] = {
     "records": {"codec": _one_of(TABLE_CODECS, "zstd")},
 }
 """The stages there are, and their options besides `do` and `topics`."""
+
+_LIMITS: Mapping[str, Sequence[str]] = {
+    "retain": ("older-than", "bytes", "before-offset"),
+    "filter": tuple(STAGES["filter"]),
+}
+"""Stages that need one of these options at least."""
+_RANGES = (("from-offset", "to-offset"), ("since", "until"))
 
 _TOP = ("on-damage", "report", "max-batch-bytes", "now", "source", "stage", "sink", "spark")
 _BOOTSTRAP = Option("brokers, such as 'host:9092'", _text)
@@ -324,6 +332,8 @@ class _File:
         }
         told = self.options((), {name: given[name] for name in top if name in given}, top)
         report = None if told["report"] is None else self.home / told["report"]
+        if told["on-damage"] == "salvage" and "sink" not in given:
+            self.refuse(("on-damage",), "a [sink] for what is salvaged", "none")
         self.check(stages, folder if target is None else target.bootstrap)
         self.check_clusters(sources, stages, target)
         if target is not None and not any(stage.do == "mirror" for stage in stages):
@@ -393,9 +403,12 @@ class _File:
         values = self.options(key, given, known)
         del values["do"]
         stage = Stage(do, values, values.pop("topics"))
-        limits = [name for name in STAGES[do] if values[name] not in (None, False)]
-        if do in ("retain", "filter") and not limits:
-            self.refuse((*key, "do"), f"a limit: {', '.join(STAGES[do])}", "none")
+        limits = _LIMITS.get(do, ())
+        if limits and all(values[name] is None for name in limits):
+            self.refuse((*key, "do"), f"a limit: {', '.join(limits)}", "none")
+        for first, end in _RANGES if do == "filter" else ():
+            if values[first] is not None and values[end] is not None and values[first] >= values[end]:
+                self.refuse((*key, end), f"more than `{first}`", str(given[end]))
         if do == "convert":
             try:
                 _ = convert_options(stage).rules
@@ -462,6 +475,8 @@ class _File:
         for name, value in found.items():
             if not name.startswith("spark."):
                 self.refuse(("spark", name), "a setting of Spark, quoted, such as 'spark.executor.memory'", repr(name))
+            if name == "spark.master":
+                self.refuse(("spark", name), "none here: the option --master says it", repr(value))
             if not isinstance(value, (str, int, float)):
                 self.refuse(("spark", name), "a text, a number, true or false", repr(value))
         return {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in found.items()}

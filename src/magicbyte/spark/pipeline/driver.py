@@ -19,9 +19,16 @@ from magicbyte import __version__
 from magicbyte.errors import MagicbyteError
 from magicbyte.log.partitions import meta_properties
 from magicbyte.records.layout import Dialect
-from magicbyte.spark import SparkUnavailableError, check_installed, local_settings, use_this_python
+from magicbyte.spark import (
+    SparkUnavailableError,
+    check_installed,
+    first_line,
+    local_settings,
+    not_started,
+    use_this_python,
+)
 from magicbyte.spark.pipeline import shuffle
-from magicbyte.spark.pipeline.config import Pipeline, convert_options
+from magicbyte.spark.pipeline.config import Pipeline, PipelineError, convert_options
 from magicbyte.spark.pipeline.sink import FORM, Sink
 from magicbyte.spark.pipeline.store_sink import StoreSink
 from magicbyte.spark.pipeline.units import Unit, find
@@ -50,6 +57,8 @@ _ATTEMPTS = 4
 _SMALLEST_TASK, _LARGEST_TASK = 8 << 20, 256 << 20
 _MOST_UNITS = 256
 _POLL_SECONDS = 0.2
+_CORES = r"(?:\*|[1-9][0-9]*)"
+_MASTER = re.compile(rf"local(?:\[{_CORES}(?:,[1-9][0-9]*)?\])?|local-cluster\[.+\]|spark://[^/]+:[0-9]+|yarn|k8s://.+")
 
 
 class RunFailedError(MagicbyteError):
@@ -102,15 +111,19 @@ def run(
     `context`: to be used, else one is started at `master` if there is something to do, and stopped. `resume`: go on
     with what earlier runs left in the sink. `progress` is told of each stage what is done since it was told last.
     Raises LogDirectoryError for a sink that is in use or holds something else, RunFailedError, OSError,
-    SparkUnavailableError.
+    SparkUnavailableError, PipelineError for a master that is none.
     """
     begun = time.monotonic()
     started = time.time_ns() // 1_000_000
+    if context is None:
+        _check_master(master)
+    units = find(pipeline, started)  # first: a source that is not there leaves no sink behind
     with _held(pipeline, resume=resume) as sink:
         now = pipeline.now_ms
         if now is None:
             now = started if sink is None else sink.now_ms(started)
-        units = find(pipeline, now, sink.run if isinstance(sink, StoreSink) else 0)
+        number = sink.run if isinstance(sink, StoreSink) else 0
+        units = [replace(unit, now_ms=now, run=number) for unit in units]
         if pipeline.target is not None:
             from magicbyte.spark.pipeline.topics import aims  # it loads the client
 
@@ -216,12 +229,22 @@ def started_context(master: str, pipeline: Pipeline) -> Iterator[SparkContext]:
     try:
         context = SparkContext(conf=conf)
     except (Py4JError, RuntimeError) as error:
-        raise SparkUnavailableError(f"Spark did not start at {master}: {_first_line(error)}") from error
+        raise not_started(error, master) from error
+    except ValueError as error:
+        raise SparkUnavailableError("this process has a SparkContext already: give it to `run` as `context`") from error
     use_this_python(context)
     try:
         yield context
     finally:
         context.stop()
+
+
+def _check_master(master: str) -> None:
+    """Raise PipelineError for what is no master: of that Spark tells in a hundred lines."""
+    if not _MASTER.fullmatch(master):
+        raise PipelineError(
+            f"--master: expected local[*], local[N], spark://HOST:PORT, yarn or k8s://URL, found {master!r}"
+        )
 
 
 def _with_retries(master: str) -> str:
@@ -324,7 +347,7 @@ def _named_errors() -> Iterator[None]:
     try:
         yield
     except Py4JError as error:
-        raise RunFailedError(f"Spark gave up: {_first_line(error)}; --resume goes on with what is finished") from error
+        raise RunFailedError(f"Spark gave up: {first_line(error)}; --resume goes on with what is finished") from error
 
 
 def bundles(units: Sequence[Unit], cores: int) -> list[list[Unit]]:
@@ -341,12 +364,6 @@ def bundles(units: Sequence[Unit], cores: int) -> list[list[Unit]]:
         found[-1].append(unit)
         room -= unit.size
     return found
-
-
-def _first_line(error: Exception) -> str:
-    java = getattr(error, "java_exception", None)
-    text = str(error) if java is None else str(java.getMessage())
-    return next((line.strip() for line in text.splitlines() if line.strip()), type(error).__name__)
 
 
 # ---- the commit

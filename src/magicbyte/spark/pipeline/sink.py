@@ -148,12 +148,9 @@ class Sink:
         Raises LogDirectoryError when another run or a broker has it, when it holds what no pipeline made, or, without
         `resume`, what one made.
         """
-        path.mkdir(parents=True, exist_ok=True)
-        held = [each.name for each in path.iterdir() if each.name not in (LOCK, PAGE, NUMBERS)]
-        if held and WORK not in held and not any(map(_MANIFEST.fullmatch, held)):
-            raise LogDirectoryError(f"{path}: expected nothing, or what a pipeline made; found {min(held)}")
-        if held and not resume:
+        if _has_work(path) and not resume:
             raise LogDirectoryError(f"{path}: there is the work of an earlier run; --resume goes on with it")
+        path.mkdir(parents=True, exist_ok=True)
         try:
             lock = LocalFiles().lock(str(path / LOCK))
         except BlockingIOError as error:
@@ -171,7 +168,11 @@ class Sink:
 
     @classmethod
     def seen(cls, path: Path, *, tables: bool) -> Sink:
-        """Return the sink as it is, neither locked nor made: to be looked at."""
+        """Return the sink as it is, neither locked nor made: to be looked at.
+
+        Raises LogDirectoryError when it is no folder, or holds what no pipeline made.
+        """
+        _has_work(path)
         manifests = sorted(each.name for each in path.glob("pipeline-*.json") if _MANIFEST.fullmatch(each.name))
         last = read_json(path / manifests[-1]) if manifests else None
         return cls(path, tables, last, int(manifests[-1][9:17]) if manifests else 0)
@@ -286,6 +287,18 @@ class Sink:
     def close(self) -> None:
         """Remove what the run needed, when all is at its place."""
         self.clear(set())
+
+
+def _has_work(path: Path) -> bool:
+    """Whether a folder holds what a pipeline made. Raises LogDirectoryError for a file, and for what others made."""
+    if not path.exists():
+        return False
+    if not path.is_dir():
+        raise LogDirectoryError(f"{path}: expected a folder, found a file")
+    held = [each.name for each in path.iterdir() if each.name not in (LOCK, PAGE, NUMBERS)]
+    if held and WORK not in held and not any(map(_MANIFEST.fullmatch, held)):
+        raise LogDirectoryError(f"{path}: expected nothing, or what a pipeline made; found {min(held)}")
+    return bool(held)
 
 
 def key_of(unit: str) -> TopicPartition:

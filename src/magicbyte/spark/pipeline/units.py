@@ -84,7 +84,7 @@ def find(pipeline: Pipeline, now_ms: int, run: int = 0) -> list[Unit]:
 
 
 def _refuse_unknown(pipeline: Pipeline, found: Sequence[PartitionDirectory]) -> None:
-    """Raise UnknownTopicError for a stage's pattern that is no topic's: nothing would go through it, and nobody know."""
+    """Raise UnknownTopicError for a pattern of a stage that is no topic's: that nothing goes through it, is a typo."""
     for stage in pipeline.stages:
         for pattern in stage.topics:
             if not any(matches(each.topic, (pattern,)) for each in found):
@@ -121,9 +121,9 @@ def _partitions(pipeline: Pipeline) -> tuple[list[PartitionDirectory], dict[str,
             found = [each for each in found if matches(each.topic, source.topics)]
         if lost := set(source.partitions) - {each.partition for each in found}:
             raise UnknownTopicError(f"{', '.join(source.paths)}: no topic that is read has a partition {min(lost)}")
-        for each in found:
-            if not source.partitions or each.partition in source.partitions:
-                chosen.append(each if source.dialect is None else replace(each, dialect=source.dialect))
+        if source.partitions:
+            found = [each for each in found if each.partition in source.partitions]
+        chosen += [each if source.dialect is None else replace(each, dialect=source.dialect) for each in found]
     chosen += [each.directory() for each in live.values()]
     if not chosen:
         raise LogDirectoryError("no partition is left by the topics and partitions of the sources")
