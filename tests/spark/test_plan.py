@@ -76,8 +76,8 @@ def test_a_segment_without_index_is_split_and_read_exactly_once(
     assert len(tasks) >= 9
     slices = [piece for task in tasks for piece in task.slices]
     assert [piece.start for piece in slices] == [0, *(piece.end for piece in slices[:-1])]
-    assert slices[-1].end is None
-    assert sum(piece.size for piece in slices) == (tmp_path / "a-0/00000000000000000000.log").stat().st_size
+    assert slices[-1].end == (tmp_path / "a-0/00000000000000000000.log").stat().st_size
+    assert sum(piece.size for piece in slices) == slices[-1].end
     assert [(row["offset"], row["key"], row["value"]) for row in read_all(reader)] == [
         (record.offset, record.key, record.value) for record in records
     ]
@@ -140,6 +140,19 @@ def test_small_partitions_share_a_task_and_every_task_is_pickled(tmp_path: Path)
     again = pickle.loads(pickle.dumps(tasks[0]))
     assert again.slices == tasks[0].slices
     assert len(list(pickle.loads(pickle.dumps(reader)).read(again))) == 1  # one Arrow batch for all
+
+
+def test_what_is_appended_after_the_planning_is_not_read(tmp_path: Path) -> None:
+    """So that each attempt at a task, and each query of a DataFrame, gives the same rows."""
+    write_partition(tmp_path / "more", "a-0", some_records(30, first=30))
+    folder = write_partition(tmp_path / "logs", "a-0", some_records(30))
+    reader = reader_of(tmp_path / "logs")
+    tasks = reader.partitions()
+    log = folder / "00000000000000000000.log"
+    log.write_bytes(log.read_bytes() + (tmp_path / "more/a-0/00000000000000000030.log").read_bytes())
+    read = [row for task in tasks for batch in reader.read(task) for row in batch.column("offset").to_pylist()]
+    assert read == list(range(30))
+    assert offsets_of(reader_of(tmp_path / "logs")) == list(range(60))
 
 
 def test_min_partitions_makes_at_least_about_as_many_tasks(tmp_path: Path) -> None:

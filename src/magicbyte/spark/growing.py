@@ -180,7 +180,7 @@ class GrowingLogs:
 def _closed(piece: SegmentSlice | TopicSlice, whole: Mapping[str, int]) -> SegmentSlice:
     """Return a slice that does not go on behind what is whole."""
     assert isinstance(piece, SegmentSlice), "planned from files"
-    return replace(piece, end=whole[piece.path]) if piece.end is None and piece.path in whole else piece
+    return replace(piece, end=min(piece.end, whole.get(piece.path, piece.end)))
 
 
 def _key(partition: PartitionDirectory) -> TopicPartition:

@@ -57,11 +57,11 @@ NO_LIMITS = Limits()
 
 @dataclass(frozen=True)
 class SegmentSlice:
-    """Entries of one file that begin at positions from `start` to below `end` (None: the file's end), in bytes."""
+    """Entries of one file that begin at positions from `start` to below `end`, in bytes."""
 
     path: str
     start: int
-    end: int | None
+    end: int
     size: int
     topic: str | None
     partition: int | None
@@ -221,13 +221,13 @@ def _slices(
             continue
         index = _offset_index(partition, segment)
         start, stop = reader.start_position(segment, first), _stop_position(index, selection.end)
+        stop = segment.log.size if stop is None else stop  # what is appended from now on, no attempt of a task reads
         cuts = [start, *_cuts(partition, segment, dialect, index, start, stop, target), stop]
         for begin, end in pairwise(cuts):
-            assert begin is not None, "only the last cut is open"
-            size = (segment.log.size if end is None else end) - begin
             yield SegmentSlice(
-                segment.log.path, begin, end, size, partition.topic, partition.partition, dialect, selection, aborted
-            )
+                segment.log.path, begin, end, end - begin, partition.topic, partition.partition, dialect, selection,
+                aborted,
+            )  # fmt: skip
 
 
 def _offset_index(partition: PartitionDirectory, segment: Segment) -> OffsetIndex | None:
@@ -263,11 +263,11 @@ def _cuts(
     dialect: Dialect,
     index: OffsetIndex | None,
     start: int,
-    stop: int | None,
+    end: int,
     target: int,
 ) -> Iterator[int]:
-    """Yield positions of entries between `start` and `stop`, at least `target` bytes apart."""
-    end, before = segment.log.size if stop is None else stop, start
+    """Yield positions of entries between `start` and `end`, at least `target` bytes apart."""
+    before = start
     if end - start < 2 * target:
         return
     for positions in _entry_positions(partition, segment, dialect, index, start, target):
