@@ -87,6 +87,12 @@ def test_a_timestamp_for_all_wins_over_those_by_partition_and_these_over_offsets
     [
         ({"subscribes": "a"}, "unknown option 'subscribes': expected one of as, assign, "),
         ({"path": ""}, "no path: give the option path"),
+        ({"path": "[]"}, "no path: give the option path"),
+        ({"subscribe": " , "}, "option subscribe: expected some names, separated by commas"),
+        ({"columns": ""}, "option columns: expected some names, separated by commas"),
+        ({"assign": "{}"}, 'option assign: expected {"topic": [0, 1]}'),
+        ({"assign": '{"a": []}'}, 'option assign: expected {"topic": [0, 1]}'),
+        ({"maxBatchBytes": "0"}, "option maxBatchBytes: expected a number, 1 or more, found '0'"),
         ({"path": "[1"}, "option path: expected a JSON list, found '[1'"),
         ({"assign": '{"a": [0]}', "subscribe": "a"}, "only one of assign, subscribe and subscribePattern"),
         ({"assign": "a"}, "option assign: expected a JSON object, found 'a'"),

@@ -9,14 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from py4j.protocol import Py4JError
 
 from cli.command import run as command
 from magicbyte.errors import LogDirectoryError, MagicbyteError, UnknownTopicError
 from magicbyte.log.directory import discover
 from magicbyte.log.reader import SegmentReader
+from magicbyte.spark import first_line
 from magicbyte.spark.pipeline import driver
 from magicbyte.spark.pipeline.config import Pipeline, PipelineError, load
-from magicbyte.spark.pipeline.driver import Run
+from magicbyte.spark.pipeline.driver import Run, RunFailedError
 from magicbyte.spark.pipeline.report import as_html, as_json, write_report
 from magicbyte.spark.pipeline.sink import Place
 from magicbyte.spark.pipeline.units import Unit, find
@@ -597,6 +599,58 @@ def test_a_master_that_is_none_is_refused_before_anything_is_made(archive: Path,
     with pytest.raises(PipelineError, match="--master: expected local"):
         driver.run(pipeline(archive, CONVERT), master=master)
     assert not (archive / "out").exists()
+
+
+def test_a_spark_that_stops_by_itself_is_told_in_a_line(archive: Path) -> None:
+    """As where no master answers: Spark takes a minute to find that out, when all seems to be well."""
+
+    class Stopped(InProcess):
+        def parallelize(self, tasks: list[Any], pieces: int) -> Tasks:
+            raise Py4JError("Cannot call methods on a stopped SparkContext.\nThis stopped SparkContext was")
+
+    with pytest.raises(RunFailedError, match=r"^Spark gave up: Cannot call .* stopped SparkContext\.; --resume"):
+        run(pipeline(archive, CONVERT), context=Stopped())
+    assert run(pipeline(archive, CONVERT), resume=True).status == 0
+
+
+def test_what_a_workers_python_raises_is_told_without_its_trace() -> None:
+    trace = 'Traceback (most recent call last):\n  File "worker.py", line 1, in <module>\n    import a\n'
+    error = Py4JError(f"[PYTHON_EXCEPTION] An exception was thrown: {trace}ModuleNotFoundError: No module named 'a'\n")
+    assert first_line(error) == "in a worker's Python, ModuleNotFoundError: No module named 'a'"
+    assert first_line(Py4JError("Job aborted\n\tat org.apache")) == "Job aborted"
+
+
+def test_an_interrupt_says_how_to_go_on(
+    archive: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def stopped(*_: Any, **__: Any) -> Run:
+        raise KeyboardInterrupt
+
+    pipeline(archive, CONVERT)
+    monkeypatch.setattr(driver, "run", stopped)
+    done = command("pipeline", "run", str(archive / "pipeline.toml"))
+    assert (done.exit_code, done.stderr) == (130, "magicbyte: stopped; --resume goes on with what is finished\n")
+
+
+def test_an_attempt_that_nobody_waits_for_does_not_disturb_the_clearing(
+    archive: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It writes into its folder until that is gone, as one does whose executor was given up."""
+    removed, late = shutil.rmtree, []
+
+    def remove(path: Path, **how: Any) -> None:
+        folder = archive / "out/.pipeline/orders-0.0123456789abcdef.late"
+        if folder.is_dir():
+            (folder / "more").write_bytes(b"")
+            late.append(folder)
+        removed(path, **how)
+
+    run(pipeline(archive, CONVERT))
+    (archive / "out/.pipeline/orders-0.0123456789abcdef.late").mkdir(parents=True)
+    monkeypatch.setattr(shutil, "rmtree", remove)
+    assert run(pipeline(archive, CONVERT), resume=True).status == 0
+    assert not late, "it has nothing to write into when the removal begins"
+    assert not (archive / "out/.pipeline").exists()
 
 
 def test_a_report_has_every_number_and_needs_nothing_else(damaged: Path) -> None:

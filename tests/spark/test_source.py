@@ -16,7 +16,9 @@ from magicbyte.codecs import Codec
 from magicbyte.log.directory import discover
 from magicbyte.log.reader import SegmentReader
 from magicbyte.records.encode import Format
-from magicbyte.spark import SparkUnavailableError, local_session
+from magicbyte.spark import SparkUnavailableError, local_session, use_this_python
+from magicbyte.spark.options import OptionError
+from magicbyte.spark.source import MagicbyteSource
 from spark.conftest import GoldenLogs
 from spark.logs import START, some_records, write_partition
 
@@ -342,6 +344,21 @@ def test_a_java_that_is_too_old_is_told_of_without_a_trace(tmp_path: Path) -> No
     assert "UnsupportedClassVersionError" in done.stderr
     assert "Java ended at once, and says above why. It has to be 17 or later" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_python_for_workers_that_is_none_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Context:
+        master = "local[2]"
+
+    context: Any = Context()
+    monkeypatch.setenv("PYSPARK_PYTHON", "/nowhere/python")
+    with pytest.raises(SparkUnavailableError, match="PYSPARK_PYTHON names /nowhere/python, expected a Python"):
+        use_this_python(context)
+
+
+def test_a_column_that_is_asked_for_twice_is_told(tmp_path: Path) -> None:
+    with pytest.raises(OptionError, match="columns: expected each column once, found 'offset' again"):
+        MagicbyteSource({"path": str(tmp_path), "columns": "offset,offset"}).schema()
 
 
 @pytest.mark.spark

@@ -16,6 +16,7 @@ from magicbyte.log.checkpoints import HIGH_WATERMARK, TopicPartition
 from magicbyte.records.columns import arrow_schema
 from magicbyte.records.encode import Format
 from magicbyte.spark.options import OptionError, parse_options
+from magicbyte.spark.source import MagicbyteSource
 from magicbyte.spark.stream import LogStream
 from spark.logs import SEGMENT, START, content_of, some_records, write_partition
 
@@ -233,6 +234,12 @@ def test_up_to_the_high_watermark_what_may_be_cut_off_again_is_not_read(orders: 
 def test_wrong_options_of_a_stream_are_refused(tmp_path: Path, options: dict[str, str], said: str) -> None:
     with pytest.raises(OptionError, match=said):
         stream_of(tmp_path, **options)
+
+
+def test_a_wrong_value_of_a_streams_option_is_told_when_columns_are_asked_for(tmp_path: Path) -> None:
+    for name, said in (("maxOffsetsPerTrigger", "expected a number"), ("upTo", "expected end or highwatermark")):
+        with pytest.raises(OptionError, match=f"option {name}: {said}"):
+            MagicbyteSource({"path": str(tmp_path), name: "x"}).schema()
 
 
 def test_a_query_refuses_the_options_of_streams(tmp_path: Path) -> None:

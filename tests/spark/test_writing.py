@@ -19,8 +19,9 @@ from magicbyte.log.verify import Depth, Severity, verify
 from magicbyte.mirror.log_target import LogTarget
 from magicbyte.records.columns import Record, arrow_schema
 from magicbyte.spark import log_sink
-from magicbyte.spark.log_sink import WORK
-from magicbyte.spark.options import OptionError
+from magicbyte.spark.columns import topics_of
+from magicbyte.spark.log_sink import WORK, partitions_there
+from magicbyte.spark.options import OptionError, parse_options
 from magicbyte.spark.source import MagicbyteSource
 from magicbyte.spark.writing import LogStreamWriter, LogWriter, parse_write_options
 from spark.logs import START, some_records
@@ -224,6 +225,47 @@ def test_keys_choose_the_partition_as_in_kafkas_producers(tmp_path: Path, codec:
     assert sorted((each.key or b"", each.value or b"") for part in found.values() for each in part) == written
 
 
+def test_all_partitions_of_a_new_topic_are_made_so_that_keys_go_on_going_where_they_went(tmp_path: Path) -> None:
+    options = parse_write_options({"path": str(tmp_path / "logs"), "partitions": "16"})
+    given = [{**each, "partition": None} for each in rows(300) if each["key"] is not None]
+    for few in (given[:1], given):  # the first batch has a key, and so records in one partition
+        writer = LogWriter.of(options, from_arrow_schema(SCHEMA), overwrite=False)
+        writer.commit([writer.write(arrow(few))])
+    found = [(number, each) for number in range(16) for each in read(tmp_path / "logs", f"orders-{number}")]
+    assert len(found) == len(given) + 1
+    assert [number for number, _ in found] == [partition_of(each.key, 16) for _, each in found if each.key]
+
+
+def test_a_commit_that_is_cut_off_while_it_makes_a_topic_leaves_the_number_of_its_partitions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = parse_write_options({"path": str(tmp_path / "logs"), "partitions": "16"})
+    made: list[int] = []
+    make = LogTarget.log
+
+    def once(target: LogTarget, topic: str, partition: int, *rest: Any) -> Any:
+        if made:
+            raise CutError
+        made.append(partition)
+        return make(target, topic, partition, *rest)
+
+    writer = LogWriter.of(options, from_arrow_schema(SCHEMA), overwrite=False)
+    message = writer.write(arrow([{**each, "partition": None} for each in rows(10)]))
+    with monkeypatch.context() as patch:
+        patch.setattr(LogTarget, "log", once)
+        with pytest.raises(CutError):
+            writer.commit([message])
+    assert topics_of(partitions_there(tmp_path / "logs")) == {"orders": 16}
+
+
+def test_relative_paths_are_made_whole_where_the_query_is_planned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert parse_write_options({"path": "logs", "topic": "a"}).path == str(tmp_path / "logs")
+    assert parse_options({"path": "logs, s3://b/c"}).paths == (str(tmp_path / "logs"), "s3://b/c")
+
+
 def test_texts_and_rows_without_times_can_be_written(tmp_path: Path) -> None:
     schema = pa.schema([("value", pa.string())])
     options = parse_write_options({"path": str(tmp_path / "logs"), "topic": "a"})
@@ -234,11 +276,15 @@ def test_texts_and_rows_without_times_can_be_written(tmp_path: Path) -> None:
     assert all(each.timestamp > START for each in found)
 
 
-def test_a_row_without_a_topic_and_a_header_without_a_name_are_refused(writer: LogStreamWriter) -> None:
+def test_rows_that_no_record_can_be_are_refused(writer: LogStreamWriter) -> None:
     with pytest.raises(MagicbyteError, match="a row without a topic"):
         writer.write(arrow([{**rows(1)[0], "topic": None}]))
     with pytest.raises(MagicbyteError, match="a header without a name"):
         writer.write(arrow([{**rows(1)[0], "headers": [{"key": None, "value": b""}]}]))
+    with pytest.raises(MagicbyteError, match="a time before 1970, which no record can have: -2000 ms"):
+        writer.write(arrow([{**rows(1)[0], "timestamp": datetime(1969, 12, 31, 23, 59, 58, tzinfo=UTC)}]))
+    with pytest.raises(MagicbyteError, match="expected a partition of 0 or more, found -2"):
+        writer.write(arrow([{**rows(1)[0], "partition": -2}]))
 
 
 @pytest.mark.parametrize(

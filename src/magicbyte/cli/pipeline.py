@@ -54,8 +54,12 @@ def run(file: Path, master: str, dry_run: bool, resume: bool, form: str) -> None
         planned = driver.plan(given)
         click.echo(json.dumps(_plan_json(planned), indent=2) if form == "json" else _plan_text(planned))
         return
-    with _progress(given, shares_terminal=form == "text") as advance:
-        done = driver.run(given, master=master, resume=resume, progress=advance)
+    try:
+        with _progress(given, shares_terminal=form == "text") as advance:
+            done = driver.run(given, master=master, resume=resume, progress=advance)
+    except KeyboardInterrupt:
+        complain("stopped; --resume goes on with what is finished" if given.sink else "stopped")
+        raise
     where = write_report(done)
     if form == "json":
         click.echo(json.dumps(as_json(done), indent=2))

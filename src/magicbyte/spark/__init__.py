@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+_TRACE = "Traceback (most recent call last):"
+
+
 class SparkUnavailableError(MagicbyteError):
     """Spark cannot run here; the message says what is missing and how to get it."""
 
@@ -63,9 +66,15 @@ def local_session(
 
 
 def use_this_python(context: SparkContext) -> None:
-    """Let workers on this machine be processes of this interpreter, unless PYSPARK_PYTHON names another."""
+    """Let workers on this machine be processes of this interpreter, unless PYSPARK_PYTHON names another.
+
+    Raises SparkUnavailableError when that is no program.
+    """
     master = context.master or ""
-    if master.startswith(("local", "spark://127.")) and "PYSPARK_PYTHON" not in os.environ:
+    chosen = os.environ.get("PYSPARK_PYTHON")
+    if chosen and master.startswith("local") and not shutil.which(chosen):
+        raise SparkUnavailableError(f"PYSPARK_PYTHON names {chosen}, expected a Python that workers can run")
+    if master.startswith(("local", "spark://127.")) and not chosen:
         context.pythonExec = sys.executable  # else the python3 of PATH, which may know nothing of us
         above = str(Path(__file__).parents[2])
         known = context.environment.get("PYTHONPATH", "")
@@ -95,9 +104,12 @@ def not_started(error: Exception, master: str) -> SparkUnavailableError:
 
 
 def first_line(error: Exception) -> str:
-    """Return the first line of what Spark says of an error, without where in Java that was."""
+    """Return what Spark says of an error, in a line, without where in Java or in a worker's Python that was."""
     java = getattr(error, "java_exception", None)
     text = str(error) if java is None else str(java.getMessage())
+    raised = text.partition(_TRACE)[2].splitlines()[1:]
+    if found := next((line for line in raised if line and not line.startswith(" ")), None):
+        return f"in a worker's Python, {found}"
     return next((line.strip() for line in text.splitlines() if line.strip()), type(error).__name__)
 
 

@@ -52,8 +52,8 @@ def by_partition(
     """Yield the records of some rows by the partition that they go to, in their order.
 
     `topic`: of all rows, whatever they say. `partitions` tells how many a topic has: where no row says which, the key
-    decides as in Kafka's producers, and rows without a key go to the one whose `turn` it is. Raises MagicbyteError for
-    a row without a topic.
+    decides as in Kafka's producers, and rows without a key go to the one whose `turn` it is. A partition of -1 is none,
+    as is a time of -1 ms. Raises MagicbyteError for a row without a topic, or with one of these below -1.
     """
     import numpy as np
 
@@ -63,6 +63,8 @@ def by_partition(
             numbers = rows.column("partition").fill_null(-1).to_numpy(zero_copy_only=False)[chosen]
         else:
             numbers = np.full(len(chosen), -1)
+        if (numbers < -1).any():
+            raise MagicbyteError(f"a row of {name}: expected a partition of 0 or more, found {numbers.min()}")
         if (numbers < 0).any():
             count = partitions(name)
             assert columns.key is not None
@@ -99,6 +101,8 @@ def _columns(rows: pa.RecordBatch) -> RecordColumns:
     if "timestamp" in names:
         given = rows.column("timestamp").cast("int64")
         millis = given.fill_null(0).to_numpy(zero_copy_only=False) // 1000
+        if (millis < -1).any():
+            raise MagicbyteError(f"a row with a time before 1970, which no record can have: {millis.min()} ms")
         times = np.where(given.is_valid().to_numpy(zero_copy_only=False) & (millis >= 0), millis, now)
     return RecordColumns(
         np.arange(count, dtype=np.int64),

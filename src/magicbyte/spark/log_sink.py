@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from magicbyte.errors import LogDirectoryError
 from magicbyte.log.checkpoints import TopicPartition
+from magicbyte.log.directory import folder_name
 from magicbyte.log.files import LocalFile, sync_directory
 from magicbyte.log.reader import CHUNK_BYTES, read_chunks
 from magicbyte.records.layout import LAST_OFFSET_DELTA, OFFSET
@@ -73,9 +74,10 @@ def stage(folder: Path, sets: Iterable[tuple[TopicPartition, memoryview, int]]) 
 
 @dataclass(frozen=True, slots=True)
 class LogSink:
-    """The log directory. Nothing is held between two calls."""
+    """The log directory. Nothing is held between two calls. `partitions`: of a topic that it does not have yet."""
 
     path: Path
+    partitions: int = 1
 
     def folder(self, writer: str) -> Path:
         """Return where a writer's tasks stage what they write."""
@@ -143,6 +145,7 @@ class LogSink:
 
     def _placed(self, target: LogTarget, staged: Sequence[Staged]) -> list[Json]:
         """Return what is appended where: each partition's sets behind its end, in the order of the tasks."""
+        self._make_topics(target, {each.topic for each in staged})
         ends: dict[TopicPartition, int] = {}
         appends = []
         for each in staged:
@@ -151,6 +154,12 @@ class LogSink:
             ends[key] = at + each.records
             appends.append({**asdict(each), "path": os.path.relpath(each.path, self.path), "offset": at})
         return appends
+
+    def _make_topics(self, target: LogTarget, topics: set[str]) -> None:
+        """Make all partitions of new topics, the last one first: how many there are says where later keys go."""
+        for topic in sorted(topics - {topic for topic, _ in partitions_there(self.path)}):
+            for number in reversed(range(self.partitions if self.partitions > 1 else 0)):
+                target.log(topic, number)
 
     def _put(self, number: int, manifest: Json) -> None:
         from magicbyte.spark.pipeline.sink import put_once
@@ -184,6 +193,14 @@ class LogSink:
                     )
                 target.append(log, data)
                 offset = behind
+
+
+def partitions_there(folder: Path) -> list[TopicPartition]:
+    """Return the partitions that a log directory has, by the names of its folders."""
+    if not folder.is_dir():
+        return []
+    names = (folder_name(str(each)) for each in folder.iterdir() if each.is_dir())
+    return [key for found in names if found is not None for key in [found[1]]]
 
 
 def _check(staged: Sequence[Staged]) -> None:

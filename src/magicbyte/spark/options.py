@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -24,7 +25,7 @@ _KNOWN = (
     "pushFilters",
 )  # fmt: skip
 _OF_STREAMS = ("maxOffsetsPerTrigger", "maxBytesPerTrigger", "upTo")
-_NOT_OF_STREAMS = (
+NOT_OF_STREAMS = (
     "endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp", "pushFilters",
 )  # fmt: skip
 _OF_FILES = ("path", "paths", "onDamage", "as", "maxBytesPerTrigger", "upTo")
@@ -78,7 +79,7 @@ class SourceOptions:
 
 def parse_options(given: Mapping[str, str], *, stream: bool = False) -> SourceOptions:
     """Return the parsed options of a query, or of a stream. Names are case-insensitive. Raises OptionError."""
-    of_streams = [name for name in (*_KNOWN, *_OF_STREAMS) if name not in _NOT_OF_STREAMS]
+    of_streams = [name for name in (*_KNOWN, *_OF_STREAMS) if name not in NOT_OF_STREAMS]
     options = known_options(given, of_streams if stream else _KNOWN)
     if len({"assign", "subscribe", "subscribePattern"} & options.keys()) > 1:
         raise OptionError("only one of assign, subscribe and subscribePattern can be given")
@@ -95,9 +96,9 @@ def parse_options(given: Mapping[str, str], *, stream: bool = False) -> SourceOp
         paths=() if bootstrap is not None else _paths(options),
         bootstrap=bootstrap,
         mode=mode,
-        columns=_names(options["columns"]) if "columns" in options else None,
+        columns=_some(options, "columns"),
         assign=_assign(options["assign"]) if "assign" in options else None,
-        subscribe=frozenset(_names(options["subscribe"])) if "subscribe" in options else None,
+        subscribe=None if (topics := _some(options, "subscribe")) is None else frozenset(topics),
         pattern=_pattern(options.get("subscribePattern")),
         start=starts[0],
         starts=starts[1],
@@ -111,7 +112,7 @@ def parse_options(given: Mapping[str, str], *, stream: bool = False) -> SourceOp
         dialect=Dialect(_choice(options, "dialect", [each.value for each in Dialect]))
         if "dialect" in options
         else None,
-        max_batch_bytes=_number(options, "maxBatchBytes", DEFAULT_MAX_BATCH_BYTES),
+        max_batch_bytes=_number(options, "maxBatchBytes", DEFAULT_MAX_BATCH_BYTES, least=1),
         skip_damage=_choice(options, "onDamage", ("stop", "skip")) == "skip",
         as_=options.get("as"),
         push_filters=_flag(options, "pushFilters", default=False),
@@ -160,15 +161,19 @@ def _refuse(name: str, expected: str, found: object) -> NoReturn:
 
 
 def _paths(options: Mapping[str, str]) -> tuple[str, ...]:
-    if "paths" in options:  # what load([...]) gives
-        return tuple(json.loads(options["paths"]))
     text = options.get("path", "")
-    if text.startswith("["):
-        return tuple(str(path) for path in _json("path", text, list))
-    paths = _names(text)
+    if "paths" in options:  # what load([...]) gives
+        paths = tuple(json.loads(options["paths"]))
+    else:
+        paths = tuple(map(str, _json("path", text, list))) if text.startswith("[") else _names(text)
     if not paths:
         raise OptionError("no path: give the option path, or load(PATH); several are separated by commas")
-    return paths
+    return tuple(map(whole_path, paths))
+
+
+def whole_path(path: str) -> str:
+    """Return a path of this machine with its folders from the root on: workers have other current folders."""
+    return path if "://" in path or path.startswith("file:") else os.path.abspath(path)  # noqa: PTH100 (keeps links)
 
 
 def _names(text: str) -> tuple[str, ...]:
@@ -185,9 +190,17 @@ def _flag(options: Mapping[str, str], name: str, *, default: bool) -> bool:
     return value == "true" if value in ("true", "false") else _refuse(name, "true or false", value)
 
 
-def _number(options: Mapping[str, str], name: str, default: int) -> int:
+def _number(options: Mapping[str, str], name: str, default: int, least: int = 0) -> int:
     text = options.get(name, str(default))
-    return int(text) if re.fullmatch(r"[0-9]+", text) else _refuse(name, "a number, 0 or more", text)
+    is_number = re.fullmatch(r"[0-9]+", text) and int(text) >= least
+    return int(text) if is_number else _refuse(name, f"a number, {least} or more", text)
+
+
+def _some(options: Mapping[str, str], name: str) -> tuple[str, ...] | None:
+    """Return the names in an option, None where it is not given: an empty list would mean all, or nothing."""
+    if name not in options:
+        return None
+    return _names(options[name]) or _refuse(name, "some names, separated by commas", options[name])
 
 
 def _pattern(text: str | None) -> str | None:
@@ -209,7 +222,9 @@ def _json(name: str, text: str, kind: type) -> Any:
 
 def _assign(text: str) -> frozenset[TopicPartition]:
     value = _json("assign", text, dict)
-    if not all(isinstance(numbers, list) and all(type(n) is int for n in numbers) for numbers in value.values()):
+    if not value or not all(isinstance(numbers, list) and numbers for numbers in value.values()):
+        _refuse("assign", '{"topic": [0, 1]}', text)
+    if not all(type(number) is int for numbers in value.values() for number in numbers):
         _refuse("assign", '{"topic": [0, 1]}', text)
     return frozenset(TopicPartition(topic, number) for topic, numbers in value.items() for number in numbers)
 

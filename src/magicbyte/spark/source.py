@@ -24,7 +24,7 @@ from pyspark.sql.datasource import (
 
 from magicbyte.records.columns import arrow_schema
 from magicbyte.spark import settle
-from magicbyte.spark.options import OptionError, SourceOptions, parse_options
+from magicbyte.spark.options import NOT_OF_STREAMS, OptionError, SourceOptions, parse_options
 from magicbyte.spark.plan import NO_LIMITS, Limits, chosen_partitions, plan
 from magicbyte.spark.reading import read_task, reads_headers_only
 from magicbyte.spark.shallow import shallow_schema
@@ -60,10 +60,8 @@ class MagicbyteSource(DataSource):
 
     def _parsed(self) -> SourceOptions:
         """Return the options of a query or of a stream: which of them is not known when columns are asked for."""
-        try:
-            return parse_options(self.options, stream=True)
-        except OptionError:
-            return parse_options(self.options)
+        names = {name.lower() for name in self.options}
+        return parse_options(self.options, stream=names.isdisjoint(name.lower() for name in NOT_OF_STREAMS))
 
     def reader(self, schema: StructType) -> LogReader:
         """Return the reader of `schema`, which a user may have given: other columns are not even decoded."""
@@ -113,6 +111,8 @@ def _chosen(whole: pa.Schema, names: Iterable[str], option: str) -> pa.Schema:
     import pyarrow as pa
 
     names = list(names)
+    if twice := [name for at, name in enumerate(names) if name in names[:at]]:
+        raise OptionError(f"{option}: expected each column once, found {twice[0]!r} again")
     unknown = [name for name in names if name not in whole.names]
     if unknown:
         hint = "; headers need includeHeaders=true" if unknown[0] == "headers" else ""

@@ -15,13 +15,12 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from magicbyte.codecs import Codec
 from magicbyte.errors import LogDirectoryError
 from magicbyte.log.checkpoints import TopicPartition
-from magicbyte.log.directory import folder_name
 from magicbyte.log.files import file_system, read_whole
 from magicbyte.records.encode import BatchHeader, Format, encode
 from magicbyte.spark import expect_bytes, settle
 from magicbyte.spark.columns import by_partition, check_columns, topics_of
-from magicbyte.spark.log_sink import LogSink, Staged, stage
-from magicbyte.spark.options import SCHEME, OptionError, known_options
+from magicbyte.spark.log_sink import LogSink, Staged, partitions_there, stage
+from magicbyte.spark.options import SCHEME, OptionError, known_options, whole_path
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -55,7 +54,7 @@ class WriteOptions:
     @property
     def sink(self) -> LogSink | None:
         """The log directory, if it is one."""
-        return None if self.path is None else LogSink(Path(self.path))
+        return None if self.path is None else LogSink(Path(self.path), self.partitions)
 
 
 def parse_write_options(given: Mapping[str, str]) -> WriteOptions:
@@ -72,7 +71,7 @@ def parse_write_options(given: Mapping[str, str]) -> WriteOptions:
     if path is not None:
         if "://" in path and not path.startswith("file://"):
             raise OptionError(f"path: expected a log directory of this machine, found {path!r}")
-        path = path.removeprefix("file://")
+        path = whole_path(path.removeprefix("file://"))
     name, count = options.get("kafka.compression.type", "none").upper(), options.get("partitions", "1")
     if name not in Codec.__members__:
         raise OptionError(
@@ -99,7 +98,7 @@ def write_rows(rows: Iterator[pa.RecordBatch], options: WriteOptions, writer: st
     if sink is None:
         asyncio.run(_send(rows, options))
         return Sent()
-    counts = topics_of(_there(sink.path))
+    counts = topics_of(partitions_there(sink.path))
 
     def sets() -> Iterator[tuple[TopicPartition, memoryview, int]]:
         for turn, some in enumerate(rows):
@@ -113,14 +112,6 @@ def write_rows(rows: Iterator[pa.RecordBatch], options: WriteOptions, writer: st
     staged = tuple(stage(sink.folder(writer) / uuid.uuid4().hex, sets()))
     settle()
     return Sent(staged)
-
-
-def _there(folder: Path) -> list[TopicPartition]:
-    """Return the partitions that a log directory has, by the names of its folders."""
-    if not folder.is_dir():
-        return []
-    names = (folder_name(str(each)) for each in folder.iterdir() if each.is_dir())
-    return [key for found in names if found is not None for key in [found[1]]]
 
 
 async def _send(rows: Iterator[pa.RecordBatch], options: WriteOptions) -> None:

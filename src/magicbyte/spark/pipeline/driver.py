@@ -186,6 +186,7 @@ def _do(
     with contextlib.ExitStack() as stack:
         if context is None:
             context = stack.enter_context(started_context(master, pipeline))
+        stack.enter_context(_named_errors())
         run = _Spark(context, pipeline, progress)
         spread = {unit.name: spread_stages(unit, units, context) for unit in units}
         made = run.small([unit for unit in units if not spread[unit.name]])
@@ -232,8 +233,8 @@ def started_context(master: str, pipeline: Pipeline) -> Iterator[SparkContext]:
         raise not_started(error, master) from error
     except ValueError as error:
         raise SparkUnavailableError("this process has a SparkContext already: give it to `run` as `context`") from error
-    use_this_python(context)
     try:
+        use_this_python(context)
         yield context
     finally:
         context.stop()
@@ -291,8 +292,7 @@ class _Spark:
         """Have all workers do their share of a stage; return what came of it."""
         if isinstance(prepared.task, list):
             return self._collect(prepared.task, lambda some: map(do_part, some))
-        with _named_errors():
-            return 0 if prepared.task is None else shuffle.run(self.context, prepared.task)
+        return 0 if prepared.task is None else shuffle.run(self.context, prepared.task)
 
     def _one(self, work: Callable[[], Prepared | Json]) -> Prepared | Json:
         (found,) = self._collect([work], lambda some: (each() for each in some))
@@ -334,8 +334,7 @@ class _Spark:
                 self.context.cancelAllJobs()
                 raise
         self._tell(told or {}, before)
-        with _named_errors():
-            found: list[Any] = job.result()
+        found: list[Any] = job.result()
         return found
 
 

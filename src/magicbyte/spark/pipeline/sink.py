@@ -163,7 +163,7 @@ class Sink:
             yield sink
         finally:
             if (path / WORK).is_dir() and {each.name for each in (path / WORK).iterdir()} <= {RUN}:
-                shutil.rmtree(path / WORK)
+                shutil.rmtree(path / WORK, ignore_errors=True)  # an attempt that came late may be writing there
             lock.release()
 
     @classmethod
@@ -317,7 +317,10 @@ def is_as_written(path: Path, files: list[Json]) -> bool:
 
 
 def _remove(path: Path) -> None:
-    if path.is_dir():
-        shutil.rmtree(path)
-    else:
-        path.unlink()
+    """Remove a file, or a folder, into which an attempt that nobody waits for may be writing still."""
+    if not path.is_dir():
+        path.unlink(missing_ok=True)  # what is put once is first called otherwise
+        return
+    away = path.with_name(f"{uuid.uuid4().hex}.removed")
+    path.rename(away)  # from here on that attempt finds nothing to write into
+    shutil.rmtree(away)
