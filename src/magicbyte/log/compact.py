@@ -128,6 +128,18 @@ def compact_logs(
                 yield done
 
 
+def exchange(partition: PartitionDirectory, options: CompactOptions, change: Callable[[PartitionLog], int]) -> None:
+    """Open a log as `compact_logs` does and have `change`, which says where what is clean ends, happen to it.
+
+    Raises as that, and CorruptRecordError.
+    """
+    files = LocalFiles()
+    with held(files, _above(partition), dry_run=False):
+        with _opened(files, partition, options, dry_run=False) as log:
+            end = change(log)
+        _put_cleaner_offset(files, partition, end)
+
+
 def mend(partition: PartitionDirectory, options: CompactOptions) -> None:
     """Open and close a log as `compact_logs` does, so that it has all index files. Raises as that."""
     files = LocalFiles()

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from magicbyte.errors import CorruptRecordError
-from magicbyte.log.cleaned_transactions import CleanedTransactions
+from magicbyte.log.cleaned_transactions import CleanedTransactions, SegmentTransactions
 from magicbyte.log.compaction_sets import Dropped, Piece, Rules, SetFilter, may_be_mixed
 from magicbyte.log.directory import LOG
 from magicbyte.log.index_writer import MAX_RELATIVE, SegmentIndexer, last_offsets
@@ -29,6 +29,7 @@ from magicbyte.records.scan import scan
 from magicbyte.wire.kernel import worth_compiling
 
 if TYPE_CHECKING:
+    from magicbyte.log.indexes import AbortedTransaction
     from magicbyte.log.offset_marks import OffsetMarks
     from magicbyte.log.partition_log import PartitionLog
     from magicbyte.log.segment import Segment
@@ -154,6 +155,13 @@ class CompactionReport:
     dropped: Dropped = field(default_factory=Dropped)
     aborted: bool = False
 
+    def add(self, other: CompactionReport) -> None:
+        """Add what was done of the same round elsewhere."""
+        for name in ("records", "bytes_read", "bytes_before", "bytes_after"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.groups += other.groups
+        self.dropped.add(other.dropped)
+
 
 class Compaction:
     """One round of compaction of one log.
@@ -212,31 +220,43 @@ class Compaction:
 
     def _clean(self, offsets: OffsetMap | OffsetMarks) -> Iterator[int]:
         """Write anew what the map has been made for."""
-        report, log = self.report, self.log
+        report = self.report
         report.keys, report.end_offset = offsets.keys, offsets.latest + 1
-        sources = [each for each in log.segments[:-1] if each.base_offset < report.end_offset]
+        sources = self.sources(report.end_offset)
         transactions = CleanedTransactions()
-        if sources and log.config.rules.has_producers:
-            transactions.add_aborted(log.aborted_transactions(sources[0].base_offset, report.end_offset))
-        sets = SetFilter(offsets, self._rules(), transactions)
+        transactions.add_aborted(self.aborted(sources, report.end_offset))
+        sets = SetFilter(offsets, self.rules(), transactions)
         report.dropped = sets.dropped
-        modified = {id(each): self._modified(each) for each in sources}
-        horizon = max((modified[id(each)] for each in sources if each.base_offset < report.first_dirty), default=0)
-        horizon = max(horizon - self.config.delete_retention_ms, 0)
+        retains_deletes = self.retains_deletes(sources)
         for group in self.groups(sources):
             if self._truncated():
                 report.aborted = True
                 return
-            yield from self._write(group, sets, {key: each > horizon for key, each in modified.items()})
+            yield from self.write(group, sets, retains_deletes)
         report.records += sets.records_seen
 
-    def _modified(self, segment: Segment) -> int:
-        return self.log.files.modified_ms(segment.path(LOG))
+    def sources(self, end: int) -> list[Segment]:
+        """Return the segments that are written anew by a map of all up to `end`."""
+        return [each for each in self.log.segments[:-1] if each.base_offset < end]
+
+    def aborted(self, sources: Sequence[Segment], end: int) -> list[AbortedTransaction]:
+        """Return the aborted transactions with an offset in `sources`, below `end`, in the order of their markers."""
+        if not sources or not self.log.config.rules.has_producers:
+            return []
+        return self.log.aborted_transactions(sources[0].base_offset, end)
+
+    def retains_deletes(self, sources: Sequence[Segment]) -> dict[int, bool]:
+        """Return for each segment, by base, whether tombstones and markers of older formats in it are not due."""
+        modified = {each.base_offset: self.log.files.modified_ms(each.path(LOG)) for each in sources}
+        latest = max((time for base, time in modified.items() if base < self.selection.first_dirty), default=0)
+        horizon = max(latest - self.config.delete_retention_ms, 0)
+        return {base: time > horizon for base, time in modified.items()}
 
     def _truncated(self) -> bool:
         return self.log.generation != self._generation
 
-    def _rules(self) -> Rules:
+    def rules(self) -> Rules:
+        """Return what decides over sets, besides the map."""
         line = self.log.config.rules.line
         producers: dict[int, ProducerEntry] = {}
         if self.log.config.rules.has_producers:
@@ -279,14 +299,13 @@ class Compaction:
                 yield chunk.table.end
             offsets.read_to((end if following is None else following.base_offset) - 1)
 
-    def keys(self, segment: Segment, end: int) -> Iterator[RecordColumns]:
+    def keys(self, segment: Segment, end: int, transactions: SegmentTransactions) -> Iterator[RecordColumns]:
         """Yield the records of one segment that count for the map, with keys and values; `end` is the next one's base.
 
-        Checksums are verified. Raises CorruptRecordError for data that cannot be read.
+        `transactions`, fresh ones, are moved on to the segment's end. Checksums are verified. Raises
+        CorruptRecordError for data that cannot be read.
         """
-        transactions = CleanedTransactions()
-        if self.log.config.rules.has_producers:
-            transactions.add_aborted(self.log.aborted_transactions(segment.base_offset, end))
+        transactions.add_aborted(self.aborted([segment], end))
         for chunk in read_chunks(segment.log, end=segment.size, dialect=self.log.config.dialect, merge=True):
             yield from self._mapped(chunk, transactions)
 
@@ -342,22 +361,33 @@ class Compaction:
         if group:
             yield group
 
-    def _write(self, group: list[Segment], sets: SetFilter, retains_deletes: Mapping[int, bool]) -> Iterator[int]:
-        """Write what stays of a group, and put it in its place."""
+    def write(
+        self,
+        group: Sequence[Segment],
+        sets: SetFilter,
+        retains_deletes: Mapping[int, bool],
+        *,
+        beside_ms: int | None = None,
+    ) -> Iterator[int]:
+        """Write what stays of a group, and put it in its place; yield as `run`.
+
+        `beside_ms`: the log's folder is not the group's, which stays as it is; what is written has that time of change.
+        """
         log, report = self.log, self.report
         output = _Output(log, group[0].base_offset, writes=self.writes)
         try:
             for segment in group:
-                sets.begin_segment(segment.base_offset, retains_deletes=retains_deletes[id(segment)])
+                sets.begin_segment(segment.base_offset, retains_deletes=retains_deletes[segment.base_offset])
                 buffers = _Buffers(self.config.io_buffer_bytes // 2)
                 for chunk in read_chunks(segment.log, end=segment.size, dialect=log.config.dialect):
-                    written = output.append(sets.filter(chunk.table), buffers.of(chunk))
+                    written = output.append(_filtered(chunk, sets), buffers.of(chunk))
                     report.bytes_read += chunk.table.end
                     yield chunk.table.end + written
                     if self._truncated():
                         report.aborted = True
                         return
-            output.put_in_place(group, sets.transactions, self.now_ms)
+            replaced, time = (group, self.now_ms) if beside_ms is None else ([], beside_ms)
+            output.put_in_place(replaced, sets.transactions, time)
             report.bytes_before += sum(each.size for each in group)
             report.bytes_after += output.size
             report.groups.append([each.base_offset for each in group])
@@ -366,6 +396,14 @@ class Compaction:
 
 
 _LEADER_EPOCH = 8
+
+
+def _filtered(chunk: Chunk, sets: SetFilter) -> list[Piece]:
+    """Return what stays of a chunk. Raises CorruptRecordError with the file."""
+    try:
+        return sets.filter(chunk.table)
+    except CorruptRecordError as error:
+        raise error.locate(path=chunk.path, shift=chunk.position) from None
 
 
 def _last(table: BatchTable) -> int:

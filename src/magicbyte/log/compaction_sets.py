@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -76,6 +76,11 @@ class Dropped:
     def records(self) -> int:
         """All records that went, markers too."""
         return self.superseded + self.tombstones + self.without_key + self.aborted + self.markers
+
+    def add(self, other: Dropped) -> None:
+        """Add the counts of `other`."""
+        for each in fields(self):
+            setattr(self, each.name, getattr(self, each.name) + getattr(other, each.name))
 
 
 class Piece(NamedTuple):

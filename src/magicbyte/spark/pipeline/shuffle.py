@@ -2,15 +2,16 @@
 
 Each segment gives one row of 32 bytes for each of its keys: a keyed hash of 128 bits, 64 bits of another one, and the
 key's last offset in it. They meet by hash; what is not the last of its key goes back to its segment as an offset. Then
-the cleaner works as ever, with marks in place of its map. Rows travel as arrays in byte strings, a few for each task:
-Spark has no row for a key, and no value ever leaves its segment.
+the cleaner works as ever, with marks in place of its map, each of its groups of segments in a task. Rows travel as
+arrays in byte strings, a few for each task: Spark has no row for a key, and no value ever leaves its segment.
 """
 
 from __future__ import annotations
 
 import os
+import uuid
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,9 @@ import numpy as np
 
 from magicbyte.errors import CorruptRecordError, MagicbyteError
 from magicbyte.log import offset_map_kernels as kernels
+from magicbyte.log.cleaned_transactions import Passage, SegmentTransactions
 from magicbyte.log.compact import CompactOptions, looked_at
+from magicbyte.log.compact_groups import Group, WrittenGroup, plan_groups, write_group
 from magicbyte.log.compaction import Compaction
 from magicbyte.log.offset_marks import OffsetMarks
 from magicbyte.records.forms import form_for
@@ -94,16 +97,64 @@ def run(context: SparkContext, job: Job) -> int | str:
     return sum(each for each in found if isinstance(each, int)) if damage is None else damage
 
 
-def marks_of(job: Job, keys: int) -> OffsetMarks:
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """Where the marks of some segments are. `begin`, `end`: of all that has marks; `keys` of all of it."""
+
+    folder: str
+    begin: int
+    end: int
+    keys: int
+    bases: tuple[int, ...]
+
+    def load(self) -> OffsetMarks:
+        """Return them; those of a segment are read when they are asked for."""
+        return OffsetMarks(self.begin, self.end, self.keys, self.bases, self._of)
+
+    def _of(self, base: int) -> tuple[Array, Array]:
+        lost = [np.load(path) for path in sorted(Path(self.folder).glob(f"{base}.*.lost.npy"))]
+        odd = np.load(f"{self.folder}/{base}.odd.npy")
+        return np.unique(np.concatenate(lost)) if lost else np.zeros(0, np.int64), odd
+
+
+def marks_of(job: Job, keys: int) -> Marks:
     """Return the marks that `run` made."""
+    return Marks(job.marks, job.segments[0][0], job.segments[-1][1], keys, tuple(job.bases))
 
-    def load(base: int) -> tuple[Array, Array]:
-        lost = [np.load(path) for path in sorted(Path(job.marks).glob(f"{base}.*.lost.npy"))]
-        return np.unique(np.concatenate(lost)) if lost else np.zeros(0, np.int64), np.load(
-            f"{job.marks}/{base}.odd.npy"
-        )
 
-    return OffsetMarks(job.segments[0][0], job.segments[-1][1], keys, job.bases, load)
+@dataclass(frozen=True, slots=True)
+class GroupPart:
+    """One group of segments as a task. `above`: the folder for what all of them write."""
+
+    group: Group
+    marks: Marks
+    above: str
+
+    def write(self) -> WrittenGroup:
+        """Write what the group becomes, each time into another folder. Runs in a worker; raises as `write_group`."""
+        expect(self.group.size)
+        return write_group(self.group, self.marks.load(), f"{self.above}/{self.group.base_offset}.{uuid.uuid4().hex}")
+
+
+def groups_of(job: Job, marks: Marks, above: Path) -> list[GroupPart]:
+    """Return the parts in which the log can be written; none if that is to be done at once.
+
+    It is where there is one group, or aborted transactions do not end where the log's indexes say.
+    """
+    options = replace(job.options, marks=marks.load())
+    groups = plan_groups(job.partition, options, _passages(job)) or []
+    if len(groups) < 2:
+        return []
+    above.mkdir(exist_ok=True)
+    return [
+        GroupPart(group, replace(marks, bases=tuple(base for base, _ in group.segments)), str(above))
+        for group in groups
+    ]
+
+
+def _passages(job: Job) -> Iterator[Passage]:
+    for base in job.bases:
+        yield Passage.of_pairs(np.load(f"{job.marks}/{base}.transactions.npy").tolist())
 
 
 def _as_it_is(number: int) -> int:
@@ -117,13 +168,14 @@ def _map(job: Job, numbers: Iterable[int], reducers: int) -> Iterator[tuple[int,
     """Yield for each reducer the rows of some segments; what is lost inside of a segment is marked at once."""
     for number in numbers:
         try:
-            rows, lost, odd = _rows_of(job, *job.segments[number])
+            rows, lost, odd, passage = _rows_of(job, *job.segments[number])
         except CorruptRecordError as error:
             yield _DAMAGE, str(error).encode()
             return
         base = job.segments[number][0]
         _put(job, f"{base}.inside.lost.npy", lost)
         _put(job, f"{base}.odd.npy", odd)
+        _put(job, f"{base}.transactions.npy", np.array(passage.to_pairs(), np.int64).reshape(-1, 2))
         place = (rows["first"].view(np.uint64) % np.uint64(reducers)).astype(np.int64)
         order = np.argsort(place, kind="stable")
         cuts = np.searchsorted(place[order], np.arange(reducers + 1))
@@ -133,19 +185,22 @@ def _map(job: Job, numbers: Iterable[int], reducers: int) -> Iterator[tuple[int,
                 yield reducer, chosen.tobytes()
 
 
-def _rows_of(job: Job, base: int, end: int) -> tuple[Array, Array, Array]:
-    """Return a row for each key of a segment, the offsets that are lost to later ones in it, and the odd ones."""
+def _rows_of(job: Job, base: int, end: int) -> tuple[Array, Array, Array, Passage]:
+    """Return a row for each key of a segment, the offsets that are lost to later ones in it, and the odd ones.
+
+    And what it does to what is known of transactions.
+    """
     rows: list[Array] = []
     lost: list[Array] = []
     odd: list[Array] = []
-    waiting = 0
+    waiting, transactions = 0, SegmentTransactions()
     with looked_at(job.partition, job.options) as (log, selection):
         (segment,) = (each for each in log.segments if each.base_offset == base)
         expect(segment.size)
         compiled = worth_compiling(segment.size)
         now, secret = job.options.now_ms, job.secrets[0]
         compaction = Compaction(log, selection, job.options.config, now_ms=now, secret=secret, writes=False)
-        for columns in compaction.keys(segment, end):
+        for columns in compaction.keys(segment, end, transactions):
             assert columns.key is not None
             assert columns.value is not None
             offset, has_key = np.asarray(columns.offset, np.int64), np.asarray(columns.key.length) >= 0
@@ -161,7 +216,7 @@ def _rows_of(job: Job, base: int, end: int) -> tuple[Array, Array, Array]:
                 rows, waiting = [kept], 0
                 lost.append(gone)
     kept, gone = last_of_each(np.concatenate(rows) if rows else np.empty(0, _ROW), job.first_dirty)
-    return kept, _sorted([*lost, gone]), _sorted(odd)
+    return kept, _sorted([*lost, gone]), _sorted(odd), transactions.passage(end)
 
 
 def _sorted(offsets: list[Array]) -> Array:
@@ -236,7 +291,7 @@ def _write(job: Job, pairs: Iterable[tuple[int, bytes]]) -> Iterator[int | str]:
 
 
 def _put(job: Job, name: str, offsets: Array) -> None:
-    """Write a file of marks: a second attempt at the same one replaces it by the same."""
+    """Write a file of what a segment is found to be: a second attempt at the same one replaces it by the same."""
     fresh = Path(job.marks) / f".{name}.{os.getpid()}.npy"
     np.save(fresh, offsets)
     fresh.replace(Path(job.marks) / name)

@@ -22,7 +22,8 @@ from magicbyte.errors import CorruptRecordError, MagicbyteError
 from magicbyte.log import checkpoints
 from magicbyte.log.checkpoints import TopicPartition
 from magicbyte.log.compact import CompactOptions, compact_logs, mend
-from magicbyte.log.compaction import CompactionConfig
+from magicbyte.log.compact_groups import WrittenGroup, join_groups
+from magicbyte.log.compaction import CompactionConfig, CompactionReport
 from magicbyte.log.directory import SNAPSHOT, TRANSACTION_INDEX, PartitionDirectory, discover, parse_file
 from magicbyte.log.files import replace_file
 from magicbyte.log.index_writer import LATEST_RULES, IndexRules
@@ -32,14 +33,13 @@ from magicbyte.log.writer import end_offset
 from magicbyte.records.convert import ConversionReport
 from magicbyte.records.digest import NOTHING, Digest
 from magicbyte.spark.pipeline.config import STAGES, Stage, convert_options
-from magicbyte.spark.pipeline.shuffle import Job, marks_of, plan
+from magicbyte.spark.pipeline.shuffle import GroupPart, Job, Marks, groups_of, marks_of, plan
 from magicbyte.spark.pipeline.sink import FORM, Place, files_of
 from magicbyte.spark.pipeline.store_sink import StorePlace
 from magicbyte.spark.pipeline.units import LARGEST_PIECE, Unit, has_changed, pieces
 
 if TYPE_CHECKING:
     from magicbyte.log.convert import ConvertOptions
-    from magicbyte.log.offset_marks import OffsetMarks
     from magicbyte.log.parts import WrittenSegment
     from magicbyte.spark.pipeline.topics import ScratchPlace
 
@@ -116,14 +116,16 @@ def run_unit(unit: Unit) -> Json:
 class Prepared:
     """A partition in front of a stage that many workers do. `stages`: that one, and those behind it.
 
-    `task`: what each of them has to know; for `compact` None if there is nothing to compact.
+    `task`: what each of them has to know; for `compact`, which they do in two steps, None if there is nothing to do.
+    `marks`: what came of the first of these.
     """
 
     work: Work
     place: AnyPlace
     said: Json
     stages: list[Stage]
-    task: Job | list[Part] | list[ComparePart] | None
+    task: Job | list[Part] | list[ComparePart] | list[GroupPart] | None
+    marks: Marks | None = None
 
 
 def prepare(unit: Unit, spread: frozenset[str]) -> Prepared | Json:
@@ -165,8 +167,13 @@ def go_on(prepared: Prepared, spread: frozenset[str], done: int | str | list[Any
     def do() -> Prepared | Json:
         if isinstance(done, str):
             raise DamagedError(done)
-        marks = marks_of(prepared.task, done) if isinstance(prepared.task, Job) and isinstance(done, int) else None
-        said["stages"].append(work.run(stage, marks if isinstance(done, int) else done))
+        marks = prepared.marks
+        if isinstance(prepared.task, Job) and isinstance(done, int):
+            assert work.root is not None
+            marks = marks_of(prepared.task, done)
+            if groups := groups_of(prepared.task, marks, work.root / "groups"):
+                return replace(prepared, task=groups, marks=marks)
+        said["stages"].append(work.run(stage, None if isinstance(done, int) else done, marks))
         end = _end(rest, spread)
         _go(work, rest[:end], said)
         if end < len(rest):
@@ -306,16 +313,18 @@ class Work:
         assert self.log.partition is not None
         return TopicPartition(self.log.topic, self.log.partition)
 
-    def run(self, stage: Stage, spread: OffsetMarks | list[Any] | None = None) -> Json:
+    def run(self, stage: Stage, parts: list[Any] | None = None, marks: Marks | None = None) -> Json:
         """Do one stage; return what it says, the workers' time and the bytes in front of it and behind.
 
-        `spread`: what other workers did of it: marks to compact by, or parts of a conversion or of a comparison.
+        `parts`, `marks`: what other workers did of it: parts of it, marks to compact by.
         """
         begun, size = time.monotonic(), self.log.size
-        if isinstance(spread, list):
-            found = join(self, stage, spread) if stage.do == "convert" else _compared(self, stage, spread)
+        if marks is not None:
+            found = _compact(self, stage, marks, parts)
+        elif parts is not None:
+            found = join(self, stage, parts) if stage.do == "convert" else _compared(self, stage, parts)
         else:
-            found = _STAGES[stage.do](self, stage) if spread is None else _compact(self, stage, spread)
+            found = _STAGES[stage.do](self, stage)
         seconds = round(time.monotonic() - begun + found.pop("workerSeconds", 0), 3)
         return {"do": stage.do, "seconds": seconds, "bytesIn": size, "bytesOut": self.log.size, **found}
 
@@ -588,8 +597,10 @@ def _raise_first(errors: Iterable[tuple[Outcome, str] | None]) -> None:
         raise DamagedError(failed[1]) if failed[0] is Outcome.DAMAGED else MagicbyteError(failed[1])
 
 
-def do_part(part: Part | ComparePart) -> PartDone | Compared:
+def do_part(part: Part | ComparePart | GroupPart) -> PartDone | Compared | GroupDone:
     """Do a worker's share of a stage."""
+    if isinstance(part, GroupPart):
+        return compact_one(part)
     return convert_one(part) if isinstance(part, Part) else compare_one(part)
 
 
@@ -649,20 +660,54 @@ def _opened(work: Work, options: CompactOptions) -> PartitionDirectory:
     return work.log
 
 
-def _compact(work: Work, stage: Stage, marks: OffsetMarks | None = None) -> Json:
-    options = replace(_compact_options(work, stage), marks=marks)
-    (done,) = compact_logs([_opened(work, options)], options)
-    if done.error is not None:
-        raise done.error
+class GroupDone(NamedTuple):
+    """What became of a group of segments that is compacted. `digests`: SHA-256 of its files, by name."""
+
+    written: WrittenGroup | None
+    digests: dict[str, str]
+    seconds: float
+    error: tuple[Outcome, str] | None = None
+
+
+def compact_one(part: GroupPart) -> GroupDone:
+    """Compact a group. Runs in a worker; nothing is raised for what is wrong with it."""
+    begun = time.monotonic()
+    try:
+        written = part.write()
+        digests = {each["name"]: each["sha256"] for each in files_of(Path(written.folder))}
+        return GroupDone(written, digests, time.monotonic() - begun)
+    except (MagicbyteError, OSError) as error:
+        return GroupDone(None, {}, time.monotonic() - begun, _failed(error))
+
+
+def _compact(work: Work, stage: Stage, marks: Marks | None = None, parts: list[GroupDone] | None = None) -> Json:
+    """Compact by marks that were made elsewhere, if there are any; `parts`: what was written elsewhere, too."""
+    options = _compact_options(work, stage)
+    if marks is not None:
+        options = replace(options, marks=marks.load())
+    if parts is None:
+        (done,) = compact_logs([_opened(work, options)], options)
+        if done.error is not None:
+            raise done.error
+        return _compacted(work, done.rounds, shuffled=marks is not None)
+    _raise_first(part.error for part in parts)
+    report = join_groups(work.log, options, [part.written for part in parts if part.written is not None])
+    found = _compacted(work, [report], shuffled=True)
+    for part in parts:
+        work.digests |= part.digests
+    return {**found, "parts": len(parts), "workerSeconds": sum(part.seconds for part in parts)}
+
+
+def _compacted(work: Work, rounds: list[CompactionReport], *, shuffled: bool) -> Json:
     work.refresh()
-    if done.rounds:
-        work.clean_to = done.rounds[-1].end_offset
+    if rounds:
+        work.clean_to = rounds[-1].end_offset
     return {
-        "rounds": len(done.rounds),
-        "shuffled": marks is not None,
+        "rounds": len(rounds),
+        "shuffled": shuffled,
         "cleanTo": work.clean_to,
-        "keys": [each.keys for each in done.rounds],
-        "dropped": [jsonable(each.dropped) for each in done.rounds],
+        "keys": [each.keys for each in rounds],
+        "dropped": [jsonable(each.dropped) for each in rounds],
     }
 
 
