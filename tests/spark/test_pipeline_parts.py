@@ -10,7 +10,7 @@ from magicbyte.codecs import Codec
 from magicbyte.log.directory import discover
 from magicbyte.log.writer import PartitionWriter
 from magicbyte.records.encode import Format
-from magicbyte.spark.pipeline import driver, units
+from magicbyte.spark.pipeline import driver, units, work
 from magicbyte.spark.pipeline.config import load
 from magicbyte.spark.pipeline.driver import Run
 from magicbyte.spark.pipeline.units import find
@@ -101,6 +101,39 @@ def test_stages_around_a_parted_conversion_are_done_as_ever(tmp_path: Path) -> N
             tmp_path, sink, 'format = "v2"\ncodec = "zstd"\n', parted=sink == "parted", before=before, behind=behind
         )
         assert done.status == 0, done.units[0]["error"]
+    same(tmp_path)
+    assert not (tmp_path / "parted/.pipeline").exists()
+
+
+def test_two_attempts_at_a_part_at_once_do_not_disturb_each_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As Spark makes them when it speculates, and when a machine is only thought to be lost."""
+    write_partition(tmp_path / "logs", "orders-0", *(some_records(50, first=each) for each in (0, 50, 100)))
+    append, convert, others = PartitionWriter.append, work.convert_one, []
+
+    def interrupted(self: PartitionWriter, data: Any) -> None:
+        if parts and not others:
+            others.append(parts[-1])
+            others.append(convert(parts[-1]))
+        append(self, data)
+
+    parts: list[work.Part] = []
+
+    def noted(part: work.Part) -> work.PartDone:
+        parts.append(part)
+        others.clear()
+        return convert(part)
+
+    stage = 'format = "v1"\ncodec = "gzip"\n'
+    with monkeypatch.context() as patch:
+        patch.setattr(PartitionWriter, "append", interrupted)
+        patch.setattr(work, "convert_one", noted)
+        done = converted(tmp_path, "parted", stage, parted=True)
+    assert (done.status, len(parts)) == (0, 3), done.units[0]["error"]
+    assert isinstance(others[1], work.PartDone)
+    assert others[1].error is None
+    converted(tmp_path, "whole", stage, parted=False)
     same(tmp_path)
     assert not (tmp_path / "parted/.pipeline").exists()
 

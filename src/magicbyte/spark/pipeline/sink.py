@@ -234,7 +234,7 @@ class Sink:
         }
         for each in self.work.iterdir():
             if each.name not in keep | folders | {RUN}:
-                _remove(each)
+                remove(each)
 
     def commit(self, manifest: Json) -> None:
         """Put the run's manifest, then bring its outputs to their names.
@@ -316,7 +316,7 @@ def is_as_written(path: Path, files: list[Json]) -> bool:
     return data == {name: size for name, size in found.items() if name.endswith((".log", ".parquet"))}
 
 
-def _remove(path: Path) -> None:
+def remove(path: Path) -> None:
     """Remove a file, or a folder, into which an attempt that nobody waits for may be writing still."""
     if not path.is_dir():
         path.unlink(missing_ok=True)  # what is put once is first called otherwise

@@ -12,6 +12,7 @@ import itertools
 import os
 import shutil
 import time
+import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, is_dataclass, replace
@@ -34,7 +35,7 @@ from magicbyte.records.convert import ConversionReport
 from magicbyte.records.digest import NOTHING, Digest
 from magicbyte.spark.pipeline.config import STAGES, Stage, convert_options
 from magicbyte.spark.pipeline.shuffle import GroupPart, Job, Marks, groups_of, marks_of, plan
-from magicbyte.spark.pipeline.sink import FORM, Place, files_of
+from magicbyte.spark.pipeline.sink import FORM, Place, files_of, remove
 from magicbyte.spark.pipeline.store_sink import StorePlace
 from magicbyte.spark.pipeline.units import LARGEST_PIECE, Unit, has_changed, pieces
 
@@ -522,7 +523,7 @@ def _convert(work: Work, stage: Stage) -> Json:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Some neighbouring segments of a partition that is converted by several workers. `folder`: where they go.
+    """Some neighbouring segments of a partition that is converted by several workers. `folder`: in which they go.
 
     `following`: the base of the segment behind them; `segment_bytes` of the whole partition.
     """
@@ -574,7 +575,8 @@ def convert_one(part: Part) -> PartDone:
 
     begun = time.monotonic()
     try:
-        done, segments = convert_part(part.partition, part.key, part.folder, part.options)
+        own = part.folder / uuid.uuid4().hex  # Spark may make two attempts at a part, both at once
+        done, segments = convert_part(part.partition, part.key, own, part.options)
         if done.error is not None:
             raise done.error
         read = {each.log.name: digest_of(part.partition, each.log.name) for each in part.partition.segments}
@@ -612,7 +614,7 @@ def join(work: Work, stage: Stage, parts: list[PartDone]) -> Json:
     folder, is_source = work.next_folder(), not work.owned
     options = convert_options(stage, dialect=work.log.dialect, limit=work.unit.limit)
     join_parts(work.log, work.key, folder, options, (segment for part in parts for segment in part.segments))
-    shutil.rmtree(folder.with_name(f"{folder.name}.parts"))
+    remove(folder.with_name(f"{folder.name}.parts"))
     work.take(folder)
     report = ConversionReport()
     for part in parts:
