@@ -26,6 +26,7 @@ from magicbyte.records.encode import BatchHeader, Format, encode_records
 from magicbyte.spark.pipeline import driver
 from magicbyte.spark.pipeline.config import load
 from magicbyte.spark.pipeline.driver import Run
+from magicbyte.spark.pipeline.work import CopyPart, Work, copies_of
 from spark.conftest import lay_out, topic_of
 from spark.in_process import InProcess
 from spark.logs import START
@@ -36,6 +37,12 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 CODECS = (Codec.NONE, Codec.GZIP, Codec.LZ4, Codec.ZSTD)
+
+
+@pytest.fixture(autouse=True)
+def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A few segments are what one worker copies."""
+    monkeypatch.setattr("magicbyte.spark.pipeline.units.LARGEST_PIECE", 5000)
 
 
 class History:
@@ -150,6 +157,7 @@ def same(folder: Path, source: Path, options: str, *, names: tuple[str, str], pa
         told, others = unit["stages"][-1], dict(by_many["stages"][-1])
         assert (others.pop("parts", 1) > 1) == parted
         assert {**others, "seconds": 0} == {**told, "seconds": 0, "shuffled": True}
+        assert by_many["inputs"] == unit["inputs"]
         assert [each["files"] for each in by_many["outputs"]] == [each["files"] for each in unit["outputs"]]
     return runs[1]
 
@@ -246,6 +254,30 @@ def test_on_spark_the_groups_come_out_as_by_one_worker(spark: "SparkSession", tm
 
 
 # ---- bad days
+
+
+def test_a_segment_that_goes_before_it_is_copied_fails_the_partition_and_the_rerun_completes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    History(tmp_path / "logs", 14, "3.9").write(segments=24, old=5)
+    path, options = sorted((tmp_path / "logs/users-0").glob(f"*{LOG}"))[12], "segment-bytes = 3000\n"
+
+    def gone(of: Work) -> list[CopyPart]:
+        parts = copies_of(of)
+        path.rename(tmp_path / path.name)
+        assert len(parts) > 2
+        return parts
+
+    with monkeypatch.context() as patch:
+        patch.setattr("magicbyte.spark.pipeline.work.copies_of", gone)
+        done = compacted(tmp_path, tmp_path / "logs", "many", options, shuffled=True, context=InProcess())
+    assert (done.status, [unit["outcome"] for unit in done.units]) == (2, ["failed"])
+    assert str(path) in done.units[0]["error"]
+    (tmp_path / path.name).rename(path)
+    again = driver.run(load(tmp_path / "many.toml"), context=InProcess(), resume=True)
+    assert again.status == 0
+    compacted(tmp_path, tmp_path / "logs", "one", options, shuffled=False, context=InProcess())
+    assert contents(tmp_path / "many") == contents(tmp_path / "one")
 
 
 @pytest.fixture

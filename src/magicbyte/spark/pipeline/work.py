@@ -42,6 +42,7 @@ from magicbyte.spark.pipeline.units import LARGEST_PIECE, Unit, has_changed, pie
 if TYPE_CHECKING:
     from magicbyte.log.convert import ConvertOptions
     from magicbyte.log.parts import WrittenSegment
+    from magicbyte.ports import FileEntry
     from magicbyte.spark.pipeline.topics import ScratchPlace
 
 Json = dict[str, Any]
@@ -117,15 +118,15 @@ def run_unit(unit: Unit) -> Json:
 class Prepared:
     """A partition in front of a stage that many workers do. `stages`: that one, and those behind it.
 
-    `task`: what each of them has to know; for `compact`, which they do in two steps, None if there is nothing to do.
-    `marks`: what came of the first of these.
+    `task`: what each of them has to know; None if there is nothing to compact. They compact in three steps: they copy
+    the source, unless a stage has written it anew, make `marks`, and write what stays.
     """
 
     work: Work
     place: AnyPlace
     said: Json
     stages: list[Stage]
-    task: Job | list[Part] | list[ComparePart] | list[GroupPart] | None
+    task: Task
     marks: Marks | None = None
 
 
@@ -146,11 +147,13 @@ def prepare(unit: Unit, spread: frozenset[str]) -> Prepared | Json:
 
 def _prepared(work: Work, place: AnyPlace, said: Json, stages: list[Stage]) -> Prepared:
     stage = stages[0]
-    task: Job | list[Part] | list[ComparePart] | None
+    task: Task
     if stage.do == "convert":
         task = parts_of(work, stage)
     elif stage.do == "compare":
         task = _compare_parts(work, stage)
+    elif not work.owned and len(work.log.segments) > 1:
+        task = copies_of(work)
     else:
         assert work.root is not None
         options = _compact_options(work, stage)
@@ -169,6 +172,9 @@ def go_on(prepared: Prepared, spread: frozenset[str], done: int | str | list[Any
         if isinstance(done, str):
             raise DamagedError(done)
         marks = prepared.marks
+        if stage.do == "compact" and isinstance(done, list) and marks is None:
+            take_copies(work, done)
+            return _prepared(work, prepared.place, said, prepared.stages)
         if isinstance(prepared.task, Job) and isinstance(done, int):
             assert work.root is not None
             marks = marks_of(prepared.task, done)
@@ -188,6 +194,7 @@ def _end(stages: Sequence[Stage], before: frozenset[str]) -> int:
     return next((at for at, stage in enumerate(stages) if stage.do in before), len(stages))
 
 
+Task: TypeAlias = "Job | list[Part] | list[ComparePart] | list[CopyPart] | list[GroupPart] | None"
 AnyPlace: TypeAlias = "Place | StorePlace | ScratchPlace"
 
 
@@ -433,15 +440,9 @@ def copy_partition(source: PartitionDirectory, out: Path, key: TopicPartition) -
     """
     folder = out / str(key)
     folder.mkdir(parents=True)
-    beside = [each for segment in source.segments for each in (segment.log, *segment.companions.values())]
-    for entry in [*beside, *source.snapshots.values(), *source.texts.values(), *source.leftovers]:
-        target = folder / entry.name
-        if "://" not in entry.path:
-            shutil.copy2(entry.path, target)
-            continue
-        with source.files.open(entry.path) as file, target.open("wb") as to:
-            for at in range(0, entry.size, _COPY_BYTES):
-                to.write(file.read_at(at, min(_COPY_BYTES, entry.size - at)))
+    copy_segments(source, folder)
+    for entry in [*source.snapshots.values(), *source.texts.values(), *source.leftovers]:
+        _copy(source, entry, folder)
     above = source.log_directory or source.path.rstrip("/").rpartition("/")[0]
     for name in checkpoints.OFFSET_CHECKPOINTS:
         try:
@@ -452,6 +453,66 @@ def copy_partition(source: PartitionDirectory, out: Path, key: TopicPartition) -
     if any(each.name == checkpoints.CLEAN_SHUTDOWN for each in source.files.list(above)):
         marker = parse_file(source.files, f"{above}/{checkpoints.CLEAN_SHUTDOWN}", bytes)
         replace_file(out / checkpoints.CLEAN_SHUTDOWN, marker)
+
+
+def copy_segments(source: PartitionDirectory, folder: Path) -> None:
+    """Copy logs and indexes into a folder, with their times of change."""
+    for segment in source.segments:
+        for entry in (segment.log, *segment.companions.values()):
+            _copy(source, entry, folder)
+
+
+def _copy(source: PartitionDirectory, entry: FileEntry, folder: Path) -> None:
+    target = folder / entry.name
+    if "://" not in entry.path:
+        shutil.copy2(entry.path, target)
+        return
+    with source.files.open(entry.path) as file, target.open("wb") as to:
+        for at in range(0, entry.size, _COPY_BYTES):
+            to.write(file.read_at(at, min(_COPY_BYTES, entry.size - at)))
+
+
+@dataclass(frozen=True, slots=True)
+class CopyPart:
+    """Some segments of the source that a worker copies into the partition's `folder`."""
+
+    partition: PartitionDirectory
+    folder: Path
+
+
+class CopyDone(NamedTuple):
+    """What became of it. `digests`: SHA-256 of logs by name."""
+
+    digests: dict[str, str]
+    error: tuple[Outcome, str] | None = None
+
+
+def copies_of(work: Work) -> list[CopyPart]:
+    """Make the folder for a copy of the partition, with all but its segments, and return who copies which of these."""
+    out = work.next_folder()
+    copy_partition(replace(work.log, segments=()), out, work.key)
+    return [
+        CopyPart(replace(piece, snapshots={}, texts={}, leftovers=()), out / str(work.key))
+        for piece in pieces(work.log)
+    ]
+
+
+def copy_one(part: CopyPart) -> CopyDone:
+    """Copy segments. Runs in a worker; nothing is raised for what is wrong with them."""
+    try:
+        copy_segments(part.partition, part.folder)
+        names = [segment.log.name for segment in part.partition.segments]
+        return CopyDone({name: digest_of(part.partition, name) for name in names})
+    except (MagicbyteError, OSError) as error:
+        return CopyDone({}, _failed(error))
+
+
+def take_copies(work: Work, parts: list[CopyDone]) -> None:
+    """Go on with the copy of the partition."""
+    _raise_first(part.error for part in parts)
+    work.take(work.next_folder())
+    for part in parts:
+        work.source_digests |= part.digests
 
 
 def jsonable(value: Any) -> Any:
@@ -599,8 +660,10 @@ def _raise_first(errors: Iterable[tuple[Outcome, str] | None]) -> None:
         raise DamagedError(failed[1]) if failed[0] is Outcome.DAMAGED else MagicbyteError(failed[1])
 
 
-def do_part(part: Part | ComparePart | GroupPart) -> PartDone | Compared | GroupDone:
+def do_part(part: Part | ComparePart | CopyPart | GroupPart) -> PartDone | Compared | CopyDone | GroupDone:
     """Do a worker's share of a stage."""
+    if isinstance(part, CopyPart):
+        return copy_one(part)
     if isinstance(part, GroupPart):
         return compact_one(part)
     return convert_one(part) if isinstance(part, Part) else compare_one(part)
