@@ -207,7 +207,7 @@ def pruning(records: int, folder: Path) -> Figures:
         stamp = F.col("timestamp")
         offsets = f"offset >= {records * 6 // 10} and offset < {records * 7 // 10}"
         filters = {
-            "all": F.lit(value=True),
+            "all": F.expr("true"),
             "a tenth by offset": F.expr(offsets),
             "the last tenth by timestamp": stamp >= ninth,
             "a tenth by offset and timestamp": F.expr(offsets) & (stamp >= sixth) & (stamp < seventh),
