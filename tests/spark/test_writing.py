@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -11,14 +12,15 @@ import pytest
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from magicbyte.client.partitioning import partition_of
-from magicbyte.errors import LogDirectoryError, MagicbyteError
+from magicbyte.codecs import Codec
+from magicbyte.errors import InvalidTopicError, LogDirectoryError, MagicbyteError
 from magicbyte.log.directory import discover
 from magicbyte.log.files import LocalFiles
 from magicbyte.log.reader import SegmentReader
 from magicbyte.log.verify import Depth, Severity, verify
 from magicbyte.mirror.log_target import LogTarget
 from magicbyte.records.columns import Record, arrow_schema
-from magicbyte.spark import log_sink
+from magicbyte.spark import log_sink, writing
 from magicbyte.spark.columns import topics_of
 from magicbyte.spark.log_sink import WORK, partitions_there
 from magicbyte.spark.options import OptionError, parse_options
@@ -285,6 +287,32 @@ def test_rows_that_no_record_can_be_are_refused(writer: LogStreamWriter) -> None
         writer.write(arrow([{**rows(1)[0], "timestamp": datetime(1969, 12, 31, 23, 59, 58, tzinfo=UTC)}]))
     with pytest.raises(MagicbyteError, match="expected a partition of 0 or more, found -2"):
         writer.write(arrow([{**rows(1)[0], "partition": -2}]))
+
+
+@pytest.mark.parametrize("topic", ["", ".", "..", "a/b", "../../a", "é", "a b", "a" * 250])
+def test_a_name_that_no_topic_can_have_makes_no_folder(tmp_path: Path, writer: LogStreamWriter, topic: str) -> None:
+    with pytest.raises(InvalidTopicError):
+        writer.write(arrow(rows(1, topic=topic)))
+    with pytest.raises(InvalidTopicError):
+        parse_write_options({"path": str(tmp_path / "logs"), "topic": topic})
+    assert {each.name for each in tmp_path.rglob("*-0")} == set()
+
+
+@pytest.mark.parametrize("codec", ["none", "zstd"])
+@pytest.mark.parametrize("column", ["key", "value", "headers"])
+def test_a_record_that_no_reader_takes_is_refused_before_it_is_committed(
+    tmp_path: Path, writer: LogStreamWriter, monkeypatch: pytest.MonkeyPatch, column: str, codec: str
+) -> None:
+    """Committed, it would be in the way of all later batches."""
+    monkeypatch.setattr(writing, "LARGEST_RECORD", 50_000)
+    content: dict[str, Any] = {column: [{"key": "a", "value": bytes(50_000)}] if column == "headers" else bytes(50_001)}
+    large = [{**rows(1)[0], "key": b"", "value": b"", "headers": None} | content]
+    named = replace(writer, options=replace(writer.options, codec=Codec[codec.upper()]))
+    with pytest.raises(MagicbyteError, match="orders-0: expected records of up to 50000 bytes, found one of 50001"):
+        named.write(arrow([*rows(5), *large]))
+    named.abort([], 0)
+    batch(named, 0, rows(5))
+    assert read(tmp_path / "logs") == as_written(5)
 
 
 @pytest.mark.parametrize(

@@ -53,12 +53,16 @@ def by_partition(
 
     `topic`: of all rows, whatever they say. `partitions` tells how many a topic has: where no row says which, the key
     decides as in Kafka's producers, and rows without a key go to the one whose `turn` it is. A partition of -1 is none,
-    as is a time of -1 ms. Raises MagicbyteError for a row without a topic, or with one of these below -1.
+    as is a time of -1 ms. Raises MagicbyteError for a row without a topic, or with one of these below -1, and
+    InvalidTopicError for a name that no topic can have: it would be that of a folder.
     """
     import numpy as np
 
+    from magicbyte.broker.topics import check_name
+
     columns = _columns(rows)
     for name, chosen in _by_topic(rows, topic):
+        check_name(name)
         if "partition" in rows.schema.names:
             numbers = rows.column("partition").fill_null(-1).to_numpy(zero_copy_only=False)[chosen]
         else:

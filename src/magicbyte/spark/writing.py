@@ -10,12 +10,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+import numpy as np
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from magicbyte.codecs import Codec
-from magicbyte.errors import LogDirectoryError
+from magicbyte.errors import LogDirectoryError, MagicbyteError
 from magicbyte.log.checkpoints import TopicPartition
 from magicbyte.log.files import file_system, read_whole
+from magicbyte.records.decode import DEFAULT_MAX_BATCH_BYTES
 from magicbyte.records.encode import BatchHeader, Format, encode
 from magicbyte.spark import expect_bytes, settle
 from magicbyte.spark.columns import by_partition, check_columns, topics_of
@@ -26,12 +28,15 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
+    from magicbyte.records.columns import RecordColumns
 
 _KNOWN: Final = (
     "path", "topic", "partitions", "kafka.compression.type", "kafka.bootstrap.servers", "jobId", "checkpointLocation",
 )  # fmt: skip
 BATCH_BYTES: Final = 512 << 10
 """Of the records of one set, before compression."""
+LARGEST_RECORD: Final = DEFAULT_MAX_BATCH_BYTES - (1 << 20)
+"""Key, value and headers together: the set around them is one that readers take."""
 _HEADER: Final = BatchHeader(partition_leader_epoch=0)
 
 
@@ -58,7 +63,9 @@ class WriteOptions:
 
 
 def parse_write_options(given: Mapping[str, str]) -> WriteOptions:
-    """Return the parsed options. Names are case-insensitive. Raises OptionError."""
+    """Return the parsed options. Names are case-insensitive. Raises OptionError, InvalidTopicError."""
+    from magicbyte.broker.topics import check_name  # readers do not need it
+
     options = known_options(given, _KNOWN)
     path, bootstrap = options.get("path"), options.get("kafka.bootstrap.servers")
     if path is not None and path.startswith(SCHEME):
@@ -79,6 +86,8 @@ def parse_write_options(given: Mapping[str, str]) -> WriteOptions:
         )
     if not count.isdecimal() or not int(count):
         raise OptionError(f"partitions: expected a number, 1 or more, found {count!r}")
+    if "topic" in options:
+        check_name(options["topic"])
     return WriteOptions(
         path, bootstrap, options.get("topic"), int(count), Codec[name],
         options.get("jobId"), options.get("checkpointLocation"),
@@ -106,12 +115,23 @@ def write_rows(rows: Iterator[pa.RecordBatch], options: WriteOptions, writer: st
             for key, records in by_partition(
                 some, options.topic, lambda name: counts.get(name, options.partitions), turn
             ):
+                _check_sizes(key, records)
                 made = encode(records, Format.V2, options.codec, batch_bytes=BATCH_BYTES, header=_HEADER)
                 yield key, made, len(records)
 
     staged = tuple(stage(sink.folder(writer) / uuid.uuid4().hex, sets()))
     settle()
     return Sent(staged)
+
+
+def _check_sizes(key: TopicPartition, records: RecordColumns) -> None:
+    """Raise MagicbyteError for a record that readers would not take: what is committed has to be appended."""
+    headers, counts = records.headers, np.asarray(records.headers.count)
+    sizes = np.maximum(records.key.length, 0).astype(np.int64) + np.maximum(records.value.length, 0)
+    of_headers = np.maximum(headers.key.length, 0).astype(np.int64) + np.maximum(headers.value.length, 0)
+    sizes += np.bincount(np.repeat(np.arange(len(counts)), counts), of_headers, len(counts)).astype(np.int64)
+    if len(sizes) and (largest := int(sizes.max())) > LARGEST_RECORD:
+        raise MagicbyteError(f"{key}: expected records of up to {LARGEST_RECORD} bytes, found one of {largest}")
 
 
 async def _send(rows: Iterator[pa.RecordBatch], options: WriteOptions) -> None:
