@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-    from magicbyte.records.columns import RecordColumns
+    from magicbyte.records.columns import BytesColumn, RecordColumns
 
 _KNOWN: Final = (
     "path", "topic", "partitions", "kafka.compression.type", "kafka.bootstrap.servers", "jobId", "checkpointLocation",
@@ -126,12 +126,18 @@ def write_rows(rows: Iterator[pa.RecordBatch], options: WriteOptions, writer: st
 
 def _check_sizes(key: TopicPartition, records: RecordColumns) -> None:
     """Raise MagicbyteError for a record that readers would not take: what is committed has to be appended."""
-    headers, counts = records.headers, np.asarray(records.headers.count)
-    sizes = np.maximum(records.key.length, 0).astype(np.int64) + np.maximum(records.value.length, 0)
-    of_headers = np.maximum(headers.key.length, 0).astype(np.int64) + np.maximum(headers.value.length, 0)
-    sizes += np.bincount(np.repeat(np.arange(len(counts)), counts), of_headers, len(counts)).astype(np.int64)
+    assert records.headers is not None
+    assert records.value is not None
+    counts, parts = np.asarray(records.headers.count), (records.headers.key, records.headers.value)
+    sizes = _lengths(records.value) + (0 if records.key is None else _lengths(records.key))
+    of_headers = sum(map(_lengths, parts), np.zeros(int(counts.sum()), np.int64))
+    sizes = sizes + np.bincount(np.repeat(np.arange(len(counts)), counts), of_headers, len(counts)).astype(np.int64)
     if len(sizes) and (largest := int(sizes.max())) > LARGEST_RECORD:
         raise MagicbyteError(f"{key}: expected records of up to {LARGEST_RECORD} bytes, found one of {largest}")
+
+
+def _lengths(column: BytesColumn) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    return np.maximum(np.asarray(column.length, np.int64), 0)
 
 
 async def _send(rows: Iterator[pa.RecordBatch], options: WriteOptions) -> None:
