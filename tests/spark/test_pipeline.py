@@ -20,7 +20,7 @@ from magicbyte.spark.pipeline import driver
 from magicbyte.spark.pipeline.config import Pipeline, PipelineError, load
 from magicbyte.spark.pipeline.driver import Run, RunFailedError
 from magicbyte.spark.pipeline.report import as_html, as_json, write_report
-from magicbyte.spark.pipeline.sink import Place
+from magicbyte.spark.pipeline.sink import Place, Sink
 from magicbyte.spark.pipeline.units import Unit, find
 from spark.in_process import InProcess, Tasks
 from spark.logs import content_of, some_records, write_partition
@@ -630,6 +630,24 @@ def test_an_interrupt_says_how_to_go_on(
     monkeypatch.setattr(driver, "run", stopped)
     done = command("pipeline", "run", str(archive / "pipeline.toml"))
     assert (done.exit_code, done.stderr) == (130, "magicbyte: stopped; --resume goes on with what is finished\n")
+
+
+def test_an_output_of_which_something_is_gone_is_not_committed(archive: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As when a second attempt gives up, and takes away what the first one finished."""
+    commit = Sink.commit
+
+    def late(sink: Sink, manifest: dict[str, Any]) -> None:
+        next(sink.work.glob("orders-0.*.*/*/orders-0/*.log")).unlink()
+        commit(sink, manifest)
+
+    given = pipeline(archive, CONVERT)
+    with monkeypatch.context() as patch:
+        patch.setattr(Sink, "commit", late)
+        with pytest.raises(LogDirectoryError, match=r"the output orders-0 is gone: run again with --resume"):
+            run(given)
+    assert not list((archive / "out").glob("pipeline-*"))
+    again = run(given, resume=True)
+    assert (again.status, again.kept) == (0, 2), "the other two are kept"
 
 
 def test_an_attempt_that_nobody_waits_for_does_not_disturb_the_clearing(

@@ -239,11 +239,12 @@ class Sink:
     def commit(self, manifest: Json) -> None:
         """Put the run's manifest, then bring its outputs to their names.
 
-        Raises LogDirectoryError for an output that is gone, and when another run has put a manifest.
+        Raises LogDirectoryError for an output that is gone, or not whole, and when another run has put a manifest.
         """
         for record in manifest["units"].values():
             for output in record["outputs"]:
-                if not (self.work / output["staged"]).exists() and not (self.path / output["name"]).exists():
+                staged, target = self.work / output["staged"], self.path / output["name"]
+                if not (is_as_written(staged, output["files"]) if staged.exists() else target.exists()):
                     raise LogDirectoryError(
                         f"{self.path}: the output {output['name']} is gone: run again with --resume"
                     )
