@@ -13,7 +13,7 @@ from magicbyte.codecs import Codec
 from magicbyte.log.cleaned_transactions import Passage
 from magicbyte.log.compact_groups import Group, WrittenGroup, join_groups, write_group
 from magicbyte.log.config import LogConfig
-from magicbyte.log.directory import LOG, TRANSACTION_INDEX
+from magicbyte.log.directory import LOG, TRANSACTION_INDEX, PartitionDirectory
 from magicbyte.log.files import LocalFiles
 from magicbyte.log.index_writer import IndexRules
 from magicbyte.log.indexes import TransactionIndex
@@ -26,7 +26,7 @@ from magicbyte.records.encode import BatchHeader, Format, encode_records
 from magicbyte.spark.pipeline import driver
 from magicbyte.spark.pipeline.config import load
 from magicbyte.spark.pipeline.driver import Run
-from magicbyte.spark.pipeline.work import CopyPart, Work, copies_of
+from magicbyte.spark.pipeline.work import CopyDone, CopyPart, Work, copies_of, copy_one, take_copies
 from spark.conftest import lay_out, topic_of
 from spark.in_process import InProcess
 from spark.logs import START
@@ -276,6 +276,36 @@ def test_a_segment_that_goes_before_it_is_copied_fails_the_partition_and_the_rer
     (tmp_path / path.name).rename(path)
     again = driver.run(load(tmp_path / "many.toml"), context=InProcess(), resume=True)
     assert again.status == 0
+    compacted(tmp_path, tmp_path / "logs", "one", options, shuffled=False, context=InProcess())
+    assert contents(tmp_path / "many") == contents(tmp_path / "one")
+
+
+def test_an_attempt_at_a_copy_that_nobody_waits_for_does_not_disturb_what_came_of_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As of a machine that is only thought to be lost: its copy begins when all others are done."""
+    History(tmp_path / "logs", 14, "3.9").write(segments=24, old=5)
+    options, parts = "segment-bytes = 3000\n", list[CopyPart]()
+
+    def noted(of: Work) -> list[CopyPart]:
+        parts.extend(copies_of(of))
+        return parts
+
+    def begun(source: PartitionDirectory, folder: Path) -> None:
+        for segment in source.segments:
+            (folder / segment.log.name).write_bytes(b"")
+
+    def late(of: Work, done: list[CopyDone]) -> None:
+        take_copies(of, done)
+        with monkeypatch.context() as patch:
+            patch.setattr("magicbyte.spark.pipeline.work.copy_segments", begun)
+            assert [copy_one(part).error is None for part in parts] == [False] * len(parts)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("magicbyte.spark.pipeline.work.copies_of", noted)
+        patch.setattr("magicbyte.spark.pipeline.work.take_copies", late)
+        done = compacted(tmp_path, tmp_path / "logs", "many", options, shuffled=True, context=InProcess())
+    assert (done.status, len(parts) > 2) == (0, True), done.units[0]["error"]
     compacted(tmp_path, tmp_path / "logs", "one", options, shuffled=False, context=InProcess())
     assert contents(tmp_path / "many") == contents(tmp_path / "one")
 

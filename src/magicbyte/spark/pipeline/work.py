@@ -474,16 +474,17 @@ def _copy(source: PartitionDirectory, entry: FileEntry, folder: Path) -> None:
 
 @dataclass(frozen=True, slots=True)
 class CopyPart:
-    """Some segments of the source that a worker copies into the partition's `folder`."""
+    """Some segments of the source that a worker copies. `folder`: in which they go, until all are there."""
 
     partition: PartitionDirectory
     folder: Path
 
 
 class CopyDone(NamedTuple):
-    """What became of it. `digests`: SHA-256 of logs by name."""
+    """What became of it. `digests`: SHA-256 of logs by name. `folder`: of this attempt's files."""
 
     digests: dict[str, str]
+    folder: Path
     error: tuple[Outcome, str] | None = None
 
 
@@ -491,26 +492,36 @@ def copies_of(work: Work) -> list[CopyPart]:
     """Make the folder for a copy of the partition, with all but its segments, and return who copies which of these."""
     out = work.next_folder()
     copy_partition(replace(work.log, segments=()), out, work.key)
-    return [
-        CopyPart(replace(piece, snapshots={}, texts={}, leftovers=()), out / str(work.key))
-        for piece in pieces(work.log)
-    ]
+    above = _copies(out)
+    above.mkdir()
+    return [CopyPart(replace(piece, snapshots={}, texts={}, leftovers=()), above) for piece in pieces(work.log)]
+
+
+def _copies(out: Path) -> Path:
+    return out.with_name(f"{out.name}.copies")
 
 
 def copy_one(part: CopyPart) -> CopyDone:
     """Copy segments. Runs in a worker; nothing is raised for what is wrong with them."""
+    own = part.folder / uuid.uuid4().hex  # as in `convert_one`
     try:
-        copy_segments(part.partition, part.folder)
+        own.mkdir()
+        copy_segments(part.partition, own)
         names = [segment.log.name for segment in part.partition.segments]
-        return CopyDone({name: digest_of(part.partition, name) for name in names})
+        return CopyDone({name: digest_of(part.partition, name) for name in names}, own)
     except (MagicbyteError, OSError) as error:
-        return CopyDone({}, _failed(error))
+        return CopyDone({}, own, _failed(error))
 
 
 def take_copies(work: Work, parts: list[CopyDone]) -> None:
     """Go on with the copy of the partition."""
     _raise_first(part.error for part in parts)
-    work.take(work.next_folder())
+    out = work.next_folder()
+    for each in [path for part in parts if part.folder.is_dir() for path in part.folder.iterdir()]:
+        each.rename(out / str(work.key) / each.name)
+    if _copies(out).is_dir():  # else this is a second attempt, and the first one came as far
+        remove(_copies(out))
+    work.take(out)
     for part in parts:
         work.source_digests |= part.digests
 
