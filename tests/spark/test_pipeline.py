@@ -620,6 +620,13 @@ def test_what_a_workers_python_raises_is_told_without_its_trace() -> None:
     assert first_line(Py4JError("Job aborted\n\tat org.apache")) == "Job aborted"
 
 
+@pytest.mark.parametrize("memory", ["lots", "", "0g", "-1g", "1024", "1.5g"])
+def test_memory_that_a_worker_would_not_take_is_refused(memory: str) -> None:
+    done = command("pipeline", "cluster", "up", "--memory", memory)
+    assert done.exit_code == 2
+    assert f"{memory!r}: expected a size such as 512m or 1g" in done.stderr
+
+
 def test_an_interrupt_says_how_to_go_on(
     archive: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import signal
 import sys
 import threading
@@ -94,6 +95,13 @@ def materialize(url: str, to: Path) -> None:
     click.echo(many(count, "partition"))
 
 
+def _memory(_context: click.Context, _parameter: click.Parameter, value: str) -> str:
+    """Return a size as Spark takes it: a callback. Of another, its worker prints only how it is called."""
+    if not re.fullmatch(r"[1-9][0-9]*[mgt]b?", value, re.IGNORECASE):
+        raise click.BadParameter(f"{value!r}: expected a size such as 512m or 1g")
+    return value
+
+
 @pipeline.group()
 def cluster() -> None:
     """A Spark cluster on this machine, to try a pipeline as it will run on many."""
@@ -102,7 +110,8 @@ def cluster() -> None:
 @cluster.command()
 @click.option("--workers", type=click.IntRange(1, 64), default=2, show_default=True, metavar="N")
 @click.option("--cores", type=click.IntRange(1), default=1, show_default=True, metavar="N", help="Of each worker.")
-@click.option("--memory", default="1g", show_default=True, metavar="SIZE", help="Of each worker, for executors.")
+@click.option("--memory", callback=_memory, default="1g", show_default=True, metavar="SIZE",
+              help="Of each worker, for executors.")  # fmt: skip
 def up(workers: int, cores: int, memory: str) -> None:
     """Start a master and workers from the installed PySpark; stop them at Ctrl-C.
 
