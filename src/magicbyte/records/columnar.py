@@ -36,6 +36,13 @@ class ArrowWriter:
         self._writer.close()
 
 
+def _names() -> pa.DataType:
+    """Return the type of a column of a few names: none of its cells is looked up again to be written."""
+    import pyarrow as pa
+
+    return pa.dictionary(pa.int8(), pa.string())
+
+
 class ParquetWriter:
     """Writes a Parquet file in row groups of up to ROW_GROUP_BYTES; it is whole only after `close`.
 
@@ -43,23 +50,35 @@ class ParquetWriter:
     """
 
     def __init__(self, stream: BinaryIO, *, codec: str = "zstd") -> None:
+        import pyarrow as pa
         import pyarrow.parquet as pq
 
-        self._schema = arrow_schema(headers=True)
+        whole = arrow_schema(headers=True)
+        self._at = whole.names.index("topic")
+        self._others = whole.remove(self._at)
         self._writer: Any = pq.ParquetWriter(
             stream,
-            self._schema,
+            whole.set(self._at, pa.field("topic", _names())),
             compression=codec,
             use_dictionary=list(_REPEATED),
             write_statistics=list(_SOUGHT),
             write_batch_size=_CELLS_AT_ONCE,
+            store_schema=False,  # a topic is a string to who reads it
         )
         self._waiting: list[pa.RecordBatch] = []
         self._bytes = self._rows = 0
 
     def write(self, columns: RecordColumns, topic: str | None, partition: int | None) -> None:
         """Add the records of one partition."""
-        batch = columns.to_arrow(self._schema, topic=topic, partition=partition)
+        import numpy as np
+        import pyarrow as pa
+
+        batch, count = columns.to_arrow(self._others, partition=partition), len(columns)
+        if topic is None:
+            names = pa.nulls(count, _names())
+        else:
+            names = pa.DictionaryArray.from_arrays(np.zeros(count, np.int8), pa.array([topic], pa.string()))
+        batch = batch.add_column(self._at, "topic", names)
         self._waiting.append(batch)
         self._bytes, self._rows = self._bytes + batch.nbytes, self._rows + batch.num_rows
         if self._bytes >= ROW_GROUP_BYTES or self._rows >= ROW_GROUP_ROWS:
