@@ -217,12 +217,13 @@ def test_stages_that_all_workers_do_together_need_a_folder_that_all_of_them_see(
     (alone,) = run(given, context=cluster).units
     assert ("parts" in alone["stages"][0], alone["stages"][1]["shuffled"]) == (False, False)
     shared = replace(given, scratch=tmp_path / "scratch")
-    assert driver.spread_stages(find(shared, 0, 1)[0], find(shared, 0, 1), cluster) == {"convert", "compact"}
+    units = find(shared, 0)
+    assert driver.spread_stages(units[0], units, cluster) == {"convert", "compact"}
 
 
 def test_what_a_killed_worker_left_on_its_machine_goes_with_the_next_run(memory: ObjectStore, archive: Path) -> None:
     given = replace(pipeline(archive, memory), scratch=archive / "scratch")
-    unit = find(given, 0, 1)[0]
+    unit = find(given, 0)[0]
     StorePlace(memory.url, unit.name, unit.fingerprint, 0, str(archive / "scratch")).begin()
     (archive / "scratch/of-somebody-else").mkdir()
     assert run(given).status == 0

@@ -10,8 +10,8 @@ from magicbyte.broker import configs
 from magicbyte.broker.cluster import tell_of_config_change
 from magicbyte.broker.configs import Change, Described, Source
 from magicbyte.broker.request import Handler, Request
-from magicbyte.broker.topics import check_name
 from magicbyte.errors import InvalidConfigError, InvalidRequestError, MagicbyteError
+from magicbyte.log.checkpoints import check_topic_name
 from magicbyte.metadata import layout
 from magicbyte.ports import CreateNode, SetNode
 from magicbyte.protocol.messages.alter_configs import (
@@ -70,7 +70,7 @@ async def describe_configs(broker: Broker, request: Request[DescribeConfigsReque
 def _described(broker: Broker, resource: DescribeConfigsResource) -> list[Described]:
     name = resource.resource_name
     if resource.resource_type == TOPIC:
-        check_name(name)
+        check_topic_name(name)
         return configs.describe_topic(broker.topics.known(name), broker.config)
     if resource.resource_type == BROKER and name == _ALL_BROKERS:
         return configs.describe_all_brokers(broker.config)

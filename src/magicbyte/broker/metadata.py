@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
-from magicbyte.broker.topics import check_name
 from magicbyte.errors import ErrorCode, MagicbyteError
+from magicbyte.log.checkpoints import check_topic_name
 from magicbyte.protocol.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -52,7 +52,7 @@ async def _find(broker: Broker, asked: MetadataRequestTopic, *, may_create: bool
     topic = broker.topics.get(name)
     try:
         if topic is None:
-            check_name(name)
+            check_topic_name(name)
             if not may_create:
                 return MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name=name)
             topic = await broker.create_topic(name)

@@ -6,7 +6,6 @@ for, so that a crash between the two leaves nothing to mend.
 
 from __future__ import annotations
 
-import re
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -28,7 +27,12 @@ from magicbyte.errors import (
     UnknownTopicIdError,
 )
 from magicbyte.log.append_rules import AppendRules
-from magicbyte.log.checkpoints import PARTITION_METADATA, TopicPartition, parse_partition_metadata
+from magicbyte.log.checkpoints import (
+    PARTITION_METADATA,
+    TopicPartition,
+    check_topic_name,
+    parse_partition_metadata,
+)
 from magicbyte.log.directory import parse_file
 from magicbyte.log.index_writer import LATEST_RULES, IndexRules
 from magicbyte.log.segment import exists
@@ -48,9 +52,6 @@ _KEEPS_ALL: Final = {"retention.bytes": "-1", "retention.ms": "-1"}
 INTERNAL: Final = frozenset({"__consumer_offsets", "__transaction_state"})
 MOST_PARTITIONS: Final = 10_000
 """Of a topic, and of all that one request makes: it is a few bytes, what it asks for is not."""
-
-_LEGAL: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
-_LONGEST: Final = 249
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +194,7 @@ class Topics:
         return topic
 
     def _check_new(self, name: str) -> None:
-        check_name(name)
+        check_topic_name(name)
         alike = name.replace(".", "_")
         for other in self._topics:
             if other.replace(".", "_") == alike:
@@ -449,13 +450,3 @@ def settings_of(metadata: MetadataStore, kind: str, name: str) -> dict[str, str]
     path = layout.config_path(kind, name)
     node = metadata.exists(path)
     return {} if node is None else layout.load_config(path, node.data)
-
-
-def check_name(name: str) -> None:
-    """Raise InvalidTopicError unless a topic can have this name."""
-    if name in ("", ".", ".."):
-        raise InvalidTopicError(f"{name!r} is no name of a topic")
-    if len(name) > _LONGEST:
-        raise InvalidTopicError(f"expected a name of up to {_LONGEST} characters, found {len(name)}")
-    if not _LEGAL.fullmatch(name):
-        raise InvalidTopicError(f"{name!r}: expected letters, digits, '.', '_' and '-'")

@@ -78,7 +78,7 @@ def tour(paths: tuple[str, ...], keep: str | None, unpack: str | None, spark: bo
         else:
             folder = _new_folder(keep)
         # As what they are from anywhere: the tour goes elsewhere.
-        given = [path if "://" in path else os.path.abspath(path) for path in paths]  # noqa: PTH100 (keeps links)
+        given = [path if "://" in path else str(Path(path).absolute()) for path in paths]
         if not given:
             _unpack(folder)
         stack.enter_context(contextlib.chdir(folder))

@@ -50,13 +50,12 @@ def local_session(
     does not start.
     """
     check_installed()
+    from py4j.protocol import Py4JError
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.master(master).appName(name)
     for key, value in (local_settings() | (conf or {})).items():
         builder = builder.config(key, value)
-    from py4j.protocol import Py4JError
-
     try:
         spark = builder.getOrCreate()
     except (Py4JError, RuntimeError) as error:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from magicbyte.client.partitioning import partitions_of
 from magicbyte.errors import MagicbyteError
-from magicbyte.log.checkpoints import TopicPartition
+from magicbyte.log.checkpoints import TopicPartition, check_topic_name
 from magicbyte.records.columns import BytesColumn, HeaderColumns, RecordColumns
 from magicbyte.spark.options import OptionError
 
@@ -58,11 +58,9 @@ def by_partition(
     """
     import numpy as np
 
-    from magicbyte.broker.topics import check_name
-
     columns = _columns(rows)
     for name, chosen in _by_topic(rows, topic):
-        check_name(name)
+        check_topic_name(name)
         if "partition" in rows.schema.names:
             numbers = rows.column("partition").fill_null(-1).to_numpy(zero_copy_only=False)[chosen]
         else:

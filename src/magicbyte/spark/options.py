@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, NoReturn
 
 from magicbyte.errors import MagicbyteError
@@ -173,7 +173,7 @@ def _paths(options: Mapping[str, str]) -> tuple[str, ...]:
 
 def whole_path(path: str) -> str:
     """Return a path of this machine with its folders from the root on: workers have other current folders."""
-    return path if "://" in path or path.startswith("file:") else os.path.abspath(path)  # noqa: PTH100 (keeps links)
+    return path if "://" in path or path.startswith("file:") else str(Path(path).absolute())
 
 
 def _names(text: str) -> tuple[str, ...]:

@@ -161,7 +161,7 @@ class LogReader(DataSourceReader):
 class PruningReader(LogReader):
     """A reader that takes over a query's filters.
 
-    Spark (4.0 to 4.3) keeps what the reader planned for the latest query with filters of a DataFrame, and gives it to
+    Spark 4.3.0 keeps what the reader planned for the latest query with filters of a DataFrame, and gives it to
     a query of the same DataFrame without filters, too, and to the other side of a join with itself: rows are missing
     there. So this is asked for, for a DataFrame of one query.
     """

@@ -15,7 +15,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 
 from magicbyte.codecs import Codec
 from magicbyte.errors import LogDirectoryError, MagicbyteError
-from magicbyte.log.checkpoints import TopicPartition
+from magicbyte.log.checkpoints import TopicPartition, check_topic_name
 from magicbyte.log.files import file_system, read_whole
 from magicbyte.records.decode import DEFAULT_MAX_BATCH_BYTES
 from magicbyte.records.encode import BatchHeader, Format, encode
@@ -64,8 +64,6 @@ class WriteOptions:
 
 def parse_write_options(given: Mapping[str, str]) -> WriteOptions:
     """Return the parsed options. Names are case-insensitive. Raises OptionError, InvalidTopicError."""
-    from magicbyte.broker.topics import check_name  # readers do not need it
-
     options = known_options(given, _KNOWN)
     path, bootstrap = options.get("path"), options.get("kafka.bootstrap.servers")
     if path is not None and path.startswith(SCHEME):
@@ -87,7 +85,7 @@ def parse_write_options(given: Mapping[str, str]) -> WriteOptions:
     if not count.isdecimal() or not int(count):
         raise OptionError(f"partitions: expected a number, 1 or more, found {count!r}")
     if "topic" in options:
-        check_name(options["topic"])
+        check_topic_name(options["topic"])
     return WriteOptions(
         path, bootstrap, options.get("topic"), int(count), Codec[name],
         options.get("jobId"), options.get("checkpointLocation"),

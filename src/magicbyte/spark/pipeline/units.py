@@ -60,11 +60,10 @@ class Unit:
         return self.partition.size
 
 
-def find(pipeline: Pipeline, now_ms: int, run: int = 0) -> list[Unit]:
+def find(pipeline: Pipeline, now_ms: int) -> list[Unit]:
     """Return what is to be done, the largest first, so that no core has a long way to go when the others are done.
 
-    `run`: the number of the run, where the sink is in a store of objects. Raises LogDirectoryError, UnknownTopicError
-    for sources that are not there, or that the sink cannot have.
+    Raises LogDirectoryError, UnknownTopicError for sources that are not there, or that the sink cannot have.
     """
     found, live = _partitions(pipeline)
     _refuse_unknown(pipeline, found)
@@ -76,9 +75,7 @@ def find(pipeline: Pipeline, now_ms: int, run: int = 0) -> list[Unit]:
     units = [
         unit
         for each, first in zip(found, _log_starts(found), strict=True)
-        for unit in _units(
-            pipeline, each, first, now_ms, run, was_compacted=each.path in known, live=live.get(each.path)
-        )
+        for unit in _units(pipeline, each, first, now_ms, was_compacted=each.path in known, live=live.get(each.path))
     ]
     return sorted(units, key=lambda unit: (-unit.size, unit.name))
 
@@ -152,7 +149,6 @@ def _units(
     partition: PartitionDirectory,
     first: int,
     now_ms: int,
-    run: int,
     *,
     was_compacted: bool,
     live: Live | None,
@@ -185,8 +181,8 @@ def _units(
         units.append(
             Unit(
                 name, piece, stages, _hash(decides), inputs, first, now_ms,
-                _whole(pipeline.sink), tables, pipeline.on_damage, pipeline.max_batch_bytes, run,
-                None if pipeline.scratch is None else str(pipeline.scratch.resolve()), live,
+                _whole(pipeline.sink), tables, pipeline.on_damage, pipeline.max_batch_bytes,
+                scratch=None if pipeline.scratch is None else str(pipeline.scratch.resolve()), live=live,
             )
         )  # fmt: skip
     return units
