@@ -10,9 +10,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 import golden_data
+from magicbyte.log.checkpoints import CLEAN_SHUTDOWN
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+CLEANLY = '{"version":0,"brokerEpoch":-1}'
+"""What a broker writes into CLEAN_SHUTDOWN as it ends."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +44,12 @@ def lay_out(folder: Path, cases: list[golden_data.Case]) -> GoldenLogs:
             (folder / f"{topic}-0" / name).write_bytes(content)
     (folder / "log-start-offset-checkpoint").write_text(f"0\n{len(trimmed)}\n{''.join(trimmed)}")
     return GoldenLogs(folder, by_topic)
+
+
+def lay_out_closed(folder: Path, cases: list[golden_data.Case]) -> None:
+    """Write the cases into a log directory of a broker that was shut down as it should be."""
+    lay_out(folder, cases)
+    (folder / CLEAN_SHUTDOWN).write_text(CLEANLY)
 
 
 @pytest.fixture(scope="session")

@@ -34,12 +34,11 @@ VERSIONS = ("g0.8.2.2.", "g0.10.2.2.", "g3.9.1.")
 def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A log directory that its broker closed, with golden logs of three versions."""
     import golden_data
-    from spark.conftest import lay_out, topic_of
+    from spark.conftest import lay_out_closed, topic_of
 
     folder = tmp_path_factory.mktemp("golden") / "logs"
     cases = [case for case in golden_data.log_cases() if case.has_records and topic_of(case).startswith(VERSIONS)]
-    lay_out(folder, cases)
-    (folder / ".kafka_cleanshutdown").write_text('{"version":0,"brokerEpoch":-1}')
+    lay_out_closed(folder, cases)
     return folder
 
 

@@ -27,7 +27,7 @@ from magicbyte.spark.pipeline import driver
 from magicbyte.spark.pipeline.config import load
 from magicbyte.spark.pipeline.driver import Run
 from magicbyte.spark.pipeline.work import CopyDone, CopyPart, Work, copies_of, copy_one, take_copies
-from spark.conftest import lay_out, topic_of
+from spark.conftest import lay_out_closed
 from spark.in_process import InProcess
 from spark.logs import START
 from stage_proof import contents
@@ -207,10 +207,7 @@ def test_what_a_group_became_knows_of_the_transactions_in_front_of_it(
 def test_logs_of_brokers_are_written_group_by_group_as_by_one_worker(
     tmp_path: Path, version: str, topics: tuple[str, ...]
 ) -> None:
-    cases = [case for case in golden_data.log_cases() if topic_of(case) in {f"g{version}.{topic}" for topic in topics}]
-    assert len(cases) == len(topics)
-    lay_out(tmp_path / "logs", cases)
-    (tmp_path / "logs/.kafka_cleanshutdown").write_text('{"version":0,"brokerEpoch":-1}')
+    lay_out_closed(tmp_path / "logs", [golden_data.log_case(f"{version}/{topic}") for topic in topics])
     split = '[[stage]]\ndo = "split"\nsegment-bytes = 700\n'
     same(tmp_path, tmp_path / "logs", "segment-bytes = 1400\n", names=("one", "many"), before=split)
 

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from golden_data import log_cases
+from golden_data import log_case
+from magicbyte.log.checkpoints import CLEAN_SHUTDOWN
 from magicbyte.spark.pipeline.cluster import cluster
-from spark.conftest import lay_out
+from spark.conftest import CLEANLY, lay_out_closed
 from spark.in_process import InProcess
 from stage_proof import DAMAGED, PROOFS, Place, at, now, outcomes
 
@@ -20,15 +21,13 @@ if TYPE_CHECKING:
 
 SHUFFLED = "g3.9.1.*compact*"
 """Topics whose keys go through Spark's shuffle, which is several jobs for each partition."""
-CLOSED = '{"version":0,"brokerEpoch":-1}'
 
 
 @pytest.mark.parametrize("name", ["compact", "compact by shuffle"])
 def test_a_log_is_compacted_as_the_version_that_its_files_tell_before_they_are_mended(
     name: str, tmp_path: Path
 ) -> None:
-    lay_out(tmp_path / "logs", [case for case in log_cases() if case.id == "3.9.1/compact-snappy.after2"])
-    (tmp_path / "logs/.kafka_cleanshutdown").write_text(CLOSED)
+    lay_out_closed(tmp_path / "logs", [log_case("3.9.1/compact-snappy.after2")])
     place = Place(tmp_path / "logs", tmp_path, segment_bytes=3000, retained_bytes=3000, shuffled="*", now=now())
     ((_, found),) = outcomes(place, {name: PROOFS[name]}, commands=True, context=InProcess())
     assert found["partitions"] == 1
@@ -42,7 +41,7 @@ def test_every_stage_makes_of_all_golden_logs_what_its_command_makes_wherever_sp
     started = now()
     with cluster(2) as workers:
         for logs, proofs in ((golden, PROOFS), (crashed, DAMAGED)):
-            (logs.path / ".kafka_cleanshutdown").write_text(CLOSED)
+            (logs.path / CLEAN_SHUTDOWN).write_text(CLEANLY)
             found = []
             for number, (master, commands) in enumerate((("local[2]", True), (workers.url, False))):
                 folder = tmp_path / f"{logs.path.name}-{number}"

@@ -17,7 +17,7 @@ from magicbyte.spark.pipeline import driver
 from magicbyte.spark.pipeline.config import load
 from magicbyte.spark.pipeline.driver import Run
 from magicbyte.spark.pipeline.shuffle import _ROW, HashCollisionError, last_of_each
-from spark.conftest import lay_out, topic_of
+from spark.conftest import lay_out_closed
 from spark.in_process import InProcess
 from spark.logs import START, write_partition
 from stage_proof import contents
@@ -90,10 +90,7 @@ def test_the_result_is_the_cleaners(archive: Path) -> None:
 def test_transactions_and_old_formats_are_as_the_cleaner_leaves_them(
     tmp_path: Path, version: str, topics: tuple[str, ...]
 ) -> None:
-    cases = [case for case in golden_data.log_cases() if topic_of(case) in {f"g{version}.{topic}" for topic in topics}]
-    assert len(cases) == len(topics)
-    lay_out(tmp_path / "logs", cases)
-    (tmp_path / "logs/.kafka_cleanshutdown").write_text('{"version":0,"brokerEpoch":-1}')
+    lay_out_closed(tmp_path / "logs", [golden_data.log_case(f"{version}/{topic}") for topic in topics])
     split = '[[stage]]\ndo = "split"\nsegment-bytes = 700\n'
     for sink, above in (("plain", 1 << 40), ("shuffled", 1)):
         done = compacted(tmp_path, tmp_path / "logs", sink, above=above, context=InProcess(), before=split)
