@@ -27,13 +27,13 @@ from magicbyte.spark.pipeline import driver
 from magicbyte.spark.pipeline.config import load
 from magicbyte.spark.pipeline.driver import Run
 from magicbyte.spark.pipeline.work import CopyDone, CopyPart, Work, copies_of, copy_one, take_copies
+from spark.compactions import compacted
 from spark.conftest import lay_out_closed
 from spark.in_process import InProcess
 from spark.logs import START
 from stage_proof import contents
 
 if TYPE_CHECKING:
-    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
 CODECS = (Codec.NONE, Codec.GZIP, Codec.LZ4, Codec.ZSTD)
@@ -116,41 +116,29 @@ class History:
             os.utime(path, (when, when))
 
 
-def compacted(
-    folder: Path,
-    source: Path,
-    sink: str,
-    options: str,
-    *,
-    shuffled: bool,
-    context: "SparkContext | InProcess",
-    **of: str,
-) -> Run:
-    """Compact all partitions at a time, by one worker each or by all."""
-    path, above = folder / f"{sink}.toml", 1 if shuffled else 1 << 40
-    stage = f'[[stage]]\ndo = "compact"\ntopics = ["*"]\ndelete-retention = "1d"\nshuffle-above = {above}\n{options}'
-    before = of.get("before", "")
-    path.write_text(
-        f"now = {of.get('now', '2026-01-07T00:00:00Z')}\n{before}{stage}"
-        f'[source]\npath = "{source}"\n[sink]\npath = "{sink}"\n'
-    )
-    return driver.run(load(path), context=context)
-
-
 def times(folder: Path) -> dict[str, int]:
     """Return when each log was written, which later cleaners go by."""
     return {path.name: path.stat().st_mtime_ns // 1_000_000 for path in sorted(folder.glob(f"*-[0-9]*/*{LOG}"))}
 
 
-def same(folder: Path, source: Path, options: str, *, names: tuple[str, str], parted: bool = True, **of: str) -> Run:
+def same(
+    folder: Path,
+    source: Path,
+    options: str,
+    *,
+    names: tuple[str, str],
+    parted: bool = True,
+    before: str = "",
+    now: str = "2026-01-07T00:00:00Z",
+) -> Run:
     """Compact by one worker and by several into folders of these names, and compare all that came out."""
     runs = [
-        compacted(folder, source, name, options, shuffled=name == names[1], context=InProcess(), **of) for name in names
+        compacted(folder, source, name, options, shuffled=name == names[1], before=before, now=now) for name in names
     ]
     assert [run.status for run in runs] == [0, 0], [unit["error"] for unit in runs[1].units]
     one, other = (folder / name for name in names)
     assert contents(other) == contents(one)
-    assert "before" in of or times(other) == times(one)
+    assert before or times(other) == times(one)
     for path in one.glob("*checkpoint"):
         assert (other / path.name).read_text() == path.read_text(), path.name
     for unit, by_many in zip(runs[0].units, runs[1].units, strict=True):
@@ -193,9 +181,9 @@ def test_what_a_group_became_knows_of_the_transactions_in_front_of_it(
     """Without that the log would come out otherwise: so the comparison above can fail."""
     History(tmp_path / "logs", 1, "3.9").write(segments=24, old=5)
     options = "segment-bytes = 3000\n"
-    compacted(tmp_path, tmp_path / "logs", "one", options, shuffled=False, context=InProcess())
+    compacted(tmp_path, tmp_path / "logs", "one", options, shuffled=False)
     monkeypatch.setattr(Passage, "behind", lambda *_: (frozenset(), frozenset()))
-    done = compacted(tmp_path, tmp_path / "logs", "many", options, shuffled=True, context=InProcess())
+    done = compacted(tmp_path, tmp_path / "logs", "many", options, shuffled=True)
     assert done.status == 0
     assert contents(tmp_path / "many") != contents(tmp_path / "one")
 
@@ -242,7 +230,7 @@ def test_a_log_that_is_one_group_or_whose_transaction_indexes_say_else_is_writte
 def test_on_spark_the_groups_come_out_as_by_one_worker(spark: "SparkSession", tmp_path: Path) -> None:
     History(tmp_path / "logs", 9, "3.9").write(segments=24, old=5)
     options = "segment-bytes = 3000\n"
-    compacted(tmp_path, tmp_path / "logs", "one", options, shuffled=False, context=InProcess())
+    compacted(tmp_path, tmp_path / "logs", "one", options, shuffled=False)
     done = compacted(tmp_path, tmp_path / "logs", "many", options, shuffled=True, context=spark.sparkContext)
     assert done.status == 0
     assert done.units[0]["stages"][0]["parts"] > 2
@@ -267,13 +255,13 @@ def test_a_segment_that_goes_before_it_is_copied_fails_the_partition_and_the_rer
 
     with monkeypatch.context() as patch:
         patch.setattr("magicbyte.spark.pipeline.work.copies_of", gone)
-        done = compacted(tmp_path, tmp_path / "logs", "many", options, shuffled=True, context=InProcess())
+        done = compacted(tmp_path, tmp_path / "logs", "many", options, shuffled=True)
     assert (done.status, [unit["outcome"] for unit in done.units]) == (2, ["failed"])
     assert str(path) in done.units[0]["error"]
     (tmp_path / path.name).rename(path)
     again = driver.run(load(tmp_path / "many.toml"), context=InProcess(), resume=True)
     assert again.status == 0
-    compacted(tmp_path, tmp_path / "logs", "one", options, shuffled=False, context=InProcess())
+    compacted(tmp_path, tmp_path / "logs", "one", options, shuffled=False)
     assert contents(tmp_path / "many") == contents(tmp_path / "one")
 
 
@@ -301,9 +289,9 @@ def test_an_attempt_at_a_copy_that_nobody_waits_for_does_not_disturb_what_came_o
     with monkeypatch.context() as patch:
         patch.setattr("magicbyte.spark.pipeline.work.copies_of", noted)
         patch.setattr("magicbyte.spark.pipeline.work.take_copies", late)
-        done = compacted(tmp_path, tmp_path / "logs", "many", options, shuffled=True, context=InProcess())
+        done = compacted(tmp_path, tmp_path / "logs", "many", options, shuffled=True)
     assert (done.status, len(parts) > 2) == (0, True), done.units[0]["error"]
-    compacted(tmp_path, tmp_path / "logs", "one", options, shuffled=False, context=InProcess())
+    compacted(tmp_path, tmp_path / "logs", "one", options, shuffled=False)
     assert contents(tmp_path / "many") == contents(tmp_path / "one")
 
 
@@ -341,7 +329,7 @@ def test_damage_in_one_group_is_told_with_its_place_and_leaves_nothing(
 
     History(tmp_path / "logs", 10, "3.9").write(segments=24, old=5)
     third(damage)
-    done = compacted(tmp_path, tmp_path / "logs", "many", "segment-bytes = 3000\n", shuffled=True, context=InProcess())
+    done = compacted(tmp_path, tmp_path / "logs", "many", "segment-bytes = 3000\n", shuffled=True)
     assert [unit["outcome"] for unit in done.units] == ["damaged"]
     ((name, position),) = damaged
     assert f"{name}, position {position}" in done.units[0]["error"]
@@ -357,13 +345,13 @@ def test_a_full_disk_in_one_group_fails_the_partition_and_the_rerun_completes(
     History(tmp_path / "logs", 11, "3.9").write(segments=24, old=5)
     options = "segment-bytes = 3000\n"
     third(full)
-    done = compacted(tmp_path, tmp_path / "logs", "many", options, shuffled=True, context=InProcess())
+    done = compacted(tmp_path, tmp_path / "logs", "many", options, shuffled=True)
     assert (done.status, [unit["outcome"] for unit in done.units]) == (2, ["failed"])
     assert "No space left" in done.units[0]["error"]
     monkeypatch.undo()
     again = driver.run(load(tmp_path / "many.toml"), context=InProcess(), resume=True)
     assert again.status == 0
-    compacted(tmp_path, tmp_path / "logs", "one", options, shuffled=False, context=InProcess())
+    compacted(tmp_path, tmp_path / "logs", "one", options, shuffled=False)
     assert contents(tmp_path / "many") == contents(tmp_path / "one")
 
 
@@ -380,12 +368,12 @@ def test_half_a_group_of_a_killed_run_goes_and_the_rerun_completes(
     options = "segment-bytes = 3000\n"
     third(kill)
     with pytest.raises(KilledError):
-        compacted(tmp_path, tmp_path / "logs", "many", options, shuffled=True, context=InProcess())
+        compacted(tmp_path, tmp_path / "logs", "many", options, shuffled=True)
     assert len([*(tmp_path / "many/.pipeline").glob("users-0.*/groups/*")]) == 2
     monkeypatch.undo()
     again = driver.run(load(tmp_path / "many.toml"), context=InProcess(), resume=True)
     assert again.status == 0
-    compacted(tmp_path, tmp_path / "logs", "one", options, shuffled=False, context=InProcess())
+    compacted(tmp_path, tmp_path / "logs", "one", options, shuffled=False)
     assert contents(tmp_path / "many") == contents(tmp_path / "one")
     assert not (tmp_path / "many/.pipeline").exists()
 

@@ -13,30 +13,14 @@ from magicbyte.codecs import Codec
 from magicbyte.log.offset_marks import OffsetMarks
 from magicbyte.records.columns import Record
 from magicbyte.records.encode import Format
-from magicbyte.spark.pipeline import driver
-from magicbyte.spark.pipeline.config import load
-from magicbyte.spark.pipeline.driver import Run
 from magicbyte.spark.pipeline.shuffle import _ROW, HashCollisionError, last_of_each
+from spark.compactions import compacted
 from spark.conftest import lay_out_closed
-from spark.in_process import InProcess
 from spark.logs import START, write_partition
 from stage_proof import contents
 
 if TYPE_CHECKING:
-    from pyspark import SparkContext
     from pyspark.sql import SparkSession
-
-NOW = "now = 2026-01-07T00:00:00Z\n"
-
-
-def compacted(
-    folder: Path, source: Path, sink: str, *, above: int, context: "SparkContext | InProcess", before: str = ""
-) -> Run:
-    """Compact all partitions, those of more than `above` bytes through the shuffle."""
-    path = folder / f"{sink}.toml"
-    stage = f'[[stage]]\ndo = "compact"\ntopics = ["*"]\ndelete-retention = "1d"\nshuffle-above = {above}\n'
-    path.write_text(f'{NOW}{before}{stage}[source]\npath = "{source}"\n[sink]\npath = "{sink}"\n')
-    return driver.run(load(path), context=context)
 
 
 def users(count: int, first: int, seed: int) -> list[Record]:
@@ -68,8 +52,8 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_result_is_the_cleaners(archive: Path) -> None:
-    plain = compacted(archive, archive / "logs", "plain", above=1 << 40, context=InProcess())
-    shuffled = compacted(archive, archive / "logs", "shuffled", above=1, context=InProcess())
+    plain = compacted(archive, archive / "logs", "plain", shuffled=False)
+    shuffled = compacted(archive, archive / "logs", "shuffled", shuffled=True)
     assert (plain.status, shuffled.status) == (0, 0)
     assert contents(archive / "shuffled") == contents(archive / "plain")
     for one, other in zip(plain.units, shuffled.units, strict=True):
@@ -92,8 +76,8 @@ def test_transactions_and_old_formats_are_as_the_cleaner_leaves_them(
 ) -> None:
     lay_out_closed(tmp_path / "logs", [golden_data.log_case(f"{version}/{topic}") for topic in topics])
     split = '[[stage]]\ndo = "split"\nsegment-bytes = 700\n'
-    for sink, above in (("plain", 1 << 40), ("shuffled", 1)):
-        done = compacted(tmp_path, tmp_path / "logs", sink, above=above, context=InProcess(), before=split)
+    for sink, shuffled in (("plain", False), ("shuffled", True)):
+        done = compacted(tmp_path, tmp_path / "logs", sink, shuffled=shuffled, before=split)
         assert done.status == 0, [unit["error"] for unit in done.units]
     assert contents(tmp_path / "shuffled") == contents(tmp_path / "plain")
     assert any(unit["stages"][1]["rounds"] for unit in done.units)
@@ -108,8 +92,8 @@ def test_what_was_clean_before_and_what_is_trimmed_count_as_they_do_for_the_clea
     (tmp_path / "logs/cleaner-offset-checkpoint").write_text(f"0\n1\nusers 0 {dirty}\n" if dirty else "0\n0\n")
     (tmp_path / "logs/log-start-offset-checkpoint").write_text(f"0\n1\nusers 0 {start}\n" if start else "0\n0\n")
     (tmp_path / "logs/.kafka_cleanshutdown").touch()
-    for sink, above in (("plain", 1 << 40), ("shuffled", 1)):
-        done = compacted(tmp_path, tmp_path / "logs", sink, above=above, context=InProcess())
+    for sink, shuffled in (("plain", False), ("shuffled", True)):
+        done = compacted(tmp_path, tmp_path / "logs", sink, shuffled=shuffled)
         assert done.status == 0, done.units[0]["error"]
     assert contents(tmp_path / "shuffled") == contents(tmp_path / "plain")
     assert done.units[0]["stages"][0]["dropped"][0]["superseded"] > 0
@@ -118,8 +102,8 @@ def test_what_was_clean_before_and_what_is_trimmed_count_as_they_do_for_the_clea
 @pytest.mark.slow
 @pytest.mark.spark
 def test_through_sparks_own_shuffle_the_result_is_the_cleaners(spark: "SparkSession", archive: Path) -> None:
-    compacted(archive, archive / "logs", "plain-spark", above=1 << 40, context=InProcess())
-    done = compacted(archive, archive / "logs", "spark", above=1, context=spark.sparkContext)
+    compacted(archive, archive / "logs", "plain-spark", shuffled=False)
+    done = compacted(archive, archive / "logs", "spark", shuffled=True, context=spark.sparkContext)
     assert done.status == 0
     assert contents(archive / "spark") == contents(archive / "plain-spark")
 
@@ -138,10 +122,10 @@ def test_damage_that_the_shuffle_finds_is_as_any_other(
     content[300] ^= 1
     path.write_bytes(content)
     policy = f'on-damage = "{policy}"\n'
-    done = compacted(tmp_path, tmp_path / "logs", "shuffled", above=1, context=InProcess(), before=policy)
+    done = compacted(tmp_path, tmp_path / "logs", "shuffled", shuffled=True, before=policy)
     assert [unit["outcome"] for unit in done.units] == [outcome]
     assert f"{400:020}.log" in (done.units[0]["error"] or done.units[0]["salvagedFor"])
-    plain = compacted(tmp_path, tmp_path / "logs", "plain", above=1 << 40, context=InProcess(), before=policy)
+    plain = compacted(tmp_path, tmp_path / "logs", "plain", shuffled=False, before=policy)
     assert [unit["outcome"] for unit in plain.units] == [outcome], "without the shuffle it is the same"
     assert contents(tmp_path / "shuffled") == contents(tmp_path / "plain")
 
