@@ -20,12 +20,14 @@ from magicbyte.log.indexes import TransactionIndex
 from magicbyte.log.offset_marks import OffsetMarks
 from magicbyte.log.partition_log import PartitionLog
 from magicbyte.log.record_set import record_set
+from magicbyte.ports import WritableFile
 from magicbyte.records.columns import Record
 from magicbyte.records.control import ControlType, build_marker
 from magicbyte.records.encode import BatchHeader, Format, encode_records
-from magicbyte.spark.pipeline import driver
+from magicbyte.spark.pipeline import driver, shuffle
 from magicbyte.spark.pipeline.config import load
 from magicbyte.spark.pipeline.driver import Run
+from magicbyte.spark.pipeline.shuffle import Job
 from magicbyte.spark.pipeline.work import CopyDone, CopyPart, Work, copies_of, copy_one, take_copies
 from spark.compactions import compacted
 from spark.conftest import lay_out_closed
@@ -34,6 +36,7 @@ from spark.logs import START
 from stage_proof import contents
 
 if TYPE_CHECKING:
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
 CODECS = (Codec.NONE, Codec.GZIP, Codec.LZ4, Codec.ZSTD)
@@ -223,6 +226,28 @@ def test_a_log_that_is_one_group_or_whose_transaction_indexes_say_else_is_writte
     moved = (entries[0]._replace(last_offset=entries[0].last_offset - 1), *entries[1:])
     index.write_bytes(TransactionIndex(moved).to_bytes())
     same(tmp_path, tmp_path / "logs", "segment-bytes = 3000\n", names=("one-2", "many-2"), parted=False)
+
+
+def test_the_tasks_of_the_first_pass_open_their_own_segments_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    History(tmp_path / "logs", 1, "3.9").write(segments=24, old=5)
+    first_pass, edit, opened = shuffle.run, LocalFiles.edit, list[str]()
+
+    def noting(files: LocalFiles, path: str) -> WritableFile:
+        opened.append(Path(path).name)
+        return edit(files, path)
+
+    def noted(context: "SparkContext", job: Job) -> int | str:
+        with monkeypatch.context() as patch:
+            patch.setattr(LocalFiles, "edit", noting)
+            return first_pass(context, job)
+
+    monkeypatch.setattr("magicbyte.spark.pipeline.shuffle.run", noted)
+    done = compacted(tmp_path, tmp_path / "logs", "many", "segment-bytes = 3000\n", shuffled=True)
+    assert done.status == 0
+    assert len(opened) > 20
+    assert opened == sorted({name for name in opened if name.endswith(LOG)})
 
 
 @pytest.mark.slow

@@ -9,7 +9,8 @@ marks has read them all. What is written is put in place by the log's own swap, 
 from __future__ import annotations
 
 import bisect
-from collections.abc import Iterable, Sequence
+import contextlib
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -118,16 +119,10 @@ def _with_transactions(
     groups: Sequence[Group], aborted: Iterable[AbortedTransaction], passages: Iterable[Passage]
 ) -> list[Group] | None:
     """Return the groups with what is known of transactions in front of each."""
-    firsts = [group.base_offset for group in groups]
-    overlapping: list[list[AbortedTransaction]] = [[] for _ in groups]
-    for each in aborted:
-        begin = max(bisect.bisect_right(firsts, each.first_offset) - 1, 0)
-        for at in range(begin, bisect.bisect_right(firsts, each.last_offset)):
-            overlapping[at].append(each)
     found, ways = [], iter(passages)
     seen, committed = frozenset[int](), frozenset[int]()
-    for group, known in zip(groups, overlapping, strict=True):
-        found.append(replace(group, aborted=tuple(known), seen=seen, committed=committed))
+    for group, known in zip(groups, overlapping([group.base_offset for group in groups], aborted), strict=True):
+        found.append(replace(group, aborted=known, seen=seen, committed=committed))
         for _ in group.segments:
             passage = next(ways)
             if not passage.fits:
@@ -136,19 +131,42 @@ def _with_transactions(
     return found
 
 
+def overlapping(bases: Sequence[int], aborted: Iterable[AbortedTransaction]) -> list[tuple[AbortedTransaction, ...]]:
+    """Return for each of the pieces of a log that begin at `bases`, ascending, the transactions that overlap it."""
+    found: list[list[AbortedTransaction]] = [[] for _ in bases]
+    for each in aborted:
+        begin = max(bisect.bisect_right(bases, each.first_offset) - 1, 0)
+        for at in range(begin, bisect.bisect_right(bases, each.last_offset)):
+            found[at].append(each)
+    return [tuple(each) for each in found]
+
+
+@contextlib.contextmanager
+def some_segments(
+    folder: str, bases: Iterable[int], end: int, config: LogConfig, *, into: str | None = None
+) -> Iterator[PartitionLog]:
+    """Give some segments of a log as if there were no others, without their indexes; new ones are made in `into`."""
+    files = LocalFiles()
+    loaded = Loaded([], end, config.rules.producer_states(), LeaderEpochs())
+    try:
+        for base in bases:
+            loaded.segments.append(Segment.of_log(files, folder, base, config))
+        into = folder if into is None else into
+        yield PartitionLog(files, into, config, loaded, Health(into), lambda: None, lambda _most: 0)
+    finally:
+        for segment in loaded.segments:  # with those that were made
+            segment.release()
+
+
 def write_group(group: Group, marks: OffsetMarks, folder: str) -> WrittenGroup:
     """Write what a group becomes into `folder`, which is new; the group stays as it is.
 
     Raises CorruptRecordError for data that cannot be read, LogDirectoryOfflineError.
     """
-    files, config = LocalFiles(), group.config
-    files.make_directory(folder)
-    loaded = Loaded([], group.end, config.rules.producer_states(), LeaderEpochs())
-    try:
-        for base, _ in group.segments:
-            loaded.segments.append(Segment.of_log(files, group.folder, base, config))
-        sources, options = list(loaded.segments), group.options
-        log = PartitionLog(files, folder, config, loaded, Health(folder), lambda: None, lambda _most: 0)
+    LocalFiles().make_directory(folder)
+    bases = [base for base, _ in group.segments]
+    with some_segments(group.folder, bases, group.end, group.config, into=folder) as log:
+        sources, options = list(log.segments), group.options
         compaction = Compaction(
             log, group.selection, options.config, now_ms=options.now_ms, secret=options.secret, marks=marks
         )
@@ -159,9 +177,6 @@ def write_group(group: Group, marks: OffsetMarks, folder: str) -> WrittenGroup:
             pass
         report.dropped, report.records = sets.dropped, sets.records_seen
         return WrittenGroup(folder, report)
-    finally:
-        for segment in loaded.segments:  # with the one that was written
-            segment.release()
 
 
 def join_groups(

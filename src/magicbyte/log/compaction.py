@@ -299,13 +299,12 @@ class Compaction:
                 yield chunk.table.end
             offsets.read_to((end if following is None else following.base_offset) - 1)
 
-    def keys(self, segment: Segment, end: int, transactions: SegmentTransactions) -> Iterator[RecordColumns]:
-        """Yield the records of one segment that count for the map, with keys and values; `end` is the next one's base.
+    def keys(self, segment: Segment, transactions: SegmentTransactions) -> Iterator[RecordColumns]:
+        """Yield the records of one segment that count for the map, with keys and values.
 
-        `transactions`, fresh ones, are moved on to the segment's end. Checksums are verified. Raises
+        `transactions` know what was aborted in it, and are moved on to its end. Checksums are verified. Raises
         CorruptRecordError for data that cannot be read.
         """
-        transactions.add_aborted(self.aborted([segment], end))
         for chunk in read_chunks(segment.log, end=segment.size, dialect=self.log.config.dialect, merge=True):
             yield from self._mapped(chunk, transactions)
 

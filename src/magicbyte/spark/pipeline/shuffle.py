@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,7 +21,7 @@ from magicbyte.errors import CorruptRecordError, MagicbyteError
 from magicbyte.log import offset_map_kernels as kernels
 from magicbyte.log.cleaned_transactions import Passage, SegmentTransactions
 from magicbyte.log.compact import CompactOptions, looked_at
-from magicbyte.log.compact_groups import Group, WrittenGroup, plan_groups, write_group
+from magicbyte.log.compact_groups import Group, WrittenGroup, overlapping, plan_groups, some_segments, write_group
 from magicbyte.log.compaction import Compaction
 from magicbyte.log.offset_marks import OffsetMarks
 from magicbyte.records.forms import form_for
@@ -30,7 +30,10 @@ from magicbyte.wire.kernel import expect, worth_compiling
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
+    from magicbyte.log.compaction import Selection
+    from magicbyte.log.config import LogConfig
     from magicbyte.log.directory import PartitionDirectory
+    from magicbyte.log.indexes import AbortedTransaction
     from magicbyte.records.columns import BytesColumn
 
 Array = np.ndarray[Any, Any]
@@ -52,13 +55,16 @@ class HashCollisionError(MagicbyteError):
 class Job:
     """What each task knows: the log, which of it is cleanable, where the marks go. `secrets`: two of 16 bytes.
 
-    `segments`: base, and the base of the next one (or the end of what is cleanable).
+    `segments`: base, and the base of the next one (or the end of what is cleanable). `aborted`: the transactions that
+    overlap each; a task is handed those of its own.
     """
 
     partition: PartitionDirectory
     options: CompactOptions
+    config: LogConfig
+    selection: Selection
     segments: tuple[tuple[int, int], ...]
-    first_dirty: int
+    aborted: tuple[tuple[AbortedTransaction, ...], ...]
     marks: str
     secrets: tuple[bytes, bytes]
     reducers: int
@@ -74,23 +80,25 @@ def plan(partition: PartitionDirectory, options: CompactOptions, marks: Path) ->
     with looked_at(partition, options) as (log, selection):
         if not selection.cleanable_bytes:
             return None
-        end = selection.first_uncleanable
-        bases = [each.base_offset for each in log.segments if each.base_offset < end]
-        size = sum(each.size for each in log.segments if each.base_offset < end)
+        end, now, secret = selection.first_uncleanable, options.now_ms, options.secret
+        compaction = Compaction(log, selection, options.config, now_ms=now, secret=secret, writes=False)
+        sources = compaction.sources(end)
+        bases, size = [each.base_offset for each in sources], sum(each.size for each in sources)
+        aborted = tuple(overlapping(bases, compaction.aborted(sources, end)))
         segments = tuple(zip(bases, [*bases[1:], end], strict=True))
     secrets = os.urandom(16), os.urandom(16)
     reducers = max(size // (2 * _REDUCER_BYTES), 1)
-    return Job(partition, options, segments, selection.first_dirty, str(marks), secrets, reducers)
+    return Job(partition, options, log.config, selection, segments, aborted, str(marks), secrets, reducers)
 
 
 def run(context: SparkContext, job: Job) -> int | str:
     """Make the marks of all segments, and return how many keys there are; or what is damaged."""
     Path(job.marks).mkdir(exist_ok=True)
-    numbers = list(range(len(job.segments)))
+    segments, job = list(enumerate(job.aborted)), replace(job, aborted=())
     reducers = max(job.reducers, context.defaultParallelism)
-    by_hash = context.parallelize(numbers, len(numbers)).mapPartitions(lambda some: _map(job, some, reducers))
+    by_hash = context.parallelize(segments, len(segments)).mapPartitions(lambda some: _map(job, some, reducers))
     by_segment = by_hash.partitionBy(reducers, _as_it_is).mapPartitions(lambda rows: _reduce(job, rows))
-    pieces = max(min(len(numbers), 4 * context.defaultParallelism), 1)
+    pieces = max(min(len(segments), 4 * context.defaultParallelism), 1)
     written = by_segment.partitionBy(pieces, lambda number: max(number, 0) % pieces)
     found = written.mapPartitions(lambda rows: _write(job, rows)).collect()
     damage = next((each for each in found if isinstance(each, str)), None)
@@ -164,11 +172,13 @@ def _as_it_is(number: int) -> int:
 # ---- in the workers
 
 
-def _map(job: Job, numbers: Iterable[int], reducers: int) -> Iterator[tuple[int, bytes]]:
+def _map(
+    job: Job, segments: Iterable[tuple[int, Sequence[AbortedTransaction]]], reducers: int
+) -> Iterator[tuple[int, bytes]]:
     """Yield for each reducer the rows of some segments; what is lost inside of a segment is marked at once."""
-    for number in numbers:
+    for number, aborted in segments:
         try:
-            rows, lost, odd, passage = _rows_of(job, *job.segments[number])
+            rows, lost, odd, passage = _rows_of(job, *job.segments[number], aborted)
         except CorruptRecordError as error:
             yield _DAMAGE, str(error).encode()
             return
@@ -185,7 +195,9 @@ def _map(job: Job, numbers: Iterable[int], reducers: int) -> Iterator[tuple[int,
                 yield reducer, chosen.tobytes()
 
 
-def _rows_of(job: Job, base: int, end: int) -> tuple[Array, Array, Array, Passage]:
+def _rows_of(
+    job: Job, base: int, end: int, aborted: Sequence[AbortedTransaction]
+) -> tuple[Array, Array, Array, Passage]:
     """Return a row for each key of a segment, the offsets that are lost to later ones in it, and the odd ones.
 
     And what it does to what is known of transactions.
@@ -194,13 +206,14 @@ def _rows_of(job: Job, base: int, end: int) -> tuple[Array, Array, Array, Passag
     lost: list[Array] = []
     odd: list[Array] = []
     waiting, transactions = 0, SegmentTransactions()
-    with looked_at(job.partition, job.options) as (log, selection):
-        (segment,) = (each for each in log.segments if each.base_offset == base)
+    transactions.add_aborted(aborted)
+    with some_segments(job.partition.path, [base], end, job.config) as log:
+        (segment,) = log.segments
         expect(segment.size)
         compiled = worth_compiling(segment.size)
         now, secret = job.options.now_ms, job.secrets[0]
-        compaction = Compaction(log, selection, job.options.config, now_ms=now, secret=secret, writes=False)
-        for columns in compaction.keys(segment, end, transactions):
+        compaction = Compaction(log, job.selection, job.options.config, now_ms=now, secret=secret, writes=False)
+        for columns in compaction.keys(segment, transactions):
             assert columns.key is not None
             assert columns.value is not None
             offset, has_key = np.asarray(columns.offset, np.int64), np.asarray(columns.key.length) >= 0
@@ -212,10 +225,10 @@ def _rows_of(job: Job, base: int, end: int) -> tuple[Array, Array, Array, Passag
             rows.append(found)
             waiting += len(found)
             if waiting > _WAITING:
-                kept, gone = last_of_each(np.concatenate(rows), job.first_dirty)
+                kept, gone = last_of_each(np.concatenate(rows), job.selection.first_dirty)
                 rows, waiting = [kept], 0
                 lost.append(gone)
-    kept, gone = last_of_each(np.concatenate(rows) if rows else np.empty(0, _ROW), job.first_dirty)
+    kept, gone = last_of_each(np.concatenate(rows) if rows else np.empty(0, _ROW), job.selection.first_dirty)
     return kept, _sorted([*lost, gone]), _sorted(odd), transactions.passage(end)
 
 
@@ -268,8 +281,8 @@ def _reduce(job: Job, pairs: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int,
             yield _DAMAGE, blob
         else:
             blobs.append(blob)
-    kept, gone = last_of_each(np.frombuffer(b"".join(blobs), _ROW), job.first_dirty)
-    yield _KEYS, int(np.count_nonzero(kept["offset"] >= job.first_dirty)).to_bytes(8, "little")
+    kept, gone = last_of_each(np.frombuffer(b"".join(blobs), _ROW), job.selection.first_dirty)
+    yield _KEYS, int(np.count_nonzero(kept["offset"] >= job.selection.first_dirty)).to_bytes(8, "little")
     gone = np.sort(gone)
     number = np.searchsorted(job.bases, gone, "right") - 1
     for each in np.unique(number).tolist():
