@@ -159,6 +159,7 @@ def start(clone: Path, *arguments: str, path: str | None = None) -> subprocess.P
     )
 
 
+@pytest.mark.slow
 def test_a_set_up_clone_is_left_as_it_is_even_when_moved_until_its_lock_changes(clone: Path) -> None:
     said, complaints = start(clone, "there").communicate()
     assert (said, len(complaints.splitlines())) == ("hello there\n", 2), complaints
@@ -169,6 +170,7 @@ def test_a_set_up_clone_is_left_as_it_is_even_when_moved_until_its_lock_changes(
     assert start(moved).communicate() == ("hello\n", "")
 
 
+@pytest.mark.slow
 def test_two_first_runs_at_once_after_one_that_was_killed_both_succeed(clone: Path) -> None:
     state = clone / ".venv/magicbyte"
     state.mkdir(parents=True)
