@@ -149,6 +149,7 @@ def test_the_commands_and_the_python_of_a_page_work_as_printed(
 
 
 @pytest.mark.spark
+@pytest.mark.slow
 @pytest.mark.parametrize("page", ["README.md", "docs/data-engineers.md"])
 def test_the_python_for_spark_works_as_printed(page: str, folder: Path) -> None:
     (script,) = blocks((ROOT / page).read_text(encoding="utf-8"), "python spark")

@@ -747,6 +747,7 @@ def test_progress_is_told_all_bytes_of_the_source_once_and_once_more_to_verify(s
     assert sum(told) == 2 * size
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("threads", [1, 3])
 def test_memory_does_not_grow_with_the_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, threads: int) -> None:
     monkeypatch.setenv("MAGICBYTE_KERNELS", "plain")

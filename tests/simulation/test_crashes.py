@@ -15,7 +15,7 @@ PAGE = Path(__file__).parents[2] / "docs/crash-safety.md"
 FIGURES = Path(__file__).with_name("crash_figures.json")
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (2, 3))])
 def test_whatever_a_power_cut_leaves_is_mended(seed: int) -> None:
     world = run(seed, 120, every=17)
     assert world.checked > 100

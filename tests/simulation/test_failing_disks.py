@@ -35,7 +35,7 @@ def failed(seed: int, operation: int, number: int) -> World:
 
 
 @pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC])
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (2, 3))])
 def test_whatever_a_failing_disk_leaves_is_mended(seed: int, number: int) -> None:
     whole = World(seed, every=NEVER).run(STEPS)
     kinds: set[str] = set()

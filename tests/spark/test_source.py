@@ -392,6 +392,7 @@ def test_a_local_session_says_nothing_of_its_own(logs: Path) -> None:
 
 # ---- the documentation
 @pytest.mark.spark
+@pytest.mark.slow
 def test_the_examples_of_the_documentation_run(
     spark: "SparkSession", logs: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
