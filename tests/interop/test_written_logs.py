@@ -402,11 +402,11 @@ def test_what_a_recovering_broker_makes_of_a_log_is_what_we_make_of_it(version: 
         for name, log in logs.items():
             base = name.removesuffix(".log")
             assert found[name] == log
-            known = by_id(producers.snapshot())
-            still = {producer: known[producer] for producer in known if known[producer].current_txn_first_offset >= 0}
+            taken = by_id(producers.snapshot())
+            still = {each: entry for each, entry in taken.items() if entry.current_txn_first_offset >= 0}
             if rules.has_producers and f"{base}.snapshot" in found:
                 # Behind a hole it is a copy of one that was taken at the end of the segment before.
-                expected = known if end == int(base) else still
+                expected = taken if end == int(base) else still
                 assert by_id(ProducerSnapshot.parse(found[f"{base}.snapshot"])) == expected, (topic, name)
             producers = rules.producer_states()
             producers.start_from(ProducerSnapshot(tuple(still.values())))

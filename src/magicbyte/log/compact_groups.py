@@ -145,7 +145,10 @@ def overlapping(bases: Sequence[int], aborted: Iterable[AbortedTransaction]) -> 
 def some_segments(
     folder: str, bases: Iterable[int], end: int, config: LogConfig, *, into: str | None = None
 ) -> Iterator[PartitionLog]:
-    """Give some segments of a log as if there were no others, without their indexes; new ones are made in `into`."""
+    """Give some segments of a log as if there were no others, without their indexes; new ones are made in `into`.
+
+    `bases` and `end`, the one behind the last of them, are offsets. Raises OSError for a segment that is not there.
+    """
     files = LocalFiles()
     loaded = Loaded([], end, config.rules.producer_states(), LeaderEpochs())
     try:
