@@ -1,5 +1,7 @@
 """Options of the Spark source: what each text means, and what is said of a wrong one. Needs no Spark."""
 
+from pathlib import Path
+
 import pytest
 
 from magicbyte.log.checkpoints import TopicPartition
@@ -16,6 +18,16 @@ def parse(**options: str) -> SourceOptions:
 
 def test_without_options_everything_is_read() -> None:
     assert parse() == SourceOptions(paths=("/logs",))
+
+
+def test_a_path_is_what_it_is_here_also_behind_a_link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "disk/kept/logs").mkdir(parents=True)
+    (tmp_path / "here").mkdir()
+    (tmp_path / "here/link").symlink_to(tmp_path / "disk/kept/logs")
+    monkeypatch.chdir(tmp_path / "here")
+    (whole,) = parse(path="link/..").paths
+    assert Path(whole).is_absolute()
+    assert Path(whole).samefile(tmp_path / "disk/kept")
 
 
 def test_names_do_not_depend_on_case_nor_do_words() -> None:
