@@ -209,6 +209,11 @@ def test_the_path_may_be_relative(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         assert names(discover([path])) == ["orders-0"], path
     monkeypatch.chdir(tmp_path)
     assert names(discover(["orders-0"])) == ["orders-0"]
+    partition(tmp_path / "disk/kept/sales-0")
+    (tmp_path / "link").symlink_to(tmp_path / "disk/kept/sales-0")
+    assert names(discover(["link/.."])) == ["sales-0"], "what is above the folder that the link leads to"
+    (tmp_path / "others-0").symlink_to(tmp_path / "disk/kept/sales-0")
+    assert names(discover(["./others-0"])) == ["others-0"], "a link at the end keeps its name"
 
 
 @pytest.mark.parametrize("kind", ["missing", "empty", "file", "too deep", "nul", "protocol"])

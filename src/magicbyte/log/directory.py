@@ -10,6 +10,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from magicbyte.errors import CorruptRecordError, LogDirectoryError
@@ -313,9 +314,15 @@ def _holds_segments(entries: list[FileEntry]) -> bool:
 
 
 def _with_names(path: str) -> str:
-    """Return a path of this machine whose last two parts are names, so that a folder's can be read off it."""
+    """Return a path of this machine whose last two parts are names, so that a folder's can be read off it.
+
+    What is in front of `..` is followed as the file system does; a link at the end keeps its name.
+    """
     parts = path.split("/")
-    return os.path.abspath(path) if len(parts) < 2 or {".", ".."} & set(parts) else path  # noqa: PTH100 (keeps links)
+    if len(parts) >= 2 and not {".", ".."} & set(parts):
+        return path
+    whole = Path(path).absolute()
+    return os.path.realpath(whole) if whole.name == ".." else str(Path(os.path.realpath(whole.parent), whole.name))
 
 
 def _folder_name(path: str) -> re.Match[str] | None:
