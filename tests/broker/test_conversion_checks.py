@@ -52,7 +52,7 @@ def test_61_whatever_is_converted_at_a_time_the_result_is_the_same(
 
 def test_62_a_slice_without_a_whole_entry_is_not_converted() -> None:
     for data in (mixed(Codec.NONE)[:20], encode_records([Record(5, 0, 0, b"k", b"v" * 99)], Format.V2)[:70]):
-        assert newest_magic(slice_of(data)) == (-1, 0)  # then the bytes go as they are
+        assert newest_magic(slice_of(data)) == (-1, 0, None)  # then the bytes go as they are
         assert pieces(data, Format.V0) == []
 
 

@@ -403,3 +403,72 @@ def test_readers_at_the_end_and_far_behind_it_are_given_the_same_sets(folder: Pa
             peer.close()
 
     run(work())
+
+
+LONG_MS = 600_000
+
+
+def test_a_fetch_in_an_older_segment_does_not_wait_for_bytes_that_are_never_added_to_it(folder: Path) -> None:
+    async def work() -> None:
+        async with Running(folder) as broker:
+            broker.topics.create("topic", configs={"segment.bytes": "2000", "cleanup.policy": "compact"})
+            peer = await Peer.of(broker)
+            for _ in range(30):
+                await produce(peer, "topic", made(records(2), Format.V2), Format.V2)
+            bases = [each.base_offset for each in broker.partition("topic", 0).log.segments]
+            assert len(bases) > 3
+            for version in (0, 3, 4, 12):
+                at, turns = 0, 0
+                while at < bases[-1]:
+                    given = await fetch(peer, version, asking("topic", at, wait_ms=LONG_MS, min_bytes=1 << 20))
+                    at, turns = read(given)[-1].offset + 1, turns + 1
+                assert turns == len(bases) - 1, version
+            peer.close()
+
+    run(work(), 20)
+
+
+def test_a_fetch_does_not_wait_for_bytes_that_its_own_limits_keep_from_it(folder: Path) -> None:
+    async def work() -> None:
+        async with Running(folder) as broker:
+            peer = await Peer.of(broker)
+            data = made(records(20), Format.V2)
+            for topic in ("one", "two"):
+                broker.topics.create(topic)
+                await produce(peer, topic, data, Format.V2)
+            limited = asking("one", 0, wait_ms=LONG_MS, min_bytes=len(data), max_bytes=len(data) // 2)
+            assert len(read(await fetch(peer, 11, limited))) == 20  # the first set comes whole
+            limited.max_bytes, limited.min_bytes = len(data) + 100, len(data) + 50
+            limited.topics.append(FetchTopic(topic="two", partitions=[FetchPartition(partition_max_bytes=1 << 20)]))
+            response = await peer.ask(limited, 11, FetchResponse)
+            assert [bytes(each.partitions[0].records or b"") != b"" for each in response.responses] == [True, False]  # type: ignore[arg-type]
+            peer.close()
+
+    run(work(), 20)
+
+
+@pytest.mark.parametrize("more", [{"min_bytes": 1 << 20}, {"limit": 100, "min_bytes": 101}])
+def test_a_fetch_at_the_end_of_the_last_segment_waits_for_the_bytes_it_asks_for(
+    more: dict[str, int], folder: Path
+) -> None:
+    async def work() -> None:
+        async with Running(folder) as broker:
+            broker.topics.create("topic", configs={"message.format.version": "1"})
+            peer = await Peer.of(broker)
+            for _ in range(3):
+                await produce(peer, "topic", made(records(1), Format.V1), Format.V1)
+            waiting = asyncio.create_task(fetch(peer, 2, asking("topic", 1, wait_ms=LONG_MS, **more)))
+            watching = broker.partition("topic", 0).waiting
+            while not watching:
+                await asyncio.sleep(0)
+            look = next(iter(watching))
+            broker.partition("topic", 0).wake()
+            while look in watching:
+                await asyncio.sleep(0)
+            for _ in range(100):
+                await asyncio.sleep(0)
+            assert watching
+            assert not waiting.done()
+        await waiting
+
+    run(work(), 20)

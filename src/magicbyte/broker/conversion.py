@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from magicbyte.broker.metrics import now_ns
-from magicbyte.errors import CorruptRecordError
+from magicbyte.errors import CorruptRecordError, MagicbyteError
 from magicbyte.records.convert import ConversionReport, convert
 from magicbyte.records.encode import Format
 from magicbyte.records.layout import LOG_OVERHEAD, Dialect
@@ -33,8 +33,11 @@ class SliceConversion:
     report: ConversionReport = field(default_factory=ConversionReport)
 
 
-def whole_entries(found: FileSlice, dialect: Dialect) -> Iterator[BatchTable]:
-    """Yield the entries of a slice in chunks of about `CHUNK_BYTES`, up to the table's `end`; a cut one is left out."""
+def whole_entries(found: FileSlice, dialect: Dialect) -> Iterator[tuple[int, BatchTable]]:
+    """Yield the entries of a slice in chunks of about `CHUNK_BYTES`: the position in the file, and a table up to `end`.
+
+    An entry that is cut is left out. Raises CorruptRecordError, after everything in front of the damage was given.
+    """
     position, end = found.position, found.position + found.length
     wanted = CHUNK_BYTES
     while position < end:
@@ -43,7 +46,7 @@ def whole_entries(found: FileSlice, dialect: Dialect) -> Iterator[BatchTable]:
         if table.damage is not None and not table.end:
             raise table.damage.locate(path=found.file.path, shift=position)
         if table.end:
-            yield table
+            yield position, table
             position, wanted = position + table.end, CHUNK_BYTES
         elif position + len(data) >= end:
             return
@@ -51,39 +54,52 @@ def whole_entries(found: FileSlice, dialect: Dialect) -> Iterator[BatchTable]:
             wanted = max(table.need, LOG_OVERHEAD + 5, 2 * len(data) if table.need <= len(data) else 0)
 
 
-def newest_magic(found: FileSlice) -> tuple[int, int]:
+def newest_magic(found: FileSlice) -> tuple[int, int, CorruptRecordError | None]:
     """Return the largest magic byte of the whole entries of a slice, -1 where none is whole; and where they end.
 
-    Raises CorruptRecordError.
+    They end in front of damage, which is returned as well. Raises CorruptRecordError where the slice begins with it.
     """
     import numpy as np
 
-    newest, end = -1, found.position
-    for table in whole_entries(found, Dialect.KAFKA):
-        newest = max(newest, int(np.asarray(table.magic).max()))
-        end += table.end
-    return newest, end
+    newest, end, damage = -1, found.position, None
+    try:
+        for position, table in whole_entries(found, Dialect.KAFKA):
+            newest = max(newest, int(np.asarray(table.magic).max()))
+            end = position + table.end
+    except CorruptRecordError as error:
+        if end == found.position:
+            raise
+        damage = error
+    return newest, end, damage
 
 
 def converted(
     found: FileSlice, dialect: Dialect, conversion: SliceConversion, fetch_offset: int, limit: int
 ) -> Iterator[list[memoryview]]:
-    """Yield what the slice becomes, never an empty list. Raises CorruptRecordError, UnsupportedCompressionError."""
-    for table in whole_entries(found, dialect):
-        started = now_ns()
+    """Yield what the slice becomes, never an empty list.
+
+    Raises, after everything in front of it was given, CorruptRecordError with file and position, and what else
+    `convert` raises.
+    """
+    for position, table in whole_entries(found, dialect):
+        started, failure = now_ns(), None
+        buffers = list[memoryview]()
         try:
-            buffers = list(
-                convert(
-                    table.buffer[: table.end],
-                    conversion.target,
-                    dialect=dialect,
-                    fetch_offset=fetch_offset,
-                    limit=limit,
-                    report=conversion.report,
-                )
-            )
-        except CorruptRecordError as error:
-            raise error.locate(path=found.file.path) from None
+            for buffer in convert(
+                table.buffer[: table.end],
+                conversion.target,
+                dialect=dialect,
+                fetch_offset=fetch_offset,
+                limit=limit,
+                report=conversion.report,
+            ):
+                buffers.append(buffer)
+        except MagicbyteError as error:
+            failure = error
         conversion.time_ns += now_ns() - started
         if buffers:
             yield buffers
+        if isinstance(failure, CorruptRecordError):
+            raise failure.locate(path=found.file.path, shift=position)
+        if failure is not None:
+            raise failure

@@ -20,7 +20,6 @@ from magicbyte.errors import (
     ErrorCode,
     LogDirectoryOfflineError,
     MagicbyteError,
-    UnsupportedCompressionError,
     UnsupportedVersionError,
 )
 from magicbyte.protocol.messages.fetch import (
@@ -122,6 +121,15 @@ async def fetch(broker: Broker, request: Request[FetchRequest]) -> FetchResponse
             reading = await _read(broker, request, begun)
             left = deadline - loop.time()
             enough = reading.size >= message.min_bytes or reading.has_error or not watched
+            if not enough and left > 0:
+                try:
+                    enough = await _is_enough_stored(broker, request, begun)
+                except BaseException:
+                    reading.close()
+                    raise
+                if enough and event.is_set():  # some of it came just now
+                    reading.close()
+                    reading = await _read(broker, request, begun)
             if enough or left <= 0 or broker.is_stopping:
                 await reading.finish()
                 return _response(begun, reading)
@@ -142,6 +150,36 @@ async def _watch(broker: Broker, begun: Begun, event: asyncio.Event) -> list[Par
             partition.waiting.add(event)
             watched.append(partition)
     return watched
+
+
+async def _is_enough_stored(broker: Broker, request: Request[FetchRequest], begun: Begun) -> bool:
+    """Say whether a fetch whose answer is smaller than `min_bytes` would wait for nothing.
+
+    What it reads may end in front of what is stored: at the end of a segment, to which nothing is added any more, or
+    at a limit of the request. As Kafka's DelayedFetch does, this counts all bytes up to the last offset that the
+    reader may have, and takes a segment that is not the last one to be enough.
+    """
+    stored = 0
+    for topic, asked in begun.partitions:
+        if (partition := await broker.known_partition(topic, asked.partition)) is None:
+            continue
+        log, offset = partition.log, asked.fetch_offset
+        upper = _upper(log, request.message)
+        if offset >= upper:
+            continue
+        try:
+            size = await broker.read(partition, log.size_in_segment, offset, upper)
+        except MagicbyteError:  # deleted or damaged meanwhile, which the next look tells
+            continue
+        if size is None:
+            return True
+        stored += min(size, asked.partition_max_bytes)
+    return stored >= request.message.min_bytes
+
+
+def _upper(log: PartitionLog, message: FetchRequest) -> int:
+    """Return the offset in front of which the reader may have all records."""
+    return log.last_stable_offset if message.isolation_level == _COMMITTED else log.high_watermark
 
 
 async def _wait(event: asyncio.Event, seconds: float) -> None:
@@ -186,6 +224,7 @@ class _Partition:
         self, broker: Broker, request: Request[FetchRequest], topic: str, asked: FetchPartition, reading: _Reading
     ) -> None:
         self.broker, self.request, self.topic, self.asked, self.reading = broker, request, topic, asked, reading
+        self.partition: Partition | None = None
 
     async def read(self) -> _Found:
         """Return what there is, or the code of what is wrong."""
@@ -196,6 +235,8 @@ class _Partition:
             return await work
         except MagicbyteError as error:
             code = error.code
+            if isinstance(error, CorruptRecordError) and self.partition is not None:
+                self.partition.tell_damage(error)
             if isinstance(error, LogDirectoryOfflineError) and self.request.version < _FIRST_WITH_STORAGE_ERROR:
                 code = ErrorCode.NOT_LEADER_OR_FOLLOWER
             return self._refused(code)
@@ -214,7 +255,7 @@ class _Partition:
 
     async def _read(self) -> _Found:
         request, asked = self.request, self.asked
-        partition = await self.broker.opened(self.topic, asked.partition)
+        partition = self.partition = await self.broker.opened(self.topic, asked.partition)
         self.metrics = self.broker.metrics.of(self.topic)
         self.metrics.fetch_requests += 1
         code = self._epoch_fault() or self._codec_fault()
@@ -222,7 +263,7 @@ class _Partition:
             return self._refused(code)
         log = partition.log
         committed = request.message.isolation_level == _COMMITTED
-        upper = log.last_stable_offset if committed else log.high_watermark
+        upper = _upper(log, request.message)
         if log.health.error is not None:
             raise LogDirectoryOfflineError(f"{log.health.path}: offline since {log.health.error}")
         found = await self._slice(partition, upper)
@@ -281,7 +322,7 @@ class _Partition:
             source = Format.ENRICHED
             target = source if self.request.connection.enriched else target
         elif target is not Format.V2:
-            newest = await self._newest(partition, found, target.magic)
+            newest, found = await self._newest(partition, found, target.magic)
             source = target if newest < 0 else Format(str(newest))
         if source is target or (dialect is Dialect.KAFKA and source.magic < target.magic):
             data.records = [FilePart(found, self.broker.reading)]
@@ -291,15 +332,21 @@ class _Partition:
         conversion = SliceConversion(source, target)
         return _Found(self.topic, data, found.length, partial(self._as_converted, partition, found, conversion))
 
-    async def _newest(self, partition: Partition, found: FileSlice, target: int) -> int:
-        """Return the newest magic of the whole entries in a slice, or a limit to it that `target` is not below."""
+    async def _newest(self, partition: Partition, found: FileSlice, target: int) -> tuple[int, FileSlice]:
+        """Return the newest magic of the whole entries in a slice, or a limit to it that `target` is not below.
+
+        And the slice itself, which ends in front of damage.
+        """
         path = found.file.path
         known = partition.newest_up_to(path, found.position + found.length)
         if known is not None and known <= target:
-            return known
-        newest, end = await self.broker.read_long(partition, newest_magic, found)
+            return known, found
+        newest, end, damage = await self.broker.read_long(partition, newest_magic, found)
         partition.saw(path, found.position, end, newest)
-        return newest
+        if damage is not None:
+            partition.tell_damage(damage)
+            found = found._replace(length=end - found.position)
+        return newest, found
 
     async def _as_stored(self, stored: Format, answer: _Found) -> _Found:
         what = (stored, stored, self.request.version, self.request.client)
@@ -322,8 +369,12 @@ class _Partition:
         limit = self.broker.topics.rules(self.topic).max_decompressed_bytes
         dialect = partition.log.config.dialect
         reading, kept = self.broker.reading, KeptFile(found.file, self.broker.reading)
-        convert = partial(converted, found._replace(file=kept), dialect)
-        chunks = convert(conversion, self.asked.fetch_offset, limit)
+
+        def convert(how: SliceConversion) -> Iterator[list[memoryview]]:
+            found_here = found._replace(file=kept)
+            return partition.telling_damage(converted(found_here, dialect, how, self.asked.fetch_offset, limit))
+
+        chunks = convert(conversion)
         try:
             first, second = await reading.run(_first_two, chunks)
         except BaseException:
@@ -336,7 +387,7 @@ class _Partition:
             self.reading.held += size
         else:
             conversion = SliceConversion(conversion.source, conversion.target)
-            first, second, chunks = [], [], convert(conversion, self.asked.fetch_offset, limit)
+            first, second, chunks = [], [], convert(conversion)
         metrics, report = self.metrics, conversion.report
         what = (conversion.source, conversion.target, self.request.version, self.request.client)
 
@@ -371,11 +422,11 @@ def _if_whole(read: Callable[[], FileSlice | None]) -> FileSlice | None:
 
 
 def _first_two(chunks: Iterator[list[memoryview]]) -> tuple[list[memoryview], list[memoryview]]:
-    """Return the first chunk and the one behind it; damage in the second is the next fetch's."""
+    """Return the first chunk and the one behind it; what cannot be converted behind the first is the next fetch's."""
     first = next(chunks, [])
     try:
         return first, next(chunks, [])
-    except (CorruptRecordError, UnsupportedCompressionError):
+    except MagicbyteError:
         return first, []
 
 

@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, NamedTuple
+import logging
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
+from magicbyte.errors import CorruptRecordError
 from magicbyte.log.segment import FileSlice, Segment
 
 if TYPE_CHECKING:
     from magicbyte.log.partition_log import PartitionLog
+
+T = TypeVar("T")
+
+log = logging.getLogger(__name__)
+
+MOST_DAMAGE_TOLD: Final = 100
+"""Lines on damage in one partition, as long as it is open."""
 
 
 class _Place(NamedTuple):
@@ -29,6 +39,7 @@ class Partition:
     __slots__ = (
         "_newest",
         "_recent",
+        "_told",
         "index",
         "is_slow",
         "lock",
@@ -46,6 +57,7 @@ class Partition:
         self.is_slow = False
         self._recent: dict[int, _Place] = {}  # by offset, the oldest first: what those ask for who are at the end
         self._newest: dict[tuple[str, int], tuple[int, int]] = {}  # of a segment's beginning: where it ends, magic
+        self._told = set[tuple[str | None, int | None]]()  # files and positions of damage
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.index}"
@@ -81,6 +93,25 @@ class Partition:
         """Return a magic that no entry of a segment's file in front of `end` is newer than, None if it is not known."""
         known_end, newest = self._newest.get((path, self.log.generation), (0, -1))
         return newest if end <= known_end else None
+
+    def tell_damage(self, error: CorruptRecordError) -> None:
+        """Log damage that a reader met: each place once, as readers come again and again, and some of the first."""
+        place = error.path, error.position
+        if place in self._told or len(self._told) > MOST_DAMAGE_TOLD:
+            return
+        self._told.add(place)
+        if len(self._told) > MOST_DAMAGE_TOLD:
+            log.warning("%s: more damage is found, which is not logged: `magicbyte verify --deep` lists all", self)
+        else:
+            log.warning("%s: damage, which is not given to readers: %s", self, error)
+
+    def telling_damage(self, read: Iterator[T]) -> Iterator[T]:
+        """Yield what `read` does, and log damage that ends it."""
+        try:
+            yield from read
+        except CorruptRecordError as error:
+            self.tell_damage(error)
+            raise
 
     def advance(self, offset: int) -> None:
         """Let readers have what is below `offset`, and wake those that wait for it."""

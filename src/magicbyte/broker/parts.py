@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import struct
 from collections.abc import Callable, Iterator
@@ -18,8 +17,6 @@ if TYPE_CHECKING:
     from magicbyte.log.segment import FileSlice
     from magicbyte.net.stream import Stream
     from magicbyte.ports import ReadableFile
-
-log = logging.getLogger(__name__)
 
 _HEAD: Final = struct.Struct(">qi")
 _LEAST_ENTRY: Final = 61  # bytes: what a reader of any format takes for an entry that has not come whole
@@ -113,7 +110,7 @@ class ConvertedPart(Elsewhere):
         self._first, self._chunks, self._done, self._threads = first, rest, done, threads
 
     async def send(self, stream: Stream) -> None:
-        """Send as many bytes as were announced. Damage further on ends the conversion, and is found by the next."""
+        """Send as many bytes as were announced. Damage further on ends the conversion, and is the next fetch's."""
         left, chunk = self.nbytes, self._first or await self._next()
         self._first = []
         while chunk:
@@ -129,8 +126,7 @@ class ConvertedPart(Elsewhere):
     async def _next(self) -> list[memoryview]:
         try:
             return await self._threads.run(next, self._chunks, [])
-        except MagicbyteError as error:
-            log.warning("a conversion ended early: %s", error)
+        except MagicbyteError:  # a reader who comes to it is refused with its code
             return []
 
     def close(self) -> None:

@@ -414,6 +414,22 @@ class PartitionLog:
                 return found if found.length else None
         return None
 
+    def size_in_segment(self, offset: int, upper: int) -> int | None:
+        """Return how many bytes there are from the first entry that reaches `offset` to `upper`.
+
+        None where `upper`, as in `read`, is in a later segment: then all that is left of this one may be read, and
+        nothing is added to it.
+        """
+        segments = self.segments[max(self._floor(offset), 0) :]
+        for at, segment in enumerate(segments):
+            if segment.base_offset >= upper or (head := segment.find(offset)) is None:
+                continue
+            if at + 1 < len(segments) and segments[at + 1].base_offset <= upper:
+                return None
+            last = segment.find(upper) if upper < self.log_end_offset else None
+            return (segment.size if last is None else last.position) - head.position
+        return 0
+
     def aborted_transactions(self, first: int, end: int) -> list[AbortedTransaction]:
         """Return the aborted transactions with an offset in `first` to below `end`, in the order of their markers."""
         found = []
