@@ -4,6 +4,8 @@
 loses what was not synced. `metadata/` has the trees of nodes.
 """
 
+from __future__ import annotations
+
 import enum
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -123,10 +125,26 @@ class WritableFileSystem(FileSystem, Protocol):
 
 
 class Clock(Protocol):
-    """What time it is."""
+    """The only source of time: a wall clock for dates, and a monotonic clock for intervals and deadlines."""
 
     def now_ms(self) -> int:
-        """Return the time in ms since 1970. It may jump, either way."""
+        """Return the date in ms since 1970. It may jump, either way: it is for dates that are stored or compared."""
+
+    def monotonic_ms(self) -> int:
+        """Return ms since an arbitrary start. It never jumps: intervals, timeouts and deadlines are measured by it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """One reading of both clocks: `date_ms` is what gets stored, `monotonic_ms` what deadlines are counted from."""
+
+    date_ms: int
+    monotonic_ms: int
+
+    @classmethod
+    def of(cls, clock: Clock) -> Moment:
+        """Read both clocks."""
+        return cls(clock.now_ms(), clock.monotonic_ms())
 
 
 @dataclass(frozen=True, slots=True)

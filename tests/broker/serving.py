@@ -5,8 +5,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
+from magicbyte import ports
 from magicbyte.broker.broker import Broker
 from magicbyte.broker.config import BrokerConfig
+from magicbyte.clock import SystemClock
 from magicbyte.net.stream import Stream
 from magicbyte.protocol import APIS, Message, read_response, write_request
 
@@ -15,19 +17,38 @@ CLOSED = b""
 
 
 class Clock:
-    """A clock that a test sets."""
+    """Two clocks that a test turns, apart or together (`advance`). `ms` is the date."""
 
-    def __init__(self, now_ms: int = 1_700_000_000_000) -> None:
-        self.ms = now_ms
+    def __init__(self, now_ms: int = 1_700_000_000_000, monotonic_ms: int = 500_000) -> None:
+        self.ms, self.elapsed_ms = now_ms, monotonic_ms
 
     def now_ms(self) -> int:
         return self.ms
+
+    def monotonic_ms(self) -> int:
+        return self.elapsed_ms
+
+    def advance(self, ms: int) -> None:
+        """Let time pass, as both clocks see it."""
+        self.ms, self.elapsed_ms = self.ms + ms, self.elapsed_ms + ms
+
+
+class TurnedClock(SystemClock):
+    """The clocks of this machine, of which a test turns the wall clock."""
+
+    def __init__(self) -> None:
+        self.turned_ms = 0
+
+    def now_ms(self) -> int:
+        return super().now_ms() + self.turned_ms
 
 
 class Running:
     """A broker in a folder, while the block lasts. `clock`: that of the machine where none is given."""
 
-    def __init__(self, directory: Path, settings: Mapping[str, str] | None = None, clock: Clock | None = None) -> None:
+    def __init__(
+        self, directory: Path, settings: Mapping[str, str] | None = None, clock: ports.Clock | None = None
+    ) -> None:
         given = {"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": str(directory), **(settings or {})}
         self.broker = Broker(BrokerConfig(given), clock=clock)
 

@@ -15,6 +15,7 @@ import pytest
 from aiokafka.admin import AIOKafkaAdminClient
 from kafka.admin import KafkaAdminClient
 
+from broker.serving import Running, TurnedClock
 from golden_data import Case, log_cases
 from magicbyte.broker.groups import records_of
 from magicbyte.broker.versions import SERVED
@@ -324,6 +325,44 @@ def test_members_that_fall_silent_are_let_go_by_the_clock() -> None:
     assert asyncio.run(asyncio.wait_for(work(), 30)) == 1
 
 
+@pytest.mark.parametrize("turned_ms", [-20_000, -3_600_000, 86_400_000])
+def test_a_rebalance_does_not_wait_for_a_wall_clock_that_was_turned(turned_ms: int, tmp_path: Path) -> None:
+    """Of two members one does not join again: the other one's wait ends with its rebalance timeout, of 200 ms."""
+    clock = TurnedClock()
+
+    def joining(member: str = "") -> JoinGroupRequest:
+        return JoinGroupRequest(
+            group_id="g",
+            session_timeout_ms=10_000,
+            rebalance_timeout_ms=200,
+            member_id=member,
+            protocol_type="consumer",
+            protocols=[JoinGroupRequestProtocol(name="range")],
+        )
+
+    async def work() -> list[int]:
+        async with (
+            Running(tmp_path, {"group.initial.rebalance.delay.ms": "0"}, clock) as broker,
+            Client(f"127.0.0.1:{broker.ports['PLAINTEXT']}") as client,
+        ):
+            await groups.committed_offsets(client, "g", [("t", 0)])  # the coordinator is there
+            node = await client.coordinator("g")
+            connection = await Connection.open(node.host, node.port, client_id="other")
+            first = await client.ask(node, joining(), JoinGroupResponse, versions=range(2, 3))
+            waits = asyncio.create_task(connection.send(joining(), versions=range(2, 3)))
+            while broker.groups.coordinator.groups["g"].state.value != "PreparingRebalance":
+                await asyncio.sleep(0.001)
+            clock.turned_ms = turned_ms
+            second = await asyncio.wait_for(waits, 10)
+            assert isinstance(second, JoinGroupResponse)
+            await connection.aclose()
+            found = list(broker.groups.coordinator.groups["g"].members)
+            assert (first.member_id in found, second.member_id in found) == (False, True)
+            return [first.generation_id, second.generation_id]
+
+    assert asyncio.run(work()) == [1, 2]
+
+
 STORED = {
     "magic 0": {"log.message.format.version": "0.9.0", "inter.broker.protocol.version": "0.9.0"},
     "magic 1": {"log.message.format.version": "0.10.2", "inter.broker.protocol.version": "0.10.2"},
@@ -415,7 +454,7 @@ def test_what_is_appended_for_a_group_is_what_a_real_broker_appends_byte_for_byt
             records = [record for columns in decode(entry.buffer) for record in columns]
             is_group = isinstance(entry, RecordBatch) and entry.base_sequence == -1
             cells = tuple((record.key or b"", record.value) for record in records)
-            store = Store(0, cells, lambda _code, _now_ms: [], is_group=is_group)
+            store = Store(0, cells, lambda _code, _now: [], is_group=is_group)
             made = bytearray(records_of(store, Format(str(entry.magic)), Codec.NONE, records[0].timestamp))
             if isinstance(entry, RecordBatch):
                 batch = RecordBatch(memoryview(made))

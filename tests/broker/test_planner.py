@@ -20,6 +20,7 @@ from magicbyte.log.directory import discover
 from magicbyte.log.maintenance import Action
 from magicbyte.log.migration import Phase, Step, Stored, stage_of
 from magicbyte.net.scrape import Scrape, scrape
+from magicbyte.ports import Moment
 from magicbyte.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from magicbyte.records.columns import Record
 from magicbyte.records.encode import Format
@@ -109,7 +110,14 @@ def numbers(*rows: tuple[str, int, int, int]) -> Usage:
         name: "\n".join(f"magicbyte_moved_{name}_total{{{row[0]}}} {row[at]}" for row in rows)
         for at, name in enumerate(names, 1)
     }
-    return planner.usage(None, Scrape(NUMBERS.format(**lines), 1010.0))
+    return planner.usage(None, Scrape(NUMBERS.format(**lines), Moment(1_010_000, 7)))
+
+
+def test_rates_are_of_the_time_that_passed_and_not_of_what_the_wall_clock_says() -> None:
+    row = f"magicbyte_moved_bytes_total{{{{{PRODUCE.format(1)}}}}} {{}}".format
+    before = Scrape(NUMBERS.format(bytes=row(0), sets="", records=""), Moment(1_010_000, 7_000))
+    after = Scrape(NUMBERS.format(bytes=row(9), sets="", records=""), Moment(10_000, 9_000))
+    assert planner.usage(before, after).looked_s == 2.0
 
 
 def facts(configured: Format) -> TopicFacts:
@@ -287,7 +295,7 @@ def test_the_old_format_leaves_a_broker_that_runs_when_its_plan_said(settings: d
             await create_topic(client, NewTopic("topic", 1, 1, configs=own))
 
             async def tick(form: Format) -> None:
-                clock.ms += TICK_MS
+                clock.advance(TICK_MS)
                 rows = [Record(at, clock.ms, 0, b"key", b"value") for at in range(5)]
                 answer = await produce(peer, "topic", made(rows, form), form)
                 assert not answer.error_code
@@ -297,7 +305,7 @@ def test_the_old_format_leaves_a_broker_that_runs_when_its_plan_said(settings: d
 
             async def look() -> Scrape:
                 found = await scrape(f"127.0.0.1:{broker.http_port}")
-                found.at_s = clock.ms / 1000
+                found.at = Moment.of(clock)
                 return found
 
             for _ in range(25):

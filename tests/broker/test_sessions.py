@@ -66,21 +66,21 @@ def test_a_session_tells_only_what_is_new_and_reads_on_where_it_was_told_to(fold
 def test_a_full_house_keeps_who_is_there_until_one_has_not_been_used_for_long() -> None:
     numbers = iter(range(1, 10_000))
     kept = Sessions(lambda: next(numbers))
-    opened = [kept.begin(asking(0, 0, "topic"), now_ms=at).session for at in range(sessions.SLOTS)]
+    opened = [kept.begin(asking(0, 0, "topic"), monotonic_ms=at).session for at in range(sessions.SLOTS)]
     assert all(opened)
-    assert kept.begin(asking(0, 0, "topic"), now_ms=2000).session is None
-    assert kept.begin(asking(1, 1), now_ms=3000).error == 0  # used: the second is the oldest now
-    later = kept.begin(asking(0, 0, "topic"), now_ms=sessions.KEPT_MS + 1)
+    assert kept.begin(asking(0, 0, "topic"), monotonic_ms=2000).session is None
+    assert kept.begin(asking(1, 1), monotonic_ms=3000).error == 0  # used: the second is the oldest now
+    later = kept.begin(asking(0, 0, "topic"), monotonic_ms=sessions.KEPT_MS + 1)
     assert later.session is not None
     assert len(kept) == sessions.SLOTS
-    assert kept.begin(asking(2, 1), now_ms=0).error == 70
-    assert kept.begin(asking(1, 2), now_ms=0).error == 0
+    assert kept.begin(asking(2, 1), monotonic_ms=0).error == 70
+    assert kept.begin(asking(1, 2), monotonic_ms=0).error == 0
 
 
 def test_epochs_go_on_at_one_behind_the_last() -> None:
     kept = Sessions(lambda: 5)
-    session = kept.begin(asking(0, 0, "topic"), now_ms=0).session
+    session = kept.begin(asking(0, 0, "topic"), monotonic_ms=0).session
     assert session is not None
     session.next_epoch = (1 << 31) - 1
-    assert kept.begin(asking(5, (1 << 31) - 1), now_ms=0).error == 0
-    assert kept.begin(asking(5, 1), now_ms=0).error == 0
+    assert kept.begin(asking(5, (1 << 31) - 1), monotonic_ms=0).error == 0
+    assert kept.begin(asking(5, 1), monotonic_ms=0).error == 0

@@ -509,7 +509,7 @@ def test_a_commit_may_say_how_long_it_is_kept(world: World) -> None:
     world.commit(7, retention=5_000, version=4)
     world.commit(8, place=("t", 1), version=1, time=START - 10)
     world.later(5_000)
-    world.perform(world.coordinator.expire(world.now_ms))
+    world.perform(world.coordinator.expire(world.date_ms))
     assert world.committed(*PLACES) == [(-1, 0), (8, 0), (-1, 0)]
 
 
@@ -520,16 +520,16 @@ def test_offsets_expire_when_the_group_has_been_empty_long_enough(world: World) 
     for _ in range(8 * 24 * 60 * 10):
         world.later(6_000)
         world.beat(member, generation)
-        if world.now_ms - START >= 7 * DAY_MS:
+        if world.date_ms - START >= 7 * DAY_MS:
             break
-    world.perform(world.coordinator.expire(world.now_ms))
+    world.perform(world.coordinator.expire(world.date_ms))
     assert world.committed(*PLACES) == [(7, 0), (7, 0), (-1, 0)]  # nobody reads u any more
     world.leave((member, None))
     world.later(7 * DAY_MS - 1)
-    world.perform(world.coordinator.expire(world.now_ms))
+    world.perform(world.coordinator.expire(world.date_ms))
     assert world.committed(*PLACES) == [(7, 0), (7, 0), (-1, 0)]
     world.later(1)
-    world.perform(world.coordinator.expire(world.now_ms))
+    world.perform(world.coordinator.expire(world.date_ms))
     assert listed(world) == {}
     world.start()
     assert listed(world) == {}
@@ -542,7 +542,7 @@ def test_before_20_each_offset_has_its_own_end() -> None:
     world.later(DAY_MS // 2)
     world.commit(8, place=("t", 1))
     world.later(DAY_MS // 2)
-    world.perform(world.coordinator.expire(world.now_ms))
+    world.perform(world.coordinator.expire(world.date_ms))
     assert world.committed(*PLACES) == [(-1, 0), (8, 0), (-1, 0)]
 
 

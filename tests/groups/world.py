@@ -13,6 +13,7 @@ from magicbyte.groups.coordinator import Coordinator
 from magicbyte.groups.effects import Caller, Effect, Reply, Store
 from magicbyte.groups.group import Group
 from magicbyte.groups.loading import Loading
+from magicbyte.ports import Moment
 from magicbyte.protocol.messages.delete_groups import DeleteGroupsRequest
 from magicbyte.protocol.messages.describe_groups import DescribeGroupsRequest
 from magicbyte.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -63,10 +64,14 @@ class Asked:
 
 @dataclass
 class World:
-    """`held`: appends that are not performed until `release`. `log`: what was appended, by partition."""
+    """`held`: appends that are not performed until `release`. `log`: what was appended, by partition.
+
+    `date_ms` may be turned at any time, as the clock of a machine may; `later` lets time pass, as both clocks see it.
+    """
 
     config: GroupConfig = field(default_factory=lambda: GroupConfig(initial_rebalance_delay_ms=0))
-    now_ms: int = START
+    date_ms: int = START
+    monotonic_ms: int = 5_000_000
     holds: bool = False
 
     def __post_init__(self) -> None:
@@ -87,7 +92,7 @@ class World:
             self.coordinator.begin_loading(partition)
             loading = Loading()
             loading.read(memoryview(encode_records(self.log.get(partition, []), Format.V2)))
-            self.coordinator.loaded(partition, loading.finish(), self.now_ms)
+            self.coordinator.loaded(partition, loading.finish(), self.now)
 
     def perform(self, effects: Sequence[Effect]) -> None:
         for effect in effects:
@@ -107,8 +112,8 @@ class World:
         if not self.append_code:
             log = self.log.setdefault(store.partition, [])
             for key, value in store.records:
-                log.append(Record(len(log), self.now_ms, TimestampType.CREATE_TIME, key, value))
-        self.perform(store.then(self.append_code, self.now_ms))
+                log.append(Record(len(log), self.date_ms, TimestampType.CREATE_TIME, key, value))
+        self.perform(store.then(self.append_code, self.now))
 
     def release(self) -> None:
         """Perform the appends that were held."""
@@ -117,16 +122,23 @@ class World:
 
     def later(self, ms: int) -> None:
         """Let time go on, and do what is due at its time."""
-        end = self.now_ms + ms
+        end = self.monotonic_ms + ms
         while (due := self.coordinator.next_ms()) is not None and due <= end:
-            self.now_ms = max(due, self.now_ms)
-            self.perform(self.coordinator.due(self.now_ms))
-        self.now_ms = end
+            self._pass(max(due - self.monotonic_ms, 0))
+            self.perform(self.coordinator.due(self.now))
+        self._pass(end - self.monotonic_ms)
+
+    def _pass(self, ms: int) -> None:
+        self.date_ms, self.monotonic_ms = self.date_ms + ms, self.monotonic_ms + ms
+
+    @property
+    def now(self) -> Moment:
+        return Moment(self.date_ms, self.monotonic_ms)
 
     def ask(self, request: Message, version: int | None = None, client_id: str = "c") -> Asked:
         asked = Asked()
         caller = Caller(asked, LATEST[type(request)] if version is None else version, client_id, "/127.0.0.1")
-        self.perform(self.coordinator.answer(caller, request, self.now_ms))
+        self.perform(self.coordinator.answer(caller, request, self.now))
         return asked
 
     def answered(self, kind: type[M], request: Message, version: int | None = None) -> M:

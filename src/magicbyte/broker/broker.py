@@ -10,7 +10,6 @@ import contextlib
 import logging
 import math
 import random
-import time
 import uuid
 import weakref
 from collections import Counter
@@ -31,6 +30,7 @@ from magicbyte.broker.request import Connection
 from magicbyte.broker.sessions import Sessions
 from magicbyte.broker.threads import Threads
 from magicbyte.broker.topics import Topic, Topics, log_config_of, settings_of
+from magicbyte.clock import SystemClock
 from magicbyte.errors import MagicbyteError, UnknownTopicError
 from magicbyte.groups.partitioning import OFFSETS_TOPIC
 from magicbyte.log import checkpoints
@@ -56,14 +56,6 @@ T = TypeVar("T")
 _SLOW_NS: Final = 5_000_000  # for what is short: a look-up, a write to the system's cache
 MOST_THREADS: Final = 32  # that wait for disks, of each kind
 GRACE_MS: Final = 5000  # for requests in work when the broker stops
-
-
-class SystemClock:
-    """This machine's clock."""
-
-    def now_ms(self) -> int:
-        """Return the time in ms since 1970."""
-        return time.time_ns() // 1_000_000
 
 
 class Broker:

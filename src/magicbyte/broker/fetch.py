@@ -109,7 +109,7 @@ class _Reading:
 async def fetch(broker: Broker, request: Request[FetchRequest]) -> FetchResponse:
     """Return records of each partition as soon as there are `min_bytes`, or an error, or `max_wait_ms` have passed."""
     message = request.message
-    begun = broker.fetch_sessions.begin(message, broker.clock.now_ms())
+    begun = broker.fetch_sessions.begin(message, broker.clock.monotonic_ms())
     if begun.error:
         return FetchResponse(error_code=begun.error)
     loop = asyncio.get_running_loop()

@@ -29,6 +29,7 @@ from magicbyte.groups.effects import Caller, Effect, Reply, Store
 from magicbyte.groups.loading import LoadedPartition, Loading
 from magicbyte.groups.partitioning import OFFSETS_TOPIC
 from magicbyte.metadata import layout
+from magicbyte.ports import Moment
 from magicbyte.protocol.messages.find_coordinator import (
     Coordinator as FoundCoordinator,
 )
@@ -97,7 +98,7 @@ class Groups:
             if partition in logs:
                 self.coordinator.begin_loading(partition)
             else:
-                self.coordinator.loaded(partition, LoadedPartition(), broker.clock.now_ms())
+                self.coordinator.loaded(partition, LoadedPartition(), Moment.of(broker.clock))
         if logs:
             broker.spawn(self._load(logs))
 
@@ -124,7 +125,7 @@ class Groups:
         """Return the coordinator's answer, as soon as it has one."""
         answer: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
         caller = Caller(answer, request.version, request.client_id or "", f"/{request.connection.host}")
-        self.perform(self.coordinator.answer(caller, request.message, self._broker.clock.now_ms()))
+        self.perform(self.coordinator.answer(caller, request.message, Moment.of(self._broker.clock)))
         started = now_ns()
         try:
             return await answer
@@ -150,12 +151,12 @@ class Groups:
             self._timer.cancel()
         self._timer, self._timer_ms = None, next_ms
         if next_ms is not None:
-            delay_ms = max(next_ms - self._broker.clock.now_ms(), 0)
+            delay_ms = max(next_ms - self._broker.clock.monotonic_ms(), 0)
             self._timer = asyncio.get_running_loop().call_later(delay_ms / 1000, self._due)
 
     def _due(self) -> None:
         self._timer = self._timer_ms = None
-        self.perform(self.coordinator.due(self._broker.clock.now_ms()))
+        self.perform(self.coordinator.due(Moment.of(self._broker.clock)))
 
     def topic_deleted(self, topic: str) -> None:
         """Forget what groups have committed for a topic that is gone: all groups, if it is that of the offsets."""
@@ -193,7 +194,7 @@ class Groups:
             while waiting:
                 code = await self._append(waiting[0])
                 done = waiting.popleft()
-                self.perform(done.then(code, self._broker.clock.now_ms()))
+                self.perform(done.then(code, Moment.of(self._broker.clock)))
         finally:
             del self._stores[partition]
 
@@ -228,7 +229,7 @@ class Groups:
                 continue
             if found.passed_over:
                 log.warning("%s-%d: %d records of types not known here", OFFSETS_TOPIC, index, found.passed_over)
-            self.coordinator.loaded(index, found, broker.clock.now_ms())
+            self.coordinator.loaded(index, found, Moment.of(broker.clock))
         self._set_timer()
 
 

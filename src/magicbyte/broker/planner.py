@@ -327,8 +327,11 @@ async def look_at_metrics(address: str, window_s: float) -> Usage:
 
 def usage(before: Scrape | None, after: Scrape) -> Usage:
     """Return what happened between two scrapes; None: since the start."""
-    started = (after.one("process_start_time_seconds") or 0.0) if before is None else before.at_s
-    seconds = max(after.at_s - started, 0.001)
+    if before is None:
+        passed = after.at.date_ms / 1000 - (after.one("process_start_time_seconds") or 0.0)
+    else:
+        passed = (after.at.monotonic_ms - before.at.monotonic_ms) / 1000
+    seconds = max(passed, 0.001)
     tables: dict[str, dict[tuple[tuple[str, str], ...], list[float]]] = {}
     for at, name in enumerate(("bytes", "sets", "records")):
         for found, sign in ((after, 1), (before, -1)):

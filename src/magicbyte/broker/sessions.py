@@ -33,10 +33,13 @@ class _Known:
 
 @dataclass(slots=True)
 class Session:
-    """What one reader follows. The order is that of reading: what gave records goes to the end."""
+    """What one reader follows. The order is that of reading: what gave records goes to the end.
+
+    `used_at_ms`: when it was used last, by the monotonic clock.
+    """
 
     id: int
-    used_ms: int
+    used_at_ms: int
     next_epoch: int = 1
     partitions: dict[Key, _Known] = field(default_factory=dict)
 
@@ -92,34 +95,34 @@ class Sessions:
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def begin(self, message: FetchRequest, now_ms: int) -> Begun:
+    def begin(self, message: FetchRequest, monotonic_ms: int) -> Begun:
         """Return what a request is to read, and take in what it says of its session."""
         number, epoch = message.session_id, message.session_epoch
         if epoch in (_NEW, _NO_SESSION):
             self._sessions.pop(number, None)
             asked = [(topic.topic, each) for topic in message.topics for each in topic.partitions]
-            return Begun(asked, self._open(message, now_ms) if epoch == _NEW and asked else None)
+            return Begun(asked, self._open(message, monotonic_ms) if epoch == _NEW and asked else None)
         session = self._sessions.get(number)
         if session is None:
             return Begun([], error=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         if epoch != session.next_epoch:
             return Begun([], error=ErrorCode.INVALID_FETCH_SESSION_EPOCH)
         session.next_epoch = 1 if epoch == _LAST_EPOCH else epoch + 1
-        session.used_ms = now_ms
+        session.used_at_ms = monotonic_ms
         self._sessions[number] = self._sessions.pop(number)
         session.update(message)
         asked = [(topic, known.asked) for (topic, _), known in session.partitions.items()]
         return Begun(asked, session, is_incremental=True)
 
-    def _open(self, message: FetchRequest, now_ms: int) -> Session | None:
+    def _open(self, message: FetchRequest, monotonic_ms: int) -> Session | None:
         if len(self._sessions) >= SLOTS:
             oldest = next(iter(self._sessions.values()))
-            if now_ms - oldest.used_ms < KEPT_MS:
+            if monotonic_ms - oldest.used_at_ms < KEPT_MS:
                 return None
             del self._sessions[oldest.id]
         number = self._new_id()
         while number in self._sessions:
             number = self._new_id()
-        session = self._sessions[number] = Session(number, now_ms)
+        session = self._sessions[number] = Session(number, monotonic_ms)
         session.update(message)
         return session

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import time
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +14,7 @@ from magicbyte.cli import options
 from magicbyte.cli.output import complain
 from magicbyte.cli.progress import progress
 from magicbyte.cli.render import many, size_text
+from magicbyte.clock import SystemClock
 from magicbyte.errors import LogDirectoryError
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def compact(
         merge_sets=merge_sets,
     )
     how = CompactOptions(
-        now_ms=time.time_ns() // 1_000_000,
+        now_ms=SystemClock().now_ms(),
         secret=os.urandom(16),
         config=config,
         segment_bytes=segment_bytes,

@@ -61,7 +61,7 @@ def import_(directory: Path, zookeeper: str) -> None:
 
 
 def _transfer(directory: Path, address: str, *, to_zookeeper: bool) -> Transferred:
-    from magicbyte.broker.broker import SystemClock
+    from magicbyte.clock import SystemClock
     from magicbyte.metadata.sqlite import FILE_NAME, SqliteStore
     from magicbyte.metadata.transfer import transfer
 

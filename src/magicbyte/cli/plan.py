@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +14,7 @@ import click
 from magicbyte.cli.cluster import client_of, explained, format_option
 from magicbyte.cli.options import key_values
 from magicbyte.cli.render import many, size_text, table_lines, time_text
+from magicbyte.clock import SystemClock
 
 if TYPE_CHECKING:
     from magicbyte.broker.planner import Estimate, Plan, TopicFacts, TopicPlan
@@ -89,7 +89,7 @@ async def _plan(asked: _Asked) -> Plan:
     return await planner.plan(
         planner.joined(stored, told),
         used,
-        now_ms=time.time_ns() // 1_000_000,
+        now_ms=SystemClock().now_ms(),
         target=None if asked.target is None else Format(asked.target),
         rehearsals=asked.rehearse,
         notes=notes,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,6 +11,7 @@ import click
 from magicbyte.cli import options
 from magicbyte.cli.progress import progress
 from magicbyte.cli.render import many, size_text
+from magicbyte.clock import SystemClock
 
 if TYPE_CHECKING:
     from magicbyte.log.checkpoints import TopicPartition
@@ -77,7 +77,7 @@ def retain(
     if before_offset is not None and len(partitions) != 1:
         raise click.UsageError(f"--before-offset: expected one partition, found {len(partitions)}")
     limits = Limits(
-        now_ms=time.time_ns() // 1_000_000,
+        now_ms=SystemClock().now_ms(),
         retention_ms=-1 if retention_ms is None else retention_ms,
         retention_bytes=-1 if retention_bytes is None else retention_bytes,
         before_offset=before_offset,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
@@ -11,6 +10,7 @@ from magicbyte.client.client import Client, Node
 from magicbyte.client.compressed import as_produced
 from magicbyte.client.produce_frames import IsAddressed, Produced, SetsRequest, SetsResponse
 from magicbyte.client.versions import BrokerVersions
+from magicbyte.clock import SystemClock
 from magicbyte.codecs import Codec
 from magicbyte.errors import BrokerError, ProtocolError, UnsupportedForMessageFormatError
 from magicbyte.protocol import APIS
@@ -177,7 +177,7 @@ async def _broker_versions(client: Client, topic: str, partition: int) -> Broker
 
 def _numbered(columns: RecordColumns) -> RecordColumns:
     """Return the records as a producer numbers them, with a time each."""
-    now, count = time.time_ns() // 1_000_000, len(columns)
+    now, count = SystemClock().now_ms(), len(columns)
     if isinstance(columns.timestamp, list):
         times = [now if each == NO_TIMESTAMP else each for each in columns.timestamp]
         kinds = [int(TimestampType.CREATE_TIME)] * count

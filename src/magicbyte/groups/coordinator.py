@@ -21,6 +21,7 @@ from magicbyte.groups.loading import LoadedPartition
 from magicbyte.groups.partitioning import partition_for
 from magicbyte.groups.records import GroupMetadataKey, GroupMetadataValue, OffsetCommitKey
 from magicbyte.groups.rules import LOADING_REPLY, OFFSETS_NOT_STORED, GroupState
+from magicbyte.ports import Moment
 from magicbyte.protocol.messages import (
     delete_groups,
     describe_groups,
@@ -49,7 +50,7 @@ class Partition(enum.Enum):
     FAILED = enum.auto()  # its log could not be read: what it says of its groups is not known
 
 
-_NOW_UNUSED = 0
+_NO_MOMENT = Moment(0, 0)  # for a callback that looks at no time
 _NOT_ACTIVE = {
     None: ErrorCode.NOT_COORDINATOR,
     Partition.LOADING: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
@@ -85,13 +86,13 @@ class Coordinator:
         """Give up a partition whose log cannot be read: nobody is told offsets that may be old."""
         self.partitions[partition] = Partition.FAILED
 
-    def loaded(self, partition: int, found: LoadedPartition, now_ms: int) -> None:
+    def loaded(self, partition: int, found: LoadedPartition, now: Moment) -> None:
         """Take in what the log says; members have a whole session's time to be heard of."""
         for group_id, places in found.offsets.items():
             if places:
                 self.group_of(group_id).offsets.update(places)
         for group_id, value in found.groups.items():
-            _restore(self.group_of(group_id), value, now_ms)
+            _restore(self.group_of(group_id), value, now)
         for producer, pending in found.pending.items():
             for group_id, places in pending.items():
                 self.group_of(group_id).pending_offsets[producer] = places
@@ -140,31 +141,31 @@ class Coordinator:
         """Return when `due` is to be called at the latest; None: nothing is to come."""
         return self.deadlines.next_ms()
 
-    def due(self, now_ms: int) -> list[Effect]:
+    def due(self, now: Moment) -> list[Effect]:
         """Do what is due: members expire, rebalances end."""
         effects: list[Effect] = []
-        while (key := self.deadlines.pop(now_ms)) is not None:
+        while (key := self.deadlines.pop(now.monotonic_ms)) is not None:
             group = self.groups.get(key.group_id)
             if group is None:
                 continue
             match key.what:
                 case "session":
-                    effects += group.session_due(key.member_id, now_ms)
+                    effects += group.session_due(key.member_id, now)
                 case "pending":
-                    effects += group.pending_due(key.member_id, now_ms)
+                    effects += group.pending_due(key.member_id, now)
                 case "join":
-                    effects += group.joins_due(now_ms)
+                    effects += group.joins_due(now)
                 case "sync":
-                    effects += group.syncs_due(now_ms)
+                    effects += group.syncs_due(now)
         return effects
 
     # ---- members
 
-    def answer(self, caller: Caller, request: Message, now_ms: int) -> list[Effect]:
+    def answer(self, caller: Caller, request: Message, now: Moment) -> list[Effect]:
         """Answer any request of `ANSWERED`."""
-        return ANSWERED[type(request)](self, caller, request, now_ms)
+        return ANSWERED[type(request)](self, caller, request, now)
 
-    def join(self, caller: Caller, request: JoinGroupRequest, now_ms: int) -> list[Effect]:
+    def join(self, caller: Caller, request: JoinGroupRequest, now: Moment) -> list[Effect]:
         """Answer a JoinGroup, perhaps much later."""
         code: ErrorCode = self.status(request.group_id) or self._refusal(request)
         group = self.groups.get(request.group_id)
@@ -175,7 +176,7 @@ class Coordinator:
                 group = self.group_of(request.group_id)
         if code or group is None:
             return [refused_join(caller, request.member_id, code)]
-        return group.join(caller, request, now_ms)
+        return group.join(caller, request, now)
 
     def _refusal(self, request: JoinGroupRequest) -> ErrorCode:
         if request.group_instance_id is not None and not self.config.stored.has_static_members:
@@ -183,14 +184,14 @@ class Coordinator:
         least, most = self.config.min_session_timeout_ms, self.config.max_session_timeout_ms
         return ErrorCode.NONE if least <= request.session_timeout_ms <= most else ErrorCode.INVALID_SESSION_TIMEOUT
 
-    def sync(self, caller: Caller, request: SyncGroupRequest, now_ms: int) -> list[Effect]:
+    def sync(self, caller: Caller, request: SyncGroupRequest, now: Moment) -> list[Effect]:
         """Answer a SyncGroup, perhaps later."""
         code, group = self._serving(request.group_id, "SyncGroup")
         if code or group is None:
             return [Reply(caller, SyncGroupResponse(error_code=code or ErrorCode.UNKNOWN_MEMBER_ID))]
-        return group.sync(caller, request, now_ms)
+        return group.sync(caller, request, now)
 
-    def heartbeat(self, caller: Caller, request: heartbeat.HeartbeatRequest, now_ms: int) -> list[Effect]:
+    def heartbeat(self, caller: Caller, request: heartbeat.HeartbeatRequest, now: Moment) -> list[Effect]:
         """Answer a Heartbeat."""
         status = self.status(request.group_id)
         if status is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
@@ -198,7 +199,7 @@ class Coordinator:
         group = self.groups.get(request.group_id)
         code: ErrorCode = status or ErrorCode.UNKNOWN_MEMBER_ID
         if not status and group is not None:
-            code = group.heartbeat(request.member_id, request.group_instance_id, request.generation_id, now_ms)
+            code = group.heartbeat(request.member_id, request.group_instance_id, request.generation_id, now)
         return [Reply(caller, heartbeat.HeartbeatResponse(error_code=code))]
 
     def _serving(self, group_id: str, api: str) -> tuple[ErrorCode, Group | None]:
@@ -208,7 +209,7 @@ class Coordinator:
             status = LOADING_REPLY.get(api, status)
         return status, None if status else self.groups.get(group_id)
 
-    def leave(self, caller: Caller, request: leave_group.LeaveGroupRequest, now_ms: int) -> list[Effect]:
+    def leave(self, caller: Caller, request: leave_group.LeaveGroupRequest, now: Moment) -> list[Effect]:
         """Answer a LeaveGroup: of one member, or of several from version 3 on."""
         status, group = self._serving(request.group_id, "LeaveGroup")
         if status:
@@ -218,7 +219,7 @@ class Coordinator:
         for each in request.members if caller.version >= MANY_LEAVE else one:
             code = ErrorCode.UNKNOWN_MEMBER_ID
             if group is not None:
-                code, more = group.leave(each.member_id, each.group_instance_id, now_ms)
+                code, more = group.leave(each.member_id, each.group_instance_id, now)
                 effects += more
             left.append(
                 leave_group.MemberResponse(
@@ -232,7 +233,7 @@ class Coordinator:
 
     # ---- groups
 
-    def describe(self, caller: Caller, request: describe_groups.DescribeGroupsRequest, _now_ms: int) -> list[Effect]:
+    def describe(self, caller: Caller, request: describe_groups.DescribeGroupsRequest, _now: Moment) -> list[Effect]:
         """Answer a DescribeGroups."""
         groups = [self._described(caller, each) for each in request.groups]
         if request.include_authorized_operations:
@@ -270,7 +271,7 @@ class Coordinator:
             members=members,
         )
 
-    def list_all(self, caller: Caller, request: list_groups.ListGroupsRequest, _now_ms: int) -> list[Effect]:
+    def list_all(self, caller: Caller, request: list_groups.ListGroupsRequest, _now: Moment) -> list[Effect]:
         """Answer a ListGroups. States are compared without regard to case."""
         states = {each.lower() for each in request.states_filter}
         types = {each.lower() for each in request.types_filter}
@@ -291,15 +292,15 @@ class Coordinator:
             code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         return [Reply(caller, list_groups.ListGroupsResponse(error_code=code, groups=groups))]
 
-    def delete(self, caller: Caller, request: delete_groups.DeleteGroupsRequest, _now_ms: int) -> list[Effect]:
+    def delete(self, caller: Caller, request: delete_groups.DeleteGroupsRequest, _now: Moment) -> list[Effect]:
         """Delete groups without members, and their offsets; answer when all of it is stored."""
         results = [delete_groups.DeletableGroupResult(group_id=each) for each in request.groups_names]
         reply = Reply(caller, delete_groups.DeleteGroupsResponse(results=results))
         waiting = 1  # for this loop to end, too: what need not be stored is done at once
         effects: list[Effect] = []
 
-        def gone(result: delete_groups.DeletableGroupResult) -> Callable[[ErrorCode, int], list[Effect]]:
-            def then(code: ErrorCode, _now_ms: int) -> list[Effect]:
+        def gone(result: delete_groups.DeletableGroupResult) -> Callable[[ErrorCode, Moment], list[Effect]]:
+            def then(code: ErrorCode, _now: Moment) -> list[Effect]:
                 nonlocal waiting
                 waiting -= 1
                 result.error_code = OFFSETS_NOT_STORED.get(code, code)
@@ -324,7 +325,7 @@ class Coordinator:
         self,
         group: Group,
         places: Iterable[TopicPartition],
-        then: Callable[[ErrorCode, int], list[Effect]],
+        then: Callable[[ErrorCode, Moment], list[Effect]],
         *,
         always: bool = False,
     ) -> list[Effect]:
@@ -338,13 +339,13 @@ class Coordinator:
             del self.groups[group.group_id]
             if group.generation:  # else it was never stored
                 records.append((GroupMetadataKey(group.group_id).to_bytes(), None))
-        return [Store(group.partition, tuple(records), then)] if records else then(ErrorCode.NONE, _NOW_UNUSED)
+        return [Store(group.partition, tuple(records), then)] if records else then(ErrorCode.NONE, _NO_MOMENT)
 
-    def expire(self, now_ms: int) -> list[Effect]:
+    def expire(self, date_ms: int) -> list[Effect]:
         """Drop the offsets that have been kept long enough, and groups that have neither offsets nor members."""
         effects: list[Effect] = []
         for group in list(self.groups.values()):
-            expired = list(group.expired_offsets(now_ms))
+            expired = list(group.expired_offsets(date_ms))
             if expired or group.is_idle:
                 effects += self.forget(group, expired, _nothing)
         return effects
@@ -359,7 +360,7 @@ class Coordinator:
         return effects
 
 
-ANSWERED: Final[Mapping[type[Message], Callable[[Coordinator, Caller, Any, int], list[Effect]]]] = {
+ANSWERED: Final[Mapping[type[Message], Callable[[Coordinator, Caller, Any, Moment], list[Effect]]]] = {
     JoinGroupRequest: Coordinator.join,
     SyncGroupRequest: Coordinator.sync,
     heartbeat.HeartbeatRequest: Coordinator.heartbeat,
@@ -373,11 +374,11 @@ ANSWERED: Final[Mapping[type[Message], Callable[[Coordinator, Caller, Any, int],
 }
 
 
-def _nothing(_code: ErrorCode, _now_ms: int) -> list[Effect]:
+def _nothing(_code: ErrorCode, _now: Moment) -> list[Effect]:
     return []
 
 
-def _restore(group: Group, stored: GroupMetadataValue, now_ms: int) -> None:
+def _restore(group: Group, stored: GroupMetadataValue, now: Moment) -> None:
     """Let a group be what its record says."""
     group.generation, group.protocol_type = stored.generation, stored.protocol_type or None
     group.protocol, group.leader = stored.protocol, stored.leader
@@ -390,4 +391,4 @@ def _restore(group: Group, stored: GroupMetadataValue, now_ms: int) -> None:
             each.member_id, each.group_instance_id, each.client_id, each.client_host, each.session_timeout, timeout,
             protocols, each.assignment,
         )  # fmt: skip
-        group.admit(member, now_ms + member.session_timeout_ms)
+        group.admit(member, now.monotonic_ms + member.session_timeout_ms)

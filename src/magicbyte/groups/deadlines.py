@@ -43,9 +43,9 @@ class Deadlines(Generic[K]):
         """Return when `pop` is worth a call: not later than the first deadline; None if there is none."""
         return self._heap[0][0] if self._heap else None
 
-    def pop(self, now_ms: int) -> K | None:
-        """Take away a key whose deadline is `now_ms` or earlier, the earliest first, and return it."""
-        while self._heap and self._heap[0][0] <= now_ms:
+    def pop(self, monotonic_ms: int) -> K | None:
+        """Take away a key whose deadline is `monotonic_ms` or earlier, the earliest first, and return it."""
+        while self._heap and self._heap[0][0] <= monotonic_ms:
             at_ms, _, key = heapq.heappop(self._heap)
             if self._named.get(key) != at_ms:
                 continue  # there is an earlier entry, or was

@@ -24,6 +24,7 @@ from magicbyte.groups.records import (
 )
 from magicbyte.groups.records import Member as StoredMember
 from magicbyte.groups.rules import ALLOWED, GROUP_NOT_STORED, HEARTBEAT_REPLY, SYNC_REPLY, GroupState
+from magicbyte.ports import Moment
 from magicbyte.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
 from magicbyte.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
@@ -112,23 +113,23 @@ class Group:
 
     # ---- joining
 
-    def join(self, caller: Caller, request: JoinGroupRequest, now_ms: int) -> list[Effect]:
+    def join(self, caller: Caller, request: JoinGroupRequest, now: Moment) -> list[Effect]:
         """Answer a JoinGroup, at once or when the rebalance is complete that it begins or takes part in."""
         member_id = request.member_id
         if not self._has_room(member_id):
-            gone = self.remove(member_id, now_ms) if member_id in self.members else []
+            gone = self.remove(member_id, now) if member_id in self.members else []
             return [*gone, refused_join(caller, "", ErrorCode.GROUP_MAX_SIZE_REACHED)]
         if not self._supports(request.protocol_type, [each.name for each in request.protocols]):
             return [refused_join(caller, member_id, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)]
         if not member_id:
-            effects = self._join_new(caller, request, now_ms)
+            effects = self._join_new(caller, request, now)
         elif member_id in self.pending and request.group_instance_id is None:
-            effects = self._add(caller, member_id, request, now_ms)
+            effects = self._add(caller, member_id, request, now)
         elif code := self.fault(member_id, request.group_instance_id):
             return [refused_join(caller, member_id, code)]
         else:
-            effects = self._rejoin(caller, self.members[member_id], request, now_ms)
-        return effects + self._complete_if_all_joined(now_ms)
+            effects = self._rejoin(caller, self.members[member_id], request, now)
+        return effects + self._complete_if_all_joined(now)
 
     def _has_room(self, member_id: str) -> bool:
         if self.state is GroupState.EMPTY:
@@ -148,27 +149,27 @@ class Group:
         """Return the protocols that all members support."""
         return {name for name, members in self._support.items() if members == len(self.members)}
 
-    def _join_new(self, caller: Caller, request: JoinGroupRequest, now_ms: int) -> list[Effect]:
+    def _join_new(self, caller: Caller, request: JoinGroupRequest, now: Moment) -> list[Effect]:
         instance = request.group_instance_id
         name = caller.client_id if instance is None else instance
         member_id = f"{name[:LONGEST_NAME]}-{self.token()}"
         if instance is not None and instance in self.static:
-            return self._replace_static(caller, member_id, request, now_ms)
+            return self._replace_static(caller, member_id, request, now)
         if instance is None and caller.version >= KNOWN_MEMBER_ID:
             self.pending.add(member_id)
-            self.deadlines.set(Due(self.group_id, "pending", member_id), now_ms + request.session_timeout_ms)
+            self.deadlines.set(Due(self.group_id, "pending", member_id), now.monotonic_ms + request.session_timeout_ms)
             return [refused_join(caller, member_id, ErrorCode.MEMBER_ID_REQUIRED)]
-        return self._add(caller, member_id, request, now_ms)
+        return self._add(caller, member_id, request, now)
 
-    def _add(self, caller: Caller, member_id: str, request: JoinGroupRequest, now_ms: int) -> list[Effect]:
+    def _add(self, caller: Caller, member_id: str, request: JoinGroupRequest, now: Moment) -> list[Effect]:
         self._forget_pending(member_id)
         member = Member(member_id, request.group_instance_id, caller.client_id, caller.host, 0, 0, (), is_new=True)
-        self.admit(member, now_ms + NEW_MEMBER_JOIN_MS)
+        self.admit(member, now.monotonic_ms + NEW_MEMBER_JOIN_MS)
         self._take(member, caller, request)
         self.protocol_type = request.protocol_type
         self.leader = self.leader or member_id
         self._has_new = True
-        return self._prepare(now_ms)
+        return self._prepare(now)
 
     def admit(self, member: Member, until_ms: int) -> None:
         """Take a member in, who is to be heard of before `until_ms`."""
@@ -188,7 +189,7 @@ class Group:
         self._support.update(member.names)
         member.joining = caller
 
-    def _rejoin(self, caller: Caller, member: Member, request: JoinGroupRequest, now_ms: int) -> list[Effect]:
+    def _rejoin(self, caller: Caller, member: Member, request: JoinGroupRequest, now: Moment) -> list[Effect]:
         unchanged = member.protocols == _protocols_of(request)
         is_leader = member.member_id == self.leader
         match self.state:
@@ -200,9 +201,9 @@ class Group:
                 return [self._joined(caller, member)]
         before = _fenced_join(member, ErrorCode.REBALANCE_IN_PROGRESS)  # it asked before, and no longer listens
         self._take(member, caller, request)
-        return [*before, *self._prepare(now_ms)]
+        return [*before, *self._prepare(now)]
 
-    def _replace_static(self, caller: Caller, member_id: str, request: JoinGroupRequest, now_ms: int) -> list[Effect]:
+    def _replace_static(self, caller: Caller, member_id: str, request: JoinGroupRequest, now: Moment) -> list[Effect]:
         """Let an instance that came back, under a new id, take the place it had."""
         instance = request.group_instance_id
         assert instance is not None
@@ -220,12 +221,12 @@ class Group:
             self.unsynced.remove(before)
             self.unsynced.add(member_id)
         self._take(member, caller, request)
-        self.touch(member, now_ms)
+        self.touch(member, now)
         if self.state is not GroupState.STABLE or self._vote() != self.protocol:
-            return [*effects, *self._prepare(now_ms)]
+            return [*effects, *self._prepare(now)]
         member.joining = None  # what else it may have changed waits for the next rebalance, as in Kafka
 
-        def then(code: ErrorCode, _now_ms: int) -> list[Effect]:
+        def then(code: ErrorCode, _now: Moment) -> list[Effect]:
             if code or self.members.get(member_id) is not member:
                 return [refused_join(caller, "", GROUP_NOT_STORED.get(code, code) or ErrorCode.UNKNOWN_MEMBER_ID)]
             answer = self._joined(caller, member)
@@ -237,7 +238,7 @@ class Group:
                 response.leader, response.members = told_leader, []
             return [answer]
 
-        return [*effects, self.store(now_ms, then)]
+        return [*effects, self.store(now, then)]
 
     # ---- rebalancing
 
@@ -246,13 +247,13 @@ class Group:
         """The longest that any member asks for."""
         return max((each.rebalance_timeout_ms for each in self.members.values()), default=0)
 
-    def _prepare(self, now_ms: int) -> list[Effect]:
+    def _prepare(self, now: Moment) -> list[Effect]:
         """Have all members join, unless that is under way."""
         if self.state is GroupState.PREPARING_REBALANCE:
             return []
         effects: list[Effect] = []
         if self.state is GroupState.COMPLETING_REBALANCE:
-            effects = self._answer_syncs(ErrorCode.REBALANCE_IN_PROGRESS, now_ms)
+            effects = self._answer_syncs(ErrorCode.REBALANCE_IN_PROGRESS, now)
         self.deadlines.cancel(Due(self.group_id, "sync"))
         self.unsynced.clear()
         wait = self.rebalance_timeout_ms
@@ -260,11 +261,11 @@ class Group:
             self._gathering_ms = max(wait - self.config.initial_rebalance_delay_ms, 0)
             self._has_new = False
             wait = self.config.initial_rebalance_delay_ms
-        self._move(GroupState.PREPARING_REBALANCE, now_ms)
-        self.deadlines.set(Due(self.group_id, "join"), now_ms + wait)
+        self._move(GroupState.PREPARING_REBALANCE, now.date_ms)
+        self.deadlines.set(Due(self.group_id, "join"), now.monotonic_ms + wait)
         return effects
 
-    def joins_due(self, now_ms: int) -> list[Effect]:
+    def joins_due(self, now: Moment) -> list[Effect]:
         """Go on without those that have not joined; the first rebalance waits on while new members keep coming."""
         if self.state is not GroupState.PREPARING_REBALANCE:
             return []
@@ -272,46 +273,46 @@ class Group:
             wait = min(self.config.initial_rebalance_delay_ms, self._gathering_ms)
             self._gathering_ms -= wait
             self._has_new = False
-            self.deadlines.set(Due(self.group_id, "join"), now_ms + wait)
+            self.deadlines.set(Due(self.group_id, "join"), now.monotonic_ms + wait)
             return []
-        return self._complete(now_ms)
+        return self._complete(now)
 
-    def _complete_if_all_joined(self, now_ms: int) -> list[Effect]:
+    def _complete_if_all_joined(self, now: Moment) -> list[Effect]:
         if self.state is not GroupState.PREPARING_REBALANCE:
             return []
         if self._gathering_ms is not None and self.members:
-            return [] if self.config.initial_rebalance_delay_ms else self._complete(now_ms)
+            return [] if self.config.initial_rebalance_delay_ms else self._complete(now)
         joined = all(each.joining is not None for each in self.members.values())
-        return self._complete(now_ms) if joined and not self.pending else []
+        return self._complete(now) if joined and not self.pending else []
 
-    def _complete(self, now_ms: int) -> list[Effect]:
+    def _complete(self, now: Moment) -> list[Effect]:
         """Begin the next generation with those that have joined, and static members that may come back."""
         for member in list(self.members.values()):
             if member.joining is None and member.instance_id is None:
                 self._drop(member)
         joined = [each for each in self.members.values() if each.joining is not None]
         if self.members and not joined:
-            self.deadlines.set(Due(self.group_id, "join"), now_ms + self.rebalance_timeout_ms)
+            self.deadlines.set(Due(self.group_id, "join"), now.monotonic_ms + self.rebalance_timeout_ms)
             return []
         self.deadlines.cancel(Due(self.group_id, "join"))
         self._gathering_ms = None
         self.generation += 1
         if not joined:
             self.protocol = self.leader = None
-            self._move(GroupState.EMPTY, now_ms)
-            return [self.store(now_ms, lambda _code, _now_ms: [])]
+            self._move(GroupState.EMPTY, now.date_ms)
+            return [self.store(now, lambda _code, _now: [])]
         if self.leader is None or self.members[self.leader].joining is None:
             self.leader = joined[0].member_id
         self.protocol = self._vote()
-        self._move(GroupState.COMPLETING_REBALANCE, now_ms)
+        self._move(GroupState.COMPLETING_REBALANCE, now.date_ms)
         self.unsynced = set(self.members)
-        self.deadlines.set(Due(self.group_id, "sync"), now_ms + self.rebalance_timeout_ms)
+        self.deadlines.set(Due(self.group_id, "sync"), now.monotonic_ms + self.rebalance_timeout_ms)
         effects: list[Effect] = []
         for member in self.members.values():
             if member.joining is not None:
                 effects.append(self._joined(member.joining, member))
             member.joining, member.is_new = None, False
-            self.touch(member, now_ms)
+            self.touch(member, now)
         return effects
 
     def _vote(self) -> str:
@@ -341,13 +342,13 @@ class Group:
         )
         return Reply(caller, response)
 
-    def _move(self, state: GroupState, now_ms: int) -> None:
+    def _move(self, state: GroupState, date_ms: int) -> None:
         assert (self.state, state) in ALLOWED, (self.state, state)
-        self.state, self.state_since_ms = state, now_ms
+        self.state, self.state_since_ms = state, date_ms
 
     # ---- the assignment
 
-    def sync(self, caller: Caller, request: SyncGroupRequest, now_ms: int) -> list[Effect]:
+    def sync(self, caller: Caller, request: SyncGroupRequest, now: Moment) -> list[Effect]:
         """Answer a SyncGroup: when the leader's has come and is stored, or at once."""
         code = self.fault(request.member_id, request.group_instance_id)
         if not code and request.generation_id != self.generation:
@@ -363,34 +364,34 @@ class Group:
         member = self.members[request.member_id]
         self._synced(member.member_id)
         if self.state is GroupState.STABLE:
-            self.touch(member, now_ms)
+            self.touch(member, now)
             return [self._assigned(caller, member)]
         before = _fenced_sync(member, ErrorCode.REBALANCE_IN_PROGRESS)
         member.syncing = caller
         if member.member_id == self.leader:
             return [
                 *before,
-                self._store_assignment({each.member_id: each.assignment for each in request.assignments}, now_ms),
+                self._store_assignment({each.member_id: each.assignment for each in request.assignments}, now),
             ]
         return before
 
-    def _store_assignment(self, assignments: dict[str, bytes], now_ms: int) -> Store:
+    def _store_assignment(self, assignments: dict[str, bytes], now: Moment) -> Store:
         generation = self.generation
 
-        def then(code: ErrorCode, now_ms: int) -> list[Effect]:
+        def then(code: ErrorCode, now: Moment) -> list[Effect]:
             if self.state is not GroupState.COMPLETING_REBALANCE or self.generation != generation:
                 return []  # meanwhile the group has gone on
             if code:
-                effects = self._answer_syncs(GROUP_NOT_STORED.get(code, code), now_ms)
-                return effects + self._prepare(now_ms) + self._complete_if_all_joined(now_ms)
+                effects = self._answer_syncs(GROUP_NOT_STORED.get(code, code), now)
+                return effects + self._prepare(now) + self._complete_if_all_joined(now)
             for member in self.members.values():
                 member.assignment = assignments.get(member.member_id, b"")
-            self._move(GroupState.STABLE, now_ms)
-            return self._answer_syncs(ErrorCode.NONE, now_ms)
+            self._move(GroupState.STABLE, now.date_ms)
+            return self._answer_syncs(ErrorCode.NONE, now)
 
-        return self.store(now_ms, then, assignments)
+        return self.store(now, then, assignments)
 
-    def _answer_syncs(self, code: ErrorCode, now_ms: int) -> list[Effect]:
+    def _answer_syncs(self, code: ErrorCode, now: Moment) -> list[Effect]:
         """Answer all that wait for their assignment; with a `code`, nobody has one."""
         effects: list[Effect] = []
         for member in self.members.values():
@@ -400,7 +401,7 @@ class Group:
                 failed = Reply(member.syncing, SyncGroupResponse(error_code=code))
                 effects.append(failed if code else self._assigned(member.syncing, member))
                 member.syncing = None
-                self.touch(member, now_ms)
+                self.touch(member, now)
         return effects
 
     def _assigned(self, caller: Caller, member: Member) -> Reply:
@@ -414,12 +415,12 @@ class Group:
         if not self.unsynced:
             self.deadlines.cancel(Due(self.group_id, "sync"))
 
-    def syncs_due(self, now_ms: int) -> list[Effect]:
+    def syncs_due(self, now: Moment) -> list[Effect]:
         """Go on without the members that have joined this generation and did not ask for their assignment."""
         effects: list[Effect] = []
         for member_id in list(self.unsynced):
             effects += self._drop(self.members[member_id])
-        return effects + self._prepare(now_ms) + self._complete_if_all_joined(now_ms)
+        return effects + self._prepare(now) + self._complete_if_all_joined(now)
 
     # ---- staying and leaving
 
@@ -430,52 +431,54 @@ class Group:
         known = member_id in self.members and (instance_id is None or instance_id in self.static)
         return ErrorCode.NONE if known else ErrorCode.UNKNOWN_MEMBER_ID
 
-    def heartbeat(self, member_id: str, instance_id: str | None, generation: int, now_ms: int) -> ErrorCode:
+    def heartbeat(self, member_id: str, instance_id: str | None, generation: int, now: Moment) -> ErrorCode:
         """Answer a heartbeat. Who is still to join again must not be expired for that."""
         code = self.fault(member_id, instance_id)
         if code or generation != self.generation:
             return code or ErrorCode.ILLEGAL_GENERATION
-        self.touch(self.members[member_id], now_ms)
+        self.touch(self.members[member_id], now)
         return HEARTBEAT_REPLY[self.state]
 
-    def touch(self, member: Member, now_ms: int) -> None:
+    def touch(self, member: Member, now: Moment) -> None:
         """Let a member's session begin anew."""
-        self.deadlines.set(Due(self.group_id, "session", member.member_id), now_ms + member.session_timeout_ms)
+        self.deadlines.set(
+            Due(self.group_id, "session", member.member_id), now.monotonic_ms + member.session_timeout_ms
+        )
 
-    def leave(self, member_id: str, instance_id: str | None, now_ms: int) -> tuple[ErrorCode, list[Effect]]:
+    def leave(self, member_id: str, instance_id: str | None, now: Moment) -> tuple[ErrorCode, list[Effect]]:
         """Let a member go, by its id, or, where that is empty, by that of its instance."""
         if not member_id:
             member_id = self.static.get(instance_id or "", "")
             code = ErrorCode.NONE if member_id else ErrorCode.UNKNOWN_MEMBER_ID
         elif member_id in self.pending:
-            return ErrorCode.NONE, self.pending_due(member_id, now_ms)
+            return ErrorCode.NONE, self.pending_due(member_id, now)
         else:
             code = self.fault(member_id, instance_id)
-        return (code, []) if code else (code, self.remove(member_id, now_ms))
+        return (code, []) if code else (code, self.remove(member_id, now))
 
-    def session_due(self, member_id: str, now_ms: int) -> list[Effect]:
+    def session_due(self, member_id: str, now: Moment) -> list[Effect]:
         """Let a member go that has not been heard of, unless it is we who let it wait."""
         member = self.members.get(member_id)
         if member is None:
             return []
         waits = member.joining is not None or member.syncing is not None
-        return [] if waits and not member.is_new else self.remove(member_id, now_ms)
+        return [] if waits and not member.is_new else self.remove(member_id, now)
 
-    def pending_due(self, member_id: str, now_ms: int) -> list[Effect]:
+    def pending_due(self, member_id: str, now: Moment) -> list[Effect]:
         """Forget one that was given its id and has not come back with it."""
         self._forget_pending(member_id)
-        return self._complete_if_all_joined(now_ms)
+        return self._complete_if_all_joined(now)
 
     def _forget_pending(self, member_id: str) -> None:
         self.pending.discard(member_id)
         self.deadlines.cancel(Due(self.group_id, "pending", member_id))
 
-    def remove(self, member_id: str, now_ms: int) -> list[Effect]:
+    def remove(self, member_id: str, now: Moment) -> list[Effect]:
         """Let a member go, and the others join again."""
         effects = self._drop(self.members[member_id])
         if self.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
-            effects += self._prepare(now_ms)
-        return effects + self._complete_if_all_joined(now_ms)
+            effects += self._prepare(now)
+        return effects + self._complete_if_all_joined(now)
 
     def _drop(self, member: Member) -> list[Effect]:
         effects = _fenced_join(member, ErrorCode.UNKNOWN_MEMBER_ID) + _fenced_sync(member, ErrorCode.UNKNOWN_MEMBER_ID)
@@ -510,13 +513,16 @@ class Group:
     # ---- what is stored
 
     def store(
-        self, now_ms: int, then: Callable[[ErrorCode, int], list[Effect]], assignments: dict[str, bytes] | None = None
+        self,
+        now: Moment,
+        then: Callable[[ErrorCode, Moment], list[Effect]],
+        assignments: dict[str, bytes] | None = None,
     ) -> Store:
         """Return the effect that stores the group, with the assignments given or those that it has."""
-        key, value = GroupMetadataKey(self.group_id), self.value(now_ms, assignments)
+        key, value = GroupMetadataKey(self.group_id), self.value(now.date_ms, assignments)
         return Store(self.partition, ((key.to_bytes(), value.to_bytes()),), then, is_group=True)
 
-    def value(self, now_ms: int, assignments: dict[str, bytes] | None = None) -> GroupMetadataValue:
+    def value(self, date_ms: int, assignments: dict[str, bytes] | None = None) -> GroupMetadataValue:
         """Return what is stored of the group."""
         members = [
             StoredMember(
@@ -531,13 +537,13 @@ class Group:
             )
             for each in self.members.values()
         ]
-        since = self.state_since_ms if self.state_since_ms >= 0 else now_ms
+        since = self.state_since_ms if self.state_since_ms >= 0 else date_ms
         version = self.config.stored.group_value
         return GroupMetadataValue(
             version, self.protocol_type or "", self.generation, self.protocol, self.leader, since, members
         )
 
-    def expired_offsets(self, now_ms: int) -> Iterator[TopicPartition]:
+    def expired_offsets(self, date_ms: int) -> Iterator[TopicPartition]:
         """Yield the offsets that have been kept long enough: of topics that nobody reads, in a group without members.
 
         That time begins when the group becomes empty (KIP-211), unless an offset has one of its own.
@@ -556,7 +562,7 @@ class Group:
             end = since + self.config.offsets_retention_ms
             if committed.expire_timestamp >= 0:
                 end = committed.expire_timestamp
-            if place[0] not in read and place not in pending and end <= now_ms:
+            if place[0] not in read and place not in pending and end <= date_ms:
                 yield place
 
     def subscribed_topics(self) -> set[str] | None:

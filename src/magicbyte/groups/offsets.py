@@ -10,6 +10,7 @@ from magicbyte.groups.effects import Caller, Effect, Reply, Store
 from magicbyte.groups.group import Group, TopicPartition
 from magicbyte.groups.records import CONSUMER, OffsetCommitKey, OffsetCommitValue
 from magicbyte.groups.rules import COMMIT_REPLY, OFFSETS_NOT_STORED, GroupState
+from magicbyte.ports import Moment
 from magicbyte.protocol.messages import offset_commit, offset_delete, offset_fetch
 
 if TYPE_CHECKING:
@@ -21,14 +22,14 @@ GROUP_CODE: Final = 2  # version of OffsetFetch from which on a group has a code
 
 
 def commit(
-    coordinator: Coordinator, caller: Caller, request: offset_commit.OffsetCommitRequest, now_ms: int
+    coordinator: Coordinator, caller: Caller, request: offset_commit.OffsetCommitRequest, now: Moment
 ) -> list[Effect]:
     """Store offsets, of a member or of whoever assigns partitions to itself; answer when they are stored.
 
     Version 0, which goes to ZooKeeper, is not answered here.
     """
     group = coordinator.groups.get(request.group_id)
-    code = coordinator.status(request.group_id, may_be_empty=True) or _commit_refusal(group, request, now_ms)
+    code = coordinator.status(request.group_id, may_be_empty=True) or _commit_refusal(group, request, now)
     taken, topics = dict[TopicPartition, OffsetCommitValue](), list[offset_commit.OffsetCommitResponseTopic]()
     stored = list[offset_commit.OffsetCommitResponsePartition]()  # that get the code of the append
     for topic in request.topics:
@@ -38,14 +39,14 @@ def commit(
             answers.append(answer)
             answer.error_code = code or _partition_refusal(coordinator, topic.name, each)
             if not answer.error_code:
-                taken[topic.name, each.partition_index] = _value(coordinator, request, each, now_ms)
+                taken[topic.name, each.partition_index] = _value(coordinator, request, each, now)
                 stored.append(answer)
         topics.append(offset_commit.OffsetCommitResponseTopic(name=topic.name, partitions=answers))
     reply = Reply(caller, offset_commit.OffsetCommitResponse(topics=topics))
     if not taken:
         return [reply]
 
-    def then(code: ErrorCode, _now_ms: int) -> list[Effect]:
+    def then(code: ErrorCode, _now: Moment) -> list[Effect]:
         if not code and not coordinator.status(request.group_id, may_be_empty=True):
             # A group that was deleted meanwhile is there again, as the log says.
             coordinator.group_of(request.group_id).offsets.update(taken)
@@ -57,7 +58,7 @@ def commit(
     return [Store(group.partition, _offset_records(group.group_id, taken.items()), then)]
 
 
-def _commit_refusal(group: Group | None, request: offset_commit.OffsetCommitRequest, now_ms: int) -> ErrorCode:
+def _commit_refusal(group: Group | None, request: offset_commit.OffsetCommitRequest, now: Moment) -> ErrorCode:
     generation, member_id = request.generation_id_or_member_epoch, request.member_id
     if group is None:
         return ErrorCode.NONE if generation < 0 else ErrorCode.ILLEGAL_GENERATION
@@ -68,7 +69,7 @@ def _commit_refusal(group: Group | None, request: offset_commit.OffsetCommitRequ
         return code or ErrorCode.ILLEGAL_GENERATION
     code = COMMIT_REPLY[group.state]
     if not code:
-        group.touch(group.members[member_id], now_ms)
+        group.touch(group.members[member_id], now)
     return code
 
 
@@ -86,12 +87,12 @@ def _value(
     coordinator: Coordinator,
     request: offset_commit.OffsetCommitRequest,
     partition: offset_commit.OffsetCommitRequestPartition,
-    now_ms: int,
+    now: Moment,
 ) -> OffsetCommitValue:
-    committed_ms = now_ms if partition.commit_timestamp == -1 else partition.commit_timestamp
+    committed_ms = now.date_ms if partition.commit_timestamp == -1 else partition.commit_timestamp
     version, expire_ms = coordinator.config.stored.offset_value, -1
     if request.retention_time_ms != -1:
-        version, expire_ms = 1, now_ms + request.retention_time_ms
+        version, expire_ms = 1, now.date_ms + request.retention_time_ms
     elif coordinator.config.stored.expires_by_commit:
         expire_ms = committed_ms + coordinator.config.offsets_retention_ms
     return OffsetCommitValue(
@@ -106,7 +107,7 @@ def _value(
 
 
 def fetch(
-    coordinator: Coordinator, caller: Caller, request: offset_fetch.OffsetFetchRequest, _now_ms: int
+    coordinator: Coordinator, caller: Caller, request: offset_fetch.OffsetFetchRequest, _now: Moment
 ) -> list[Effect]:
     """Tell committed offsets: of one group, or of several from version 8 on. Version 0 is not answered here."""
     if caller.version >= MANY_GROUPS:
@@ -158,7 +159,7 @@ def _fetched(
 
 
 def delete_offsets(
-    coordinator: Coordinator, caller: Caller, request: offset_delete.OffsetDeleteRequest, _now_ms: int
+    coordinator: Coordinator, caller: Caller, request: offset_delete.OffsetDeleteRequest, _now: Moment
 ) -> list[Effect]:
     """Answer an OffsetDelete: offsets of topics that the group reads just now stay."""
     group = coordinator.groups.get(request.group_id)
@@ -188,7 +189,7 @@ def delete_offsets(
         topics.append(offset_delete.OffsetDeleteResponseTopic(name=topic.name, partitions=answers))
     response = offset_delete.OffsetDeleteResponse(topics=topics)
 
-    def then(code: ErrorCode, _now_ms: int) -> list[Effect]:
+    def then(code: ErrorCode, _now: Moment) -> list[Effect]:
         response.error_code = OFFSETS_NOT_STORED.get(code, code)
         return [Reply(caller, response)]
 

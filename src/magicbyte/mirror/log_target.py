@@ -6,7 +6,6 @@ commands read it, and a broker can be started on it.
 
 from __future__ import annotations
 
-import time
 import uuid
 from pathlib import Path
 from types import TracebackType
@@ -14,6 +13,7 @@ from typing import Self
 
 import numpy as np
 
+from magicbyte.clock import SystemClock
 from magicbyte.errors import MirrorError
 from magicbyte.log import checkpoints
 from magicbyte.log.append import take
@@ -122,4 +122,4 @@ def _first_offset(data: memoryview, dialect: Dialect) -> int:
 
 
 def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
+    return SystemClock().now_ms()

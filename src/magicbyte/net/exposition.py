@@ -16,12 +16,13 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Literal
 
+from magicbyte.clock import SystemClock
 from magicbyte.net.http import Answer, Page
 
 if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
 
-_STARTED_S = time.time()
+_STARTED_S = SystemClock().now_ms() / 1000
 
 
 @dataclass(slots=True)

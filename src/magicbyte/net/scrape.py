@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
+from magicbyte.clock import SystemClock
 from magicbyte.errors import NetworkError
+from magicbyte.ports import Moment
 
 _PATIENCE_S: Final = 30.0
 
@@ -22,12 +23,12 @@ class Sample(NamedTuple):
 
 
 class Scrape:
-    """All numbers of one moment, by name. `at_s`: by this machine's clock, in seconds since 1970."""
+    """All numbers of one moment, by name. `at`: by this machine's clocks."""
 
-    def __init__(self, text: str, at_s: float) -> None:
+    def __init__(self, text: str, at: Moment) -> None:
         from prometheus_client.parser import text_string_to_metric_families
 
-        self.at_s = at_s
+        self.at = at
         self._samples: dict[str, list[Sample]] = {}
         for family in text_string_to_metric_families(text):
             for each in family.samples:
@@ -54,6 +55,6 @@ async def scrape(address: str) -> Scrape:
             reason = error.reason if isinstance(error, urllib.error.URLError) else error
             raise NetworkError(f"{url}: {reason}") from error
 
-    started = time.time()
+    at = Moment.of(SystemClock())
     text = await asyncio.to_thread(get)
-    return await asyncio.to_thread(Scrape, text, started)
+    return await asyncio.to_thread(Scrape, text, at)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from magicbyte.client.partitioning import partitions_of
+from magicbyte.clock import SystemClock
 from magicbyte.errors import MagicbyteError
 from magicbyte.log.checkpoints import TopicPartition, check_topic_name
 from magicbyte.records.columns import BytesColumn, HeaderColumns, RecordColumns
@@ -98,7 +98,7 @@ def _columns(rows: pa.RecordBatch) -> RecordColumns:
     import numpy as np
 
     count, names = rows.num_rows, rows.schema.names
-    now = time.time_ns() // 1_000_000
+    now = SystemClock().now_ms()
     times = np.full(count, now, np.int64)
     if "timestamp" in names:
         given = rows.column("timestamp").cast("int64")

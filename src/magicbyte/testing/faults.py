@@ -225,7 +225,7 @@ def _set_codes(found: Any, code: ErrorCode) -> None:
 
 
 def _fetch(broker: Broker, message: FetchRequest, code: ErrorCode) -> FetchResponse:
-    begun = broker.fetch_sessions.begin(message, broker.clock.now_ms())
+    begun = broker.fetch_sessions.begin(message, broker.clock.monotonic_ms())
     topics = dict[str, FetchableTopicResponse]()
     for topic, asked in begun.partitions:
         refused = PartitionData(partition_index=asked.partition, error_code=code, high_watermark=-1, records=b"")

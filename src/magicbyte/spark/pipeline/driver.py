@@ -16,6 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from magicbyte import __version__
+from magicbyte.clock import SystemClock
 from magicbyte.errors import MagicbyteError
 from magicbyte.log.partitions import meta_properties
 from magicbyte.records.layout import Dialect
@@ -114,7 +115,7 @@ def run(
     SparkUnavailableError, PipelineError for a master that is none.
     """
     begun = time.monotonic()
-    started = time.time_ns() // 1_000_000
+    started = SystemClock().now_ms()
     if context is None:
         _check_master(master)
     units = find(pipeline, started)  # first: a source that is not there leaves no sink behind
@@ -147,7 +148,7 @@ def run(
 
 def plan(pipeline: Pipeline) -> Plan:
     """Return what a run would do now; nothing is changed."""
-    units = find(pipeline, time.time_ns() // 1_000_000)
+    units = find(pipeline, SystemClock().now_ms())
     if pipeline.sink is None:
         return Plan(units, [])
     tables, sink = pipeline.writes_tables, pipeline.sink
@@ -279,7 +280,10 @@ class _Spark:
         """Have one partition done, the stages of `spread` by all workers, what is between them in one task each."""
         found = self._one(partial(prepare, unit, spread))
         while isinstance(found, Prepared):
-            found = self._one(partial(go_on, found, spread, self._spread(found)))
+            begun = time.monotonic()
+            done = self._spread(found)
+            found.said["seconds"] += time.monotonic() - begun
+            found = self._one(partial(go_on, found, spread, done))
         told = self._sums()
         tell(told, unit, found)
         self._tell(told, {})

@@ -158,6 +158,7 @@ def _prepared(work: Work, place: AnyPlace, said: Json, stages: list[Stage]) -> P
         assert work.root is not None
         options = _compact_options(work, stage)
         task = plan(_opened(work, options), options, work.root / "marks")
+    said["seconds"] = time.monotonic() - said.pop("begun")
     return Prepared(work, place, said, stages, task)
 
 
@@ -167,6 +168,7 @@ def go_on(prepared: Prepared, spread: frozenset[str], done: int | str | list[Any
     `done`: the number of its keys, or what is damaged; or what became of its parts.
     """
     work, said, (stage, *rest) = prepared.work, prepared.said, prepared.stages
+    said["begun"] = time.monotonic() - said["seconds"]  # each machine's clock has a start of its own
 
     def do() -> Prepared | Json:
         if isinstance(done, str):
@@ -212,7 +214,7 @@ Told = Mapping[str, tuple[Sum, Sum]]
 def _begin(unit: Unit) -> tuple[Json, AnyPlace | None]:
     place = _place(unit)
     said = {"unit": unit.name, "path": unit.partition.path, "bytes": unit.size, "stages": [], "error": None}
-    return said | {"begun": time.time()}, place
+    return said | {"begun": time.monotonic()}, place
 
 
 def _place(unit: Unit) -> AnyPlace | None:
@@ -239,7 +241,7 @@ def _concluded(unit: Unit, place: AnyPlace | None, said: Json, do: Callable[[], 
 
 def _ended(said: Json, outcome: Outcome, error: str | None = None) -> Json:
     said = dict(said)  # that there is an output may still turn out to be wrong
-    seconds = round(time.time() - said.pop("begun"), 3)
+    seconds = round(time.monotonic() - said.pop("begun"), 3)
     return {**said, "outcome": outcome.value, "error": error, "seconds": seconds}
 
 
