@@ -24,6 +24,8 @@ from magicbyte.broker.metrics import BOUNDS_NS, MOST_CLIENTS, OTHERS, Conversion
 from magicbyte.cli.logs import JsonFormatter
 from magicbyte.codecs import Codec
 from magicbyte.errors import ErrorCode
+from magicbyte.log.checkpoints import TopicPartition
+from magicbyte.log.maintenance import Action
 from magicbyte.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from magicbyte.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from magicbyte.protocol.messages.fetch import FetchResponse
@@ -375,6 +377,55 @@ def test_health_is_503_once_the_log_directory_has_failed(tmp_path: Path) -> None
             broker.logs.health.error = None  # so that it closes its logs
 
     run(work())
+
+
+def test_a_damaged_compacted_log_is_told_in_one_line_and_two_numbers(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def work() -> tuple[float, float, int]:
+        given = SERVED | {"log.initial.task.delay.ms": "100000"}
+        async with Running(tmp_path, given) as broker:
+            own = {"cleanup.policy": "compact", "segment.bytes": "2000", "min.cleanable.dirty.ratio": "0"}
+            broker.topics.create("topic", configs=own)
+            peer = await Peer.of(broker)
+            for _ in range(100):
+                await produce(peer, "topic", made(records(3), Format.V2), Format.V2)
+            peer.close()
+            first = broker.logs[TopicPartition("topic", 0)].segments[0]
+            first.log.write_at(100, b"damage")
+            assert broker._background is not None
+            maintenance = broker._background.maintenance()
+            while maintenance.step(1 << 20, broker.clock.now_ms()).action is not Action.NOTHING:
+                pass
+            scraped, prefix = await scrape(broker), "kafka_log_logcleanermanager_uncleanable"
+            return scraped.one(f"{prefix}_partitions_count"), scraped.one(f"{prefix}_bytes"), first.size
+
+    partitions, left, size = run(work())
+    assert (partitions, left) == (1, size)
+    (line,) = (each.getMessage() for each in caplog.records if "uncleanable" in each.getMessage())
+    assert line.startswith(f"topic-0: uncleanable: {tmp_path}/topic-0/{0:020}.log, position 0, offsets 0..2: ")
+    assert "`magicbyte salvage`" in line
+
+
+def test_what_recovery_cuts_off_is_told_when_the_broker_starts(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def work() -> None:
+        async with Running(tmp_path) as broker:
+            broker.topics.create("topic")
+            peer = await Peer.of(broker)
+            await produce(peer, "topic", made(records(3), Format.V2), Format.V2)
+            peer.close()
+        (tmp_path / ".kafka_cleanshutdown").unlink()
+        with (tmp_path / "topic-0" / f"{0:020}.log").open("ab") as file:
+            file.write(b"torn")
+        async with Running(tmp_path):
+            pass
+
+    run(work())
+    (line,) = (each.getMessage() for each in caplog.records if "recovery" in each.getMessage())
+    assert line.startswith(f"topic-0: recovery cut 4 bytes off {tmp_path}/topic-0/{0:020}.log, position ")
+    assert f"a copy is in {tmp_path}/quarantine/topic-0." in line
 
 
 @pytest.mark.parametrize("fault", ["no host", "no port"])

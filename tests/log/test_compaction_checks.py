@@ -1,6 +1,7 @@
 """Kafka's rules for its cleaner, situation by situation; the numbers are those of docs/checks.md."""
 
 import dataclasses
+import random
 
 import pytest
 
@@ -10,6 +11,7 @@ from magicbyte.errors import CorruptRecordError
 from magicbyte.log.compaction import Compaction, CompactionConfig, Selection
 from magicbyte.log.index_writer import IndexRules
 from magicbyte.records.control import ControlType
+from magicbyte.records.decode import DecodeOptions, decode
 from magicbyte.records.encode import Format
 from magicbyte.records.entry import entries
 from magicbyte.records.message import Message, build_message, build_wrapper
@@ -475,3 +477,73 @@ def test_up_to_3_0_the_time_of_files_decides_over_tombstones_of_batches_too(vers
     assert log.batches()[0].delete_horizon_ms is None
     log.clean(3, delete_retention_ms=0)
     assert log.offsets() == [1, 2]
+
+
+# ---- damage
+
+
+def clean_around_damage(log: Cleaned, now_ms: int) -> dict[int, CorruptRecordError]:
+    """Compact from the beginning, around what is damaged; return that."""
+    damaged: dict[int, CorruptRecordError] = {}
+    selection = Selection(0, log.log.active.base_offset, 0, 1, True, False)
+    for _ in Compaction(log.log, selection, CompactionConfig(), now_ms=now_ms, secret=bytes(16), damaged=damaged).run():
+        pass
+    return damaged
+
+
+def test_transactions_and_tombstones_that_may_concern_a_damaged_segment_stay() -> None:
+    log = Cleaned()
+    log.append([1], producer=7, transactional=True)  # 0: aborted, by a marker in the damaged segment
+    log.append([2, 3])  # 1, 2
+    log.roll()
+    log.mark(ControlType.ABORT, 7)  # 3
+    log.append([4, 4], producer=8, transactional=True)  # 4, 5
+    log.roll()
+    log.append([5], producer=7, transactional=True)  # 6: of another transaction, which is committed
+    log.mark(ControlType.COMMIT, 7)  # 7
+    log.mark(ControlType.COMMIT, 8)  # 8: of what the damaged segment has
+    log.append([2], deletes=True)  # 9
+    log.append([3], deletes=True)  # 10
+    log.append([3])  # 11
+    log.roll()
+    damaged_log = log.log.segments[1].log
+    damaged_log.write_at(damaged_log.size - 1, b"?")
+    content = damaged_log.read_at(0, damaged_log.size)
+    for now_ms in (NOW, NOW + 10 * DAY, NOW + 20 * DAY):
+        assert clean_around_damage(log, now_ms).keys() == {3}
+        log.log.remove_deleted(now_ms + DAY)
+    kept = {
+        each.base_offset: [
+            record.offset
+            for columns in decode(memoryview(each.log.read_at(0, each.size)), DecodeOptions(control=True))
+            for record in columns
+        ]
+        for each in log.log.segments
+        if each.base_offset != 3
+    }
+    assert kept == {0: [], 6: [6, 7, 8, 9, 11], 12: []}
+    (untouched,) = (each for each in log.log.segments if each.base_offset == 3)
+    assert untouched.log.read_at(0, untouched.size) == content
+
+
+@pytest.mark.parametrize("at", range(5))
+def test_whichever_segment_is_damaged_no_latest_record_of_the_others_goes(at: int) -> None:
+    log, keys = Cleaned(), random.Random(at)
+    for _ in range(5):
+        for _ in range(4):
+            log.append([keys.randrange(12) for _ in range(6)], deletes=keys.random() < 0.2)
+        log.roll()
+    wanted: dict[bytes | None, int] = {}
+    hit = log.log.segments[at]
+    for each in log.log.segments:
+        if each is not hit:
+            data = memoryview(each.log.read_at(0, each.size))
+            wanted |= {record.key: record.offset for columns in decode(data) for record in columns}
+    hit.log.write_at(70, b"damage")
+    assert clean_around_damage(log, NOW).keys() == {hit.base_offset}
+    found: list[int] = []
+    for each in log.log.segments:
+        if each is not hit:
+            data = memoryview(each.log.read_at(0, each.size))
+            found += [record.offset for columns in decode(data) for record in columns]
+    assert sorted(wanted.values()) == found

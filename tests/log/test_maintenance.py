@@ -11,7 +11,7 @@ from magicbyte.log.checkpoints import TopicPartition
 from magicbyte.log.compaction import CompactionConfig
 from magicbyte.log.config import LogConfig
 from magicbyte.log.log_directory import LogDirectory, Settings
-from magicbyte.log.maintenance import BACKOFF_MS, RETENTION_INTERVAL_MS, Action, Maintenance
+from magicbyte.log.maintenance import BACKOFF_MS, Action, Damage, Maintenance
 from magicbyte.log.partition_log import PartitionLog
 from magicbyte.log.record_set import record_set
 from magicbyte.records.columns import Record
@@ -97,18 +97,83 @@ def test_a_byte_rate_is_kept() -> None:
     assert now - NOW >= done  # a byte a millisecond
 
 
-def test_a_damaged_log_is_left_alone_and_the_others_go_on() -> None:
+def test_of_a_damaged_log_all_but_the_damaged_segment_is_compacted() -> None:
     world = World()
-    world.directory[A].segments[0].log.write_at(100, b"damage")
+    log = world.directory[A]
+    damaged = log.segments[1]
+    damaged.log.write_at(100, b"damage")
+    content = damaged.log.read_at(0, damaged.size)
     append(world.directory[B], 1)
     world.directory[B].roll(NOW)
+    met: list[Damage] = []
+    worker = world.maintenance(met=met.append)
+    while worker.step(LOTS, NOW).action is not Action.NOTHING:
+        pass
+    assert world.directory.cleaner_offsets == {A: 12, B: 7}
+    assert [each.size for each in log.segments] == [0, len(content), log.segments[2].size, 0]
+    assert (damaged.suffix, damaged.log.read_at(0, len(content))) == ("", content)
+    assert [(each.partition, each.base_offset) for each in met] == [(A, 3)]
+    assert met[0].error.path == "/logs/a-0/00000000000000000003.log"
+    assert met[0].error.position == 0
+    assert worker.uncleanable_bytes() == {A: len(content)}
+    for _ in range(3):
+        append(log, 1, 2, 3)
+        log.roll(NOW)
+    worker.step(LOTS, NOW + BACKOFF_MS)
+    assert world.directory.cleaner_offsets[A] == 21
+    assert len(met) == 1  # it is known
+    assert log.size < 3 * len(content)
+
+
+def test_damage_that_shows_in_the_second_pass_alone_is_set_aside_as_well() -> None:
+    world = World()
+    log, worker = world.directory[A], world.maintenance()
+    while worker.step(LOTS, NOW).action is not Action.NOTHING:
+        pass
+    (clean, _) = log.segments
+    clean.log.write_at(100, b"damage")
+    content = clean.log.read_at(0, clean.size)
+    for _ in range(4):
+        append(log, 1, 2, 3)
+        log.roll(NOW)
+    worker.step(LOTS, NOW + BACKOFF_MS)
+    assert worker.damaged[A].keys() == {0}
+    assert worker.damaged[A][0].path == "/logs/a-0/00000000000000000000.log"  # not by the name that it was written by
+    assert log.segments[0].log.read_at(0, clean.size) == content
+    assert sum(each.size for each in log.segments[1:]) < 2 * len(content)
+
+
+def test_damage_in_a_header_that_selection_or_retention_reads_ends_neither_for_other_logs() -> None:
+    world = World()
+    log = world.directory[A]
+    log.segments[0].log.write_at(8, bytes(4))
+    log.segments[0]._first_timestamp = None  # as after a start
     worker = world.maintenance()
-    worker.step(LOTS, NOW)
-    worker.step(LOTS, NOW)
+    append(world.directory[B], 1)
+    world.directory[B].roll(NOW)
+    while worker.step(LOTS, NOW).action is not Action.NOTHING:
+        pass
+    assert world.directory[EVENTS].log_start_offset == 1
+    assert world.directory.cleaner_offsets[B] == 7
+    worker.step(LOTS, NOW + BACKOFF_MS)
+    assert worker.damaged[A].keys() == {0}
+    assert world.directory.cleaner_offsets[A] == 12
+
+
+def test_damage_in_another_file_leaves_the_partition_alone_and_is_told_once() -> None:
+    world = World()
+    with world.disk.create("/logs/a-0/00000000000000000003.txnindex") as file:
+        file.write_at(0, b"damage")
+    append(world.directory[B], 1)
+    world.directory[B].roll(NOW)
+    met: list[Damage] = []
+    worker = world.maintenance(met=met.append)
+    while worker.step(LOTS, NOW).action is not Action.NOTHING:
+        pass
+    assert [(each.partition, each.base_offset) for each in met] == [(A, None)]
     assert worker.uncleanable.keys() == {A}
-    assert worker.step(LOTS, NOW).partition == B
-    assert worker.step(LOTS, NOW + RETENTION_INTERVAL_MS).action is Action.NOTHING
-    assert world.directory.cleaner_offsets[A] == 0
+    assert worker.uncleanable_bytes() == {A: world.directory[A].size}
+    assert world.directory.cleaner_offsets == {A: 0, B: 7}
 
 
 def test_a_paused_log_is_left_as_it_is_and_a_truncated_one_is_dirty_from_its_end() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import random
 from pathlib import Path
 
@@ -22,7 +23,7 @@ from magicbyte.log.append import prepare
 from magicbyte.log.append_rules import AppendRules
 from magicbyte.log.checkpoints import LeaderEpoch
 from magicbyte.log.config import LogConfig
-from magicbyte.log.files import LocalFiles
+from magicbyte.log.files import LocalFile, LocalFiles
 from magicbyte.log.group_commit import GroupCommit
 from magicbyte.log.index_writer import IndexRules
 from magicbyte.log.partition_log import PartitionLog
@@ -391,6 +392,78 @@ def test_29_a_preallocated_file_is_cut_to_its_data(folder: Path) -> None:
     log.close()
     assert path.stat().st_size == 3 * SIZE
     assert open_log(folder, preallocate="true", segment_bytes="5000").log_end_offset == 3
+
+
+def open_killed(folder: Path, quarantine: Path, size: int = 1 << 30) -> PartitionLog:
+    config = LogConfig.of({"preallocate": "true", "segment.bytes": str(size)})
+    return PartitionLog.open(FILES, str(folder), config, now_ms=NOW, quarantine=str(quarantine))
+
+
+def test_the_room_of_a_preallocated_file_is_no_damage_and_not_copied_however_often_it_is_killed(
+    folder: Path, tmp_path: Path
+) -> None:
+    quarantine = tmp_path / "quarantine"
+    for start in range(3):
+        log = open_killed(folder, quarantine)
+        assert (log.log_end_offset, log.loaded.cuts) == (start, [])
+        assert (folder / f"{0:020}.log").stat().st_size == 1 << 30
+        add(log)
+        log.release()
+    assert not quarantine.exists()
+
+
+def test_what_is_cut_off_a_preallocated_file_is_copied_once_and_sparsely(folder: Path, tmp_path: Path) -> None:
+    quarantine, path, room = tmp_path / "quarantine", folder / f"{0:020}.log", 4 << 20
+    log = open_killed(folder, quarantine, room)
+    add(log)
+    log.release()
+
+    def torn(content: bytes) -> list[int]:
+        with path.open("r+b") as file:
+            file.seek(SIZE)
+            file.write(content)
+        log = open_killed(folder, quarantine, room)
+        log.release()
+        assert log.log_end_offset == 1
+        return [cut.removed for cut in log.loaded.cuts]
+
+    assert torn(b"torn" + bytes(100_000) + b"write") == [room - SIZE]
+    torn(b"torn" + bytes(100_000) + b"write")  # as after a crash in front of the cut
+    torn(b"another")
+    kept = sorted(quarantine.iterdir())
+    assert [each.name for each in kept] == [f"orders-0.{0:020}.{SIZE}.2.bytes", f"orders-0.{0:020}.{SIZE}.bytes"]
+    assert [each.read_bytes() for each in kept] == [
+        content.ljust(room - SIZE, b"\0") for content in (b"another", b"torn" + bytes(100_000) + b"write")
+    ]
+    assert sum(each.stat().st_blocks for each in kept) * 512 < 100_000
+
+
+def test_zeros_at_the_end_of_a_log_are_cut_but_not_copied(folder: Path, tmp_path: Path) -> None:
+    log = open_log(folder)
+    fill(log, 2)
+    log.release()
+    with (folder / f"{0:020}.log").open("r+b") as file:
+        file.truncate(10_000_000)
+    config = LogConfig.of({})
+    log = PartitionLog.open(FILES, str(folder), config, now_ms=NOW, quarantine=str(tmp_path / "quarantine"))
+    assert [(cut.removed, cut.quarantine) for cut in log.loaded.cuts] == [(10_000_000 - 2 * SIZE, None)]
+    assert not (tmp_path / "quarantine").exists()
+
+
+def test_room_is_found_without_reading_it(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = open_killed(folder, tmp_path / "quarantine")
+    fill(log, 3)
+    log.release()
+    read = 0
+
+    def counted(self: LocalFile, position: int, length: int) -> bytes:
+        nonlocal read
+        read += length
+        return os.pread(self.fileno(), length, position)
+
+    monkeypatch.setattr(LocalFile, "read_at", counted)
+    open_killed(folder, tmp_path / "quarantine").release()
+    assert read < 1 << 20
 
 
 def transactions(log: PartitionLog) -> None:

@@ -68,7 +68,8 @@ def test_what_a_killed_broker_left_is_recovered_to_what_the_broker_itself_made_o
     log.close()
     before, after = (sum(map(len, each.segments().values())) for each in (case, recovered))
     assert removed == before - after
-    assert sum(path.stat().st_size for path in tmp_path.glob("quarantine/*")) == removed
+    is_copied = "crash-zeros" not in case.id  # of zeros there is nothing to keep
+    assert sum(path.stat().st_size for path in tmp_path.glob("quarantine/*")) == (removed if is_copied else 0)
     assert content(folder) == content(recovered.partition_dir())
 
 

@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable
 
 from log.appended import batch_of
+from magicbyte.errors import CorruptRecordError
 from magicbyte.log import checkpoints
 from magicbyte.log.checkpoints import TopicPartition
 from magicbyte.log.compaction import CompactionConfig
@@ -247,7 +248,7 @@ class World:
             for each in self.ledgers:
                 self.flush(each)
             self.checkpoints(key)
-        self.directory.retain(self.disk.now_ms)
+        self.directory.retain(self.disk.now_ms, _no_damage)
 
     def remove_deleted(self, key: TopicPartition) -> None:
         assert self.directory is not None
@@ -400,6 +401,10 @@ STEPS = {
     "power_cut": 2,
 }
 """How often each step is taken, of all."""
+
+
+def _no_damage(_key: TopicPartition, error: CorruptRecordError) -> None:
+    raise error
 
 
 def new_batch(rng: random.Random, key: TopicPartition, base: int, epoch: int, timestamp: int) -> Batch:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from magicbyte.broker.broker import Broker
     from magicbyte.log.checkpoints import TopicPartition
     from magicbyte.log.compaction import CompactionConfig
-    from magicbyte.log.maintenance import Maintenance
+    from magicbyte.log.maintenance import Damage, Maintenance
     from magicbyte.log.partition_log import Flush, PartitionLog
 
 log = logging.getLogger(__name__)
@@ -78,7 +78,6 @@ class Background:
         finally:
             for key in keys:
                 maintenance.resume(key)
-                maintenance.uncleanable.pop(key, None)
 
     def maintenance(self) -> Maintenance:
         """Return the worker; the first call imports it, which takes a while."""
@@ -86,10 +85,14 @@ class Background:
             from magicbyte.log.maintenance import Maintenance
 
             self._maintenance = Maintenance(
-                self._broker.logs, self._compaction_of, secret=lambda: secrets.token_bytes(16)
+                self._broker.logs, self._compaction_of, secret=lambda: secrets.token_bytes(16), met=_uncleanable
             )
             self.config_changed()
         return self._maintenance
+
+    def uncleanable_bytes(self) -> dict[TopicPartition, int]:
+        """Return the bytes that compaction leaves as they are because of damage, by partition."""
+        return {} if self._maintenance is None else self._maintenance.uncleanable_bytes()
 
     def _step(self, now_ms: int) -> int:
         """Do a step; return after how many ms the next one makes sense."""
@@ -155,6 +158,18 @@ class Background:
             await self._broker.writing.run(work)
         except LogDirectoryOfflineError as error:
             log.critical("%s", error)
+
+
+def _uncleanable(damage: Damage) -> None:
+    """Say what is not cleaned any more, and what to do."""
+    if damage.base_offset is None:
+        what, remedy = "the partition is not cleaned until the next start", "`magicbyte rebuild-index`"
+    else:
+        what, remedy = "compaction leaves this segment as it is, and tombstones behind it", "`magicbyte salvage`"
+    log.error(
+        "%s: uncleanable: %s; %s; stop the broker and run %s, or copy the partition from another replica",
+        damage.partition, damage.error, what, remedy,
+    )  # fmt: skip
 
 
 def _sync(each: PartitionLog, flush: Flush) -> None:

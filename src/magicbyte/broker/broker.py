@@ -151,8 +151,10 @@ class Broker:
         )
         self.logs = LogDirectory.open(self._files, path, settings, now_ms=self.clock.now_ms())
         self._opened.push_async_callback(self.writing.run, self.logs.close)
-        for each in self.logs.logs.values():
+        for key, each in self.logs.logs.items():
             each.high_watermark = each.log_end_offset  # the only replica has it: nothing is lost by showing it
+            for cut in each.loaded.cuts:
+                log.warning("%s: recovery %s", key, cut)
         self.topics = Topics(self.metadata, self.config, self.logs, self.clock)
         self.producer_ids = cluster.ProducerIds(self.metadata, self.node_id)
         self.appends = Appends(self)
@@ -232,6 +234,10 @@ class Broker:
         """Return how many groups there are in each state; none before they are asked for."""
         found = [] if self._groups is None else self._groups.coordinator.groups.values()
         return Counter(each.state for each in found)
+
+    def uncleanable_bytes(self) -> dict[TopicPartition, int]:
+        """Return the bytes that compaction leaves as they are because of damage, by partition."""
+        return {} if self._background is None else self._background.uncleanable_bytes()
 
     def connected_clients(self) -> list[tuple[str, str, str]]:
         """Return of each open connection its listener's name, and name and version of the client's software."""

@@ -192,10 +192,18 @@ def _logs(broker: Broker) -> Iterator[Family]:
             family.add(value, topic=key.topic, partition=key.partition)
     offline = gauge("kafka_log_logmanager_offlinelogdirectorycount", "Log directories that have failed.")
     offline.add(_failed(broker))
+    cleaner = "kafka_log_logcleanermanager_uncleanable"
+    uncleanable = broker.uncleanable_bytes()
+    partitions = gauge(
+        f"{cleaner}_partitions_count", "Partitions of which compaction leaves damaged segments as they are."
+    )
+    partitions.add(len(uncleanable), logDirectory=broker.logs.path)
+    left = gauge(f"{cleaner}_bytes", "Bytes of these segments.")
+    left.add(sum(uncleanable.values()), logDirectory=broker.logs.path)
     found = broker.metrics.syncs
     syncs = Family("kafka_log_logflushstats_logflushrateandtimems", "Time of syncs of logs.", "summary")
     syncs.add_summary(found.count, found.sum_ns / 1e6, _quantiles_ms(found))
-    yield from (size, start, end, segments, under, at_least, offline, syncs)
+    yield from (size, start, end, segments, under, at_least, offline, partitions, left, syncs)
 
 
 def _failed(broker: Broker) -> int:

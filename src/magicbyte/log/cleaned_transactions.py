@@ -21,9 +21,11 @@ class CleanedTransactions:
 
     `retained` are the aborted ones of which something stays: the transaction index of the segment that is written.
     `seen`, `committed`: producers with a batch in front of that place, of a transaction that does not end there.
+    `keeps_markers`: what lies in front of that place is not known, so every marker may end a transaction that has data.
     """
 
-    def __init__(self, seen: Iterable[int] = (), committed: Iterable[int] = ()) -> None:
+    def __init__(self, seen: Iterable[int] = (), committed: Iterable[int] = (), *, keeps_markers: bool = False) -> None:
+        self._keeps_markers = keeps_markers
         self.retained: list[AbortedTransaction] = []
         self._waiting: list[tuple[int, AbortedTransaction]] = []  # a heap, by first offset
         self._aborted: dict[int, AbortedTransaction] = {}  # by producer: those that the batch may be part of
@@ -63,17 +65,17 @@ class CleanedTransactions:
     def _ends(self, marker: RecordBatch, kind: ControlType) -> bool:
         producer = marker.producer_id
         if kind is ControlType.COMMIT:
-            had_data = producer in self._committed
+            had_data = self._keeps_markers or producer in self._committed
             self._committed.discard(producer)
             return not had_data
         if kind is not ControlType.ABORT:
             return False
         transaction = self._aborted.pop(producer, None)
-        had_data = producer in self._seen
+        had_data = self._keeps_markers or producer in self._seen
         self._seen.discard(producer)
         if transaction is not None and had_data:
             self.retained.append(transaction)
-        return transaction is None or not had_data
+        return not had_data or (transaction is None and not self._keeps_markers)
 
 
 class Passage(NamedTuple):

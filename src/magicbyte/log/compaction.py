@@ -8,7 +8,7 @@ worker that has more to do. Sources: Kafka's LogCleaner, Cleaner and LogCleanerM
 from __future__ import annotations
 
 import itertools
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -106,8 +106,19 @@ class Selection(NamedTuple):
         return self.cleanable_bytes / max(self.clean_bytes + self.cleanable_bytes, 1)
 
 
-def select(log: PartitionLog, checkpoint: int | None, config: CompactionConfig, now_ms: int) -> Selection:
-    """Return what of `log` can be compacted; `checkpoint` is what the cleaner wrote down last."""
+def select(
+    log: PartitionLog,
+    checkpoint: int | None,
+    config: CompactionConfig,
+    now_ms: int,
+    *,
+    damaged: Collection[int] = (),
+) -> Selection:
+    """Return what of `log` can be compacted; `checkpoint` is what the cleaner wrote down last.
+
+    `damaged`: base offsets of segments that stay as they are; their bytes count neither as clean nor as cleanable.
+    Raises CorruptRecordError where the first header of a segment is damaged.
+    """
     first_dirty = log.log_start_offset if checkpoint is None else checkpoint
     resets = not log.log_start_offset <= first_dirty <= log.log_end_offset
     if resets:
@@ -122,8 +133,12 @@ def select(log: PartitionLog, checkpoint: int | None, config: CompactionConfig, 
         bounds.append(next(young, active.base_offset))
     first_uncleanable = _floor(segments, max(min(bounds), segments[0].base_offset))[0].base_offset
     first_uncleanable = max(first_uncleanable, first_dirty) if first_dirty < active.base_offset else first_dirty
-    clean = sum(each.size for each in segments if each.base_offset < first_dirty)
-    cleanable_segments = [each for each in dirty if each.base_offset < first_uncleanable and each is not active]
+    clean = sum(each.size for each in segments if each.base_offset < first_dirty and each.base_offset not in damaged)
+    cleanable_segments = [
+        each
+        for each in dirty
+        if each.base_offset < first_uncleanable and each is not active and each.base_offset not in damaged
+    ]
     cleanable = sum(each.size for each in cleanable_segments) if first_uncleanable > first_dirty else 0
     found = Selection(first_dirty, first_uncleanable, clean, cleanable, False, resets)
     waited = bool(cleanable_segments) and 0 <= cleanable_segments[0].first_timestamp < now_ms - config.max_lag_ms
@@ -134,6 +149,18 @@ def _floor(segments: Sequence[Segment], offset: int) -> Sequence[Segment]:
     """Return the segments from the one on that holds `offset`."""
     at = max((at for at, each in enumerate(segments) if each.base_offset <= offset), default=0)
     return segments[at:]
+
+
+def damaged_segment(segments: Sequence[Segment], error: CorruptRecordError) -> int | None:
+    """Return the base offset of the segment whose log `error` is about, None where it is about another file.
+
+    A segment that took the place of others was opened by a temporary name: the error gets the present one.
+    """
+    found = next((each for each in segments if each.log.path == error.path), None)
+    if found is None:
+        return None
+    error.path = found.path(LOG)
+    return found.base_offset
 
 
 @dataclass(slots=True)
@@ -167,8 +194,12 @@ class Compaction:
     """One round of compaction of one log.
 
     `secret`: 16 bytes that nobody who writes keys knows. Without `writes` it only finds out what would go. `marks`, if
-    they were made elsewhere, from the `keys` of each segment, are of all up to where the log is cleanable. Raises
-    CorruptRecordError, from `run`, for data that cannot be read: what was not exchanged by then is as it was.
+    they were made elsewhere, from the `keys` of each segment, are of all up to where the log is cleanable.
+
+    `damaged` maps base offsets of segments that cannot be read to why. These stay as they are, and so do the tombstones
+    and transaction markers behind the first of them, because what they are about may lie in it; all else is compacted.
+    What turns out to be damaged is added. Without `damaged`, `run` raises CorruptRecordError for data that cannot be
+    read, and with it for a file that is no segment's log: what was not exchanged by then is as it was.
     """
 
     def __init__(
@@ -181,8 +212,9 @@ class Compaction:
         secret: bytes,
         writes: bool = True,
         marks: OffsetMarks | None = None,
+        damaged: MutableMapping[int, CorruptRecordError] | None = None,
     ) -> None:
-        self._marks = marks
+        self._marks, self._damaged = marks, damaged
         self.log, self.selection, self.config, self.now_ms, self.writes = log, selection, config, now_ms, writes
         self.report = CompactionReport(selection.first_dirty, selection.first_dirty)
         self._generation = log.generation
@@ -223,17 +255,42 @@ class Compaction:
         report = self.report
         report.keys, report.end_offset = offsets.keys, offsets.latest + 1
         sources = self.sources(report.end_offset)
-        transactions = CleanedTransactions()
-        transactions.add_aborted(self.aborted(sources, report.end_offset))
-        sets = SetFilter(offsets, self.rules(), transactions)
+        sets = SetFilter(offsets, self.rules(), CleanedTransactions())
         report.dropped = sets.dropped
         retains_deletes = self.retains_deletes(sources)
-        for group in self.groups(sources):
-            if self._truncated():
-                report.aborted = True
-                return
-            yield from self.write(group, sets, retains_deletes)
+        runs = self._readable_runs(sources)
+        while runs:
+            run = runs.pop(0)
+            follows_damage = run[0] is not sources[0]
+            transactions = CleanedTransactions(keeps_markers=follows_damage)
+            transactions.add_aborted(self.aborted(run, report.end_offset))
+            sets.begin_run(transactions, keeps_deletes=follows_damage)
+            for group in self.groups(run):
+                if self._truncated():
+                    report.aborted = True
+                    return
+                dropped = replace(sets.dropped)
+                try:
+                    yield from self.write(group, sets, retains_deletes)
+                except CorruptRecordError as error:
+                    self._set_aside(error, group)
+                    sets.dropped = report.dropped = dropped
+                    runs[:0] = self._readable_runs(run[run.index(group[0]) :])
+                    break
         report.records += sets.records_seen
+
+    def _readable_runs(self, segments: Sequence[Segment]) -> list[list[Segment]]:
+        """Return the neighbours among `segments` that are not known to be damaged."""
+        damaged = self._damaged or {}
+        runs = itertools.groupby(segments, lambda each: each.base_offset in damaged)
+        return [list(run) for is_damaged, run in runs if not is_damaged]
+
+    def _set_aside(self, error: CorruptRecordError, segments: Sequence[Segment]) -> None:
+        """Remember which of `segments` the damage is in; raise the error where it is in none, or nobody asked."""
+        base = None if self._damaged is None else damaged_segment(segments, error)
+        if self._damaged is None or base is None:
+            raise error
+        self._damaged[base] = error
 
     def sources(self, end: int) -> list[Segment]:
         """Return the segments that are written anew by a map of all up to `end`."""
@@ -281,23 +338,45 @@ class Compaction:
         """Fill the map from the dirty part, until that ends or the map is full."""
         begin, end = self.selection.first_dirty, self.selection.first_uncleanable
         dirty = [each for each in _floor(self.log.segments, begin) if each.base_offset < end]
+        transactions = self._transactions_from(begin, end)
+        for segment, following in itertools.zip_longest(dirty, dirty[1:]):
+            behind = end if following is None else following.base_offset
+            try:
+                if segment.base_offset not in (self._damaged or {}) and (
+                    yield from self._map_segment(offsets, segment, transactions)
+                ):
+                    return
+            except CorruptRecordError as error:
+                self._set_aside(error, [segment])
+            if segment.base_offset in (self._damaged or {}):  # which transactions end in it is known by the index alone
+                transactions = self._transactions_from(behind, end)
+            offsets.read_to(behind - 1)
+
+    def _transactions_from(self, first: int, end: int) -> CleanedTransactions:
+        """Return the transactions at offset `first`, to be moved on to `end`."""
         transactions = CleanedTransactions()
         if self.log.config.rules.has_producers:
-            transactions.add_aborted(self.log.aborted_transactions(begin, end))
-        for segment, following in itertools.zip_longest(dirty, dirty[1:]):
-            start = segment.position_before(begin)
-            for chunk in read_chunks(
-                segment.log, start=start, end=segment.size, dialect=self.log.config.dialect, merge=True
-            ):
-                self.report.bytes_read += chunk.table.end
-                for columns in self._mapped(chunk, transactions):
-                    self._opens_wrappers |= may_be_mixed(chunk.table, columns)
-                    self.report.records += int(np.count_nonzero(np.asarray(columns.offset) >= begin))
-                    if not offsets.put(columns):
-                        return
-                offsets.read_to(_last(chunk.table))
-                yield chunk.table.end
-            offsets.read_to((end if following is None else following.base_offset) - 1)
+            transactions.add_aborted(self.log.aborted_transactions(first, end))
+        return transactions
+
+    def _map_segment(
+        self, offsets: OffsetMap, segment: Segment, transactions: CleanedTransactions
+    ) -> Generator[int, None, bool]:
+        """Fill the map from one segment; say whether it is full."""
+        begin = self.selection.first_dirty
+        start = segment.position_before(begin)
+        for chunk in read_chunks(
+            segment.log, start=start, end=segment.size, dialect=self.log.config.dialect, merge=True
+        ):
+            self.report.bytes_read += chunk.table.end
+            for columns in self._mapped(chunk, transactions):
+                self._opens_wrappers |= may_be_mixed(chunk.table, columns)
+                self.report.records += int(np.count_nonzero(np.asarray(columns.offset) >= begin))
+                if not offsets.put(columns):
+                    return True
+            offsets.read_to(_last(chunk.table))
+            yield chunk.table.end
+        return False
 
     def keys(self, segment: Segment, transactions: SegmentTransactions) -> Iterator[RecordColumns]:
         """Yield the records of one segment that count for the map, with keys and values.

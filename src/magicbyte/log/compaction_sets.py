@@ -137,14 +137,22 @@ class _Sets:
 
 
 class SetFilter:
-    """Goes through the sets of a group of segments, in offset order. `dropped` counts what went."""
+    """Goes through the sets of a group of segments, in offset order. `dropped` counts what went.
+
+    `keeps_deletes`: no tombstone is due, because records of its key may lie in front of it, in a damaged segment.
+    """
 
     def __init__(self, offset_map: OffsetMap | OffsetMarks, rules: Rules, transactions: CleanedTransactions) -> None:
         self.map, self.rules, self.transactions = offset_map, rules, transactions
         self.dropped = Dropped()
         self.records_seen = 0  # below the dirty part, which was counted before
         self.retains_deletes = True
+        self.keeps_deletes = False
         self._before = -1  # last offset in front of the next table
+
+    def begin_run(self, transactions: CleanedTransactions, *, keeps_deletes: bool) -> None:
+        """Go on with segments that do not follow those before; `transactions` are those at the first one."""
+        self.transactions, self.keeps_deletes = transactions, keeps_deletes
 
     def begin_segment(self, base_offset: int, *, retains_deletes: bool) -> None:
         """Go on with another segment. `retains_deletes`: its tombstones and markers of older formats are not due."""
@@ -300,6 +308,7 @@ class SetFilter:
             due = np.where(sets.magic[rows] == 2, _passed(sets.horizon[rows], rules.now_ms), not self.retains_deletes)
         else:
             due = np.full(len(rows), not self.retains_deletes)
+        due = due & (not self.keeps_deletes)
         expired = tombstone & np.repeat(due, counts) & ~past & ~superseded & ~keyless
         keep = ~(superseded | keyless | expired)
         dropped.superseded += int(np.count_nonzero(superseded & ~keyless))

@@ -15,6 +15,7 @@ from magicbyte.ports import Buffer, FileEntry, FileSystem, ReadableFile, Writabl
 if TYPE_CHECKING:
     from types import TracebackType
 
+_PIECE_BYTES = 64 << 10
 SMALL_FILE_LIMIT = 64 << 20  # bytes; Kafka's largest small file is an index, of 10 MiB unless configured otherwise
 
 
@@ -324,6 +325,34 @@ def read_small(file: ReadableFile, *, limit: int = SMALL_FILE_LIMIT) -> bytes:
     if file.size > limit:
         raise CorruptRecordError("file size", expected=f"<= {limit}", found=file.size).locate(path=file.path)
     return file.read_at(0, file.size)
+
+
+def data_pieces(file: ReadableFile, position: int) -> Iterator[tuple[int, bytes]]:
+    """Yield what a file holds from `position` on, without its longer stretches of zeros: pieces with their positions.
+
+    Holes are not read where the system tells of them. Memory does not grow with the file.
+    """
+    while (position := _behind_hole(file, position)) < file.size:
+        piece = file.read_at(position, _PIECE_BYTES)
+        if not piece:
+            return
+        begin = len(piece) - len(piece.lstrip(b"\0"))
+        if begin < len(piece):
+            yield position + begin, piece.strip(b"\0")
+        position += len(piece)
+
+
+def _behind_hole(file: ReadableFile, position: int) -> int:
+    """Return the first position from `position` on that may hold data, the file's size where there is none."""
+    descriptor = file.fileno()
+    if descriptor is None or position >= file.size or not hasattr(os, "SEEK_DATA"):
+        return position
+    try:
+        return os.lseek(descriptor, position, os.SEEK_DATA)  # every read and write names its own position
+    except OSError as error:
+        if error.errno == errno.ENXIO:
+            return file.size
+        return position  # a file system that does not tell
 
 
 def sync_directory(path: Path) -> None:

@@ -1,7 +1,8 @@
 """What a log does with its folder when it is opened: leftovers, half-finished swaps, recovery, producers.
 
 Each step may be cut short by a crash and is done again the next time. Nothing that is cut off is lost before a copy of
-it lies in `quarantine/`. Sources: Kafka's LogLoader, LogSegment.recover and ProducerStateManager.
+it lies in `quarantine/`, once and with holes for zeros; zeros alone are not copied. Sources: Kafka's LogLoader,
+LogSegment.recover and ProducerStateManager.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from magicbyte.errors import CorruptRecordError
 from magicbyte.log.checkpoints import LEADER_EPOCHS, LeaderEpoch, parse_leader_epochs
 from magicbyte.log.directory import INDEXES, LOG, SNAPSHOT, parse_file
+from magicbyte.log.files import data_pieces
 from magicbyte.log.index_writer import MAX_RELATIVE
 from magicbyte.log.parting import part_segment
 from magicbyte.log.producer_snapshot import ProducerSnapshot
@@ -30,18 +32,24 @@ if TYPE_CHECKING:
 
 _NAME = re.compile(r"(?P<base>[0-9]{20})(?P<kind>\.log|\.index|\.timeindex|\.txnindex|\.emindex|\.snapshot)"
                    r"(?P<suffix>\.deleted|\.cleaned|\.swap|)")  # fmt: skip
-_COPY_BYTES = 4 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """Bytes of a segment that recovery cut off. `quarantine` is where their copy is, None when nobody keeps one."""
+    """Bytes of a segment that recovery cut off.
+
+    `quarantine` is where their copy is, None when nobody keeps one, or when they were zeros.
+    """
 
     segment: str
     position: int
     removed: int
     reason: str
     quarantine: str | None
+
+    def __str__(self) -> str:
+        copy = "no copy: they were zeros" if self.quarantine is None else f"a copy is in {self.quarantine}"
+        return f"cut {self.removed} bytes off {self.segment}, position {self.position}: {self.reason}; {copy}"
 
 
 @dataclass(slots=True)
@@ -273,6 +281,9 @@ class _Opening:
 
     def _cut(self, segment: Segment, kept: int, error: CorruptRecordError | None) -> None:
         """Put aside what is cut off the segment, and delete those behind it, unless the log was closed."""
+        is_room = self.config.preallocate and self._following(segment) is None
+        if is_room and next(data_pieces(segment.log, kept), None) is None:
+            return  # nothing was written there yet
         if not self.may_cut:
             found = f"{segment.log.size - kept} bytes that are none"
             why = error or CorruptRecordError("end of the log", expected="a whole batch", found=found, position=kept)
@@ -302,22 +313,40 @@ def delete_files(files: WritableFileSystem, folder: str, base: int) -> None:
             files.delete(f"{folder}/{each:020}{kind}")
 
 
-def _quarantined(segment: Segment, position: int, quarantine: str) -> str:
-    """Copy a segment's bytes from `position` on into the quarantine, durably, and return where they are."""
+def _quarantined(segment: Segment, position: int, quarantine: str) -> str | None:
+    """Copy a segment's bytes from `position` on into the quarantine, durably, and return where they are.
+
+    Zeros become holes, and of nothing but zeros there is no copy. What an earlier start has copied is not copied again,
+    and never replaced by other bytes.
+    """
+    if next(data_pieces(segment.log, position), None) is None:
+        return None
     files, partition = segment.files, segment.folder.rpartition("/")[2]
     if not exists(files, quarantine):
         files.make_directory(quarantine)
         files.sync_directory(quarantine.rpartition("/")[0])
-    path = f"{quarantine}/{partition}.{segment.base_offset:020}.{position}.bytes"
-    with files.create(path) as copy:
-        at = position
-        while at < segment.log.size:
-            piece = segment.log.read_at(at, _COPY_BYTES)
-            copy.write_at(at - position, piece)
-            at += len(piece)
-        copy.sync()
+    name = f"{quarantine}/{partition}.{segment.base_offset:020}.{position}"
+    names = itertools.chain([f"{name}.bytes"], (f"{name}.{number}.bytes" for number in itertools.count(2)))
+    path = next(each for each in names if not exists(files, each) or _is_copy(files, each, segment, position))
+    if not exists(files, path):
+        with files.create(f"{path}.tmp") as copy:
+            for at, piece in data_pieces(segment.log, position):
+                copy.write_at(at - position, piece)
+            copy.truncate(segment.log.size - position)
+            copy.sync()
+        files.rename(f"{path}.tmp", path)
     files.sync_directory(quarantine)
     return path
+
+
+def _is_copy(files: WritableFileSystem, path: str, segment: Segment, position: int) -> bool:
+    """Say whether the file at `path` holds what a segment does from `position` on."""
+    with files.open(path) as copy:
+        return (
+            copy.size == segment.log.size - position
+            and all(copy.read_at(at - position, len(data)) == data for at, data in data_pieces(segment.log, position))
+            and all(segment.log.read_at(position + at, len(data)) == data for at, data in data_pieces(copy, 0))
+        )
 
 
 def drop_snapshots(files: WritableFileSystem, folder: str, bases: Collection[int], end_offset: int) -> None:

@@ -241,10 +241,21 @@ class LogDirectory:
         """Return the logs whose `flush.ms` has passed."""
         return [log for log in list(self.logs.values()) if log.is_flush_due(now_ms)]
 
-    def retain(self, now_ms: int) -> dict[TopicPartition, list[Removed]]:
-        """Delete what is due in all logs; return what went, of the logs that lost anything."""
-        found = {key: log.delete_old_segments(now_ms) for key, log in list(self.logs.items())}
-        return {key: removed for key, removed in found.items() if removed}
+    def retain(
+        self, now_ms: int, damaged: Callable[[TopicPartition, CorruptRecordError], None]
+    ) -> dict[TopicPartition, list[Removed]]:
+        """Delete what is due in all logs; return what went, of the logs that lost anything.
+
+        `damaged` is told of each log in which damage hides what is due: the others lose what is due all the same.
+        """
+        found = {}
+        for key, log in list(self.logs.items()):
+            try:
+                if removed := log.delete_old_segments(now_ms):
+                    found[key] = removed
+            except CorruptRecordError as error:
+                damaged(key, error)
+        return found
 
     def remove_deleted(self, now_ms: int) -> int:
         """Delete the files whose delay has passed, of segments and whole logs; return how many of these there were."""

@@ -9,14 +9,15 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from magicbyte.errors import CorruptRecordError
-from magicbyte.log.compaction import Compaction, CompactionConfig, CompactionReport, select
+from magicbyte.log.compaction import Compaction, CompactionConfig, CompactionReport, damaged_segment, select
 
 if TYPE_CHECKING:
     from magicbyte.log.checkpoints import TopicPartition
     from magicbyte.log.log_directory import LogDirectory
+    from magicbyte.log.partition_log import PartitionLog
 
 RETENTION_INTERVAL_MS = 300_000
 BACKOFF_MS = 15_000
@@ -50,6 +51,14 @@ class Progress:
     total_bytes: int
 
 
+class Damage(NamedTuple):
+    """Damage that keeps a partition from being cleaned: one segment of it (`base_offset`), or all of it (None)."""
+
+    partition: TopicPartition
+    base_offset: int | None
+    error: CorruptRecordError
+
+
 @dataclass(slots=True)
 class _Running:
     partition: TopicPartition
@@ -61,10 +70,11 @@ class _Running:
 class Maintenance:
     """Keeps all logs of a directory compacted or cleaned. Calls are made one at a time, as those of the logs are.
 
-    `results` has the report of each partition's last compaction, `uncleanable` why a partition is left alone: damage,
-    until the next start. `secret` makes 16 bytes that nobody outside knows. At most `bytes_per_second` are read and
-    written, None for as many as can be. It may be changed at any time, as may `retention_interval_ms` and `backoff_ms`,
-    the time until it is looked again when nothing was due.
+    `results` has the report of each partition's last compaction. `damaged` has by partition and base offset the
+    segments that compaction leaves as they are, and `uncleanable` why a partition is left alone: damage, until the next
+    start. `met` is told of each damage once. `secret` makes 16 bytes that nobody outside knows. At most
+    `bytes_per_second` are read and written, None for as many as can be. It may be changed at any time, as may
+    `retention_interval_ms` and `backoff_ms`, the time until it is looked again when nothing was due.
     """
 
     def __init__(
@@ -74,8 +84,12 @@ class Maintenance:
         *,
         secret: Callable[[], bytes],
         bytes_per_second: float | None = None,
+        met: Callable[[Damage], None] = lambda _: None,
     ) -> None:
         self.directory = directory
+        self.damaged: dict[TopicPartition, dict[int, CorruptRecordError]] = {}
+        self._met = met
+        self._told: set[tuple[TopicPartition, int | None]] = set()
         self.results: dict[TopicPartition, CompactionReport] = {}
         self.uncleanable: dict[TopicPartition, CorruptRecordError] = {}
         self._config_of, self._secret, self.bytes_per_second = config_of, secret, bytes_per_second
@@ -105,9 +119,45 @@ class Maintenance:
         self._paused[partition] -= 1
         if not self._paused[partition]:
             del self._paused[partition]
+            self.forget(partition)
         log, known = self.directory.logs.get(partition), self.directory.cleaner_offsets.get(partition)
         if log is not None and known is not None and known > log.log_end_offset:
             self.directory.checkpoint_cleaner(partition, log.log_end_offset)
+
+    def forget(self, partition: TopicPartition) -> None:
+        """Forget the damage of a partition, whose log is another one from now on."""
+        self.damaged.pop(partition, None)
+        self.uncleanable.pop(partition, None)
+        self._told = {each for each in self._told if each[0] != partition}
+
+    def uncleanable_bytes(self) -> dict[TopicPartition, int]:
+        """Return the bytes that compaction leaves as they are because of damage, of the partitions that have any.
+
+        It may be called while another thread is in a step.
+        """
+        found = {}
+        for partition in self.uncleanable.copy().keys() | self.damaged.copy().keys():
+            log, bases = self.directory.logs.get(partition), self.damaged.get(partition, {})
+            if log is not None:
+                is_whole = partition in self.uncleanable
+                sizes = [each.size for each in list(log.segments) if is_whole or each.base_offset in bases]
+                if sizes:
+                    found[partition] = sum(sizes)
+        return found
+
+    def _note(self, partition: TopicPartition, error: CorruptRecordError) -> None:
+        """Remember damage that was met outside of a compaction: the segment that it is in, or else the whole log."""
+        base = damaged_segment(self.directory[partition].segments, error)
+        if base is None:
+            self.uncleanable[partition] = error
+        else:
+            self.damaged.setdefault(partition, {})[base] = error
+        self._tell(partition, base, error)
+
+    def _tell(self, partition: TopicPartition, base_offset: int | None, error: CorruptRecordError) -> None:
+        if (partition, base_offset) not in self._told:
+            self._told.add((partition, base_offset))
+            self._met(Damage(partition, base_offset, error))
 
     def close(self) -> None:
         """Abandon what is under way."""
@@ -122,12 +172,13 @@ class Maintenance:
     def step(self, budget_bytes: int, now_ms: int) -> StepResult:
         """Do what is due, up to about `budget_bytes` read and written (one set of some megabytes at least).
 
-        Damage makes a partition uncleanable; an I/O error takes the directory offline and raises
-        LogDirectoryOfflineError, as every other change of it does.
+        A damaged segment stays as it is, and all else of its log is compacted; of damage in other files the whole
+        partition is left alone. An I/O error takes the directory offline and raises LogDirectoryOfflineError, as every
+        other change of it does.
         """
         if self._retained_ms is None or now_ms - self._retained_ms >= self.retention_interval_ms:
             self._retained_ms = now_ms
-            if self.directory.retain(now_ms):
+            if self.directory.retain(now_ms, self._note):
                 return StepResult(Action.RETAINED, None, 0, now_ms)
         self.directory.remove_deleted(now_ms)
         if now_ms < self._allowed_ms:
@@ -149,20 +200,40 @@ class Maintenance:
         for partition, log in list(self.directory.logs.items()):
             if not log.config.compact or partition in self.uncleanable or partition in self._paused:
                 continue
-            config = self._config_of(partition)
-            with self.directory.health:
-                selection = select(log, self.directory.cleaner_offsets.get(partition), config, now_ms)
+            config, checkpoint = self._config_of(partition), self.directory.cleaner_offsets.get(partition)
+            damaged = self._damaged_now(partition, log)
+            try:
+                with self.directory.health:
+                    selection = select(log, checkpoint, config, now_ms, damaged=damaged)
+            except CorruptRecordError as error:
+                self._note(partition, error)
+                continue
             if selection.resets:
                 self.directory.checkpoint_cleaner(partition, selection.first_dirty)
             if selection.is_due and (best is None or selection.ratio > best[0]):
-                compaction = Compaction(log, selection, config, now_ms=now_ms, secret=self._secret())
+                compaction = Compaction(log, selection, config, now_ms=now_ms, secret=self._secret(), damaged=damaged)
                 best = selection.ratio, partition, compaction
         self._looked_ms = None if best is not None else now_ms
         if best is not None:
             self._running = _Running(best[1], best[2], best[2].run())
         return best is not None
 
+    def _damaged_now(self, partition: TopicPartition, log: PartitionLog) -> dict[int, CorruptRecordError]:
+        """Return the damaged segments of a log, those aside that retention has deleted meanwhile."""
+        bases = {each.base_offset for each in log.segments}
+        known = self.damaged.setdefault(partition, {})
+        for base in known.keys() - bases:
+            del known[base]
+        return known
+
     def _go_on(self, running: _Running, budget_bytes: int) -> int:
+        try:
+            return self._step_of(running, budget_bytes)
+        finally:
+            for base, error in self.damaged.get(running.partition, {}).items():
+                self._tell(running.partition, base, error)
+
+    def _step_of(self, running: _Running, budget_bytes: int) -> int:
         done = 0
         try:
             with self.directory.health:
@@ -173,6 +244,7 @@ class Maintenance:
                         return done
         except CorruptRecordError as error:
             self.uncleanable[running.partition] = error
+            self._tell(running.partition, None, error)
             self._running = None
             return done
         self._running = None

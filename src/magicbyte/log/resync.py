@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from magicbyte.errors import BatchTooLargeError, CorruptRecordError, TruncatedLogError
+from magicbyte.log.files import data_pieces
 from magicbyte.log.index_writer import last_offsets
 from magicbyte.log.reader import CHUNK_BYTES, unused_buffer
 from magicbyte.records import kernels
@@ -387,12 +388,8 @@ class _Walk:
 
     def _tail(self, position: int) -> CorruptRecordError | None:
         """Return the error for a file that holds nothing but zeros from `position` on, else None."""
-        at = position
-        while at < self.file.size:
-            piece = self.file.read_at(at, CHUNK_BYTES)
-            if not piece or any(piece):
-                return None
-            at += len(piece)
+        if next(data_pieces(self.file, position), None) is not None:
+            return None
         found = f"{self.file.size - position} zero bytes up to the end"
         error = TruncatedLogError("end of the log", expected="an entry", found=found, position=position)
         return error.locate(path=self.file.path)
