@@ -6,9 +6,7 @@ Of large entries only the headers are read at all. Memory does not grow with the
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import astuple, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -18,7 +16,7 @@ from magicbyte.codecs import Codec, Lz4Header, lz4_header_checksum
 from magicbyte.errors import CorruptRecordError
 from magicbyte.log.headers import Headers, headers_of, read_headers
 from magicbyte.log.partitions import log_start_offset
-from magicbyte.log.reader import Chunk, DamageHandler, decode_chunk, stop_at_damage
+from magicbyte.log.reader import Block, Chunk, DamageHandler, SegmentReader, decode_chunk, in_order, stop_at_damage
 from magicbyte.records import layout
 from magicbyte.records.batch import RecordBatch
 from magicbyte.records.control import ControlType, marker_of
@@ -184,25 +182,27 @@ def take_inventory(
         on_damage(error)
 
     _check_companions(partition, result, on_damage)
+    done = 0
+
+    def walked(size: int) -> None:
+        nonlocal done
+        done += size
+        progress(size)
+
     if deep:
         kernel.expect(total)
-    with ThreadPoolExecutor(threads, "magicbyte-inventory") as pool:
+        _count_deep(partition, counter, limit, threads, log_damage, walked)
+    else:
         for segment in partition.segments:
             with partition.files.open(segment.log.path) as file:
-                done = 0
-                blocks = read_headers(
-                    file,
-                    dialect=counter.dialect,
-                    limit=limit,
-                    on_damage=log_damage,
-                    expected_bytes=total,
-                    whole=deep,
-                )
-                for block, found in _with_records(blocks, limit, log_damage, pool, threads if deep else 0):
-                    counter.add(block, found, log_damage)
-                    progress(block.end - done)
-                    done = block.end
-                progress(segment.log.size - done)
+                end = 0
+                for block in read_headers(
+                    file, dialect=counter.dialect, limit=limit, on_damage=log_damage, expected_bytes=total
+                ):
+                    counter.add(block, None, log_damage)
+                    walked(block.end - end)
+                    end = block.end
+    progress(sum(segment.log.size for segment in partition.segments) - done)
     counter.finish()
     return result
 
@@ -311,23 +311,34 @@ class _Records:
     wrapper_first: Int64s | None = None
 
 
-def _with_records(
-    blocks: Iterator[Headers], limit: int, on_damage: DamageHandler, pool: ThreadPoolExecutor, threads: int
-) -> Iterator[tuple[Headers, _Records | None]]:
-    """Yield the blocks in order with what decoding found, decoded by so many threads; 0: not decoded."""
-    pending: deque[tuple[Headers, Future[_Records]]] = deque()
-    for block in blocks:
-        if not threads or block.chunk is None:
-            yield block, None
-        elif threads == 1:
-            yield block, _count_records(block.chunk, limit, on_damage)
+def _count_deep(
+    partition: PartitionDirectory,
+    counter: _Counter,
+    limit: int,
+    threads: int,
+    on_damage: DamageHandler,
+    walked: Callable[[int], None],
+) -> None:
+    """Add all records of a partition to `counter`, decoded by so many threads."""
+
+    def work(block: Block) -> Iterator[CorruptRecordError | tuple[Headers, _Records]]:
+        for step in block.walk():
+            if isinstance(step, CorruptRecordError):
+                yield step
+                continue
+            damage: list[CorruptRecordError] = []
+            records = _count_records(step, limit, damage.append)
+            yield from damage
+            yield headers_of(Sent(step.path, step.position, step.table.buffer), step), records
+
+    blocks = SegmentReader(partition, counter.dialect).blocks(threads, limit=limit)
+    for step in in_order(blocks, work, threads):
+        if isinstance(step, CorruptRecordError):
+            on_damage(step)
         else:
-            pending.append((block, pool.submit(_count_records, block.chunk, limit, on_damage)))
-            if len(pending) > threads:
-                first, future = pending.popleft()
-                yield first, future.result()
-    for block, future in pending:
-        yield block, future.result()
+            headers, records = step
+            counter.add(headers, records, on_damage)
+            walked(headers.end - int(headers.position[0]))
 
 
 def _count_records(chunk: Chunk, limit: int, on_damage: DamageHandler) -> _Records:

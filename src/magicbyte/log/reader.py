@@ -9,10 +9,10 @@ from __future__ import annotations
 import bisect
 import enum
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, cast
 
 from magicbyte.errors import BatchTooLargeError, CorruptRecordError, TruncatedLogError
 from magicbyte.records.batch import RecordBatch
@@ -40,7 +40,6 @@ R = TypeVar("R")
 CHUNK_BYTES = 4 << 20
 HELD_BYTES = 128 << 20
 """That the results of one chunk may have before they are taken."""
-_BUFFERS = 6  # chunks that are kept for the next ones
 _MAX_OFFSET = (1 << 63) - 1
 
 
@@ -100,51 +99,190 @@ def read_chunks(
     be found again: the walk ends there, after `on_damage`.
     """
     stop = file.size if end is None else min(end, file.size)
-    position, wanted = start, CHUNK_BYTES
-    buffers: list[bytearray] = []
+    rules = ScanRules(dialect, limit, merge)
+    for step in _walk(Window(file, Buffers()), start, stop, rules, sliced=end is not None):
+        if isinstance(step, Chunk):
+            yield step
+        else:
+            on_damage(step)
+        del step  # so that its buffer can be used again
+
+
+def _walk(
+    window: Window, position: int, stop: int, rules: ScanRules, *, sliced: bool
+) -> Generator[Chunk | CorruptRecordError, None, int | None]:
+    """Yield the chunks and the damage of the entries that begin from `position` to below `stop`.
+
+    Returns the position behind the last of them, None if nothing can be found behind damage. `sliced`: entries go on
+    behind `stop`, and those that begin there are left out.
+    """
+    file, limit = window.file, rules.limit
+    wanted = 0
     while position < stop:
-        asked = max(min(wanted, file.size - position), 0)
-        with memoryview(unused_buffer(buffers, asked)) as whole:
-            filled = file.read_into(position, whole[:asked])
-            view = whole.toreadonly()[:filled]
-        table = scan(view, dialect=dialect, merge=merge)
-        if position + table.end >= stop and end is not None:
+        asked = max(min(max(wanted, min(CHUNK_BYTES, stop - position)), file.size - position), 0)
+        view = window.read(position, asked)
+        table = scan(view, dialect=rules.dialect, merge=rules.merge)
+        if position + table.end >= stop and sliced:
             table = _begun_before(table, stop - position)
         if len(table):
             yield Chunk(file.path, position, table)
         rest = view[table.end :]
         if table.damage is not None:
             error = _tail_of_zeros(file, position + table.end, rest) or table.damage.locate(shift=position)
-            on_damage(_located(error, file, rest))
-            return
+            yield _located(error, file, rest)
+            return None
         position += table.end
         if position < stop and table.need > limit:
             error = BatchTooLargeError("batch size", expected=f"<= {limit}", found=table.need, position=position)
-            on_damage(_located(error, file, rest))
+            yield _located(error, file, rest)
             position += table.need
-        elif position < stop and (position + table.need > file.size or filled < asked):
-            left = len(rest) if filled < asked else file.size - position  # the file may have shrunk
+        elif position < stop and (position + table.need > file.size or len(view) < asked):
+            left = len(rest) if len(view) < asked else file.size - position  # the file may have shrunk
             expected = f"{table.need} bytes of an entry" if table.need > HEADER_TO_MAGIC else "an entry"
             error = TruncatedLogError("end of the log", expected=expected, found=f"{left} bytes", position=position)
-            on_damage(_located(error, file, rest))
-            return
-        wanted = max(CHUNK_BYTES, table.need if not table.end else 0)
+            yield _located(error, file, rest)
+            return None
+        wanted = table.need
         del table, rest, view  # so that the buffer can be used again
+    return position
 
 
-def unused_buffer(buffers: list[bytearray], size: int) -> bytearray:
-    """Return one of `buffers` that nobody looks into any more, or a new one: that costs more than reading does."""
-    for buffer in buffers:
-        if len(buffer) >= size:
+class ScanRules(NamedTuple):
+    """How entries are found: the most bytes that one may have, and whether plain neighbours are one row (`scan`)."""
+
+    dialect: Dialect
+    limit: int = DEFAULT_MAX_BATCH_BYTES
+    merge: bool = False
+
+
+class Buffers:
+    """Memory for chunks, used again when nothing looks into it any more: new memory costs more than reading does.
+
+    Any number of threads may ask. `kept`: buffers that are kept for later chunks.
+    """
+
+    def __init__(self, kept: int = 6) -> None:
+        self.kept = kept
+        self._known: deque[bytearray] = deque()  # its single operations are atomic; a buffer being tried is not in it
+
+    def unused(self, size: int) -> memoryview:
+        """Return `size` bytes or more; they are in use as long as this view, or one made of it, is alive."""
+        for _ in range(len(self._known)):
+            try:
+                buffer = self._known.popleft()
+            except IndexError:  # another thread tries the last ones
+                break
+            if len(buffer) < size:
+                continue
             try:
                 buffer.append(0)  # refused while a memoryview or an array of it is alive
             except BufferError:
+                self._known.append(buffer)
                 continue
             buffer.pop()
-            return buffer
-    del buffers[: -_BUFFERS + 1]
-    buffers.append(bytearray(size))
-    return buffers[-1]
+            break
+        else:
+            buffer = bytearray(size)
+        view = memoryview(buffer)
+        self._known.append(buffer)
+        while len(self._known) > self.kept:
+            self._known.popleft()
+        return view
+
+
+class Window:
+    """Reads a file by views. With `prepare`, a range is read before it is known which parts of it are asked for."""
+
+    SLACK = 64 << 10  # bytes behind a prepared range that are read with it: most entries that begin in it end there
+    ROOM = 1 << 20  # bytes behind it that its buffer has room for: the largest entry of a broker with usual settings
+
+    def __init__(self, file: ReadableFile, buffers: Buffers) -> None:
+        self.file, self.buffers = file, buffers
+        self._start = self._end = 0
+        self._whole = memoryview(bytearray())
+
+    def prepare(self, start: int, end: int) -> None:
+        """Read the bytes from `start` to `end`, and a few more."""
+        self._whole = self.buffers.unused(end - start + self.ROOM)
+        most = min(end + self.SLACK, self.file.size) - start
+        self._start, self._end = start, start + self.file.read_into(start, self._whole[: max(most, 0)])
+
+    def read(self, position: int, size: int) -> memoryview:
+        """Return the bytes from `position` on: `size` of them or more, fewer only where the file ends."""
+        first = position - self._start
+        if self._start <= position < self._end and first + size <= len(self._whole):
+            if position + size > self._end:
+                missing = self._whole[self._end - self._start : first + size]
+                self._end += self.file.read_into(self._end, missing)
+            return self._whole[first : self._end - self._start].toreadonly()
+        with self.buffers.unused(size) as whole:
+            filled = self.file.read_into(position, whole[:size])
+            return whole.toreadonly()[:filled]
+
+
+class Block:
+    """A range of a file that any thread may walk. It is read at once; only where to begin comes from the block before.
+
+    A block has the entries that begin in it. Every block must be walked, in order or by threads that take them in
+    order. `before` and `after`: the position from which on entries are to be found, None where there can be none.
+    """
+
+    def __init__(
+        self, file: ReadableFile, buffers: Buffers, start: int, end: int, before: Future[int | None], rules: ScanRules
+    ) -> None:
+        self.file, self.buffers, self.start, self.end, self.before, self.rules = (
+            file,
+            buffers,
+            start,
+            end,
+            before,
+            rules,
+        )
+        self.after: Future[int | None] = Future()
+
+    def walk(self) -> list[Chunk | CorruptRecordError]:
+        """Return the chunks and the damage of the block, in order. Raises OSError."""
+        found: list[Chunk | CorruptRecordError] = []
+        position: int | None = None
+        try:
+            window = Window(self.file, self.buffers)
+            if not (self.before.done() and self.before.result() is None):
+                window.prepare(self.start, self.end)
+            position = self.before.result()
+            if position is not None:
+                position = _collect(_walk(window, position, self.end, self.rules, sliced=True), found)
+        except BaseException:
+            position = None
+            raise
+        finally:
+            self.after.set_result(position)  # whatever happens: the thread of the next block waits for it
+        return found
+
+
+def _collect(
+    steps: Generator[Chunk | CorruptRecordError, None, int | None], found: list[Chunk | CorruptRecordError]
+) -> int | None:
+    """Add all of `steps` to `found`, and return what their generator returns."""
+    while True:
+        try:
+            found.append(next(steps))
+        except StopIteration as ended:
+            return cast("int | None", ended.value)
+
+
+def read_blocks(file: ReadableFile, buffers: Buffers, rules: ScanRules, start: int = 0) -> Iterator[Block]:
+    """Yield blocks with all that `read_chunks` finds, to be walked by threads. `start` is the position of an entry.
+
+    Each must be given to a thread before the next is asked for. Behind the last one this waits until all are read, so
+    that the file may be closed then.
+    """
+    before: Future[int | None] = Future()
+    before.set_result(start)
+    while start < file.size and not (before.done() and before.result() is None):
+        block = Block(file, buffers, start, min(start + CHUNK_BYTES, file.size), before, rules)
+        yield block
+        before, start = block.after, block.end
+    before.result()
 
 
 def _begun_before(table: BatchTable, stop: int) -> BatchTable:
@@ -207,6 +345,16 @@ def decode_chunk(
                 yield from decode_chunk(replace(chunk, table=inner), list(range(len(inner))), options, on_damage)
 
 
+def decoded(chunk: Chunk, rows: list[int], options: DecodeOptions) -> Iterator[RecordColumns | CorruptRecordError]:
+    """Yield the records of some rows of a chunk, and each damage in its place, for a thread that may not tell of it."""
+    damage: list[CorruptRecordError] = []
+    for columns in decode_chunk(chunk, rows, options, damage.append):
+        yield from damage
+        damage.clear()
+        yield columns
+    yield from damage
+
+
 @dataclass(frozen=True, slots=True)
 class SegmentReader:
     """Reads the segments of one partition folder. `dialect` overrules what the folder says."""
@@ -234,6 +382,16 @@ class SegmentReader:
                     limit=limit,
                     on_damage=on_damage,
                 )
+
+    def blocks(
+        self, threads: int, *, first: int = 0, merge: bool = False, limit: int = DEFAULT_MAX_BATCH_BYTES
+    ) -> Iterator[Block]:
+        """Yield what `chunks` does as blocks, for so many threads to walk; `read_blocks` says how."""
+        buffers = Buffers(kept=2 * threads + 4)
+        rules = ScanRules(self.dialect or self.partition.dialect, limit, merge)
+        for segment in self.segments_from(first):
+            with self.partition.files.open(segment.log.path) as file:
+                yield from read_blocks(file, buffers, rules, self.start_position(segment, first))
 
     def segments_from(self, first: int) -> list[Segment]:
         """Return the segments that may hold offset `first` or later ones."""
@@ -291,19 +449,37 @@ class SegmentReader:
             committed = CommittedFilter(found.aborted, found.last_stable_offset)
             selection = replace(selection, end=min(selection.end, found.last_stable_offset))
 
-        def work() -> Iterator[tuple[Chunk, list[int]]]:
-            for chunk in self.chunks(first=selection.first, merge=True, limit=options.limit, on_damage=on_damage):
-                progress(chunk.table.end)
-                rows, more = select_rows(chunk.table, selection, committed)
+        def work(block: Block) -> Iterator[RecordColumns | CorruptRecordError | _Walked]:
+            for step in block.walk():
+                if isinstance(step, CorruptRecordError):
+                    yield step
+                    continue
+                rows, more = select_rows(step.table, selection, committed)
                 if rows:
-                    yield chunk, rows
+                    yield from decoded(step, rows, options)
+                yield _Walked(step.table.end, more)
                 if not more:
                     return
 
-        for columns in in_order(work(), lambda item: decode_chunk(*item, options, on_damage), threads, size=held_bytes):
-            chosen = select_records(columns, selection)
-            if len(chosen):
-                yield chosen
+        blocks = self.blocks(threads, first=selection.first, merge=True, limit=options.limit)
+        for step in in_order(blocks, work, threads, size=held_bytes):
+            if isinstance(step, CorruptRecordError):
+                on_damage(step)
+            elif isinstance(step, _Walked):
+                progress(step.size)
+                if not step.more:
+                    return
+            else:
+                chosen = select_records(step, selection)
+                if len(chosen):
+                    yield chosen
+
+
+class _Walked(NamedTuple):
+    """The bytes of a chunk of which all was given, and whether later ones may have something, too."""
+
+    size: int
+    more: bool
 
 
 def in_order(
@@ -371,9 +547,13 @@ def _delivered(pending: deque[Future[_Made[R]]]) -> Iterator[R]:
         raise
 
 
-def held_bytes(columns: RecordColumns) -> int:
-    """Return about how many bytes stay in memory for the sake of `columns`."""
-    return sum(len(memoryview(cells.data)) for cells in (columns.key, columns.value) if cells is not None)
+def held_bytes(step: object) -> int:
+    """Return about how many bytes stay in memory for the sake of `step`, if it is RecordColumns; else 0."""
+    from magicbyte.records.columns import RecordColumns
+
+    if not isinstance(step, RecordColumns):
+        return 0
+    return sum(len(memoryview(cells.data)) for cells in (step.key, step.value) if cells is not None)
 
 
 def _batch(table: BatchTable, row: int) -> RecordBatch:

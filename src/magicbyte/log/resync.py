@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from magicbyte.errors import BatchTooLargeError, CorruptRecordError, TruncatedLogError
 from magicbyte.log.files import data_pieces
 from magicbyte.log.index_writer import last_offsets
-from magicbyte.log.reader import CHUNK_BYTES, unused_buffer
+from magicbyte.log.reader import CHUNK_BYTES, Buffers
 from magicbyte.records import kernels
 from magicbyte.records import search_kernels as search
 from magicbyte.records.decode import DEFAULT_MAX_BATCH_BYTES, DecodeOptions, decode_rows
@@ -225,7 +225,7 @@ class _Walk:
         self.place, self.row, self.sure = Place.MAIN, 0, True
         self.main_last = self.before = limits.low - 1
         self.previous: tuple[int, int, int] | None = None  # position, end and first offset of the last MAIN entry
-        self.buffers: list[bytearray] = []
+        self.buffers = Buffers()
         self.main_rows: list[_MainRow] = []
         self.last = self.main_last  # of the row that is being followed
 
@@ -236,7 +236,7 @@ class _Walk:
         state = self.state
         while position < file.size:
             asked = min(wanted, file.size - position)
-            with memoryview(unused_buffer(self.buffers, asked)) as whole:
+            with self.buffers.unused(asked) as whole:
                 filled = file.read_into(position, whole[:asked])
                 view = whole.toreadonly()[:filled]
             if not view:

@@ -1,0 +1,115 @@
+"""Blocks that threads walk: the same entries and the same damage as one walk finds, wherever blocks begin and end."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from golden_data import log_cases
+from magicbyte.errors import CorruptRecordError
+from magicbyte.log import reader
+from magicbyte.log.files import LocalFile
+from magicbyte.log.reader import Block, Buffers, Chunk, ScanRules, in_order, read_blocks, read_chunks
+from magicbyte.records.layout import Dialect
+
+LIMIT = 5 << 20  # beyond a chunk: what is smaller may come with others, and is refused when it is decoded
+SEGMENTS = [
+    path
+    for case in log_cases()[::9]
+    if "enriched" not in case.name
+    for path in sorted(case.partition_dir().glob("*.log"))
+    if path.stat().st_size > 4000
+][::4]
+
+
+def entries(chunk: Chunk) -> Iterator[tuple[int, int]]:
+    """Yield position in the file and size of each entry."""
+    for position, size in zip(chunk.table.position, chunk.table.size, strict=True):
+        yield chunk.position + int(position), int(size)
+
+
+def by_chunks(path: Path) -> list[object]:
+    """Return what one walk finds."""
+    damage: list[object] = []
+    with LocalFile(str(path)) as file:
+        chunks = read_chunks(file, limit=LIMIT, on_damage=lambda error: damage.append(str(error)))
+        found: list[object] = [each for chunk in chunks for each in entries(chunk)]
+    return found + damage
+
+
+def by_blocks(path: Path, threads: int) -> list[object]:
+    """Return what threads find."""
+    with LocalFile(str(path)) as file:
+        blocks = read_blocks(file, Buffers(), ScanRules(Dialect.KAFKA, LIMIT))
+        steps = list(in_order(blocks, lambda block: iter(block.walk()), threads))
+    damage: list[object] = [str(step) for step in steps if isinstance(step, CorruptRecordError)]
+    return [each for step in steps if isinstance(step, Chunk) for each in entries(step)] + damage
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+@pytest.mark.parametrize("size", [50, 1000, 70_000])
+def test_blocks_have_the_entries_of_one_walk(monkeypatch: pytest.MonkeyPatch, threads: int, size: int) -> None:
+    for path in SEGMENTS:
+        monkeypatch.setattr(reader, "CHUNK_BYTES", 4 << 20)
+        expected = by_chunks(path)
+        monkeypatch.setattr(reader, "CHUNK_BYTES", size)
+        assert by_blocks(path, threads) == expected, path
+
+
+@pytest.mark.parametrize("slack", [0, 20, 300])
+@pytest.mark.parametrize("room", [0, 500])
+def test_entries_that_go_on_behind_a_block_come_whole(monkeypatch: pytest.MonkeyPatch, slack: int, room: int) -> None:
+    monkeypatch.setattr(reader.Window, "SLACK", min(slack, room))
+    monkeypatch.setattr(reader.Window, "ROOM", room)
+    for path in SEGMENTS[::3]:
+        expected = by_chunks(path)
+        monkeypatch.setattr(reader, "CHUNK_BYTES", 700)
+        assert by_blocks(path, 2) == expected, path
+        monkeypatch.undo()
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("damage", ["cut", "zeros", "size", "magic", "too large"])
+def test_damage_is_told_as_one_walk_tells_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, threads: int, damage: str
+) -> None:
+    for number, path in enumerate(SEGMENTS[::4]):
+        content = bytearray(path.read_bytes())
+        positions = [each[0] for each in by_chunks(path) if isinstance(each, tuple)]
+        at = positions[len(positions) // 2] if positions else 0
+        match damage:
+            case "cut":
+                del content[at + 10 :]
+            case "zeros":
+                content[at:] = bytes(5000)
+            case "size":
+                content[at + 8 : at + 12] = (1).to_bytes(4, "big")
+            case "magic":
+                content[at + 16 : at + 17] = b"\x09"
+            case "too large":
+                content[at:at] = bytes(8) + (LIMIT + 12).to_bytes(4, "big") + bytes(4) + b"\x02" + bytes(LIMIT + 7)
+        broken = tmp_path / f"{number:020}.log"
+        broken.write_bytes(content)
+        monkeypatch.setattr(reader, "CHUNK_BYTES", 4 << 20)
+        expected = by_chunks(broken)
+        monkeypatch.setattr(reader, "CHUNK_BYTES", 3000)
+        assert by_blocks(broken, threads) == expected, path
+
+
+def test_a_read_that_fails_ends_all_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Broken(LocalFile):
+        def read_into(self, position: int, buffer: memoryview) -> int:
+            if position >= 2000:
+                raise OSError(5, "Input/output error", self.path)
+            return super().read_into(position, buffer)
+
+    monkeypatch.setattr(reader, "CHUNK_BYTES", 1000)
+    blocks: list[Block] = []
+
+    def walk(block: Block) -> Iterator[Chunk | CorruptRecordError]:
+        blocks.append(block)
+        yield from block.walk()
+
+    with Broken(str(SEGMENTS[0])) as file, pytest.raises(OSError, match="Input/output"):
+        list(in_order(read_blocks(file, Buffers(), ScanRules(Dialect.KAFKA, LIMIT)), walk, 3))
+    assert all(block.after.done() for block in blocks), "no thread may wait for what never comes"
