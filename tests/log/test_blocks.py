@@ -1,16 +1,19 @@
 """Blocks that threads walk: the same entries and the same damage as one walk finds, wherever blocks begin and end."""
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from golden_data import log_cases
 from magicbyte.errors import CorruptRecordError
-from magicbyte.log import reader
+from magicbyte.log import reader, resync
 from magicbyte.log.files import LocalFile
 from magicbyte.log.reader import Block, Buffers, Chunk, ScanRules, in_order, read_blocks, read_chunks
+from magicbyte.log.resync import Limits, Sound, walk
 from magicbyte.records.layout import Dialect
+from magicbyte.records.scan import scan
 
 LIMIT = 5 << 20  # beyond a chunk: what is smaller may come with others, and is refused when it is decoded
 SEGMENTS = [
@@ -68,32 +71,65 @@ def test_entries_that_go_on_behind_a_block_come_whole(monkeypatch: pytest.Monkey
         monkeypatch.undo()
 
 
+def damaged(path: Path, damage: str) -> bytes:
+    """Return a segment with damage in its middle."""
+    content = bytearray(path.read_bytes())
+    positions = [each[0] for each in by_chunks(path) if isinstance(each, tuple)]
+    at = positions[len(positions) // 2] if positions else 0
+    match damage:
+        case "cut":
+            del content[at + 10 :]
+        case "zeros":
+            content[at:] = bytes(5000)
+        case "size":
+            content[at + 8 : at + 12] = (1).to_bytes(4, "big")
+        case "magic":
+            content[at + 16 : at + 17] = b"\x09"
+        case "too large":
+            content[at:at] = bytes(8) + (LIMIT + 12).to_bytes(4, "big") + bytes(4) + b"\x02" + bytes(LIMIT + 7)
+    return bytes(content)
+
+
 @pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("damage", ["cut", "zeros", "size", "magic", "too large"])
 def test_damage_is_told_as_one_walk_tells_it(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, threads: int, damage: str
 ) -> None:
     for number, path in enumerate(SEGMENTS[::4]):
-        content = bytearray(path.read_bytes())
-        positions = [each[0] for each in by_chunks(path) if isinstance(each, tuple)]
-        at = positions[len(positions) // 2] if positions else 0
-        match damage:
-            case "cut":
-                del content[at + 10 :]
-            case "zeros":
-                content[at:] = bytes(5000)
-            case "size":
-                content[at + 8 : at + 12] = (1).to_bytes(4, "big")
-            case "magic":
-                content[at + 16 : at + 17] = b"\x09"
-            case "too large":
-                content[at:at] = bytes(8) + (LIMIT + 12).to_bytes(4, "big") + bytes(4) + b"\x02" + bytes(LIMIT + 7)
         broken = tmp_path / f"{number:020}.log"
-        broken.write_bytes(content)
+        broken.write_bytes(damaged(path, damage))
         monkeypatch.setattr(reader, "CHUNK_BYTES", 4 << 20)
         expected = by_chunks(broken)
         monkeypatch.setattr(reader, "CHUNK_BYTES", 3000)
         assert by_blocks(broken, threads) == expected, path
+
+
+@pytest.mark.parametrize("size", [400, 3000])
+@pytest.mark.parametrize("damage", ["none", "cut", "size", "magic"])
+def test_a_walk_with_a_thread_that_reads_ahead_finds_the_same(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, damage: str, size: int
+) -> None:
+    def events(pool: ThreadPoolExecutor | None) -> list[str]:
+        """Return what is found, with the pieces of a row put together."""
+        found: list[str] = []
+        with LocalFile(str(broken)) as file:
+            for event in walk(file, Limits(), pool=pool):
+                if isinstance(event, Sound):
+                    found += [f"{position + event.position} {event.place}" for position in scan(event.view).position]
+                else:
+                    found.append(str(event))
+        return found
+
+    monkeypatch.setattr(reader.Window, "SLACK", 100)
+    monkeypatch.setattr(reader.Window, "ROOM", 300)
+    with ThreadPoolExecutor(2) as pool:
+        for number, path in enumerate(SEGMENTS[::2]):
+            broken = tmp_path / f"{number:020}.log"
+            broken.write_bytes(damaged(path, damage))
+            monkeypatch.setattr(resync, "CHUNK_BYTES", 4 << 20)
+            expected = events(None)
+            monkeypatch.setattr(resync, "CHUNK_BYTES", size)
+            assert events(pool) == expected, path
 
 
 def test_a_read_that_fails_ends_all_blocks(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -207,12 +207,15 @@ class Window:
         most = min(end + self.SLACK, self.file.size) - start
         self._start, self._end = start, start + self.file.read_into(start, self._whole[: max(most, 0)])
 
-    def read(self, position: int, size: int) -> memoryview:
-        """Return the bytes from `position` on: `size` of them or more, fewer only where the file ends."""
-        first = position - self._start
-        if self._start <= position < self._end and first + size <= len(self._whole):
-            if position + size > self._end:
-                missing = self._whole[self._end - self._start : first + size]
+    def read(self, position: int, size: int, least: int | None = None) -> memoryview:
+        """Return the bytes from `position` on: `size` of them or more, fewer only where the file ends.
+
+        Of what is prepared `least` bytes (default: `size`) are enough.
+        """
+        first, least = position - self._start, size if least is None else least
+        if self._start <= position < self._end and first + least <= len(self._whole):
+            if position + least > self._end:
+                missing = self._whole[self._end - self._start : first + least]
                 self._end += self.file.read_into(self._end, missing)
             return self._whole[first : self._end - self._start].toreadonly()
         with self.buffers.unused(size) as whole:

@@ -14,13 +14,14 @@ from __future__ import annotations
 import enum
 from collections import deque
 from collections.abc import Iterator
+from concurrent.futures import Executor, Future, wait
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from magicbyte.errors import BatchTooLargeError, CorruptRecordError, TruncatedLogError
 from magicbyte.log.files import data_pieces
 from magicbyte.log.index_writer import last_offsets
-from magicbyte.log.reader import CHUNK_BYTES, Buffers
+from magicbyte.log.reader import CHUNK_BYTES, Buffers, Window
 from magicbyte.records import kernels
 from magicbyte.records import search_kernels as search
 from magicbyte.records.decode import DEFAULT_MAX_BATCH_BYTES, DecodeOptions, decode_rows
@@ -160,13 +161,13 @@ def limits_of(partition: PartitionDirectory, segment: Segment, limit: int = DEFA
 
 
 def walk(
-    file: ReadableFile, limits: Limits, dialect: Dialect = Dialect.KAFKA
+    file: ReadableFile, limits: Limits, dialect: Dialect = Dialect.KAFKA, *, pool: Executor | None = None
 ) -> Iterator[Sound | Outlier | Displaced | Gap]:
     """Yield all of a segment, in its order: sound entries and damage, without a byte left out.
 
-    Nothing is raised for damage. Memory does not grow with the file.
+    Nothing is raised for damage. Memory does not grow with the file. A thread of `pool` reads ahead.
     """
-    return _Walk(file, limits, dialect).run()
+    return _Walk(file, limits, dialect, pool=pool).run()
 
 
 def sound_beginning(file: ReadableFile, limits: Limits, dialect: Dialect = Dialect.KAFKA) -> Iterator[Sound | Gap]:
@@ -215,8 +216,16 @@ def known_lasts(table: BatchTable) -> Any:
 
 
 class _Walk:
-    def __init__(self, file: ReadableFile, limits: Limits, dialect: Dialect, *, searches: bool = True) -> None:
-        self.file, self.limits, self.searches = file, limits, searches
+    def __init__(
+        self,
+        file: ReadableFile,
+        limits: Limits,
+        dialect: Dialect,
+        *,
+        searches: bool = True,
+        pool: Executor | None = None,
+    ) -> None:
+        self.file, self.limits, self.searches, self.pool = file, limits, searches, pool
         self.dialect, self.enriched = dialect, int(dialect is Dialect.ENRICHED)
         self.make = form_for(compiled=worth_compiling(file.size))
         self.state = self.make.zeros(search.FOLLOW)
@@ -226,22 +235,38 @@ class _Walk:
         self.main_last = self.before = limits.low - 1
         self.previous: tuple[int, int, int] | None = None  # position, end and first offset of the last MAIN entry
         self.buffers = Buffers()
+        self.preparing: Future[None] | None = None
         self.main_rows: list[_MainRow] = []
         self.last = self.main_last  # of the row that is being followed
 
     def run(self) -> Iterator[Sound | Outlier | Displaced | Gap]:
-        file, position, wanted = self.file, 0, CHUNK_BYTES
+        """Walk the whole file; no thread reads it any more when this ends."""
+        try:
+            yield from self._run()
+        finally:
+            if self.preparing is not None:
+                wait([self.preparing])
+
+    def _run(self) -> Iterator[Sound | Outlier | Displaced | Gap]:
+        file, position, wanted, least = self.file, 0, CHUNK_BYTES, CHUNK_BYTES // 2
+        window, prepared = Window(file, self.buffers), Window(file, self.buffers)
+        overlap = Window.SLACK
         follow = self.make.form(search.follow)
         tables = self.make.crc_table(IEEE), self.make.crc_table(CASTAGNOLI)
         state = self.state
         while position < file.size:
             asked = min(wanted, file.size - position)
-            with self.buffers.unused(asked) as whole:
-                filled = file.read_into(position, whole[:asked])
-                view = whole.toreadonly()[:filled]
+            if self.preparing is not None:
+                self.preparing.result()
+                window, self.preparing = prepared, None
+            view = window.read(position, asked, min(least, asked))
             if not view:
                 return  # the file shrank
-            data, at, wanted = self.make.bytes_of(view), 0, CHUNK_BYTES
+            if self.pool is not None and (end := position + len(view)) < file.size:
+                prepared = Window(file, self.buffers)  # it overlaps with this one: the last entry here may go on there
+                start = max(end - overlap, position)
+                self.preparing = self.pool.submit(prepared.prepare, start, start + CHUNK_BYTES)
+            data, at, wanted, least = self.make.bytes_of(view), 0, CHUNK_BYTES, CHUNK_BYTES // 2
             while True:
                 rejoin = self.main_last if self.place is Place.BACK else MAX_OFFSET
                 status = follow(
@@ -270,11 +295,13 @@ class _Walk:
             if status == kernels.DONE:
                 continue
             if status == kernels.SHORT and position + (need := int(state[search.NEED])) <= file.size:
+                overlap = max(Window.SLACK, min(need, Window.ROOM))
                 if need <= CHUNK_BYTES:
+                    least = need
                     continue
                 if self.search.sound_at(position) is not None:  # nothing is read in one piece on its word alone
                     state[search.CREDIT] += need
-                    wanted = need
+                    wanted = least = need
                     continue
             error = self._error(position, status)
             if not self.searches:

@@ -217,8 +217,9 @@ class _Partition:
         indexes = None if self.depth is Depth.QUICK else _Indexes(self.partition, segment)
         pending: deque[Future[list[Finding]]] = deque()
         gaps: list[Gap] = []
+        ahead = self.pool if self.threads > 1 else None
         with self.partition.files.open(segment.log.path) as file:
-            for event in walk(file, limits_of(self.partition, segment, self.limit), self.dialect):
+            for event in walk(file, limits_of(self.partition, segment, self.limit), self.dialect, pool=ahead):
                 if isinstance(event, Gap):
                     self.progress(event.end - event.position)
                     gaps.append(event)
