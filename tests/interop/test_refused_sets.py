@@ -1,7 +1,9 @@
 """Sets that are refused, by real brokers and by ours: the same answer, with the log's start where they tell it."""
 
 import asyncio
+import struct
 import time
+import zlib
 from pathlib import Path
 
 import pytest
@@ -21,6 +23,7 @@ from magicbyte.protocol.messages.produce import (
 from magicbyte.records.columns import Record
 from magicbyte.records.encode import Format, encode_records
 from magicbyte.testing import Broker
+from magicbyte.wire.checksum import crc32c
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.usefixtures("needs_java")]
 
@@ -39,6 +42,19 @@ def made(form: Format = Format.V2, codec: Codec = Codec.NONE, key: bytes | None 
     return bytes(encode_records([Record(0, LONG_AGO, 0, key, value)], form, codec=codec))
 
 
+def short_message(size: int) -> bytes:
+    """A message of magic 1 whose size is that of one of magic 0, its checksum right."""
+    content = bytes((1, 0)) + b"\xff" * (size - 6)
+    return struct.pack(">qiI", 0, size, zlib.crc32(content)) + content
+
+
+def transactional() -> bytes:
+    batch = bytearray(made())
+    batch[22] |= 1 << 4
+    struct.pack_into(">I", batch, 17, crc32c(memoryview(batch)[21:]))
+    return bytes(batch)
+
+
 SENT = {
     "a wrong checksum": ("plain", -1, made()[:-1] + b"?"),
     "too large": ("plain", -1, made(value=bytes(2000))),
@@ -51,7 +67,8 @@ SENT = {
     "without a key": ("compacted", -1, made(key=None)),
     "acks of 2": ("plain", 2, made()),
     "an unknown topic": ("unknown", -1, made()),
-}
+    "transactional, without a producer id": ("plain", -1, transactional()),
+} | {f"of format 1 and {size} bytes": ("plain", -1, short_message(size)) for size in range(14, 22)}
 
 
 async def answers(address: str) -> dict[tuple[str, int], Answer]:

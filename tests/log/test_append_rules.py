@@ -1,5 +1,7 @@
 """Each row of the table of inputs in docs/append.md, for each version of the request; settings of a topic."""
 
+import struct
+import zlib
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -156,6 +158,11 @@ def cases(row: str) -> Iterator[Case]:
                     yield Case(patched(kafka_set(magic, codec), MESSAGE_CRC, 5, reseal=False), settings)
                 for codec in (Codec.NONE, Codec.SNAPPY):
                     yield Case(patched(batch(codec), BATCH_CRC, 5, reseal=False), settings)
+        case "short":
+            for settings in EACH_TARGET:
+                for size in range(14, 22):
+                    content = bytes((1, 0)) + b"\xff" * (size - 6)
+                    yield Case(struct.pack(">qiI", 0, size, zlib.crc32(content)) + content, settings)
         case "too-large":
             for settings in EACH_TARGET:
                 small = settings | {"max.message.bytes": "1500"}

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final, Self, TypeVar
 
 from magicbyte.codecs import Codec
-from magicbyte.errors import AppendRefusedError, ErrorCode, InvalidConfigError, RecordError
+from magicbyte.errors import AppendRefusedError, ErrorCode, InvalidConfigError, RecordError, RequestRefusedError
 from magicbyte.records.decode import DEFAULT_MAX_BATCH_BYTES
 from magicbyte.records.encode import Format
 from magicbyte.records.layout import TimestampType
@@ -163,7 +163,7 @@ class Request:
     def not_authorized(self, why: object) -> AppendRefusedError:
         """Return the refusal of a transactional batch without a producer id."""
         code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-        return AppendRefusedError(ErrorCode.CORRUPT_MESSAGE if self._knows_only_corrupt() else code, str(why))
+        return RequestRefusedError(ErrorCode.CORRUPT_MESSAGE if self._knows_only_corrupt() else code, str(why))
 
     def _told(self, records: tuple[RecordError, ...]) -> tuple[RecordError, ...]:
         return records if self.version is None or self.version >= 8 else ()

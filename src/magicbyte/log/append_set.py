@@ -33,6 +33,7 @@ from magicbyte.records.layout import (
     CODEC_MASK,
     LOG_OVERHEAD,
     MAGIC,
+    MESSAGE_CRC,
     NO_PRODUCER_ID,
     NO_TIMESTAMP,
     RECORD_BATCH_OVERHEAD,
@@ -44,6 +45,7 @@ from magicbyte.records.layout import (
 from magicbyte.records.message import Message
 from magicbyte.records.scan import BatchTable, scan
 from magicbyte.records.survey import Survey, survey_messages, survey_records
+from magicbyte.wire.checksum import crc32
 
 MOST_NAMED = 1000
 """Records at fault that a refusal names: there may be millions."""
@@ -54,6 +56,7 @@ _WITH_TIMES = (Format.V2, Format.V1)
 _KAFKA, _ENRICHED = Dialect.KAFKA, Dialect.ENRICHED
 _NONE, _ZSTD, _CORRECT = Codec.NONE, Codec.ZSTD, Lz4Header.CORRECT
 _MAGIC = MAGIC.start
+_SHORTEST = LOG_OVERHEAD + V0_MINIMUM
 _CODECS = tuple(Codec)
 _AS_IT_IS = DecodeOptions(verify=False, control=True, limit=1 << 62)
 
@@ -191,14 +194,29 @@ class _Reader:
         rest = records[table.end :]
         if table.damage is not None:
             self._check_size(SIZE.read(rest) + LOG_OVERHEAD)
+            if self.request.wants_one_batch and self._is_whole_but_short(rest):
+                raise self._not_one_batch()
             raise self.request.damaged(table.damage)
         if len(rest) >= LOG_OVERHEAD and SIZE.read(rest) < V0_MINIMUM:
             raise self.request.damaged(f"size of an entry: expected at least {V0_MINIMUM}, found {SIZE.read(rest)}")
         if self.request.wants_one_batch and (len(rows) != 1 or rows[0].magic != 2):
-            raise RequestRefusedError(ErrorCode.INVALID_RECORD, "expected exactly one whole batch of magic 2")
+            raise self._not_one_batch()
         if len(rows) > 1 and any(row.magic == 2 for row in rows):
             raise self.request.illegal("a batch of magic 2 stands with other entries")
         return rows
+
+    def _not_one_batch(self) -> RequestRefusedError:
+        return RequestRefusedError(ErrorCode.INVALID_RECORD, "expected exactly one whole batch of magic 2")
+
+    def _is_whole_but_short(self, rest: memoryview) -> bool:
+        """Say whether the first entry is a message of magic 1 that is as short as one of magic 0, its checksum right.
+
+        Kafka's floor for the size of any entry is that of magic 0.
+        """
+        end = LOG_OVERHEAD + SIZE.read(rest)
+        if self.dialect is not _KAFKA or len(rest) <= _MAGIC or rest[_MAGIC] != 1 or not _SHORTEST <= end <= len(rest):
+            return False
+        return MESSAGE_CRC.read(rest) == crc32(rest[_MAGIC:end])
 
     def _check_size(self, size: int) -> None:
         if size > self.rules.max_message_bytes:
