@@ -12,6 +12,7 @@ from broker.serving import CLOSED, Peer, Running, run
 from interop import admin_steps
 from magicbyte.broker.background import Background
 from magicbyte.broker.broker import Broker
+from magicbyte.broker.topic_config import TOPIC_SETTINGS
 from magicbyte.broker.versions import SERVED
 from magicbyte.client import Client
 from magicbyte.client.connection import Connection
@@ -30,6 +31,12 @@ from magicbyte.protocol.messages import describe_producers as producers
 from magicbyte.protocol.messages import init_producer_id as init
 from magicbyte.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from magicbyte.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsResponse
+from magicbyte.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseTopic,
+)
 from magicbyte.records.columns import Record
 
 RECORDED = json.loads((Path(__file__).parent / "admin-answers-3.9.1.json").read_text())
@@ -168,7 +175,7 @@ OURS = {"admin_topics", "admin_configs", "admin_cluster", "producers"}
 
 def test_a_setting_says_where_its_value_comes_from(folder: Path) -> None:
     async def work() -> None:
-        async with Running(folder, {"log.retention.hours": "1"}) as broker:
+        async with Running(folder, {"log.retention.hours": "1", "log.roll.ms": "700000"}) as broker:
             peer = await Peer.of(broker)
             await make(peer, admin_steps.topic("t", 1, 1, ("segment.bytes", "5000")))
             assert await change(peer, BROKER, "", ("log.segment.bytes", SET, "7000")) == 0
@@ -182,15 +189,23 @@ def test_a_setting_says_where_its_value_comes_from(folder: Path) -> None:
                 ("log.segment.bytes", "1073741824", 5),
             ]
             retention = found["retention.ms"]
-            assert (retention.value, retention.config_source, retention.config_type) == ("3600000", 4, 5)
-            assert [(each.name, each.value, each.source) for each in retention.synonyms] == [
-                ("log.retention.hours", "1", 4),
-                ("log.retention.hours", "168", 5),
+            assert (retention.value, retention.config_source, retention.config_type) == ("3600000", 5, 5)
+            assert retention.synonyms == []  # as Kafka 2.8.2 to 4.3.1 have it
+            rolled = found["segment.ms"]
+            assert (rolled.value, rolled.config_source) == ("700000", 4)
+            assert [(each.name, each.value, each.source) for each in rolled.synonyms] == [
+                ("log.roll.ms", "700000", 4),
+                ("log.roll.hours", "168", 5),
             ]
+            for name in ("flush.ms", "segment.jitter.ms", "message.timestamp.before.max.ms"):
+                assert {each.name for each in found[name].synonyms} <= {"log.message.timestamp.before.max.ms"}
             assert "age" in (retention.documentation or "")
             own = await settings(peer, BROKER, "0")
             assert (own["log.segment.bytes"].value, own["log.segment.bytes"].config_source) == ("8000", 2)
             assert (own["num.partitions"].read_only, own["log.segment.bytes"].read_only) == (True, False)
+            for name in ("listeners", "advertised.listeners", "listener.security.protocol.map"):
+                assert not own[name].read_only
+            assert own["log.message.format.version"].read_only
             assert (await settings(peer, BROKER, "")).keys() == {"log.segment.bytes"}
             peer.close()
 
@@ -438,3 +453,47 @@ def test_who_waits_for_records_of_a_topic_that_is_deleted_is_told_at_once(folder
             return found.responses[0].partitions[0].error_code
 
     assert run(work(), 20) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+async def metadata_of(peer: Peer, name: str, version: int) -> MetadataResponseTopic:
+    request = MetadataRequest(topics=[MetadataRequestTopic(name=name)])
+    (found,) = (await peer.ask(request, version, MetadataResponse)).topics
+    return found
+
+
+@pytest.mark.parametrize("version", [0, 1, 4, 12])
+def test_a_topic_that_is_made_by_asking_for_it_has_no_leader_in_that_answer_and_one_in_the_next(
+    version: int, folder: Path
+) -> None:
+    async def work() -> None:
+        async with Running(folder, {"num.partitions": "2"}) as broker:
+            peer = await Peer.of(broker)
+            for name, is_internal in (("topic", False), ("__consumer_offsets", version > 0)):
+                made = await metadata_of(peer, name, version)
+                assert (made.error_code, made.name, made.partitions) == (5, name, [])
+                assert made.is_internal == is_internal
+                found = await metadata_of(peer, name, version)
+                assert (found.error_code, len(found.partitions)) == (0, broker.topics.known(name).partitions)
+            await peer.ask(delete.DeleteTopicsRequest(topic_names=["topic"]), 3, delete.DeleteTopicsResponse)
+            again = await metadata_of(peer, "topic", version)
+            assert (again.error_code, again.partitions) == (5, [])
+            peer.close()
+
+    run(work())
+
+
+def test_an_empty_list_of_settings_asks_for_all_as_none_does(folder: Path) -> None:
+    async def work() -> None:
+        async with Running(folder) as broker:
+            broker.topics.create("topic")
+            peer = await Peer.of(broker)
+            for keys in (None, [], ["retention.ms"]):
+                resource = describe.DescribeConfigsResource(
+                    resource_type=TOPIC, resource_name="topic", configuration_keys=keys
+                )
+                request = describe.DescribeConfigsRequest(resources=[resource])
+                (found,) = (await peer.ask(request, 4, describe.DescribeConfigsResponse)).results
+                assert {each.name for each in found.configs} == set(keys or TOPIC_SETTINGS)
+            peer.close()
+
+    run(work())

@@ -309,13 +309,16 @@ def test_offsets_are_found_by_time_in_every_version(folder: Path) -> None:
             peer = await Peer.of(broker)
             for at in range(4):
                 await produce(peer, data=batch(time=TIME + 100 * at))
-            for version in range(1, 8):
+            for version in range(1, 11):
                 found = [await offset_of(peer, each, version) for each in (-2, -1, TIME, TIME + 101, TIME + 900)]
                 assert [each.offset for each in found] == [0, 12, 0, 4, -1]
                 assert [each.timestamp for each in found] == [-1, -1, TIME, TIME + 101, -1]
             latest = await offset_of(peer, -3, 7)
             assert (latest.offset, latest.timestamp, latest.leader_epoch) == (11, TIME + 302, 0)
             assert (await offset_of(peer, -3, 6)).error_code == 35
+            for version in (8, 9, 10):
+                local = await offset_of(peer, -4, version)
+                assert (local.error_code, local.timestamp, local.offset, local.leader_epoch) == (0, -1, 0, 0)
             assert (await offset_of(peer, -1, 0)).old_style_offsets == (12, 9, 6, 3, 0)
             assert (await offset_of(peer, -1, 0, most=1)).old_style_offsets == (12,)
             assert (await offset_of(peer, -2, 0)).old_style_offsets == (0,)

@@ -14,6 +14,7 @@ from magicbyte.client.connection import Connection
 from magicbyte.errors import ErrorCode, NetworkError, UnsupportedVersionError
 from magicbyte.protocol import Message
 from magicbyte.protocol.messages import alter_configs as alter
+from magicbyte.protocol.messages import create_acls, delete_acls, describe_acls, list_offsets, metadata
 from magicbyte.protocol.messages import create_partitions as grow
 from magicbyte.protocol.messages import create_topics as create
 from magicbyte.protocol.messages import delete_records as erase
@@ -104,6 +105,34 @@ def _erasing(name: str, partition: int, offset: int) -> erase.DeleteRecordsReque
     return erase.DeleteRecordsRequest(
         topics=[erase.DeleteRecordsTopic(name=name, partitions=[wanted])], timeout_ms=30_000
     )
+
+
+def _places(kind: int, name: str, *keys: str) -> describe.DescribeConfigsRequest:
+    request = _describing(kind, name, *keys)
+    request.include_synonyms = True
+    return request
+
+
+def _asking_what_may_be_done(*names: str, with_cluster: bool) -> metadata.MetadataRequest:
+    return metadata.MetadataRequest(
+        topics=[metadata.MetadataRequestTopic(name=name) for name in names],
+        allow_auto_topic_creation=False,
+        include_topic_authorized_operations=True,
+        include_cluster_authorized_operations=with_cluster,
+    )
+
+
+def _offset_by(timestamp: int) -> list_offsets.ListOffsetsRequest:
+    part = list_offsets.ListOffsetsPartition(timestamp=timestamp)
+    return list_offsets.ListOffsetsRequest(
+        replica_id=-1, topics=[list_offsets.ListOffsetsTopic(name="plain", partitions=[part])]
+    )
+
+
+_RULE = create_acls.AclCreation(
+    resource_type=TOPIC, resource_name="plain", principal="User:a", host="*", operation=3, permission_type=3
+)
+_FILTER = delete_acls.DeleteAclsFilter(resource_type_filter=TOPIC, operation=1, permission_type=1)
 
 
 def _deleting(*names: str) -> delete.DeleteTopicsRequest:
@@ -297,6 +326,37 @@ STEPS = [
         ),
     ),
     Step("the cluster", 0, cluster.DescribeClusterRequest()),
+    Step("places of a topic's settings", 4, _places(TOPIC, "plain", "retention.ms", "segment.ms", "flush.ms")),
+    Step("places of bounds of time", 4, _places(TOPIC, "plain", "message.timestamp.before.max.ms", "segment.bytes")),
+    Step("places of the broker's settings", 4, _places(BROKER, BROKER_ID, "log.roll.hours", "log.segment.bytes")),
+    # ---- access, where there is no authorizer
+    *(
+        Step(
+            f"what may be done, v{version}",
+            version,
+            _asking_what_may_be_done("plain", "nothing", "a b", with_cluster=version < 11),
+        )
+        for version in (8, 10, 11, 12)
+    ),
+    *(
+        Step(f"{name}, v{version}", version, request)
+        for version in range(4)
+        for name, request in (
+            (
+                "describe rules",
+                describe_acls.DescribeAclsRequest(resource_type_filter=1, operation=1, permission_type=1),
+            ),
+            ("create two rules", create_acls.CreateAclsRequest(creations=[_RULE, _RULE])),
+            ("create no rule", create_acls.CreateAclsRequest()),
+            ("delete by two filters", delete_acls.DeleteAclsRequest(filters=[_FILTER, _FILTER])),
+        )
+    ),
+    # ---- offsets by what stands in place of a timestamp
+    *(
+        Step(f"offset by {timestamp}, v{version}", version, _offset_by(timestamp))
+        for version in (1, 7, 8, 9)
+        for timestamp in (-1, -2, -3, -4, -5, -6, -7)
+    ),
     # ---- deleting
     Step("delete", 3, _deleting("old")),
     Step("delete what is gone", 3, _deleting("nothing")),
@@ -366,6 +426,19 @@ def codes(response: Any) -> Iterator[tuple[Any, ...]]:
                 yield (resource.error_code, resource.resource_type, resource.resource_name)
                 if len(resource.configs) < 5:  # not where all were asked for
                     yield from ((one.name, one.value, one.read_only, one.config_source) for one in resource.configs)
+                yield from ((one.name, place.name, place.source) for one in resource.configs for place in one.synonyms)
+        case metadata.MetadataResponse(topics=listed):
+            yield (response.cluster_authorized_operations,)
+            yield from ((one.name, one.error_code, one.topic_authorized_operations) for one in listed)
+        case describe_acls.DescribeAclsResponse():
+            yield (response.error_code, len(response.resources))
+        case create_acls.CreateAclsResponse(results=refused):
+            yield from ((one.error_code,) for one in refused)
+        case delete_acls.DeleteAclsResponse(filter_results=filtered):
+            yield from ((one.error_code, len(one.matching_acls)) for one in filtered)
+        case list_offsets.ListOffsetsResponse(topics=looked_up):
+            for of_topic in looked_up:
+                yield from ((one.error_code, one.timestamp, one.offset) for one in of_topic.partitions)
         case alter.AlterConfigsResponse() | incremental.IncrementalAlterConfigsResponse():
             yield from ((one.error_code, one.resource_type, one.resource_name) for one in response.responses)
         case erase.DeleteRecordsResponse(topics=erased):

@@ -40,6 +40,9 @@ Keys, values, timestamps and headers that each reader saw are those of each writ
 and format have them: no timestamps in format 0 nor with Java 0.8 and 0.9; the time of the append in enriched topics;
 headers in format 2 from Java 0.11 on; LZ4 and zstd where the table above has a ✓. kcat writes text alone: no times of
 its own choice, no headers, nothing empty.
+
+librdkafka 2.15.0 is not in the table: its consumer stalls in a log of several message formats, with real brokers as
+well as here.
 """
 
 

@@ -34,6 +34,11 @@ OTHERWISE_IN_2_8 = {
     "describe what was changed",  # what is in a list can be appended to it again
     "log directories",  # topics that were not asked for are there without partitions
     "log directories of no topic",
+    "places of bounds of time",  # a setting of 3.6
+    *(f"offset by {timestamp}, v1" for timestamp in range(-7, -2)),  # the same as -1 there
+    *(f"offset by {timestamp}, v{version}" for version in (7, 8, 9) for timestamp in range(-7, 0)),  # later versions
+    "what may be done, v12",
+    *(f"{what}, v3" for what in ("describe rules", "create two rules", "create no rule", "delete by two filters")),
 }
 
 

@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
+from magicbyte.broker.metadata import CLUSTER_OPERATIONS
 from magicbyte.broker.request import Handler, Request
 from magicbyte.errors import ErrorCode, MagicbyteError
 from magicbyte.log.checkpoints import TopicPartition
@@ -33,9 +34,6 @@ if TYPE_CHECKING:
     from magicbyte.broker.broker import Broker
 
 _BROKERS: Final = 1  # the only kind of endpoints: there are no controllers apart
-# Without ACLs everybody may do everything that there is to do with a cluster: create, alter, describe, cluster action,
-# describe and alter configs, idempotent write.
-CLUSTER_OPERATIONS: Final = sum(1 << each for each in (5, 7, 8, 9, 10, 11, 12))
 
 
 async def describe_cluster(broker: Broker, request: Request[DescribeClusterRequest]) -> DescribeClusterResponse:

@@ -61,8 +61,8 @@ async def describe_configs(broker: Broker, request: Request[DescribeConfigsReque
         except MagicbyteError as error:
             result.error_code, result.error_message = error.code, str(error)
         else:
-            keys = None if each.configuration_keys is None else set(each.configuration_keys)
-            result.configs = [_told(one, request) for one in found if keys is None or one.name in keys]
+            keys = set(each.configuration_keys or ())  # none, or an empty list: all
+            result.configs = [_told(one, request) for one in found if not keys or one.name in keys]
         results.append(result)
     return DescribeConfigsResponse(results=results)
 

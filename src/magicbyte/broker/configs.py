@@ -6,8 +6,9 @@ Sources: Kafka's ConfigHelper and ConfigAdminManager, and what brokers of 2.8 an
 from __future__ import annotations
 
 import enum
+import itertools
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from magicbyte.broker.config import SETTINGS, BrokerConfig
 from magicbyte.broker.settings import Kind, Setting, Update
@@ -16,6 +17,17 @@ from magicbyte.errors import InvalidConfigError, InvalidRequestError
 
 if TYPE_CHECKING:
     from magicbyte.broker.topics import Topic
+
+
+_FOR_TOPICS: Final = {each.broker.name for each in TOPIC_SETTINGS.values() if each.broker is not None}
+"""Settings of the broker that stand for those of topics."""
+_READ_ONLY: Final = {
+    "advertised.listeners": False,
+    "listener.security.protocol.map": False,
+    "listeners": False,
+    "log.message.format.version": True,
+}
+"""What 3.9.1 says of settings that change at other times here: admin tools know them so."""
 
 
 class Source(enum.IntEnum):
@@ -86,7 +98,7 @@ def describe_broker(config: BrokerConfig) -> list[Described]:
         source = synonyms[0].source if synonyms else Source.DEFAULT
         sensitive = setting.kind is Kind.PASSWORD
         value = None if sensitive else config.texts[name]
-        read_only = setting.update is Update.READ_ONLY
+        read_only = _READ_ONLY.get(name, setting.update is Update.READ_ONLY)
         found.append(Described(name, value, source, read_only, sensitive, setting, synonyms))
     return found
 
@@ -102,18 +114,20 @@ def describe_all_brokers(config: BrokerConfig) -> list[Described]:
 
 
 def _of_broker(setting: Setting[Any], config: BrokerConfig) -> Iterable[Synonym]:
-    names = [setting.name, *(name for name, _ in setting.synonyms)]
+    """Return the places of a broker's setting, as Kafka lists them: none in front of the setting's own first value.
+
+    So a `log.retention.hours` that stands in for `log.retention.ms` is not listed for that one; and what is a setting
+    of topics itself is never listed for another.
+    """
+    names = [setting.name, *(name for name, _ in setting.synonyms if name not in _FOR_TOPICS)]
     places = (
         (Source.DYNAMIC_BROKER, config.of_this),
         (Source.DYNAMIC_DEFAULT_BROKER, config.of_all),
         (Source.STATIC_BROKER, config.static),
+        (Source.DEFAULT, {name: default for name in names if (default := SETTINGS[name].default) is not None}),
     )
-    for name in names:
-        yield from (Synonym(name, given[name], source) for source, given in places if name in given)
-    for name in names:
-        default = SETTINGS[name].default
-        if default is not None:
-            yield Synonym(name, default, Source.DEFAULT)
+    found = (Synonym(name, given[name], source) for source, given in places for name in names if name in given)
+    return itertools.dropwhile(lambda each: each.name != setting.name, found)
 
 
 def changed(own: Mapping[str, str], current: Mapping[str, str | None], changes: Iterable[Change]) -> dict[str, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
+from magicbyte.broker.topics import INTERNAL
 from magicbyte.errors import ErrorCode, MagicbyteError
 from magicbyte.log.checkpoints import check_topic_name
 from magicbyte.protocol.messages.metadata import (
@@ -22,6 +23,12 @@ if TYPE_CHECKING:
     from magicbyte.broker.request import Handler, Request
     from magicbyte.broker.topics import Topic
 
+# Without an authorizer everybody may do all that there is to do; the bits are numbers of ACL operations.
+CLUSTER_OPERATIONS: Final = sum(1 << each for each in (5, 7, 8, 9, 10, 11, 12))
+"""Create, alter, describe, cluster action, describe configs, alter configs, idempotent write."""
+TOPIC_OPERATIONS: Final = sum(1 << each for each in (3, 4, 5, 6, 7, 8, 10, 11))
+"""Read, write, create, delete, alter, describe, describe configs, alter configs."""
+
 
 async def metadata(broker: Broker, request: Request[MetadataRequest]) -> MetadataResponse:
     """Return this broker's address on the listener that was asked, and the topics."""
@@ -33,12 +40,18 @@ async def metadata(broker: Broker, request: Request[MetadataRequest]) -> Metadat
     else:
         may_create = message.allow_auto_topic_creation and broker.config.auto_create_topics_enable
         found = [await _find(broker, each, may_create=may_create) for each in asked]
-    return MetadataResponse(
+    response = MetadataResponse(
         brokers=[MetadataResponseBroker(node_id=broker.node_id, host=host, port=port, rack=broker.config.broker_rack)],
         cluster_id=broker.cluster_id,
         controller_id=broker.node_id,
         topics=found,
     )
+    if message.include_cluster_authorized_operations:
+        response.cluster_authorized_operations = CLUSTER_OPERATIONS
+    if message.include_topic_authorized_operations:
+        for each in found:
+            each.topic_authorized_operations = TOPIC_OPERATIONS
+    return response
 
 
 async def _find(broker: Broker, asked: MetadataRequestTopic, *, may_create: bool) -> MetadataResponseTopic:
@@ -55,7 +68,11 @@ async def _find(broker: Broker, asked: MetadataRequestTopic, *, may_create: bool
             check_topic_name(name)
             if not may_create:
                 return MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name=name)
-            topic = await broker.create_topic(name)
+            await broker.create_topic(name)
+            # As in Kafka, where its partitions have no leader yet: the client asks again.
+            return MetadataResponseTopic(
+                error_code=ErrorCode.LEADER_NOT_AVAILABLE, name=name, is_internal=name in INTERNAL
+            )
     except MagicbyteError as error:
         return MetadataResponseTopic(error_code=error.code, name=name)
     return _describe(broker, topic)

@@ -38,7 +38,9 @@ _COMMITTED: Final = 1
 _CONSUMER: Final = -1
 _UNKNOWN: Final = -1
 _FIRST_WITH_EPOCHS: Final = 4
-_FIRST_WITH_MAX_TIMESTAMP: Final = 7
+_EARLIEST_LOCAL, _LATEST_TIERED = -4, -5
+_FIRST_VERSION: Final = {MAX_TIMESTAMP_SEARCH: 7, _EARLIEST_LOCAL: 8, _LATEST_TIERED: 9}
+"""Of the request that knows what stands in place of a timestamp, where that is not the first."""
 
 
 async def list_offsets(broker: Broker, request: Request[ListOffsetsRequest]) -> ListOffsetsResponse:
@@ -89,13 +91,15 @@ async def _offset(
     end = log.high_watermark if request.message.replica_id == _CONSUMER else log.log_end_offset
     end = log.last_stable_offset if committed else end
     response = ListOffsetsPartitionResponse(partition_index=partition.index)
-    if timestamp == LATEST_TIMESTAMP:
-        response.offset = end
-    elif timestamp < MAX_TIMESTAMP_SEARCH or (
-        timestamp == MAX_TIMESTAMP_SEARCH and request.version < _FIRST_WITH_MAX_TIMESTAMP
-    ):
+    if timestamp < _LATEST_TIERED or request.version < _FIRST_VERSION.get(timestamp, 0):
         response.error_code = ErrorCode.UNSUPPORTED_VERSION
         return response
+    if timestamp == _LATEST_TIERED:  # no segment is ever elsewhere
+        return response
+    if timestamp == _EARLIEST_LOCAL:
+        timestamp = EARLIEST_TIMESTAMP
+    if timestamp == LATEST_TIMESTAMP:
+        response.offset = end
     else:
         quick = timestamp == EARLIEST_TIMESTAMP
         found = (

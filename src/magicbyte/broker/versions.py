@@ -29,7 +29,7 @@ class Served(NamedTuple):
 SERVED: Final[Mapping[int, Served]] = {
     0: Served("produce", range(12)),
     1: Served("fetch", range(13)),  # later ones name topics by their ids
-    2: Served("offsets", range(8)),
+    2: Served("offsets", range(11)),
     3: Served("metadata", range(13)),
     8: Served("groups", range(10)),  # later ones name topics by their ids
     9: Served("groups", range(10)),
@@ -46,6 +46,9 @@ SERVED: Final[Mapping[int, Served]] = {
     21: Served("admin_topics", range(3)),
     22: Served("producers", range(5)),  # the next one is about transactions
     23: Served("offsets", range(5)),
+    29: Served("admin_acls", range(4)),
+    30: Served("admin_acls", range(4)),
+    31: Served("admin_acls", range(4)),
     42: Served("groups", range(3)),
     47: Served("groups", range(1)),
     32: Served("admin_configs", range(5)),

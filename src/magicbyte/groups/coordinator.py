@@ -238,7 +238,8 @@ class Coordinator:
         groups = [self._described(caller, each) for each in request.groups]
         if request.include_authorized_operations:
             for each in groups:
-                each.authorized_operations = OPERATIONS
+                if not each.error_code:
+                    each.authorized_operations = OPERATIONS
         return [Reply(caller, describe_groups.DescribeGroupsResponse(groups=groups))]
 
     def _described(self, caller: Caller, group_id: str) -> describe_groups.DescribedGroup:
