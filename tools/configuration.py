@@ -74,6 +74,10 @@ that their `partition.metadata` have. Their settings are not in the directory, b
 nothing is deleted from them until they are set again: they get `retention.ms=-1` and `retention.bytes=-1` of their
 own (Kafka's internal topics: `cleanup.policy=compact`). A topic gets the partitions from 0 to the highest that was
 found; those in between that the directory does not have are there, and empty.
+
+Where `log.message.format.version` and `inter.broker.protocol.version` are not given, they are those that the directory
+was served with before; at the first start those of the oldest release that can have written what lies in it, so that
+this release can have it back: see [a log directory changes hands](metadata.md).
 """
 
 

@@ -8,6 +8,7 @@ from groups.world import START, World
 from magicbyte.errors import ErrorCode
 from magicbyte.groups.config import DAY_MS, GroupConfig, StoredVersions
 from magicbyte.groups.coordinator import Partition
+from magicbyte.groups.records import GroupMetadataValue, OffsetCommitValue, decode_key, decode_value
 from magicbyte.groups.rules import GroupState
 from magicbyte.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from magicbyte.protocol.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
@@ -418,6 +419,39 @@ def test_a_static_leader_that_does_not_come_is_not_the_leader_any_more(world: Wo
 def test_records_too_old_to_hold_static_members_refuse_them() -> None:
     world = World(GroupConfig(initial_rebalance_delay_ms=0, stored=StoredVersions.of((2, 2))))
     assert world.join(instance="i").answer.error_code == ErrorCode.UNSUPPORTED_VERSION
+
+
+READABLE = {
+    (0, 9, 0): (0, 1, False), (0, 10, 0): (0, 1, False), (0, 10, 1): (1, 1, True), (0, 10, 2): (1, 1, True),
+    (0, 11, 0): (1, 1, True), (1, 1): (1, 1, True), (2, 0): (1, 1, True), (2, 1): (2, 3, True), (2, 2): (2, 3, True),
+    (2, 3): (3, 3, True), (2, 8): (3, 3, True),
+}  # fmt: skip
+"""By release: the latest versions of values of groups and offsets that it reads, and whether a protocol may be null."""
+
+
+@pytest.mark.parametrize("release", READABLE, ids=str)
+def test_brokers_of_a_release_can_read_all_that_is_stored_for_them(release: tuple[int, ...]) -> None:
+    """Of groups that are stable, left, deleted, and of offsets with and without an end of their own."""
+    group_value, offset_value, may_be_null = READABLE[release]
+    world = World(GroupConfig(initial_rebalance_delay_ms=0, stored=StoredVersions.of(release)))
+    generation, (member,) = world.stable(1)
+    world.commit(7, member, generation)
+    world.leave((member, None))
+    world.commit(8)
+    world.commit(9, retention=1000)
+    stored = [(decode_key(each.key or b""), each.value) for log in world.log.values() for each in log]
+    values = [(key, decode_value(key, value)) for key, value in stored]
+    offsets = [value for key, value in values if isinstance(value, OffsetCommitValue)]
+    groups = [value for key, value in values if isinstance(value, GroupMetadataValue)]
+    assert [each.offset for each in offsets] == [7, 8, 9]
+    assert all(each.version <= offset_value for each in offsets)
+    assert all(each.version <= group_value for each in groups)
+    nulls = [each for each in groups if each.protocol is None or each.leader is None]
+    assert len(nulls) == may_be_null  # the group that was left
+    assert [value for key, value in values if value is None] == [None] * (not may_be_null)
+    world.start()
+    assert world.committed(("t", 0)) == [(9, 0)]
+    assert world.group().state is GroupState.EMPTY
 
 
 # ---- offsets

@@ -36,6 +36,7 @@ def test_topics_and_settings_go_along_and_running_brokers_stay_behind() -> None:
     source.create("/brokers/ids/0", b"{}", ephemeral=True, parents=True)
     source.create("/controller", b"{}", ephemeral=True)
     source.create("/config/changes/config_change_", b"{}", sequence=True)
+    source.create(layout.directory_path(0), b"{}", parents=True)
     done = transfer(source, target)
     assert (done.topics, done.left_out) == (1, {})
     assert settings_of(target, "orders") == {"retention.ms": "5"}
@@ -43,6 +44,7 @@ def test_topics_and_settings_go_along_and_running_brokers_stay_behind() -> None:
     assert target.children("/brokers/ids") == []
     assert target.children("/config/changes") == []
     assert target.exists("/controller") is None
+    assert target.exists(layout.OURS) is None
 
 
 @pytest.mark.parametrize(("magic", "release"), [("0", "0.9.0"), ("1", "0.10.2"), ("2", "0.11.0"), ("2.8", "2.8")])

@@ -19,7 +19,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
-from magicbyte.broker import cluster
+from magicbyte.broker import adoption, cluster
 from magicbyte.broker.appends import Appends
 from magicbyte.broker.background import Background
 from magicbyte.broker.dispatch import Dispatcher, load_first
@@ -155,6 +155,7 @@ class Broker:
             each.high_watermark = each.log_end_offset  # the only replica has it: nothing is lost by showing it
             for cut in each.loaded.cuts:
                 log.warning("%s: recovery %s", key, cut)
+        adoption.adopt(self.config, self.metadata, self.logs)
         self.topics = Topics(self.metadata, self.config, self.logs, self.clock)
         self.producer_ids = cluster.ProducerIds(self.metadata, self.node_id)
         self.appends = Appends(self)
@@ -320,6 +321,7 @@ class Broker:
 
     def config_changed(self) -> None:
         """Let everything go by what the settings say now."""
+        adoption.warn_beyond(self.config, "the broker", self.config.log_message_format_version)
         self.slow_ns = _slow_ns(self.config)
         self.topics.config_changed()
         if self._background is not None:

@@ -69,7 +69,9 @@ class BrokerConfig:
     """A broker's settings. Each attribute below is the value in force, which changes with `change`.
 
     `static` are those from the file and the command line, `of_all` and `of_this` those that were set while it ran, for
-    all brokers and for this one. `texts` has what is in force as text, None where there is no value.
+    all brokers and for this one. `texts` has what is in force as text, None where there is no value. `of_directory` are
+    those that the log directory is kept with, where they are not given; `remembered` are all of these: see
+    `broker/adoption.py`.
     """
 
     # ---- who and where
@@ -438,7 +440,9 @@ class BrokerConfig:
         self.static: Mapping[str, str] = given
         self.of_all: Mapping[str, str] = {}
         self.of_this: Mapping[str, str] = {}
-        self.texts, self.values = _in_force(self.static)
+        self.remembered: Mapping[str, str] = {}
+        self.of_directory = _of_directory(self, self.static)
+        self.texts, self.values = _in_force({**self.of_directory, **self.static})
         self.listeners = _listeners(self)
         self.log_directory = _only_directory(self)
         self.http = _http(self)
@@ -451,14 +455,43 @@ class BrokerConfig:
 
     def change(self, of_all: Mapping[str, str], of_this: Mapping[str, str]) -> None:
         """Put in force what was set at run time for all brokers, and for this one. Raises as `__init__`, unchanged."""
-        before = self.texts, self.values
-        self.texts, self.values = _in_force({**self.static, **of_all, **of_this})
+        self._put_in_force({**self.static, **of_all, **of_this})
+        self.of_all, self.of_this = dict(of_all), dict(of_this)
+
+    def adopt(self, remembered: Mapping[str, str]) -> tuple[Format, tuple[int, ...]]:
+        """Let the log directory's `FORMAT` and `PROTOCOL` hold where they are not given.
+
+        Return `plain_format` and protocol as they are then without what was set at run time. Raises as `__init__`,
+        unchanged.
+        """
+        before, self.remembered = self.remembered, dict(remembered)
         try:
+            self._put_in_force(self.static)
+            static = self.plain_format, self.inter_broker_protocol_version
+            self._put_in_force({**self.static, **self.of_all, **self.of_this})
+        except InvalidConfigError:
+            self.remembered = before
+            self._put_in_force({**self.static, **self.of_all, **self.of_this})
+            raise
+        return static
+
+    def _put_in_force(self, given: Mapping[str, str]) -> None:
+        before = self.of_directory, self.texts, self.values
+        try:
+            self.of_directory = _of_directory(self, given)
+            self.texts, self.values = _in_force({**self.of_directory, **given})
             _check_together(self)
         except InvalidConfigError:
-            self.texts, self.values = before
+            self.of_directory, self.texts, self.values = before
             raise
-        self.of_all, self.of_this = dict(of_all), dict(of_this)
+
+    @property
+    def plain_format(self) -> Format:
+        """What topics hold that have no format of their own: those that are enriched have it of their own."""
+        stored = self.log_message_format_version
+        if stored is not Format.ENRICHED:
+            return stored
+        return Format.V2 if self.inter_broker_protocol_version >= _NEEDED[Format.V2] else Format.V1
 
     def warnings(self) -> list[str]:
         """Return what whoever starts the broker should know of these settings, a line each."""
@@ -489,6 +522,13 @@ REFUSED: Final = {
 """Settings that cannot be passed over: whoever has set them relies on what they do."""
 
 
+FORMAT: Final = BrokerConfig.log_message_format_version.name
+PROTOCOL: Final = BrokerConfig.inter_broker_protocol_version.name
+_NEEDED: Final = {Format.V0: (0, 8, 2), Format.V1: (0, 10, 0), Format.V2: (0, 11, 0), Format.ENRICHED: (0, 10, 0)}
+"""By stored format: the first protocol version that goes with it."""
+FORMAT_NAMES: Final[Mapping[Format, str]] = {Format.V0: "0.9.0", Format.V1: "0.10.0", Format.V2: "0.11.0"}
+
+
 def _meant(unknown: str) -> str:
     """Return what to write in place of a topic's setting that was given to the broker; "" if it is none."""
     return f"; the broker's default for topics is log.{unknown}" if f"log.{unknown}" in SETTINGS else ""
@@ -509,16 +549,34 @@ def _renamed(static: Mapping[str, str]) -> dict[str, str]:
 
 
 def _release(static: dict[str, str]) -> Release:
-    """Return what is offered; that of an older release comes with settings that are its own defaults."""
+    """Return what is offered."""
     name = static.get("as.version")
     if name is None:
         return releases.OWN
     try:
-        found = releases.release(name)
+        return releases.release(name)
     except ValueError:
         raise InvalidConfigError(f"as.version: expected a release from 0.8.2 to 4.1, found {name!r}") from None
-    static.setdefault("log.message.format.version", found.newest_format.value)
-    return found
+
+
+def _of_directory(config: BrokerConfig, given: Mapping[str, str]) -> dict[str, str]:
+    """Return format and protocol where they are not given: those remembered, and no newer than `as.version` has.
+
+    A format that is given brings the protocol along that it needs.
+    """
+    stored: Format = SETTINGS[FORMAT].parse(config.remembered.get(FORMAT, SETTINGS[FORMAT].default))
+    spoken: tuple[int, ...] = SETTINGS[PROTOCOL].parse(config.remembered.get(PROTOCOL, SETTINGS[PROTOCOL].default))
+    if stored.magic > config.release.newest_format.magic:
+        stored = config.release.newest_format
+    spoken = min(spoken, config.release.protocol)
+    if FORMAT in given:
+        spoken = max(spoken, _NEEDED[SETTINGS[FORMAT].parse(given[FORMAT])])
+    found = {FORMAT: FORMAT_NAMES[stored], PROTOCOL: ".".join(map(str, spoken))}
+    return {name: text for name, text in found.items() if name not in given and not _is_default(name, text)}
+
+
+def _is_default(name: str, text: str) -> bool:
+    return bool(SETTINGS[name].parse(text) == SETTINGS[name].parse(SETTINGS[name].default))
 
 
 def _in_force(given: Mapping[str, str]) -> tuple[dict[str, str | None], dict[str, Any]]:
@@ -619,9 +677,8 @@ def _check_together(config: BrokerConfig) -> None:
             f"log.message.format.version {config.texts['log.message.format.version']}: {config.as_version} stores no "
             f"messages above {most.value}"
         )
-    stored, spoken = config.log_message_format_version, config.inter_broker_protocol_version
-    needed = {Format.V0: (0, 8), Format.V1: (0, 10), Format.V2: (0, 11), Format.ENRICHED: (0, 10)}[stored]
-    if spoken < needed:
+    needed = _NEEDED[config.log_message_format_version][:2]
+    if config.inter_broker_protocol_version < needed:
         raise InvalidConfigError(
             f"log.message.format.version {config.texts['log.message.format.version']} needs an "
             f"inter.broker.protocol.version from {'.'.join(map(str, needed))} on"

@@ -123,7 +123,7 @@ def _of_broker(setting: Setting[Any], config: BrokerConfig) -> Iterable[Synonym]
     places = (
         (Source.DYNAMIC_BROKER, config.of_this),
         (Source.DYNAMIC_DEFAULT_BROKER, config.of_all),
-        (Source.STATIC_BROKER, config.static),
+        (Source.STATIC_BROKER, {**config.of_directory, **config.static}),
         (Source.DEFAULT, {name: default for name in names if (default := SETTINGS[name].default) is not None}),
     )
     found = (Synonym(name, given[name], source) for source, given in places for name in names if name in given)

@@ -220,7 +220,7 @@ class Groups:
             try:
                 await broker.gate.enter()  # no segment is exchanged while it is read
                 try:
-                    found = await broker.reading.run(_read, each)
+                    found = await broker.reading.run(read_groups, each)
                 finally:
                     broker.gate.leave()
             except (CorruptRecordError, LogDirectoryError, OSError) as error:
@@ -233,7 +233,8 @@ class Groups:
         self._set_timer()
 
 
-def _read(each: PartitionLog) -> LoadedPartition:
+def read_groups(each: PartitionLog) -> LoadedPartition:
+    """Return what a partition's log says of its groups. Raises CorruptRecordError."""
     loading, offset = Loading(), each.log_start_offset
     while (part := each.read(offset, READ_BYTES)) is not None:
         last = loading.read(memoryview(part.read()))
@@ -281,7 +282,7 @@ def _topic_settings(config: BrokerConfig) -> dict[str, str | None]:
         "segment.bytes": str(config.offsets_topic_segment_bytes),
     }
     if config.log_message_format_version is Format.ENRICHED:
-        settings["message.format.version"] = Format.V2.value
+        settings["message.format.version"] = config.plain_format.value
     return settings
 
 

@@ -16,6 +16,7 @@ from magicbyte.log.index_writer import LINES
 from magicbyte.records.encode import Format
 
 _FIRST, _LATEST, _WITHOUT_OLD = (0, 8, 2), (4, 1), (4, 0)
+_OWN_PROTOCOL: Final = (2, 8)
 
 _GREW: Final[Mapping[int, Mapping[str, int]]] = {
     0: {"0.8.2": 0, "0.9.0": 1, "0.10.0": 2, "0.11.0": 3, "1.0": 5, "2.0": 6, "2.1": 7, "2.4": 8, "2.8": 9, "3.7": 10,
@@ -70,6 +71,8 @@ _OFFSET_COMMIT: Final = 8  # the one request whose version was looked at before 
 class Release:
     """What a broker offers: versions by API key, those that it answers and those that ApiVersions lists.
 
+    `newest_format` and `protocol` (`inter.broker.protocol.version`) decide on what it stores.
+
     `tells_range`: ApiVersions in a version that is too new is told which ones there are. `reads_any_version`: requests
     in versions that are too new are read and answered in the latest one that is known. `ignores_unknown`: requests that
     are not known at all get no answer, and their connections stay open.
@@ -78,6 +81,7 @@ class Release:
     answered: Mapping[int, range]
     listed: Mapping[int, range]
     newest_format: Format = Format.V2
+    protocol: tuple[int, ...] = _OWN_PROTOCOL
     tells_range: bool = True
     reads_any_version: bool = False
     ignores_unknown: bool = False
@@ -128,6 +132,7 @@ def release(name: str) -> Release:
         answered,
         listed,
         newest_format=Format.V0 if place < (0, 10) else Format.V1 if place < (0, 11) else Format.V2,
+        protocol=min(place, _OWN_PROTOCOL),
         tells_range=place >= (2, 4),
         reads_any_version=place < (0, 10),
         ignores_unknown=(0, 9) <= place < (0, 10),

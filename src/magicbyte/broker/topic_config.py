@@ -154,7 +154,7 @@ def resolve(overrides: Mapping[str, str], config: BrokerConfig, rules: IndexRule
             f"{FORMAT} {settings[FORMAT]}: a broker as {config.as_version} stores older ones alone"
         )
     if stored is Format.ENRICHED and not enriched:
-        stored, settings[FORMAT] = Format.V2, Format.V2.value
+        stored, settings[FORMAT] = config.plain_format, config.plain_format.value
     given = {**settings, FORMAT: str(stored.magic)}
     given["message.dialect"] = (Dialect.ENRICHED if enriched else Dialect.KAFKA).value
     if int(settings["min.compaction.lag.ms"]) > int(settings["max.compaction.lag.ms"]):

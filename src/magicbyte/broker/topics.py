@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from magicbyte.broker import topic_config
+from magicbyte.broker.adoption import TOPIC_IDS, warn_beyond
 from magicbyte.broker.cluster import tell_of_config_change
 from magicbyte.broker.topic_config import TopicConfig
 from magicbyte.errors import (
@@ -153,7 +154,9 @@ class Topics:
         key = TopicPartition(topic, partition)
         log = self._logs.logs.get(key)
         if log is None:
-            log = self._logs.create(key, now_ms=self._clock.now_ms(), topic_id=found.id)
+            known_ids = self._config.inter_broker_protocol_version >= TOPIC_IDS
+            topic_id = found.id if known_ids else None
+            log = self._logs.create(key, now_ms=self._clock.now_ms(), topic_id=topic_id)
         return log
 
     def _partition(self, topic: str, partition: int) -> Topic:
@@ -191,7 +194,12 @@ class Topics:
         if not validate_only:
             self._metadata.transaction(self._creation(topic))
             self._keep(topic)
+            self._warn_beyond(topic)
         return topic
+
+    def _warn_beyond(self, topic: Topic) -> None:
+        if topic_config.FORMAT in topic.configs:
+            warn_beyond(self._config, f"topic {topic.name}", topic.config.append.format)
 
     def _check_new(self, name: str) -> None:
         check_topic_name(name)
@@ -363,6 +371,7 @@ class Topics:
                 ]
             )
             self._keep(altered)
+            self._warn_beyond(altered)
         return altered
 
     def check_config(self, config: BrokerConfig) -> None:

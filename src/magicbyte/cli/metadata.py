@@ -61,6 +61,7 @@ def import_(directory: Path, zookeeper: str) -> None:
 
 
 def _transfer(directory: Path, address: str, *, to_zookeeper: bool) -> Transferred:
+    from magicbyte.broker.adoption import forget
     from magicbyte.clock import SystemClock
     from magicbyte.metadata.sqlite import FILE_NAME, SqliteStore
     from magicbyte.metadata.transfer import transfer
@@ -75,6 +76,10 @@ def _transfer(directory: Path, address: str, *, to_zookeeper: bool) -> Transferr
     with ZooKeeper(address) as keeper:
         store = SqliteStore(str(path), SystemClock())
         try:
-            return transfer(store, keeper, ours=OURS) if to_zookeeper else transfer(keeper, store)
+            if to_zookeeper:
+                return transfer(store, keeper, ours=OURS)
+            done = transfer(keeper, store)
+            forget(store)  # others had the directory: its records tell in which format it is now
+            return done
         finally:
             store.close()

@@ -9,17 +9,23 @@ DAY_MS = 24 * 3_600_000
 
 
 class StoredVersions(NamedTuple):
-    """Versions of the values that brokers of one `inter.broker.protocol.version` write."""
+    """Versions of the values that brokers of one `inter.broker.protocol.version` write.
+
+    `keeps_empty_groups`: a group without members has a value. Before 0.10.1 it has a tombstone: there neither protocol
+    nor leader may be null, and a broker that reads such a value loads nothing of what follows it.
+    """
 
     group_value: int
     offset_value: int
     expires_by_commit: bool
+    keeps_empty_groups: bool = True
 
     @classmethod
     def of(cls, protocol_version: tuple[int, ...]) -> StoredVersions:
         """Return what a version such as (0, 10, 2) or (2, 1) has, in its last stage."""
         group = next((value for value, first in _GROUP_VALUES.items() if protocol_version >= first), 0)
-        return cls(group, 1 if protocol_version < (2, 1) else 3, protocol_version < (2,))
+        offset = next((value for value, first in _OFFSET_VALUES.items() if protocol_version >= first), 1)
+        return cls(group, offset, protocol_version < (2,), protocol_version >= _EMPTY_GROUPS)
 
     @property
     def has_static_members(self) -> bool:
@@ -29,6 +35,19 @@ class StoredVersions(NamedTuple):
 
 _GROUP_VALUES = {3: (2, 3), 2: (2, 1), 1: (0, 10, 1)}
 """By version of a group's value: the first protocol version that writes it."""
+_OFFSET_VALUES = {3: (2, 1)}
+"""The same of an offset's value."""
+_EMPTY_GROUPS = (0, 10, 1)
+
+
+def needed_protocol(group_value: int, offset_value: int) -> tuple[int, ...]:
+    """Return the first protocol version whose brokers read values up to these versions; () for any."""
+    group = next((first for value, first in _GROUP_VALUES.items() if group_value >= value), ())
+    # Only a broker in the middle of its upgrade to 2.1 writes version 2 of an offset.
+    offset = _OFFSET_VALUES[3] if offset_value >= 2 else ()
+    return max(group, offset)
+
+
 LATEST = StoredVersions(3, 3, expires_by_commit=False)
 
 

@@ -519,8 +519,9 @@ class Group:
         assignments: dict[str, bytes] | None = None,
     ) -> Store:
         """Return the effect that stores the group, with the assignments given or those that it has."""
-        key, value = GroupMetadataKey(self.group_id), self.value(now.date_ms, assignments)
-        return Store(self.partition, ((key.to_bytes(), value.to_bytes()),), then, is_group=True)
+        key, keeps = GroupMetadataKey(self.group_id), self.members or self.config.stored.keeps_empty_groups
+        value = self.value(now.date_ms, assignments).to_bytes() if keeps else None
+        return Store(self.partition, ((key.to_bytes(), value),), then, is_group=True)
 
     def value(self, date_ms: int, assignments: dict[str, bytes] | None = None) -> GroupMetadataValue:
         """Return what is stored of the group."""

@@ -399,6 +399,17 @@ class Segment:
             last = head
         return self.base_offset if last is None else self.last_offset_of(last) + 1
 
+    def newest_magic(self) -> int | None:
+        """Return the larger magic byte of the first entry and those behind the last index entry; None without any.
+
+        A log's format rises within a segment only where a broker's setting was changed, and stays so.
+        Raises CorruptRecordError for a size that no entry has.
+        """
+        first = [head.position for _, head in zip(range(1), self.heads(0), strict=False)]
+        last = [head.position for head in self.heads(self.position_before(MAX_RELATIVE + self.base_offset))]
+        places = (self.log.read_at(position + MAGIC.start, MAGIC.type.size) for position in first + last)
+        return max((MAGIC.type.unpack(each)[0] for each in places), default=None)
+
     def read(
         self, offset: int, max_bytes: int, *, end: int | None = None, whole_first: bool = True
     ) -> FileSlice | None:

@@ -26,6 +26,8 @@ PRODUCER_IDS: Final = "/latest_producer_id_block"
 DELETE_TOPICS: Final = "/admin/delete_topics"
 CONSUMERS: Final = "/consumers"
 DEFAULT_ENTITY: Final = "<default>"
+OURS: Final = "/magicbyte"
+"""What stands below this is of our brokers alone: it is not transferred."""
 
 ALWAYS_THERE: Final = (
     CONSUMERS,
@@ -50,6 +52,11 @@ _LAST_PRODUCER_ID: Final = (1 << 63) - 1
 def broker_path(broker_id: int) -> str:
     """Return where a broker is registered: ephemeral; its `czxid` is the broker's epoch."""
     return f"{BROKER_IDS}/{broker_id}"
+
+
+def directory_path(broker_id: int) -> str:
+    """Return where a broker remembers the settings that its log directory is kept with."""
+    return f"{OURS}/directories/{broker_id}"
 
 
 def topic_path(topic: str) -> str:

@@ -1,7 +1,8 @@
 """The metadata tree from one keeper to another: between the store beside the logs and a ZooKeeper.
 
 What goes along is what lasts: topics, partitions, settings, ids, offsets of old consumers. What is about running
-brokers (ephemeral nodes) and what was told to them stays behind. `docs/metadata.md`: how a directory changes hands.
+brokers (ephemeral nodes), what was told to them, and what our brokers alone remember stays behind. `docs/metadata.md`:
+how a directory changes hands.
 """
 
 from __future__ import annotations
@@ -81,7 +82,7 @@ def _lasting(source: Keeper, path: str) -> Iterator[tuple[str, bytes]]:
     for name in source.children(path):
         child = f"{path.rstrip('/')}/{name}"
         node = source.get(child)
-        if node.ephemeral_owner or child == _ZOOKEEPERS_OWN:
+        if node.ephemeral_owner or child in (_ZOOKEEPERS_OWN, layout.OURS):
             continue
         yield child, node.data
         if child not in _TOLD:

@@ -1,0 +1,141 @@
+"""In which format a log directory is kept: what its records show, what is remembered of it, what goes beyond.
+
+A directory is kept as the oldest broker would that can have written what lies in it, so that this broker can have it
+back. Settings that are given come first; they are remembered for starts without them.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from magicbyte.broker.config import FORMAT, FORMAT_NAMES, PROTOCOL, SETTINGS
+from magicbyte.errors import CorruptRecordError
+from magicbyte.groups.config import LATEST, needed_protocol
+from magicbyte.groups.partitioning import OFFSETS_TOPIC
+from magicbyte.log.checkpoints import PARTITION_METADATA
+from magicbyte.log.segment import exists
+from magicbyte.metadata import layout
+from magicbyte.records.encode import Format
+from magicbyte.records.layout import Dialect
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from magicbyte.broker.config import BrokerConfig
+    from magicbyte.log.log_directory import LogDirectory
+    from magicbyte.log.partition_log import PartitionLog
+    from magicbyte.ports import MetadataStore
+
+log = logging.getLogger(__name__)
+
+TOPIC_IDS: Final = (2, 8)
+"""The first protocol version whose brokers give topics ids, and write them into the folders of partitions."""
+_LATEST_GROUPS: Final = needed_protocol(LATEST.group_value, LATEST.offset_value)
+
+
+class Kept(NamedTuple):
+    """The format of a directory's records, and the protocol version that decides on those of internal topics."""
+
+    stored: Format
+    protocol: tuple[int, ...]
+
+    def settings(self) -> dict[str, str]:
+        """Return the settings that stand for it."""
+        return {FORMAT: FORMAT_NAMES[self.stored], PROTOCOL: ".".join(map(str, self.protocol))}
+
+    @classmethod
+    def of(cls, settings: Mapping[str, str]) -> Kept:
+        """Return what settings stand for, and the defaults of those that are not given. Raises InvalidConfigError."""
+        return cls(*(SETTINGS[each].parse(settings.get(each, SETTINGS[each].default)) for each in (FORMAT, PROTOCOL)))
+
+
+_WRITTEN_BY: Final = (Kept(Format.V0, (0, 9, 0)), Kept(Format.V1, (0, 10, 0)), Kept(Format.V2, (0, 11, 0)))
+"""By magic byte: the oldest brokers that write it, from the first on that have groups."""
+
+
+def adopt(config: BrokerConfig, metadata: MetadataStore, logs: LogDirectory) -> None:
+    """Have the settings hold that the directory is kept with, and remember them; what is unlike the default is logged.
+
+    Raises InvalidConfigError where they contradict settings that are given.
+    """
+    path = layout.directory_path(config.broker_id)
+    node = metadata.exists(path)
+    before = _found(logs) if node is None else Kept.of(layout.load_config(path, node.data))
+    now = Kept(*config.adopt({} if before is None else before.settings()))
+    names = ", ".join(f"{name}={text}" for name, text in config.of_directory.items())
+    if before is not None and names:
+        log.warning("%s is kept for Kafka %s to come back: %s; set them to go beyond", logs.path, _line(before), names)
+    if before is not None and (now.stored.magic > before.stored.magic or now.protocol > before.protocol):
+        log.warning("%s was kept for Kafka %s, which cannot have it back: the settings go beyond, to %s",
+                    logs.path, _line(before), _line(now))  # fmt: skip
+    config.adopt(now.settings())  # the same holds, and `warn_beyond` goes by it
+    data = layout.dump_config(now.settings())
+    if node is None:
+        metadata.create(path, data, parents=True)
+    elif node.data != data:
+        metadata.set(path, data)
+
+
+def warn_beyond(config: BrokerConfig, who: str, stored: Format) -> None:
+    """Log it when a format that was set while the broker runs goes beyond the one that its directory is kept in."""
+    kept = Kept.of(config.remembered)
+    if stored.magic > kept.stored.magic:
+        log.warning("%s stores format %s from now on: Kafka %s cannot have the directory back",
+                    who, stored.value, FORMAT_NAMES[kept.stored])  # fmt: skip
+
+
+def _line(kept: Kept) -> str:
+    return ".".join(map(str, kept.protocol))
+
+
+def _found(logs: LogDirectory) -> Kept | None:
+    """Return what the records of a directory show; None where there are none."""
+    magics, protocols = list[int](), list[tuple[int, ...]]()
+    for key, each in logs.logs.items():
+        if each.config.dialect is Dialect.ENRICHED:
+            continue
+        magics += _magics(each)
+        if key.topic == OFFSETS_TOPIC and each.size:
+            protocols.append(_protocol_of_groups(each))
+    if not magics:
+        return None
+    stored, protocol = _WRITTEN_BY[min(max(magics), 2)]
+    protocol = max([protocol, *protocols])
+    has_ids = any(exists(logs.files, f"{each.folder}/{PARTITION_METADATA}") for each in logs.logs.values())
+    # Brokers that write the latest records of groups read all that those with topic ids write.
+    if stored is Format.V2 and (has_ids or protocol >= _LATEST_GROUPS):
+        protocol = TOPIC_IDS
+    return Kept(stored, protocol)
+
+
+def _magics(each: PartitionLog) -> list[int]:
+    found = []
+    for segment in each.segments:
+        try:
+            magic = segment.newest_magic()
+        except CorruptRecordError as error:  # whoever reads there is told
+            log.warning("%s: the format of its records is not known: %s", segment.log.path, error)
+            continue
+        found += [] if magic is None else [magic]
+    return found
+
+
+def _protocol_of_groups(each: PartitionLog) -> tuple[int, ...]:
+    """Return the first protocol version that writes records of groups as they are in a log."""
+    from magicbyte.broker.groups import read_groups
+
+    try:
+        found = read_groups(each)
+    except CorruptRecordError:  # whoever loads the groups says so
+        return ()
+    groups = [value.version for value in found.groups.values()]
+    offsets = [value.version for places in found.offsets.values() for value in places.values()]
+    return needed_protocol(max(groups, default=0), max(offsets, default=0))
+
+
+def forget(metadata: MetadataStore) -> None:
+    """Forget how directories are kept: at the next start their records show it."""
+    parent = layout.directory_path(0).rpartition("/")[0]
+    for name in metadata.children(parent) if metadata.exists(parent) is not None else []:
+        metadata.delete(f"{parent}/{name}")
