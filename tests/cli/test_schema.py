@@ -127,16 +127,18 @@ def test_advice_as_json(tick: Path, values: Path) -> None:
 
 
 def test_generated_code_is_kept_fresh(tmp_path: Path, tick: Path) -> None:
-    out = tmp_path / "out"
-    arguments = ("schema", "generate", tmp_path, "--out", out)
+    out, schemas = tmp_path / "out", tmp_path / "schemas"
+    schemas.mkdir()
+    tick.rename(schemas / "Tick.json")
+    arguments = ("schema", "generate", schemas, "--out", out)
     assert run(*arguments, "--check").exit_code == 1
     assert not out.exists()
     assert run(*arguments).stdout == f"written: {out / 'tick.py'}\n1 schema, 1 module, 1 changed\n"
     assert run(*arguments, "--check").exit_code == 0
     (out / "mine.py").write_text("# not generated\n")
-    save(tmp_path / "Tick.json", {**ID, "type": "int64"})
+    save(schemas / "Tick.json", {**ID, "type": "int64"})
     assert f"stale: {out / 'tick.py'}\n" in run(*arguments, "--check").stdout
-    save(tmp_path / "Tick.json", ID, name="Tock")
+    save(schemas / "Tick.json", ID, name="Tock")
     assert run(*arguments).stdout.splitlines()[:2] == [f"removed: {out / 'tick.py'}", f"written: {out / 'tock.py'}"]
     assert sorted(path.name for path in out.iterdir()) == ["mine.py", "tock.py"]
 

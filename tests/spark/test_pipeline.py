@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import re
 import shutil
 from dataclasses import replace
@@ -566,6 +567,56 @@ def test_wrong_sources_and_sinks_are_refused(archive: Path) -> None:
     assert not (archive / "out").exists(), "what cannot be found leaves no sink behind"
 
 
+PLACES = ("logs", "logs/orders-0", "logs/new", "link", "link/new", "out/../logs/new")
+
+
+@pytest.mark.parametrize(
+    ("what", "sink"),
+    [
+        *((what, sink) for what in ("sink", "compared", "source by a URL", "scratch", "report") for sink in PLACES),
+        *((what, ".") for what in ("sink", "compared", "source by a URL")),
+    ],
+)
+def test_a_pipeline_writes_into_nothing_that_it_reads(archive: Path, what: str, sink: str) -> None:
+    (archive / "link").symlink_to("logs")
+    (archive / "out").mkdir()
+    sources = f"file://{archive}/logs" if what == "source by a URL" else "logs"
+    stages, report, place = CONVERT, "", sink
+    if what == "compared":
+        shutil.copytree(archive / "logs", archive / "other/logs")
+        sources, stages = "other/logs", f'{CONVERT}\n[[stage]]\ndo = "compare"\nwith = "logs"'
+    elif what == "scratch":
+        place = f'memory://unseen"\nscratch = "{sink}'
+    elif what == "report":
+        report, place = f'report = "{sink}"\n', "out"
+    (archive / "p.toml").write_text(f'{report}{stages}\n[sink]\npath = "{place}"\n[source]\npath = "{sources}"\n')
+    before = {each: each.lstat().st_mtime_ns for each in archive.rglob("*")}
+    for do in (run, driver.plan):
+        with pytest.raises(LogDirectoryError, match="which is only read"):
+            do(load(archive / "p.toml"))
+    assert {each: each.lstat().st_mtime_ns for each in archive.rglob("*")} == before
+
+
+@pytest.mark.parametrize("key", ["sink", "report"])
+def test_a_plan_says_that_a_folder_cannot_be_written_and_why(
+    archive: Path, key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = pipeline(archive, CONVERT)
+    given = replace(given, **{key: archive / "a file/deeper"})
+    (archive / "a file").touch()
+    with pytest.raises(LogDirectoryError, match=r"deeper: cannot be written: .*a file is no folder"):
+        driver.plan(given)
+    given = replace(given, **{key: archive / "shut/deeper"})
+    (archive / "shut").mkdir()
+    real = os.access
+    monkeypatch.setattr(os, "access", lambda path, mode: Path(path).name != "shut" and real(path, mode))
+    with pytest.raises(
+        LogDirectoryError, match=r"deeper: cannot be written: .*shut may not be written to by this user"
+    ):
+        driver.plan(given)
+    assert list((archive / "shut").iterdir()) == []
+
+
 UNKNOWN = {
     "no topic 'clikcs-": '[[stage]]\ndo = "verify"\ntopics = ["orders", "clikcs-*"]\n',
     "partition 7": '[source]\npath = "logs"\npartitions = [1, 7]\n[[stage]]\ndo = "verify"\n',
@@ -711,7 +762,7 @@ def test_a_terminal_shows_a_bar_for_each_stage_and_one_for_all(archive: Path, mo
     monkeypatch.setattr("sys.stderr", screen)
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "120")
-    with _progress(given, shares_terminal=False) as advance:
+    with _progress(given) as advance:
         done = driver.run(given, context=InProcess(), progress=advance)
     assert done.status == 0
     shown = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", screen.getvalue())

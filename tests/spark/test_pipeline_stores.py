@@ -5,7 +5,9 @@ import itertools
 import json
 import logging
 import os
+import re
 import shutil
+import stat
 import subprocess
 import sys
 import time
@@ -447,3 +449,25 @@ def test_a_driver_that_is_killed_on_spark_is_gone_on_with(
     run(pipeline(tmp_path, "folder"))
     assert committed(sink) == contents(tmp_path / "folder")
     assert strangers(sink) == {"pipeline-report.html", "pipeline-report.json"}
+
+
+def test_what_is_made_for_a_store_is_its_users_alone_and_goes(
+    memory: ObjectStore, archive: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scratch, seen = archive / "scratch", []
+    upload = ObjectStore.upload
+
+    def look(self: ObjectStore, source: Path, name: str) -> None:
+        if scratch.exists():
+            seen.extend((each.name, stat.S_IMODE(each.stat().st_mode)) for each in scratch.iterdir())
+        upload(self, source, name)
+
+    monkeypatch.setattr(ObjectStore, "upload", look)
+    stranger = scratch / f"{store_sink._scratch_prefix(memory.url)}of somebody else"
+    stranger.mkdir(parents=True)
+    given = replace(pipeline(archive, memory), scratch=scratch)
+    assert run(given).status == 0
+    own = {(name, mode) for name, mode in seen if name != stranger.name}
+    assert own
+    assert all(mode == 0o700 and re.search(r"\.[0-9a-f]{32}$", name) for name, mode in own)
+    assert [each.name for each in scratch.iterdir()] == [stranger.name]

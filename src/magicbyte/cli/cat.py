@@ -9,6 +9,7 @@ import json
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 import click
@@ -95,7 +96,8 @@ class Wanted:
 @click.option("--values", type=click.Choice(list(render.CELLS)), default=None,
               help="How jsonl and csv show bytes; json puts JSON documents in as such.  [default: base64]")  # fmt: skip
 @click.option("--batches", is_flag=True, help="A line for each batch, not for each record.")
-@click.option("-o", "--output", metavar="FILE", help="Write to this file, not to stdout.")
+@click.option("-o", "--output", type=options.OutputPath(), metavar="FILE",
+              help="Write to this file, not to stdout; it gets its name when it is whole.")  # fmt: skip
 @options.dialect_option
 @options.as_option
 @options.on_damage_option
@@ -107,7 +109,7 @@ def cat(
     form: str | None,
     values: str | None,
     batches: bool,
-    output: str | None,
+    output: Path | None,
     on_damage: str,
     max_batch_bytes: int,
     **wanted: object,
@@ -128,6 +130,7 @@ def cat(
     parquet the same columns; needs -o FILE
     """
     from magicbyte.log.directory import PartitionDirectory
+    from magicbyte.log.outputs import inputs_of
 
     form = form or ("jsonl" if batches else "text")
     request = Wanted(limit=max_batch_bytes, **wanted)  # type: ignore[arg-type]
@@ -136,8 +139,10 @@ def cat(
     with contextlib.ExitStack() as stack:
         partitions = _partitions(stack, paths, as_, request)
         total = sum(each.size for each in partitions if isinstance(each, PartitionDirectory))
-        stream = stack.enter_context(binary_output(output))
-        advance = stack.enter_context(progress(total, shares_terminal=output is None))
+        folders = [each for each in partitions if isinstance(each, PartitionDirectory)]
+        inputs = inputs_of([path for path in paths if not is_topic(path)], folders)
+        stream = stack.enter_context(binary_output(output, inputs))
+        advance = stack.enter_context(progress(total, streams=output is None))
         if batches:
             _write_batches(stream, partitions, request, damage, advance)
         elif form in BINARY:
@@ -147,15 +152,16 @@ def cat(
     damage.exit()
 
 
-def _check(form: str, values: str | None, output: str | None, wanted: Wanted, *, batches: bool) -> None:
+def _check(form: str, values: str | None, output: Path | None, wanted: Wanted, *, batches: bool) -> None:
     """Refuse options that contradict each other. Raises UsageError."""
+    to_stdout = output is None or str(output) == "-"
     if values is not None and form not in ("jsonl", "csv"):
         raise click.UsageError(f"--values is for --format jsonl and csv: {form} has its own way")
     if values is not None and batches:
         raise click.UsageError("--values is for records, not for --batches")
-    if form == "parquet" and output in (None, "-"):
+    if form == "parquet" and to_stdout:
         raise click.UsageError("--format parquet: expected -o FILE to write to")
-    if form == "arrow" and output in (None, "-") and sys.stdout.isatty():
+    if form == "arrow" and to_stdout and sys.stdout.isatty():
         raise click.UsageError("--format arrow is binary: expected -o FILE, or a pipe behind it")
     if batches and form != "jsonl":
         raise click.UsageError("--batches: expected --format jsonl")
@@ -287,12 +293,9 @@ def _write_lines(
 def _write_columnar(form: str, stream: BinaryIO, records: Iterator[tuple[Log, RecordColumns]]) -> None:
     from magicbyte.records.columnar import ArrowWriter, ParquetWriter
 
-    writer = (ArrowWriter if form == "arrow" else ParquetWriter)(stream)
-    try:
+    with (ArrowWriter if form == "arrow" else ParquetWriter)(stream) as writer:
         for partition, columns in records:
             writer.write(columns, partition.topic, partition.partition)
-    finally:  # what came before damage can be read
-        writer.close()
 
 
 def _write_batches(

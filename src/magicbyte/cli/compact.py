@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from magicbyte.cli import options
-from magicbyte.cli.output import complain
+from magicbyte.cli.output import complain, say
 from magicbyte.cli.progress import progress
 from magicbyte.cli.render import many, size_text
 from magicbyte.clock import SystemClock
@@ -93,19 +93,19 @@ def compact(
         rules=None if version is None else IndexRules.of(version),
     )
     done: list[Compacted] = []
-    with progress(3 * sum(each.size for each in chosen), shares_terminal=form == "text") as advance:
+    with progress(3 * sum(each.size for each in chosen)) as advance:
         for each in compact_logs(chosen, how, dry_run=dry_run, progress=advance):
             done.append(each)
             if form == "text":
-                click.echo("\n".join(_lines(each, dry_run=dry_run)))
+                say("\n".join(_lines(each, dry_run=dry_run)))
             if each.error is not None:
                 complain(each.error)
     saved = sum(each.size - each.size_after for each in done)
     if form == "json":
         found = {"dryRun": dry_run, "partitions": [_json(each) for each in done], "savedBytes": saved}
-        click.echo(json.dumps(found, indent=2))
+        say(json.dumps(found, indent=2))
     else:
-        click.echo(f"{many(len(done), 'partition')}: {size_text(saved)} {'would go' if dry_run else 'gone'}")
+        say(f"{many(len(done), 'partition')}: {size_text(saved)} {'would go' if dry_run else 'gone'}")
     if any(each.error is not None for each in done):
         click.get_current_context().exit(1)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from magicbyte.cli import options
-from magicbyte.cli.output import complain
+from magicbyte.cli.output import complain, say
 from magicbyte.cli.progress import progress
 from magicbyte.cli.render import many, size_text
 from magicbyte.errors import CorruptRecordError, UnsupportedCompressionError
@@ -54,7 +54,7 @@ _NOUNS = {
 @click.option("--to", "target", type=click.Choice(list(FORMATS)), required=True, help="The format to convert to.")
 @click.option("--codec", type=click.Choice(CODECS), default="keep", show_default=True,
               help="Compress all batches with this codec; keep leaves each its own.")  # fmt: skip
-@click.option("--out", type=click.Path(file_okay=False, path_type=Path), required=True, metavar="DIR",
+@click.option("--out", type=options.OutputPath(folder=True), required=True, metavar="DIR",
               help="The new log directory, or one where the same conversion was interrupted.")  # fmt: skip
 @click.option("--fix-lz4", is_flag=True,
               help="Give LZ4 batches of v1 the correct header checksum, those of v0 the one old clients expect; the "
@@ -94,12 +94,14 @@ def convert(
     Exit status: 0 all converted, 1 damage or a difference found, 2 wrong use or a failure to write.
     """
     from magicbyte.codecs import Codec
-    from magicbyte.log.convert import ConvertOptions, convert_logs, partitions_to_convert
+    from magicbyte.log.convert import ConvertOptions, convert_partitions, partitions_to_convert
+    from magicbyte.log.outputs import inputs_of, refuse_overlap
     from magicbyte.records.encode import Format
 
     partitions = partitions_to_convert(paths, topics, as_)
+    refuse_overlap(out, inputs_of(paths, partitions.values()))
     total = sum(each.size for each in partitions.values())
-    with progress(total * (2 if verify else 1), shares_terminal=form == "text") as advance:
+    with progress(total * (2 if verify else 1)) as advance:
         chosen = ConvertOptions(
             Format(FORMATS[target]),
             None if codec == "keep" else Codec[codec.upper()],
@@ -111,11 +113,11 @@ def convert(
             threads=threads,
             progress=advance,
         )
-        done = _all(convert_logs(paths, out, chosen, topics=topics, as_=as_), form, len(partitions), out)
+        done = _all(convert_partitions(partitions, out, chosen), form, len(partitions), out)
     if form == "json":
-        click.echo(json.dumps(_json(done), indent=2))
+        say(json.dumps(_json(done), indent=2))
     elif len(done) > 1:
-        click.echo(_total(done))
+        say(_total(done))
     if not all(each.sound for each in done):
         click.get_current_context().exit(1)
 
@@ -131,7 +133,7 @@ def _all(work: Iterator[PartitionConversion], form: str, expected: int, out: Pat
                 if hint := _hint(each):
                     complain(hint)
             if form == "text":
-                click.echo("\n".join(_lines(each)))
+                say("\n".join(_lines(each)))
     except (OSError, KeyboardInterrupt):
         finished = sum(each.error is None for each in done)
         complain(

@@ -11,7 +11,7 @@ import click
 
 from magicbyte.cli import options
 from magicbyte.cli.cluster import is_topic, topic_at
-from magicbyte.cli.output import Damage
+from magicbyte.cli.output import Damage, say
 from magicbyte.cli.progress import progress
 from magicbyte.cli.render import many, readable, time_text
 
@@ -97,16 +97,16 @@ def diff(
         dialects = dialect_a, dialect_b
         left, right = (_logs(stack, path, topics, dialect) for path, dialect in zip((a, b), dialects, strict=True))
         total = sum(each.size for each in (*left, *right) if isinstance(each, PartitionDirectory))
-        advance = stack.enter_context(progress(total, shares_terminal=form == "text"))
+        advance = stack.enter_context(progress(total))
         chosen = DiffOptions(frozenset(map(Ignored, ignore)), max_batch_bytes, threads, damage, advance)
         for each in diff_logs(left, right, chosen, dialects=dialects, report=report):
             of_partition = shown.setdefault(each.partition, [])
             if len(of_partition) < limit:
                 of_partition.append(each)
     if form == "json":
-        click.echo(json.dumps(_json(report, shown, ignore), indent=2))
+        say(json.dumps(_json(report, shown, ignore), indent=2))
     else:
-        click.echo(_text(report, shown, ignore))
+        say(_text(report, shown, ignore))
     damage.exit()
     if not report.same:
         click.get_current_context().exit(1)

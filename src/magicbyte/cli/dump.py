@@ -108,7 +108,7 @@ def dump(segments: tuple[str, ...], files: str | None, as_anatomy: bool, **given
         raise click.UsageError(f"{'--at' if request.at is not None else '--all-bytes'} is for --anatomy")
     damage = Damage(request.on_damage)
     total = sum(target.size for target in targets)
-    with binary_output(None) as stream, progress(total, shares_terminal=True) as advance:
+    with binary_output(None) as stream, progress(total, streams=True) as advance:
         for target in targets:
             for line in request.lines(target, damage, advance):
                 stream.write(f"{line}\n".encode(errors="backslashreplace"))

@@ -1,23 +1,29 @@
 """The command line's frame: finds the command that was asked for, and ends as a well-behaved program does.
 
-Exit status: 0 sound, 1 damage found, 2 wrong use, 130 after Ctrl-C, 141 when the reader of our output went away.
-Nothing of a command is imported before it is called for.
+Exit status: 0 sound, 1 damage found, 2 wrong use or a failure to write, 130 after Ctrl-C, 141 when the reader of our
+output went away. Nothing of a command is imported before it is called for.
 """
 
 from __future__ import annotations
 
 import atexit
+import contextlib
 import gc
 import importlib
+import io
 import os
 import sys
-from typing import Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
 from magicbyte import __version__
 from magicbyte.cli.output import complain
 from magicbyte.errors import CorruptRecordError, MagicbyteError
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
 
 COMMANDS = {
     "tour": "See it all on real logs of every Kafka version.",
@@ -92,6 +98,7 @@ class Commands(click.Group):
     def main(self, *args: Any, **extra: Any) -> Any:
         """Run a command line (default: the process's) and exit; the arguments are click's."""
         extra["standalone_mode"] = False
+        _open_standard_streams()
         try:
             status = super().main(*args, **extra)
         except click.Abort:
@@ -105,33 +112,104 @@ class Commands(click.Group):
             status = error.exit_code
         sys.exit(status or 0)
 
+    def make_context(self, *args: Any, **extra: Any) -> click.Context:
+        """Read the command line as far as it is ours; of --help and --version that is all, and they print."""
+        with _told():
+            return super().make_context(*args, **extra)
+
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; turn what may go wrong into one line and an exit status."""
+        with _told():
+            return super().invoke(ctx)
+
+
+@contextlib.contextmanager
+def _told() -> Iterator[None]:
+    """Turn what may go wrong inside the block into one line and an exit status. At its end stdout is written."""
+    try:
         try:
-            result = super().invoke(ctx)
+            yield
+        except click.exceptions.Exit:
             sys.stdout.flush()
-        except CorruptRecordError as error:
-            complain(error)
-            ctx.exit(DAMAGE)
-        except MagicbyteError as error:
-            complain(error)
-            ctx.exit(WRONG_USE)
-        except KeyboardInterrupt:
-            ctx.exit(INTERRUPTED)
-        except BrokenPipeError:
-            _silence_stdout()
-            ctx.exit(PIPE_CLOSED)
-        except OSError as error:
-            complain(error)
-            ctx.exit(WRONG_USE)
-        return result
+            raise
+        sys.stdout.flush()
+    except CorruptRecordError as error:
+        status = DAMAGE
+        complain(error)
+    except MagicbyteError as error:
+        status = WRONG_USE
+        complain(error)
+    except KeyboardInterrupt:
+        status = INTERRUPTED
+    except BrokenPipeError:
+        status = PIPE_CLOSED
+    except OSError as error:
+        status = WRONG_USE
+        complain(error)
+    else:
+        return
+    _silence_stdout()
+    raise click.exceptions.Exit(status)
 
 
 def _silence_stdout() -> None:
-    """Let what is still buffered go nowhere: the interpreter flushes at its end, and would complain."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, sys.stdout.fileno())
-    os.close(nowhere)
+    """Let what cannot be written go nowhere: the interpreter flushes at its end, and would complain."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
+
+
+class _Stdout(io.FileIO):
+    """The process's stdout; of a failure, of which the system does not tell the file, it says that it was this one."""
+
+    def __init__(self) -> None:
+        super().__init__(1, "w", closefd=False)
+
+    def write(self, data: ReadableBuffer, /) -> int:
+        """Write some of `data`; return how many bytes."""
+        try:
+            return super().write(data)
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise OSError(error.errno, f"cannot write: {error.strerror}", "stdout") from error
+
+
+def _open_standard_streams() -> None:
+    """Open the standard streams that the shell closed (`>&-`), so that no file of ours gets their descriptors.
+
+    stdin can then not be read and stdout not be written, which is an error only where that is tried; stderr is lost.
+    """
+    for number, stream, mode in (
+        (0, sys.stdin, os.O_WRONLY),
+        (1, sys.stdout, os.O_RDONLY),
+        (2, sys.stderr, os.O_WRONLY),
+    ):
+        if stream is None:
+            with contextlib.suppress(OSError):
+                os.fstat(number)
+                continue  # it is open, but not for us: as on Windows without a console
+            descriptor = os.open(os.devnull, mode)
+            if descriptor != number:
+                os.dup2(descriptor, number)
+                os.close(descriptor)
+    if sys.stdin is None:
+        sys.stdin = io.TextIOWrapper(io.BufferedReader(io.FileIO(0, closefd=False)))
+    if sys.stderr is None:
+        sys.stderr = io.TextIOWrapper(io.BufferedWriter(io.FileIO(2, "w", closefd=False)), errors="backslashreplace")
+    given = sys.stdout
+    if given is None:
+        sys.stdout = _text_of_stdout("utf-8", "strict", line_buffering=False)
+    elif given is sys.__stdout__ and isinstance(given, io.TextIOWrapper):
+        sys.stdout = _text_of_stdout(given.encoding, given.errors or "strict", line_buffering=given.line_buffering)
+
+
+def _text_of_stdout(encoding: str, errors: str, *, line_buffering: bool) -> io.TextIOWrapper:
+    buffer = io.BufferedWriter(cast("io.FileIO", _Stdout()))
+    return io.TextIOWrapper(buffer, encoding=encoding, errors=errors, line_buffering=line_buffering)
 
 
 @click.group(

@@ -16,8 +16,10 @@ import click
 
 from magicbyte.cli.mirror_config import client_settings, from_file
 from magicbyte.cli.mirror_display import display, line
+from magicbyte.cli.options import OutputPath
 from magicbyte.cli.stopping import stops
 from magicbyte.errors import MagicbyteError, UnknownTopicError
+from magicbyte.log.files import local_path
 
 if TYPE_CHECKING:
     from magicbyte.client import Client
@@ -78,7 +80,7 @@ def _client(context: click.Context, side: str, option: str, addresses: str) -> C
 
 def _target(context: click.Context, target: str) -> Client | Path:
     """Return a client of a cluster, or a log directory: a name with a slash. Raises BadParameter."""
-    path = Path(target)
+    path = Path(local_path(target) or target)
     if "/" in target or target in (".", ".."):
         if path.exists() and not path.is_dir():
             raise click.BadParameter(f"{target} is no directory", param_hint="--to")
@@ -109,7 +111,7 @@ def _target(context: click.Context, target: str) -> Client | Path:
 @click.option("--merge", is_flag=True, help="Begin also with topics that hold records of others at the target.")
 @click.option("--on-oversize", type=click.Choice(["stop", "split", "park"]), default="stop", show_default=True,
               help="What to do with a set that is larger than the target takes.")  # fmt: skip
-@click.option("--park", type=click.Path(file_okay=False, path_type=Path), metavar="DIR",
+@click.option("--park", type=OutputPath(folder=True), metavar="DIR",
               help="Log directory for what --on-oversize=park puts aside.")  # fmt: skip
 @click.option("--from-dialect", type=click.Choice(["kafka", "enriched"]), default="kafka", show_default=True,
               help="What the source's listener gives of enriched topics.")  # fmt: skip

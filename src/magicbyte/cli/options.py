@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from magicbyte.errors import LogDirectoryError
 from magicbyte.log.checkpoints import TopicPartition
+from magicbyte.log.files import local_path
 from magicbyte.log.units import duration_ms, size_of
 from magicbyte.records.layout import Dialect
+
+if TYPE_CHECKING:
+    _PathType = click.ParamType[Path]
+else:
+    _PathType = click.ParamType  # not generic before click 8.2
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -47,6 +54,30 @@ def partition_name(_context: click.Context, _parameter: click.Parameter, value: 
 def dialect_name(_context: click.Context, _parameter: click.Parameter, value: str | None) -> Dialect | None:
     """Return the dialect of that name: a callback."""
     return None if value is None else Dialect(value)
+
+
+class OutputPath(_PathType):
+    """A file or folder of this machine that a command writes: a Path, of a path or of a file: URL.
+
+    A command with such an option calls `refuse_overlap`; tests/cli/test_outputs.py knows each of them.
+    """
+
+    name = "path"
+
+    def __init__(self, *, folder: bool = False) -> None:
+        self._folder = folder
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
+        """Return the path. Refuses the URL of another store, and, where a folder is written, what is none."""
+        if isinstance(value, Path):
+            return value
+        place = local_path(str(value))
+        if place is None:
+            self.fail(f"{value!r}: expected a path of this machine", param, ctx)
+        path = Path(place)
+        if self._folder and path.exists() and not path.is_dir():
+            self.fail(f"{value!r}: expected a folder, found a file", param, ctx)
+        return path
 
 
 def key_values(settings: Sequence[str]) -> dict[str, str]:

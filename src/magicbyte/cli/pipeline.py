@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from magicbyte.cli.options import OutputPath
 from magicbyte.cli.output import complain
 from magicbyte.cli.render import many, size_text
 
@@ -56,7 +57,7 @@ def run(file: Path, master: str, dry_run: bool, resume: bool, form: str) -> None
         click.echo(json.dumps(_plan_json(planned), indent=2) if form == "json" else _plan_text(planned))
         return
     try:
-        with _progress(given, shares_terminal=form == "text") as advance:
+        with _progress(given) as advance:
             done = driver.run(given, master=master, resume=resume, progress=advance)
     except KeyboardInterrupt:
         complain("stopped; --resume goes on with what is finished" if given.sink else "stopped")
@@ -76,7 +77,7 @@ def run(file: Path, master: str, dry_run: bool, resume: bool, form: str) -> None
 
 @pipeline.command()
 @click.argument("url")
-@click.option("--to", type=click.Path(file_okay=False, path_type=Path), required=True, metavar="DIR")
+@click.option("--to", type=OutputPath(folder=True), required=True, metavar="DIR")
 def materialize(url: str, to: Path) -> None:
     """Make a log directory DIR of what a pipeline committed to URL, in a store of objects.
 
@@ -129,12 +130,12 @@ def up(workers: int, cores: int, memory: str) -> None:
 
 
 @contextlib.contextmanager
-def _progress(given: Pipeline, *, shares_terminal: bool) -> Iterator[Callable[[str, int, int], None]]:
+def _progress(given: Pipeline) -> Iterator[Callable[[str, int, int], None]]:
     """Give a function that takes a stage, and bytes and partitions just done: a bar for each stage, and one for all.
 
-    They are shown on stderr, if that is a terminal of its own.
+    They are shown on stderr, if that is a terminal; what the run has to say comes behind them.
     """
-    if not sys.stderr.isatty() or (shares_terminal and sys.stdout.isatty()):
+    if not sys.stderr.isatty():
         yield lambda _stage, _bytes, _units: None
         return
     from rich.console import Console

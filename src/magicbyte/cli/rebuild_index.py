@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from magicbyte.cli import options
-from magicbyte.cli.output import Damage
+from magicbyte.cli.output import Damage, say
 from magicbyte.cli.progress import progress
 from magicbyte.cli.render import size_text
 from magicbyte.errors import CorruptRecordError, LogDirectoryError
@@ -48,7 +48,7 @@ Json = dict[str, Any]
 @click.option(
     "--write", is_flag=True, help="Put the files that are not the same in their place. The broker must be stopped."
 )
-@click.option("--out", type=click.Path(path_type=Path), metavar="DIR", help="Put all files below DIR instead.")
+@click.option("--out", type=options.OutputPath(folder=True), metavar="DIR", help="Put all files below DIR instead.")
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @options.dialect_option
 @options.as_option
@@ -74,6 +74,7 @@ def rebuild_index(
     """
     from magicbyte.log.directory import discover
     from magicbyte.log.index_writer import LATEST_RULES, IndexRules
+    from magicbyte.log.outputs import inputs_of, refuse_overlaps
     from magicbyte.log.partitions import choose, in_use
     from magicbyte.log.rebuild import recognise
 
@@ -82,14 +83,16 @@ def rebuild_index(
     given = None if version is None else replace(IndexRules.of(version), interval_bytes=index_interval)
     partitions = choose(in_use(discover(paths, as_)), topics)
     for partition in partitions:
-        _check(partition, paths, out, write=write)
+        _check(partition, paths, write=write)
     folders = [Path(partition.path).name for partition in partitions]
     if out is not None and len(set(folders)) < len(folders):
         twice = next(name for name in folders if folders.count(name) > 1)
         raise LogDirectoryError(f"{twice} is there {folders.count(twice)} times: expected each once for --out")
+    if out is not None:
+        refuse_overlaps(out, folders, inputs_of(paths, partitions))
     damage = Damage("skip")
     report = _Report(form, write=write, out=out)
-    with progress(sum(each.size for each in partitions), shares_terminal=form == "text") as advance:
+    with progress(sum(each.size for each in partitions)) as advance:
         for partition in partitions:
             known = given
             if given is None:
@@ -129,7 +132,7 @@ def _rebuild(
         report.add(segment, written)
 
 
-def _check(partition: PartitionDirectory, paths: tuple[str, ...], out: Path | None, *, write: bool) -> None:
+def _check(partition: PartitionDirectory, paths: tuple[str, ...], *, write: bool) -> None:
     """Raise LogDirectoryError for a place that nothing can, or may, be made of or written to."""
     from magicbyte.log.files import LocalFiles, is_locked
 
@@ -144,8 +147,6 @@ def _check(partition: PartitionDirectory, paths: tuple[str, ...], out: Path | No
         )
     if write and is_locked(folder.parent / ".lock"):
         raise LogDirectoryError(f"{folder.parent}: a broker is using this log directory; it must be stopped first")
-    if out is not None and (out / folder.name).resolve() == folder.resolve():
-        raise LogDirectoryError(f"{out}: expected another folder than that of the log; --write writes there")
 
 
 class _Report:
@@ -172,7 +173,7 @@ class _Report:
         )
         if self._form == "text":
             how = ", which the files there show" if recognised else ""
-            click.echo(f"{partition.name}: as Kafka {rules.version} writes it{how}")
+            say(f"{partition.name}: as Kafka {rules.version} writes it{how}")
 
     def add(self, rebuilt: RebuiltSegment, written: list[str]) -> None:
         """Take in a segment, and the names of the files written for it."""
@@ -186,7 +187,7 @@ class _Report:
         }
         self._partitions[-1]["segments"].append(entry)
         if self._form == "text":
-            click.echo(_line(rebuilt, written))
+            say(_line(rebuilt, written))
 
     def damaged(self, error: CorruptRecordError) -> None:
         """Take in what ended the walk over the partition."""
@@ -202,15 +203,15 @@ class _Report:
         """Say what it comes to."""
         if self._form == "json":
             total = {"segments": self.segments, "wrong": self.wrong, "written": self.written}
-            click.echo(json.dumps({"partitions": self._partitions, "total": total}, indent=2))
+            say(json.dumps({"partitions": self._partitions, "total": total}, indent=2))
             return
         what = f"{_count(self.segments, 'segment')}, {_count(self.wrong, 'file')} wrong or missing"
         if self.written:
-            click.echo(f"{what}; {_count(self.written, 'file')} written{f' below {self.out}' if self.out else ''}")
+            say(f"{what}; {_count(self.written, 'file')} written{f' below {self.out}' if self.out else ''}")
         elif self.wrong:
-            click.echo(f"{what}; nothing was written: --write puts them in their place, --out DIR elsewhere")
+            say(f"{what}; nothing was written: --write puts them in their place, --out DIR elsewhere")
         else:
-            click.echo(what)
+            say(what)
 
 
 def _file_json(file: RebuiltFile, written: list[str]) -> Json:

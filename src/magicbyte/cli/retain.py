@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from magicbyte.cli import options
+from magicbyte.cli.output import say
 from magicbyte.cli.progress import progress
 from magicbyte.cli.render import many, size_text
 from magicbyte.clock import SystemClock
@@ -85,18 +86,18 @@ def retain(
         rules=None if version is None else IndexRules.of(version),
     )
     done: list[Retained] = []
-    with progress(sum(each.size for each in partitions), shares_terminal=form == "text") as advance:
+    with progress(sum(each.size for each in partitions)) as advance:
         for each in retain_logs(partitions, limits, dry_run=dry_run, progress=advance):
             done.append(each)
             if form == "text":
-                click.echo("\n".join(_lines(each, dry_run=dry_run)))
+                say("\n".join(_lines(each, dry_run=dry_run)))
     total = sum(each.removed_bytes for each in done)
     if form == "json":
         found = {"dryRun": dry_run, "partitions": [_json(each) for each in done], "removedBytes": total}
-        click.echo(json.dumps(found, indent=2))
+        say(json.dumps(found, indent=2))
     else:
         verb = "would go" if dry_run else "gone"
-        click.echo(f"{many(len(done), 'partition')}: {size_text(total)} {verb}")
+        say(f"{many(len(done), 'partition')}: {size_text(total)} {verb}")
 
 
 def _lines(done: Retained, *, dry_run: bool) -> list[str]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from magicbyte.cli import options
-from magicbyte.cli.output import complain
+from magicbyte.cli.output import complain, say
 from magicbyte.cli.progress import progress
 from magicbyte.cli.render import many, size_text
 
@@ -23,7 +23,7 @@ Json = dict[str, Any]
 
 @click.command()
 @options.paths_argument
-@click.option("--out", type=click.Path(file_okay=False, path_type=Path), required=True, metavar="DIR",
+@click.option("--out", type=options.OutputPath(folder=True), required=True, metavar="DIR",
               help="The new log directory, or one where the same work was interrupted.")  # fmt: skip
 @click.option("--kafka", metavar="VERSION",
               help="Write indexes as this Kafka does.  [default: the newest]")  # fmt: skip
@@ -51,18 +51,20 @@ def salvage(
     Exit status: 0 nothing was damaged, 1 something was, and is reported, 2 wrong use or a failure to write.
     """
     from magicbyte.log.convert import partitions_to_convert
+    from magicbyte.log.outputs import inputs_of, refuse_overlap
     from magicbyte.log.salvage import SalvageOptions, salvage_logs
 
     partitions = partitions_to_convert(paths, topics, as_)
+    refuse_overlap(out, inputs_of(paths, partitions.values()))
     total = sum(each.size for each in partitions.values())
     done: list[SalvagedPartition] = []
-    with progress(total, shares_terminal=form == "text") as advance:
+    with progress(total) as advance:
         chosen = SalvageOptions(version=kafka, dialect=dialect, limit=max_batch_bytes, progress=advance)
         try:
             for each in salvage_logs(partitions, out, chosen):
                 done.append(each)
                 if form == "text":
-                    click.echo("\n".join(_lines(each)))
+                    say("\n".join(_lines(each)))
         except (OSError, KeyboardInterrupt):
             complain(
                 f"stopped: {len(done)} of {many(len(partitions), 'partition')} finished in {out}; "
@@ -70,7 +72,7 @@ def salvage(
             )
             raise
     if form == "json":
-        click.echo(json.dumps({"partitions": [_json(each) for each in done]}, indent=2))
+        say(json.dumps({"partitions": [_json(each) for each in done]}, indent=2))
     if not all(each.report.is_sound for each in done):
         click.get_current_context().exit(1)
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from magicbyte.cli.options import OutputPath
 from magicbyte.cli.render import many, table_lines
 
 if TYPE_CHECKING:
@@ -303,7 +304,7 @@ def _advice_text(name: str, version: int, samples: int, whole: int, advice: list
 
 @schema.command()
 @click.argument("directory", metavar="DIR", type=click.Path(exists=True, file_okay=False, path_type=Path))
-@click.option("--out", type=click.Path(file_okay=False, path_type=Path), required=True, help="Where the code goes.")
+@click.option("--out", type=OutputPath(folder=True), required=True, metavar="DIR", help="Where the code goes.")
 @click.option("--check", "check_only", is_flag=True, help="Write nothing; exit status 1 if what is there is stale.")
 def generate(directory: Path, out: Path, check_only: bool) -> None:
     """Write Python for the schemas in DIR.
@@ -311,6 +312,7 @@ def generate(directory: Path, out: Path, check_only: bool) -> None:
     One module for each API, with a dataclass for all versions of a message. The code needs nothing of magicbyte but
     magicbyte.protocol. Modules that were generated for schemas that are gone are removed.
     """
+    from magicbyte.log.outputs import refuse_overlap
     from magicbyte.schema import load_directory
     from magicbyte.schema.output import stale, write
     from magicbyte.schema.python import modules
@@ -318,6 +320,7 @@ def generate(directory: Path, out: Path, check_only: bool) -> None:
     schemas = load_directory(directory)
     if not schemas:
         raise click.UsageError(f"{directory} has no .json file")
+    refuse_overlap(out, [directory])
     files = modules(schemas)
     changed = stale(out, files) if check_only else write(out, files)
     for name in changed:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from magicbyte.cli.options import OutputPath
 from magicbyte.cli.tour_stage import COUNT_LINES, ONLY_RECORDS, Stage
 
 if TYPE_CHECKING:
@@ -60,38 +61,47 @@ records.agg(F.count("*").alias("records"), F.sum(F.length("value")).alias("bytes
 
 @click.command()
 @click.argument("paths", nargs=-1, metavar="[PATH...]")
-@click.option("--keep", metavar="DIR", help="Work in this new folder and leave it: the commands work there as printed.")
-@click.option("--unpack", metavar="DIR", help="Only put the bundled logs into this new folder.")
+@click.option("--keep", type=OutputPath(folder=True), metavar="DIR",
+              help="Work in this new folder and leave it: the commands work there as printed.")  # fmt: skip
+@click.option("--unpack", type=OutputPath(folder=True), metavar="DIR",
+              help="Only put the bundled logs into this new folder.")  # fmt: skip
 @click.option("--spark/--no-spark", default=True, help="End with a Spark query.  [default: yes]")
-def tour(paths: tuple[str, ...], keep: str | None, unpack: str | None, spark: bool) -> None:
+def tour(paths: tuple[str, ...], keep: Path | None, unpack: Path | None, spark: bool) -> None:
     """See it all on real logs of every Kafka version.
 
     The logs come with magicbyte: partitions as brokers of 0.8.2 to 4.3 left them, one of them damaged. With PATHs the
     tour goes through those instead, and shows what there is. It takes under a minute and changes no log.
     """
+    from magicbyte.log.outputs import refuse_overlap, whole_folder
+
+    for output in (keep, unpack):
+        if output is not None:
+            refuse_overlap(output, paths)
     if unpack is not None:
-        _unpack(_new_folder(unpack))
+        with whole_folder(_checked(unpack)) as fresh:
+            _unpack(fresh)
         return
     with contextlib.ExitStack() as stack:
         if keep is None:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="magicbyte-tour-")))
         else:
-            folder = _new_folder(keep)
+            folder = _checked(keep)
+            with whole_folder(folder) as fresh:
+                if not paths:
+                    _unpack(fresh)
         # As what they are from anywhere: the tour goes elsewhere.
         given = [path if "://" in path else str(Path(path).absolute()) for path in paths]
-        if not given:
+        if not given and keep is None:
             _unpack(folder)
         stack.enter_context(contextlib.chdir(folder))
         Tour(given or [BUNDLED], folder, bundled=not given, kept=keep is not None).walk(spark=spark)
 
 
-def _new_folder(name: str) -> Path:
-    """Make a folder. Raises UsageError if there is something in it."""
-    folder = Path(name).absolute()
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise click.UsageError(f"{name}: expected a folder that is new or empty")
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
+def _checked(folder: Path) -> Path:
+    """Return the whole path of a folder to be made. Raises UsageError if there is something in it."""
+    if folder.exists() and any(folder.iterdir()):
+        raise click.UsageError(f"{folder}: expected a folder that is new or empty")
+    return folder.absolute()
 
 
 def _unpack(folder: Path) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from magicbyte.cli import options
-from magicbyte.cli.output import complain
+from magicbyte.cli.output import complain, say
 from magicbyte.cli.progress import progress
 from magicbyte.cli.render import many, size_text
 
@@ -59,7 +59,7 @@ def verify(
     total = sum(each.size for each in partitions)
     counts = dict.fromkeys(Severity, 0)
     listed: list[Json] = []
-    with progress(total, shares_terminal=form == "text") as advance:
+    with progress(total) as advance:
         found = check(
             partitions,
             depth=Depth(depth or "usual"),
@@ -73,16 +73,16 @@ def verify(
             if form == "json":
                 listed.append(_json(finding))
             else:
-                click.echo(_text(finding))
+                say(_text(finding))
     segments = sum(len(each.segments) for each in partitions)
     if form == "json":
         numbers = {severity.value: count for severity, count in counts.items()}
         summary = {"partitions": len(partitions), "segments": segments, "bytes": total, **numbers}
-        click.echo(json.dumps({"findings": listed, "total": summary}, indent=2))
+        say(json.dumps({"findings": listed, "total": summary}, indent=2))
     else:
         where = f"{many(len(partitions), 'partition')}, {many(segments, 'segment')}, {size_text(total)}"
         verdict = ", ".join(many(count, severity.value) for severity, count in counts.items() if count) or "sound"
-        click.echo(f"{where}: {verdict}")
+        say(f"{where}: {verdict}")
     if counts[Severity.ERROR] or counts[Severity.WARNING]:
         click.get_current_context().exit(1)
 

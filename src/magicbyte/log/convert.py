@@ -23,6 +23,7 @@ from magicbyte.log.diff import Difference, DiffOptions, DiffReport, PartitionCom
 from magicbyte.log.directory import PartitionDirectory, discover
 from magicbyte.log.files import replace_file
 from magicbyte.log.index_writer import IndexRules
+from magicbyte.log.outputs import inputs_of, refuse_overlaps
 from magicbyte.log.partitions import choose, in_use, log_start_offset, meta_properties
 from magicbyte.log.parts import WrittenSegment, look_at
 from magicbyte.log.reader import Chunk, in_order, read_chunks
@@ -329,8 +330,8 @@ class _Job:
     @classmethod
     def open(cls, out: Path, options: ConvertOptions, partitions: dict[TopicPartition, PartitionDirectory]) -> _Job:
         """Begin a conversion in `out`, or go on with one. Raises LogDirectoryError for any other content."""
-        for each in partitions.values():
-            refuse_overlap(out, each)
+        names = [name for key in partitions for name in (str(key), temporary_name(out / str(key)).name)]
+        refuse_overlaps(out, names, inputs_of((), partitions.values()))
         path = out / STATE
         state = _State(options.identity())
         if path.exists():
@@ -593,14 +594,3 @@ def add_report(total: ConversionReport, part: ConversionReport) -> None:
 def _identity(partition: PartitionDirectory) -> dict[str, int]:
     """Return what tells the source of a finished partition from another one: its segments and their sizes."""
     return {segment.log.name: segment.log.size for segment in partition.segments}
-
-
-def refuse_overlap(out: Path, source: PartitionDirectory) -> None:
-    """Raise LogDirectoryError where writing to `out` would change the folders of a source."""
-    if "://" in source.path:
-        return
-    target = out.resolve()
-    for path in (source.path, source.log_directory):
-        folder = None if path is None else Path(path).resolve()
-        if folder is not None and (folder == target or folder in target.parents):
-            raise LogDirectoryError(f"{out}: expected a folder outside of {path}, which is only read")

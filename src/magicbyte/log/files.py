@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Self
 
 from magicbyte.errors import CorruptRecordError, LogDirectoryError
-from magicbyte.ports import Buffer, FileEntry, FileSystem, ReadableFile, WritableFileSystem
+from magicbyte.ports import Buffer, FileEntry, FileSystem, Lock, ReadableFile, WritableFile, WritableFileSystem
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -19,13 +19,40 @@ _PIECE_BYTES = 64 << 10
 SMALL_FILE_LIMIT = 64 << 20  # bytes; Kafka's largest small file is an index, of 10 MiB unless configured otherwise
 
 
+_FLAGS = getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
+"""Without the last one, opening a FIFO would wait for somebody who writes to it."""
+_KINDS = {
+    stat.S_IFIFO: "a FIFO",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a character device",
+    stat.S_IFBLK: "a block device",
+}
+
+
+def _special(mode: int) -> str | None:
+    """Return what has this mode, if it is neither a regular file nor a directory."""
+    return _KINDS.get(stat.S_IFMT(mode))
+
+
+def _not_regular(path: str, kind: str) -> LogDirectoryError:
+    return LogDirectoryError(f"{path}: expected a regular file, found {kind}: copy its content to a file first")
+
+
 class LocalFile:
-    """A file of this machine: `pread`, so no position is shared, and no copy but into the caller's buffer."""
+    """A file of this machine: `pread`, so no position is shared, and no copy but into the caller's buffer.
+
+    Raises LogDirectoryError for a FIFO, a socket or a device: nothing can be read at a position of one.
+    """
 
     def __init__(self, path: str) -> None:
         self.path = path
-        self._descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0))
-        self.size = os.fstat(self._descriptor).st_size
+        self._descriptor = os.open(path, os.O_RDONLY | _FLAGS)
+        found = os.fstat(self._descriptor)
+        if (kind := _special(found.st_mode)) is not None:
+            os.close(self._descriptor)
+            self._descriptor = -1
+            raise _not_regular(path, kind)
+        self.size = found.st_size
 
     def fileno(self) -> int:
         """Return the descriptor, -1 when the file is closed."""
@@ -130,13 +157,13 @@ class LocalLock:
         _locked.discard(self._path)
 
 
-def _lock(file: IO[bytes]) -> None:
-    """Lock an open file for this process. Raises BlockingIOError while another one has it."""
+def _lock(file: IO[bytes], *, shared: bool = False) -> None:
+    """Lock an open file for this process, or for all that share it. Raises BlockingIOError while another one has it."""
     try:
         import fcntl
     except ImportError:  # Windows
         return
-    fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    fcntl.lockf(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
 
 
 class LocalFiles:
@@ -154,9 +181,11 @@ class LocalFiles:
         return sorted(entries, key=lambda entry: entry.path)
 
     def entry(self, path: str) -> FileEntry:
-        """Return what is at `path`."""
+        """Return what is at `path`. Raises LogDirectoryError for a FIFO, a socket or a device."""
         status = Path(path).stat()
         is_directory = stat.S_ISDIR(status.st_mode)
+        if (kind := _special(status.st_mode)) is not None:
+            raise _not_regular(path, kind)
         return FileEntry(path, 0 if is_directory else status.st_size, is_directory)
 
     def open(self, path: str) -> LocalFile:
@@ -201,6 +230,108 @@ class LocalFiles:
     def set_modified_ms(self, path: str, time_ms: int) -> None:
         """Let the file have been written at `time_ms`."""
         os.utime(path, ns=(time_ms * 1_000_000, time_ms * 1_000_000))
+
+
+class _Viewed:
+    """A file that is only read, for those that take a WritableFile. Without a file: an empty one."""
+
+    def __init__(self, path: str, file: ReadableFile | None) -> None:
+        self.path, self._file = path, file
+        self.size = 0 if file is None else file.size
+
+    def fileno(self) -> int | None:
+        return None if self._file is None else self._file.fileno()
+
+    def read_at(self, position: int, length: int) -> bytes:
+        return b"" if self._file is None else self._file.read_at(position, length)
+
+    def read_into(self, position: int, buffer: memoryview) -> int:
+        return 0 if self._file is None else self._file.read_into(position, buffer)
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+
+    def write_at(self, position: int, *pieces: Buffer) -> None:  # noqa: ARG002 (a WritableFile's)
+        raise _only_viewed(self.path)
+
+    def truncate(self, size: int) -> None:  # noqa: ARG002
+        raise _only_viewed(self.path)
+
+    def sync(self) -> None:
+        raise _only_viewed(self.path)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: "TracebackType | None", /
+    ) -> None:
+        self.close()
+
+
+def _only_viewed(path: str) -> OSError:
+    return OSError(errno.EROFS, "is only looked at", path)
+
+
+class ViewedFiles:
+    """Another file system as it is: files to edit are opened for reading alone, new ones are empty and not made.
+
+    No permission to write is needed. What would change anything raises OSError.
+    """
+
+    def __init__(self, files: WritableFileSystem) -> None:
+        self._files = files
+        self._new: set[str] = set()
+
+    def list(self, path: str) -> list[FileEntry]:
+        """Return what the directory `path` holds, by name."""
+        return self._files.list(path)
+
+    def entry(self, path: str) -> FileEntry:
+        """Return what is at `path`."""
+        return self._files.entry(path)
+
+    def open(self, path: str) -> ReadableFile:
+        """Open the file at `path` for reading."""
+        return self._files.open(path)
+
+    def create(self, path: str) -> WritableFile:
+        """Give an empty file; nothing is made at `path`."""
+        self._new.add(path)
+        return _Viewed(path, None)
+
+    def edit(self, path: str) -> WritableFile:
+        """Open the file at `path` for reading, or one that was created here."""
+        return _Viewed(path, None if path in self._new else self._files.open(path))
+
+    def rename(self, source: str, target: str) -> None:  # noqa: ARG002 (a WritableFileSystem's)
+        """Raise OSError."""
+        raise _only_viewed(source)
+
+    def delete(self, path: str) -> None:
+        """Raise OSError."""
+        raise _only_viewed(path)
+
+    def make_directory(self, path: str) -> None:
+        """Raise OSError."""
+        raise _only_viewed(path)
+
+    def sync_directory(self, path: str) -> None:
+        """Raise OSError."""
+        raise _only_viewed(path)
+
+    def lock(self, path: str) -> Lock:
+        """Raise OSError."""
+        raise _only_viewed(path)
+
+    def modified_ms(self, path: str) -> int:
+        """Return when the file was last written, in ms since 1970."""
+        return self._files.modified_ms(path)
+
+    def set_modified_ms(self, path: str, time_ms: int) -> None:  # noqa: ARG002
+        """Raise OSError."""
+        raise _only_viewed(path)
 
 
 class RemoteFile:
@@ -278,12 +409,20 @@ def file_system(path: str) -> tuple[FileSystem, str]:
 
     Raises LogDirectoryError for a URL whose protocol is unknown, or needs a package that is not installed.
     """
-    protocol, separator, rest = path.partition("://")
-    if not separator:
-        return LocalFiles(), path
-    if protocol == "file":
-        return LocalFiles(), rest
-    return RemoteFiles(remote_of(path)), path
+    inside = local_path(path)
+    return (RemoteFiles(remote_of(path)), path) if inside is None else (LocalFiles(), inside)
+
+
+def local_path(place: str) -> str | None:
+    """Return the path of this machine that a path or a file: URL names; None for the URL of another store."""
+    if place.startswith("file:///"):
+        return place.removeprefix("file://")
+    if place.startswith("file://"):
+        host, slash, rest = place.removeprefix("file://").partition("/")
+        return f"{slash}{rest}" if host == "localhost" else f"{host}{slash}{rest}"
+    if place.startswith("file:/"):
+        return place.removeprefix("file:")
+    return None if "://" in place else place
 
 
 _FOREIGN_ERRORS = (("botocore.exceptions", "BotoCoreError"), ("aiohttp", "ClientError"))
@@ -392,8 +531,8 @@ def is_locked(path: Path) -> bool:
     if os.path.realpath(path) in _locked:
         return True
     try:
-        with path.open("r+b") as file:
-            _lock(file)
+        with path.open("rb") as file:  # a shared lock needs no permission to write
+            _lock(file, shared=True)
     except FileNotFoundError:
         return False
     except BlockingIOError:

@@ -13,6 +13,7 @@ from magicbyte.log.checkpoints import CLEAN_SHUTDOWN
 from magicbyte.log.files import LocalFiles, sync_directory
 from magicbyte.log.log_directory import LOCK
 from magicbyte.log.manifest import Output, read_stored
+from magicbyte.log.outputs import put_whole, refuse_overlap
 from magicbyte.log.store import ObjectStore
 
 
@@ -25,6 +26,7 @@ def materialize(url: str, to: Path, progress: Callable[[int], None] = lambda _: 
     a folder that holds something else or is in use, CorruptRecordError for an object that changed; OSError.
     """
     store = ObjectStore(url.rstrip("/"))
+    refuse_overlap(to, [url])
     stored = read_stored(store)
     if stored is None:
         raise LogDirectoryError(f"{url}: expected what a pipeline committed to a store of objects, found no manifest")
@@ -43,7 +45,7 @@ def materialize(url: str, to: Path, progress: Callable[[int], None] = lambda _: 
             _fetch(store, output, to, is_table=stored.tables)
             progress(sum(size for _, size, _ in output.files))
         for name, path in sorted(beside.items(), key=lambda pair: pair[0] == CLEAN_SHUTDOWN):
-            store.download(path, to / name)
+            put_whole(to / name, store.read(path))
         sync_directory(to)
     finally:
         lock.release()

@@ -27,7 +27,7 @@ from magicbyte.log.checkpoints import (
     parse_message_dialect,
 )
 from magicbyte.log.directory import LOG, SNAPSHOT, parse_file
-from magicbyte.log.files import put_file
+from magicbyte.log.files import ViewedFiles, put_file
 from magicbyte.log.health import Health
 from magicbyte.log.index_writer import MAX_RELATIVE
 from magicbyte.log.loading import Loaded, drop_snapshots, load, producers_at, segment_bases, snapshot_offsets
@@ -179,11 +179,12 @@ class PartitionLog:
     def view(
         cls, files: WritableFileSystem, folder: str, config: LogConfig, *, log_start_offset: int = 0
     ) -> Iterator[PartitionLog]:
-        """Give a closed log, opened to be looked at: nothing is changed, made or mended.
+        """Give a closed log, opened to be looked at: nothing is changed, made or mended, nor may be.
 
         Raises LogDirectoryError for a folder without segments, CorruptRecordError for an index that is missing or
         wrong: then the log would have to be recovered.
         """
+        files = ViewedFiles(files)
         loaded = Loaded([], 0, config.rules.producer_states(), LeaderEpochs())
         try:
             for base in segment_bases(files, folder):

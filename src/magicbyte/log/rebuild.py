@@ -25,8 +25,9 @@ from magicbyte.log.directory import (
     PartitionDirectory,
     Segment,
 )
-from magicbyte.log.files import read_whole, replace_file
+from magicbyte.log.files import read_whole
 from magicbyte.log.index_writer import LATEST_RULES, IndexRules, SegmentIndexer, last_offsets, max_timestamps
+from magicbyte.log.outputs import put_whole
 from magicbyte.log.producer_snapshot import NO_OFFSET, ProducerSnapshot
 from magicbyte.log.producer_state import LeaderEpochs
 from magicbyte.log.reader import read_chunks
@@ -179,7 +180,7 @@ def put(folder: Path, rebuilt: RebuiltSegment, *, all_files: bool = False) -> li
     written = []
     for file in rebuilt.files:
         if file.content is not None and (all_files or file.state is not FileState.SAME):
-            replace_file(folder / file.name, file.content)
+            put_whole(folder / file.name, file.content)
             written.append(file.name)
     return written
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from magicbyte.errors import LogDirectoryError
@@ -16,7 +17,7 @@ from magicbyte.log import checkpoints
 from magicbyte.log.checkpoints import TopicPartition
 from magicbyte.log.config import LogConfig
 from magicbyte.log.directory import PartitionDirectory, parse_file
-from magicbyte.log.files import LocalFiles, put_file, read_whole
+from magicbyte.log.files import LocalFiles, is_locked, put_file, read_whole
 from magicbyte.log.index_writer import LATEST_RULES, IndexRules
 from magicbyte.log.log_directory import LOCK
 from magicbyte.log.partition_log import PartitionLog, Removed
@@ -94,31 +95,46 @@ def retain_logs(
 
 @contextlib.contextmanager
 def held(files: WritableFileSystem, folder: str, *, dry_run: bool) -> Iterator[None]:
-    """Hold the log directory at `folder`, if it is one; its mark is away meanwhile."""
+    """Hold the log directory at `folder`, if it is one; its mark is away meanwhile.
+
+    `dry_run`: nothing is written, neither lock nor mark, so that no permission to write is needed. Raises
+    LogDirectoryError for a log directory that is in use, or was not closed.
+    """
     marker = f"{folder}/{checkpoints.CLEAN_SHUTDOWN}"
     is_log_directory = any(exists(files, f"{folder}/{name}") for name in checkpoints.OFFSET_CHECKPOINTS)
     if not is_log_directory:
         yield
         return
+    in_use = f"{folder}: a broker is using this log directory; it must be stopped first"
+    if dry_run:
+        if is_locked(Path(folder, LOCK)):
+            raise LogDirectoryError(in_use)
+        _content_of_mark(files, marker)
+        yield
+        return
     try:
         lock = files.lock(f"{folder}/{LOCK}")
     except BlockingIOError as error:
-        raise LogDirectoryError(f"{folder}: a broker is using this log directory; it must be stopped first") from error
+        raise LogDirectoryError(in_use) from error
     try:
-        if not exists(files, marker):
-            raise LogDirectoryError(
-                f"{folder}: its broker was not shut down cleanly: expected {checkpoints.CLEAN_SHUTDOWN}; "
-                "let the broker start, mend its logs, and stop"
-            )
-        said = read_whole(files, marker)
-        if not dry_run:
-            files.delete(marker)
-            files.sync_directory(folder)
+        said = _content_of_mark(files, marker)
+        files.delete(marker)
+        files.sync_directory(folder)
         yield
-        if not dry_run:
-            put_file(files, marker, said)
+        put_file(files, marker, said)
     finally:
         lock.release()
+
+
+def _content_of_mark(files: WritableFileSystem, marker: str) -> bytes:
+    """Return what the mark of a clean shutdown says. Raises LogDirectoryError where there is none."""
+    if not exists(files, marker):
+        folder, _, name = marker.rpartition("/")
+        raise LogDirectoryError(
+            f"{folder}: its broker was not shut down cleanly: expected {name}; "
+            "let the broker start, mend its logs, and stop"
+        )
+    return read_whole(files, marker)
 
 
 def _retain(files: LocalFiles, partition: PartitionDirectory, limits: Limits, *, dry_run: bool) -> Retained:

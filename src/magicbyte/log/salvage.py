@@ -18,6 +18,7 @@ import numpy as np
 
 from magicbyte.errors import CorruptRecordError, LogDirectoryError
 from magicbyte.log.index_writer import LATEST_RULES, IndexRules, looked_into
+from magicbyte.log.outputs import inputs_of, refuse_overlaps
 from magicbyte.log.partitions import log_start_offset, meta_properties
 from magicbyte.log.reader import CHUNK_BYTES, Chunk, decode_chunk, read_chunks
 from magicbyte.log.resync import (
@@ -32,7 +33,7 @@ from magicbyte.log.resync import (
     limits_of,
     walk,
 )
-from magicbyte.log.writer import LogDirectoryWriter
+from magicbyte.log.writer import LogDirectoryWriter, temporary_name
 from magicbyte.records.batch import RecordBatch
 from magicbyte.records.control import marker_of
 from magicbyte.records.decode import DEFAULT_MAX_BATCH_BYTES, DecodeOptions
@@ -535,8 +536,10 @@ def salvage_logs(
     """Write what is sound of `partitions` into the log directory `out`; yield each when it has its name.
 
     What an earlier run has finished stays, and is only reported. Raises LogDirectoryError for an `out` that holds
-    anything else, OSError where it cannot be written.
+    anything else, or overlaps a source, OSError where it cannot be written.
     """
+    names = [name for key in partitions for name in (str(key), temporary_name(out / str(key)).name)]
+    refuse_overlaps(out, names, inputs_of((), partitions.values()))
     kernel.expect(sum(each.size for each in partitions.values()))
     writer = LogDirectoryWriter(out, options.rules)
     _refuse_others(out, partitions)

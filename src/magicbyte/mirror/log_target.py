@@ -14,12 +14,12 @@ from typing import Self
 import numpy as np
 
 from magicbyte.clock import SystemClock
-from magicbyte.errors import MirrorError
+from magicbyte.errors import LogDirectoryError, MirrorError
 from magicbyte.log import checkpoints
 from magicbyte.log.append import take
 from magicbyte.log.checkpoints import TopicPartition
 from magicbyte.log.config import LogConfig
-from magicbyte.log.directory import parse_file
+from magicbyte.log.directory import LOG, parse_file
 from magicbyte.log.files import LocalFiles
 from magicbyte.log.index_writer import first_offset
 from magicbyte.log.log_directory import LogDirectory, Settings
@@ -39,7 +39,11 @@ class LogTarget:
     """An open log directory: nobody else writes to it. As a context it is closed at the end, all of it durable."""
 
     def __init__(self, directory: Path) -> None:
-        """Open the directory, made if need be. Raises LogDirectoryError where another process has it."""
+        """Open the directory, made if need be. Raises LogDirectoryError where another process has it, or it is none."""
+        if any(each.suffix == LOG and each.stem.isdecimal() for each in directory.glob("*")):
+            raise LogDirectoryError(
+                f"{directory}: expected a log directory, found a partition folder: give that above it"
+            )
         self.path = directory
         self._files = LocalFiles()
         self._new: dict[TopicPartition, Dialect] = {}

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, Self
 
+from magicbyte.errors import CorruptRecordError
 from magicbyte.records.columns import RecordColumns, arrow_schema
 
 if TYPE_CHECKING:
+    from types import TracebackType
+
     import pyarrow as pa
 
 ROW_GROUP_BYTES = 16 << 20  # more is written more slowly: memory that is new to the process, out of the caches
@@ -18,7 +21,32 @@ _SOUGHT = ("topic", "partition", "timestampType", "key", "offset", "timestamp")
 _CELLS_AT_ONCE = 16384
 
 
-class ArrowWriter:
+class _Writer:
+    """A context: at its end the output is finished, also behind damage: what came before can be read.
+
+    After any other error it is abandoned, and nothing is written any more.
+    """
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> None:
+        if error is None or isinstance(error, CorruptRecordError):
+            self.close()
+        else:
+            self.abandon()
+
+    def close(self) -> None:
+        """Finish the output."""
+        raise NotImplementedError
+
+    def abandon(self) -> None:
+        """Give the output up as it is."""
+
+
+class ArrowWriter(_Writer):
     """Writes a stream of Arrow batches; what is in it can be read while it grows."""
 
     def __init__(self, stream: BinaryIO) -> None:
@@ -43,7 +71,7 @@ def _names() -> pa.DataType:
     return pa.dictionary(pa.int8(), pa.string())
 
 
-class ParquetWriter:
+class ParquetWriter(_Writer):
     """Writes a Parquet file in row groups of up to ROW_GROUP_BYTES; it is whole only after `close`.
 
     `codec`: of its pages; none, snappy, gzip, lz4 or zstd.
@@ -95,3 +123,8 @@ class ParquetWriter:
         """Write the last row group and the footer."""
         self._write_group()
         self._writer.close()
+
+    def abandon(self) -> None:
+        """Give the output up as it is."""
+        self._waiting = []
+        self._writer.is_open = False  # else it would be finished when it is collected

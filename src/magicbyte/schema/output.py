@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from magicbyte.log.outputs import put_whole
+
 GENERATED: Final = ('"""Generated from ', "<!-- Generated from ")
 """What generated files begin with: one that nothing generates any more is stale, too."""
 
@@ -35,7 +37,7 @@ def write(directory: Path, files: Mapping[str, str]) -> list[str]:
     changed = stale(directory, files)
     for name in changed:
         if name in files:
-            (directory / name).write_text(files[name], encoding="utf-8", newline="\n")
+            put_whole(directory / name, files[name].encode())
         else:
             (directory / name).unlink()
     return changed

@@ -16,7 +16,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from magicbyte.codecs import Codec
 from magicbyte.errors import LogDirectoryError, MagicbyteError
 from magicbyte.log.checkpoints import TopicPartition, check_topic_name
-from magicbyte.log.files import file_system, read_whole
+from magicbyte.log.files import file_system, local_path, read_whole
 from magicbyte.records.decode import DEFAULT_MAX_BATCH_BYTES
 from magicbyte.records.encode import BatchHeader, Format, encode
 from magicbyte.spark import expect_bytes, settle
@@ -74,9 +74,10 @@ def parse_write_options(given: Mapping[str, str]) -> WriteOptions:
     if (path is None) == (bootstrap is None):
         raise OptionError("expected a path, a log directory, or kafka.bootstrap.servers: one of both")
     if path is not None:
-        if "://" in path and not path.startswith("file://"):
+        inside = local_path(path)
+        if inside is None:
             raise OptionError(f"path: expected a log directory of this machine, found {path!r}")
-        path = whole_path(path.removeprefix("file://"))
+        path = whole_path(inside)
     name, count = options.get("kafka.compression.type", "none").upper(), options.get("partitions", "1")
     if name not in Codec.__members__:
         raise OptionError(
@@ -232,7 +233,7 @@ def _query_id(checkpoint: str | None) -> str:
     """Return the id that Spark gave a stream, kept with its checkpoint. Raises OptionError, LogDirectoryError."""
     if checkpoint is None:
         raise OptionError("checkpointLocation: expected an option of the stream, as its batches are known by it")
-    files, path = file_system(checkpoint.removeprefix("file:"))
+    files, path = file_system(checkpoint)
     try:
         return str(json.loads(read_whole(files, f"{path.rstrip('/')}/metadata"))["id"])
     except (OSError, ValueError, KeyError) as error:

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, NoReturn
 
 from magicbyte.errors import MagicbyteError
 from magicbyte.log.convert import ConvertOptions
+from magicbyte.log.files import local_path
 from magicbyte.log.index_writer import MAX_RELATIVE, IndexRules
 from magicbyte.log.units import duration_ms, size_of
 from magicbyte.records.decode import DEFAULT_MAX_BATCH_BYTES
@@ -306,6 +307,11 @@ class _File:
         """The file's folder, by its whole path: workers have other current folders."""
         return self.path.absolute().parent
 
+    def whole(self, path: str) -> str:
+        """Return a path by its whole name, or the URL that it is."""
+        inside = local_path(path)
+        return path if inside is None else str(self.home / inside)
+
     def refuse(self, key: Key, expected: str, found: object) -> NoReturn:
         """Raise PipelineError about `key`, or what is to hold it where it is missing."""
         line = next((at for end in range(len(key), 0, -1) if (at := line_of(self.text, key[:end]))), None)
@@ -388,7 +394,7 @@ class _File:
     def source(self, key: Key, given: Mapping[str, Any]) -> Source:
         """Return one source."""
         values = self.options(key, given, _SOURCE)
-        paths = tuple(path if "://" in path else str(self.home / path) for path in values["path"])
+        paths = tuple(self.whole(path) for path in values["path"])
         dialect = None if values["dialect"] is None else Dialect(values["dialect"])
         if bool(paths) == (values["bootstrap"] is not None):
             self.refuse(key, "a path or a bootstrap: one of both", "both" if paths else "none")
@@ -414,8 +420,8 @@ class _File:
                 _ = convert_options(stage).rules
             except MagicbyteError as error:
                 self.refuse((*key, "do"), "what the format and Kafka's version know", str(error))
-        if do == "compare" and values["with"] is not None and "://" not in values["with"]:
-            values["with"] = str(self.home / values["with"])
+        if do == "compare" and values["with"] is not None:
+            values["with"] = self.whole(values["with"])
         return stage
 
     def check(self, stages: Sequence[Stage], sink: Path | str | None) -> None:
@@ -459,13 +465,14 @@ class _File:
             return None, None, Target(bootstrap, group or DEFAULT_GROUP)
         if group is not None:
             self.refuse(("sink", "group"), "a bootstrap with it", repr(group))
-        if "://" in path and not path.startswith("file://"):
+        inside = local_path(path)
+        if inside is None:
             return path.rstrip("/"), None if scratch is None else self.home / scratch, None
         if scratch is not None:
             self.refuse(
                 ("sink", "scratch"), "the URL of a store as path, for a folder is written in itself", repr(path)
             )
-        return self.home / path.removeprefix("file://"), None, None
+        return self.home / inside, None, None
 
     def settings(self) -> dict[str, str]:
         """Return what the table [spark] says."""

@@ -13,11 +13,13 @@ from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as StillRunning
 from dataclasses import dataclass, field, replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from magicbyte import __version__
 from magicbyte.clock import SystemClock
 from magicbyte.errors import MagicbyteError
+from magicbyte.log.outputs import refuse_unwritable
 from magicbyte.log.partitions import meta_properties
 from magicbyte.records.layout import Dialect
 from magicbyte.spark import (
@@ -147,8 +149,14 @@ def run(
 
 
 def plan(pipeline: Pipeline) -> Plan:
-    """Return what a run would do now; nothing is changed."""
+    """Return what a run would do now; nothing is changed.
+
+    Raises as `run` does, also LogDirectoryError for a folder that a run could not write to.
+    """
     units = find(pipeline, SystemClock().now_ms())
+    for folder in (pipeline.sink, pipeline.report, pipeline.scratch):
+        if isinstance(folder, Path):
+            refuse_unwritable(folder)
     if pipeline.sink is None:
         return Plan(units, [])
     tables, sink = pipeline.writes_tables, pipeline.sink

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from magicbyte.log.outputs import put_whole
 from magicbyte.log.store import ObjectStore
 from magicbyte.spark.pipeline.sink import NUMBERS, PAGE
 from magicbyte.spark.pipeline.work import stage_names
@@ -101,10 +102,9 @@ def write_report(done: Run) -> Path | str | None:
         store.put(PAGE, as_html(found).encode())
         return store.path(PAGE)
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / NUMBERS).write_text(json.dumps(found, indent=1) + "\n")
-    page = folder / PAGE
-    page.write_text(as_html(found))
-    return page
+    put_whole(folder / NUMBERS, (json.dumps(found, indent=1) + "\n").encode())
+    put_whole(folder / PAGE, as_html(found).encode())
+    return folder / PAGE
 
 
 # ---- the page

@@ -62,7 +62,7 @@ class StorePlace:
 
     @property
     def folder(self) -> Path:
-        """Where this attempt writes."""
+        """Where this attempt writes; nobody can foresee the token in its name."""
         above = Path(self.scratch or tempfile.gettempdir())
         return above / f"{_scratch_prefix(self.sink)}{self.run:08}-{self.unit}.{self.fingerprint}.{self.token}"
 
@@ -77,13 +77,14 @@ class StorePlace:
         return f"{OUTPUTS}/{self.run:08}.{self.fingerprint}.{self.token}"
 
     def begin(self) -> Path:
-        """Make this attempt's folder; what earlier runs to this sink left on this machine goes."""
+        """Make this attempt's folder, for this user alone; what earlier runs to this sink left on this machine goes."""
         prefix = _scratch_prefix(self.sink)
         self.folder.parent.mkdir(parents=True, exist_ok=True)
         for left in self.folder.parent.glob(f"{prefix}*"):
-            if int(left.name.removeprefix(prefix)[:8]) < self.run:
+            number = left.name.removeprefix(prefix)[:8]
+            if number.isdecimal() and int(number) < self.run:
                 shutil.rmtree(left, ignore_errors=True)
-        self.folder.mkdir()
+        self.folder.mkdir(mode=0o700)
         return self.folder
 
     def commit(self, found: Json) -> Json:

@@ -14,9 +14,10 @@ from magicbyte import __version__
 from magicbyte.errors import LogDirectoryError, UnknownTopicError
 from magicbyte.log.checkpoints import LOG_START, TopicPartition
 from magicbyte.log.compact import compacted_before
-from magicbyte.log.convert import by_name, refuse_overlap
+from magicbyte.log.convert import by_name
 from magicbyte.log.directory import PartitionDirectory, discover, log_directories
 from magicbyte.log.files import LocalFiles
+from magicbyte.log.outputs import inputs_of, refuse_overlap
 from magicbyte.log.partitions import in_use, log_start_offset
 from magicbyte.spark.pipeline.config import Pipeline, Stage, matches
 from magicbyte.spark.pipeline.sink import FORM
@@ -67,7 +68,7 @@ def find(pipeline: Pipeline, now_ms: int) -> list[Unit]:
     """
     found, live = _partitions(pipeline)
     _refuse_unknown(pipeline, found)
-    _refuse_overlap(pipeline, found)
+    _refuse_overlap(pipeline, [each for each in found if each.path not in live])
     if pipeline.sink is not None or pipeline.target is not None:
         found = list(by_name(found).values())
     known = {each.path for each in compacted_before(found)} if _needs_compacted(pipeline) else set()
@@ -89,15 +90,15 @@ def _refuse_unknown(pipeline: Pipeline, found: Sequence[PartitionDirectory]) -> 
 
 
 def _refuse_overlap(pipeline: Pipeline, found: Iterable[PartitionDirectory]) -> None:
-    """Raise LogDirectoryError where writing to the sink, or the report, would change a source."""
-    sink = pipeline.sink
-    for folder in (sink, pipeline.report):
-        if isinstance(folder, Path):
-            for each in {each.log_directory or each.path: each for each in found}.values():
-                refuse_overlap(folder, each)
-    for path in [path.rstrip("/") for source in pipeline.sources for path in source.paths]:
-        if isinstance(sink, str) and (f"{sink}/".startswith(f"{path}/") or f"{path}/".startswith(f"{sink}/")):
-            raise LogDirectoryError(f"{sink}: expected a place outside of {path}, which is only read")
+    """Raise LogDirectoryError where the sink, the scratch folder or the report would change what is read."""
+    compared = [stage.options["with"] for stage in pipeline.stages if stage.do == "compare" and stage.options["with"]]
+    given = [path for source in pipeline.sources for path in source.paths]
+    inputs = inputs_of([*given, *compared], found)
+    if pipeline.sink is not None:
+        refuse_overlap(pipeline.sink, inputs)
+    for folder in (pipeline.report, pipeline.scratch):
+        if folder is not None:
+            refuse_overlap(folder, inputs, fills=False)
 
 
 def _partitions(pipeline: Pipeline) -> tuple[list[PartitionDirectory], dict[str, Live]]:

@@ -28,6 +28,7 @@ from magicbyte.log.compaction import CompactionConfig, CompactionReport
 from magicbyte.log.directory import SNAPSHOT, TRANSACTION_INDEX, PartitionDirectory, discover, parse_file
 from magicbyte.log.files import replace_file
 from magicbyte.log.index_writer import LATEST_RULES, IndexRules
+from magicbyte.log.outputs import whole_file
 from magicbyte.log.partitions import log_start_offset
 from magicbyte.log.rebuild import recognise
 from magicbyte.log.writer import end_offset
@@ -955,13 +956,11 @@ def _records(work: Work, stage: Stage) -> Json:
     for segment in work.log.segments:
         path = work.root / f"{work.key}-{segment.base_offset:020}.parquet"
         reader = SegmentReader(replace(work.log, segments=(segment,)))
-        with path.open("wb") as file:
-            table = ParquetWriter(file, codec=stage.options["codec"])
-            options = DecodeOptions(packed=True, limit=work.unit.limit)
+        options = DecodeOptions(packed=True, limit=work.unit.limit)
+        with whole_file(path) as file, ParquetWriter(file, codec=stage.options["codec"]) as table:
             for columns in reader.records(Selection(first=work.unit.first), options):
                 table.write(columns, *work.key)
                 rows += len(columns)
-            table.close()
         work.tables.append(path)
         size += path.stat().st_size
     return {"records": rows, "tableBytes": size}
