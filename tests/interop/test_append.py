@@ -14,7 +14,6 @@ from interop import jvm
 from interop.batches import CODECS, b64, blob, unb64
 from log.made_sets import batch as one_batch
 from log.made_sets import messages, patched, wrapped, wrapper
-from log.produced import unpacked
 from magicbyte.codecs import Codec
 from magicbyte.errors import AppendRefusedError
 from magicbyte.log.append import PreparedAppend, prepare
@@ -23,6 +22,7 @@ from magicbyte.records.batch import RecordBatch
 from magicbyte.records.columns import Record
 from magicbyte.records.encode import Format
 from magicbyte.records.layout import ATTRIBUTES, MAGIC, MESSAGE_ATTRIBUTES, MESSAGE_CRC, RECORD_COUNT, TimestampType
+from wire_reader import unpacked
 
 pytestmark = [pytest.mark.interop, pytest.mark.usefixtures("needs_java")]
 
