@@ -379,6 +379,16 @@ class ProtocolError(MagicbyteError):
         return f"{where}{self.field}{at}: expected {self.expected}, found {self.found}"
 
 
+class BusyError(MagicbyteError):
+    """What was asked for waited too long for its turn at something that is bounded. Asking again later may help."""
+
+    code = ErrorCode.REQUEST_TIMED_OUT
+
+
+class TooManyElementsError(ProtocolError):
+    """A message whose arrays have more elements than its reader is ready to make objects for."""
+
+
 class UnsupportedVersionError(MagicbyteError):
     """A version that a message does not have, or a field that is set and that the version to write does not have."""
 

@@ -9,7 +9,8 @@ import pytest
 
 from magicbyte.errors import ProtocolError
 from magicbyte.net import server as module
-from magicbyte.net.server import Answer, Budget, Limits, Server
+from magicbyte.net.memory import Budget
+from magicbyte.net.server import Answer, Limits, Server
 from magicbyte.net.stream import Stream
 
 

@@ -55,12 +55,19 @@ async def describe_cluster(broker: Broker, request: Request[DescribeClusterReque
 
 async def describe_log_dirs(broker: Broker, request: Request[DescribeLogDirsRequest]) -> DescribeLogDirsResponse:
     """Say how large logs are, and how much space there is."""
-    logs, wanted = broker.logs, request.message.topics
+    logs, wanted, turns = broker.logs, request.message.topics, request.turns
     keys: Iterable[TopicPartition] = logs.logs
     if wanted is not None:
-        keys = dict.fromkeys(TopicPartition(each.topic, one) for each in wanted for one in each.partitions)
+        once = dict[TopicPartition, None]()
+        async for each in turns.over(wanted):
+            async for one in turns.over(each.partitions):
+                if (key := TopicPartition(each.topic, one)) in logs.logs:
+                    once[key] = None
+        keys = once
     by_topic: dict[str, list[DescribeLogDirsPartition]] = {}
-    for key in sorted(key for key in keys if key in logs.logs):
+    async for key in turns.over(sorted(keys)):
+        if key not in logs.logs:
+            continue
         found = DescribeLogDirsPartition(partition_index=key.partition, partition_size=logs.logs[key].size)
         by_topic.setdefault(key.topic, []).append(found)
     result = DescribeLogDirsResult(
@@ -77,9 +84,12 @@ async def describe_log_dirs(broker: Broker, request: Request[DescribeLogDirsRequ
 
 async def describe_producers(broker: Broker, request: Request[DescribeProducersRequest]) -> DescribeProducersResponse:
     """Say which producers wrote to partitions, as far as they are remembered."""
-    topics = []
-    for topic in request.message.topics:
-        partitions = [await _producers(broker, topic.name, index) for index in topic.partition_indexes]
+    topics, turns = [], request.turns
+    async for topic in turns.over(request.message.topics):
+        partitions = []
+        async for index in turns.over(dict.fromkeys(topic.partition_indexes)):
+            partitions.append(await _producers(broker, topic.name, index))
+            await turns.take(len(partitions[-1].active_producers))
         topics.append(TopicResponse(name=topic.name, partitions=partitions))
     return DescribeProducersResponse(topics=topics)
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from magicbyte.broker import configs
 from magicbyte.broker.cluster import tell_of_config_change
-from magicbyte.broker.configs import Change, Described, Source
+from magicbyte.broker.configs import Change, Described, Source, Synonym
 from magicbyte.broker.request import Handler, Request
 from magicbyte.errors import InvalidConfigError, InvalidRequestError, MagicbyteError
 from magicbyte.log.checkpoints import check_topic_name
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
 TOPIC, BROKER, BROKER_LOGGER = 2, 4, 8
 _ALL_BROKERS: Final = ""
+_STEPS: Final = 30  # for all settings of one thing
 
 Rewrite = Callable[[Mapping[str, str], Mapping[str, str | None]], dict[str, str]]
 """Makes of the settings of its own, and those in force, what is to be its own."""
@@ -49,10 +50,10 @@ Rewrite = Callable[[Mapping[str, str], Mapping[str, str | None]], dict[str, str]
 
 
 async def describe_configs(broker: Broker, request: Request[DescribeConfigsRequest]) -> DescribeConfigsResponse:
-    """Say what is in force, and why."""
-    message = request.message
+    """Say what is in force, and why: of each thing once, however often it is named."""
     results = []
-    for each in message.resources:
+    rows: dict[tuple[str, str | None, Source, tuple[Synonym, ...]], DescribeConfigsResourceResult] = {}
+    async for each, keys in request.turns.over(_once(request.message.resources), _STEPS):
         result = DescribeConfigsResult(
             resource_type=each.resource_type, resource_name=each.resource_name, error_message=None
         )
@@ -61,10 +62,28 @@ async def describe_configs(broker: Broker, request: Request[DescribeConfigsReque
         except MagicbyteError as error:
             result.error_code, result.error_message = error.code, str(error)
         else:
-            keys = set(each.configuration_keys or ())  # none, or an empty list: all
-            result.configs = [_told(one, request) for one in found if not keys or one.name in keys]
+            for one in found:
+                if keys is None or one.name in keys:  # most topics have most settings alike: those share a row
+                    key = one.name, one.value, one.source, one.synonyms
+                    result.configs.append(rows.get(key) or rows.setdefault(key, _told(one, request)))
         results.append(result)
     return DescribeConfigsResponse(results=results)
+
+
+def _once(
+    resources: Iterable[DescribeConfigsResource],
+) -> Iterable[tuple[DescribeConfigsResource, set[str] | None]]:
+    """Return each resource once, with all settings that are asked of it; None: all that there are."""
+    found: dict[tuple[int, str], tuple[DescribeConfigsResource, set[str] | None]] = {}
+    for each in resources:
+        key = each.resource_type, each.resource_name
+        keys = set(each.configuration_keys or ()) or None  # none, or an empty list: all
+        known = found.get(key)
+        if known is None:
+            found[key] = each, keys
+        elif known[1] is not None:
+            found[key] = known[0], None if keys is None else known[1] | keys
+    return found.values()
 
 
 def _described(broker: Broker, resource: DescribeConfigsResource) -> list[Described]:
@@ -106,7 +125,7 @@ def _told(each: Described, request: Request[DescribeConfigsRequest]) -> Describe
 async def alter_configs(broker: Broker, request: Request[AlterConfigsRequest]) -> AlterConfigsResponse:
     """Give topics and brokers exactly these settings of their own."""
     responses = []
-    for each in request.message.resources:
+    async for each in request.turns.over(request.message.resources, _STEPS):
         wanted = {one.name: one.value for one in each.configs}
         response = AlterConfigsResourceResponse(
             resource_type=each.resource_type, resource_name=each.resource_name, error_message=None
@@ -134,7 +153,7 @@ async def incremental_alter_configs(
 ) -> IncrementalAlterConfigsResponse:
     """Change some settings of topics and brokers."""
     responses = []
-    for each in request.message.resources:
+    async for each in request.turns.over(request.message.resources, _STEPS):
         changes = [Change(one.name, one.config_operation, one.value) for one in each.configs]
         response = IncrementalResourceResponse(
             resource_type=each.resource_type, resource_name=each.resource_name, error_message=None

@@ -46,6 +46,7 @@ _FIRST_WITH_IDS: Final = 6  # of DeleteTopics
 _FIRST_WITH_DISABLED: Final = 3  # of DeleteTopics
 _BROKERS_OWN: Final = -1
 _MADE_AT_ONCE: Final = 100  # logs of a topic
+_SETTINGS_STEPS: Final = 30  # to list all settings of a topic
 
 
 async def create_topics(broker: Broker, request: Request[CreateTopicsRequest]) -> CreateTopicsResponse:
@@ -56,7 +57,7 @@ async def create_topics(broker: Broker, request: Request[CreateTopicsRequest]) -
     made: list[Topic] = []
     left = MOST_PARTITIONS
     async with broker.directory:
-        for each in message.topics:
+        async for each in request.turns.over(message.topics):
             if names[each.name] > 1:
                 why = "expected a topic once in a request"
                 results.append(_not_created(each.name, ErrorCode.INVALID_REQUEST, why))
@@ -70,6 +71,7 @@ async def create_topics(broker: Broker, request: Request[CreateTopicsRequest]) -
                 results.append(_not_created(each.name, error.code, str(error)))
                 continue
             results.append(_created(broker, topic, validate_only=message.validate_only))
+            await request.turns.take(_SETTINGS_STEPS)
             if not message.validate_only:
                 made.append(topic)
     for topic in made:
@@ -129,7 +131,7 @@ async def create_partitions(broker: Broker, request: Request[CreatePartitionsReq
     names = Counter(each.name for each in message.topics)
     results = []
     async with broker.directory:
-        for each in message.topics:
+        async for each in request.turns.over(message.topics):
             code, why = ErrorCode.NONE, None
             try:
                 if names[each.name] > 1:
@@ -160,7 +162,7 @@ async def delete_topics(broker: Broker, request: Request[DeleteTopicsRequest]) -
     results = []
     deleted: dict[str | None, DeletableTopicResult] = {}
     async with broker.directory, broker.gate:
-        for each in wanted:
+        async for each in request.turns.over(wanted):
             if each.name is not None and each.name in deleted and each.topic_id == NULL_UUID:
                 results.append(deleted[each.name])
                 continue
@@ -194,12 +196,13 @@ async def _delete(broker: Broker, wanted: DeleteTopicState, version: int) -> Del
 async def delete_records(broker: Broker, request: Request[DeleteRecordsRequest]) -> DeleteRecordsResponse:
     """Let logs start later."""
     results = []
-    for topic in request.message.topics:
+    async for topic in request.turns.over(request.message.topics):
         partitions = []
-        for each in topic.partitions:
-            found = DeleteRecordsPartitionResult(partition_index=each.partition_index, low_watermark=-1)
+        offsets = {each.partition_index: each.offset for each in topic.partitions}  # of one named twice the last counts
+        async for index, offset in request.turns.over(offsets.items()):
+            found = DeleteRecordsPartitionResult(partition_index=index, low_watermark=-1)
             try:
-                found.low_watermark = await _delete_records(broker, topic.name, each.partition_index, each.offset)
+                found.low_watermark = await _delete_records(broker, topic.name, index, offset)
             except MagicbyteError as error:
                 found.error_code = error.code
             partitions.append(found)

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 from magicbyte.broker import adoption, cluster
 from magicbyte.broker.appends import Appends
 from magicbyte.broker.background import Background
-from magicbyte.broker.dispatch import Dispatcher, load_first
+from magicbyte.broker.dispatch import Dispatcher, load_first, terms_of
 from magicbyte.broker.gate import Gate
 from magicbyte.broker.metrics import Metrics, now_ns
 from magicbyte.broker.partition import Partition
@@ -30,6 +30,7 @@ from magicbyte.broker.request import Connection
 from magicbyte.broker.sessions import Sessions
 from magicbyte.broker.threads import Threads
 from magicbyte.broker.topics import Topic, Topics, log_config_of, settings_of
+from magicbyte.broker.trimming import Trimming
 from magicbyte.clock import SystemClock
 from magicbyte.errors import MagicbyteError, UnknownTopicError
 from magicbyte.groups.partitioning import OFFSETS_TOPIC
@@ -40,6 +41,8 @@ from magicbyte.log.files import LocalFiles
 from magicbyte.log.log_directory import Identity, LogDirectory, Settings
 from magicbyte.metadata.layout import DEFAULT_ENTITY, BrokerEndpoint
 from magicbyte.metadata.sqlite import FILE_NAME, SqliteStore
+from magicbyte.net.complaints import Complaints
+from magicbyte.net.memory import Budget
 from magicbyte.net.server import Handler, Limits, Server
 
 if TYPE_CHECKING:
@@ -98,6 +101,10 @@ class Broker:
         self.is_stopping = False
         self._has_numpy = False
         self.reading, self.writing = Threads("reading", MOST_THREADS), Threads("writing", MOST_THREADS)
+        self.messages = Threads("messages", 1)
+        self.memory = Budget(config.queued_max_request_bytes)
+        self.complaints = Complaints(lambda: self.clock.monotonic_ms() / 1000)
+        self.trimming = Trimming(self)
         self._files = files or LocalFiles()
         self._opened = contextlib.AsyncExitStack()  # what is to be closed at the end, the last first
         self._partitions: dict[tuple[str, int], Partition] = {}
@@ -162,7 +169,7 @@ class Broker:
 
     async def _listen(self) -> None:
         config = self.config
-        self._server = Server(_limits(config), self._connected)
+        self._server = Server(_limits(config), self._connected, budget=self.memory, complaints=self.complaints)
         for listener in config.listeners:
             self.ports[listener.name] = await self._server.listen(listener.host, listener.port, listener)
         endpoints = [
@@ -207,6 +214,7 @@ class Broker:
         finally:
             self.reading.close()
             self.writing.close()
+            self.messages.close()
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Run a task that ends with the broker at the latest; what it fails of is logged."""
@@ -361,7 +369,7 @@ def _slow_ns(config: BrokerConfig) -> float:
 def _limits(config: BrokerConfig) -> Limits:
     return Limits(
         largest_frame=config.socket_request_max_bytes,
-        total_bytes=config.queued_max_request_bytes,
+        terms_of=terms_of,
         connections=config.max_connections,
         connections_per_host=config.max_connections_per_ip,
         idle_ms=config.connections_max_idle_ms,

@@ -370,7 +370,10 @@ class BrokerConfig:
         "socket.request.max.bytes", 100 << 20, "The largest request.", least=1, kind=_INT
     )
     queued_max_request_bytes = integer(
-        "queued.max.request.bytes", -1, "Bytes of all requests that are not answered yet; -1: no bound."
+        "queued.max.request.bytes",
+        512 << 20,
+        "Bytes of all requests that are not answered yet, and of what they are decompressed and converted to. Who does "
+        "not get any within 30 s is refused. -1: no bound, as is Kafka's default.",
     )
     max_connections = integer(
         "max.connections", INT_MAX, "Connections at a time.", least=0, kind=_INT, update=_ANY_TIME

@@ -161,8 +161,10 @@ def _list_changed(name: str, before: str, operation: int, value: str) -> str:
     words = _words(before)
     given = _words(value)
     if operation == Operation.APPEND:
-        return ",".join([*words, *(each for each in given if each not in words)])
-    return ",".join(each for each in words if each not in given)
+        known = set(words)
+        return ",".join([*words, *(each for each in given if each not in known)])
+    gone = set(given)
+    return ",".join(each for each in words if each not in gone)
 
 
 def _words(text: str) -> list[str]:

@@ -7,26 +7,38 @@ start waits for its disk.
 from __future__ import annotations
 
 import logging
+import struct
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from magicbyte.broker.metrics import MOST_NEW, UNNAMED, Client, now_ns
 from magicbyte.broker.request import Connection, Handler, Request
-from magicbyte.broker.versions import SERVED, unsupported_versions
-from magicbyte.errors import UnsupportedVersionError
+from magicbyte.broker.versions import OTHERS_MOST_BYTES, SERVED, unsupported_versions
+from magicbyte.errors import TooManyElementsError, UnsupportedVersionError
+from magicbyte.net.server import Terms
 from magicbyte.protocol import APIS, Api, read_request_header, write_response
 from magicbyte.protocol.api import API_VERSIONS
 from magicbyte.protocol.outcomes import Collect, codes_of
+from magicbyte.protocol.runtime import Allowance
 
 if TYPE_CHECKING:
     from magicbyte.broker.broker import Broker
     from magicbyte.net.server import Answer
     from magicbyte.protocol import Message
+    from magicbyte.protocol.messages.request_header import RequestHeader
 
 log = logging.getLogger(__name__)
 
 FIRST_ASKED: Final = (18, 3, 0, 1)  # ApiVersions, Metadata, Produce, Fetch
+FEW_ELEMENTS: Final = 2_000
+"""Elements of a message that is read on the event loop, in some 3 ms; of nearly all there are fewer."""
+ELEMENT_BYTES: Final = 512
+"""Memory that is counted for an element of a larger message: the object made of it, and that in its response."""
+_ANY_SIZE: Final = 1 << 31  # which no frame has: the setting is the limit
+_KEY: Final = struct.Struct(">h")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +48,7 @@ class _Route:
     request: type[Message]
     handler: Handler
     codes: Collect | None
+    most_elements: int
 
 
 _ROUTES: Final[dict[int, _Route]] = {}  # those whose file was imported
@@ -45,13 +58,21 @@ def _route(key: int) -> _Route:
     served, api = SERVED[key], APIS[key]
     module: Any = import_module(f"magicbyte.broker.{served.module}")
     handler, codes = module.HANDLERS[api.request], codes_of(api.response)
-    return _ROUTES.setdefault(key, _Route(api, served.versions, api.request, handler, codes))
+    return _ROUTES.setdefault(key, _Route(api, served.versions, api.request, handler, codes, served.most_elements))
 
 
 def load_first() -> None:
     """Import what the first requests of a client need."""
     for key in FIRST_ASKED:
         _route(key)
+
+
+def terms_of(head: memoryview) -> Terms:
+    """Return what holds for a frame that begins so: its API's key comes first."""
+    served = SERVED.get(_KEY.unpack_from(head)[0])
+    if served is None:
+        return Terms(OTHERS_MOST_BYTES, is_kept=False)
+    return Terms(_ANY_SIZE if served.most_bytes is None else served.most_bytes, is_kept=served.most_bytes is None)
 
 
 class Dispatcher:
@@ -77,18 +98,69 @@ class Dispatcher:
         route = _ROUTES.get(api.key)
         if route is None:
             route = await self._broker.reading.run(_route, api.key)
+        body = frame[at:]
+        del frame  # what is only read is not kept in memory until it is answered
+        message = None
         # Bytes behind it are let be, as Kafka does: librdkafka 2.16 asks for all topics with three too many.
-        message, _ = route.request.read_at(frame[at:], 0, version)
-        client, client_id = connection.client, header.client_id or ""
-        if client is None or client != (client_id, connection.software_name, connection.software_version):
-            client = self._named(client_id)  # nearly always it is who it was before
-        response = await route.handler(self._broker, Request(message, version, header.client_id, connection, client))
+        if len(body) <= FEW_ELEMENTS:  # each takes a byte
+            message, _ = route.request.read_at(body, 0, version)
+        else:
+            with suppress(TooManyElementsError):
+                message, _ = route.request.read_within(body, 0, version, Allowance(FEW_ELEMENTS))
+        if message is None:
+            answering = self._answer_large(route, header, body, started)
+            del body
+            return await answering
+        del body
+        request = Request(message, version, header.client_id, connection, self._client(header.client_id or ""))
+        response = await route.handler(self._broker, request)
+        if request.turns.is_long:
+            return await self._answer_long(route, request, response, header.correlation_id, started)
         answer = None
         if response is not None:
             frame_out = write_response(response, version, correlation_id=header.correlation_id)
             answer = cast("Answer", frame_out.pieces())  # what is elsewhere in it comes from handlers, and can be sent
-        self._count(route, response, version, now_ns() - started)
+            if route.codes is not None:
+                route.codes(response, self._broker.metrics.apis[api.key].codes)
+        self._count(route, version, now_ns() - started)
         return answer
+
+    async def _answer_large(
+        self, route: _Route, header: RequestHeader, body: memoryview, started: int
+    ) -> Answer | None:
+        """Answer a request that names more than most do: it is read in a thread, its memory counted beforehand."""
+        broker, version, most = self._broker, header.request_api_version, route.most_elements
+        async with broker.memory.work(min(most, len(body)) * ELEMENT_BYTES):
+            read = partial(route.request.read_within, body, 0, version, Allowance(most))
+            message, _ = await broker.messages.run(read)
+            del body, read
+            client = self._client(header.client_id or "")
+            request = Request(message, version, header.client_id, self._connection, client, is_large=True)
+            del message
+            response = await route.handler(broker, request)
+            return await self._answer_long(route, request, response, header.correlation_id, started)
+
+    async def _answer_long(
+        self, route: _Route, request: Request[Any], response: Message | None, correlation_id: int, started: int
+    ) -> Answer | None:
+        """Write a response that may be long in a thread, one such response of this broker at a time."""
+        broker, answer = self._broker, None
+        if response is not None:
+            writing = partial(_written, route, response, request.version, correlation_id)
+            del response
+            answer, codes = await broker.messages.run(writing)
+            broker.metrics.apis[route.api.key].codes.extend(codes)
+        self._count(route, request.version, now_ns() - started)
+        broker.trimming.ask()
+        return answer
+
+    def _client(self, client_id: str) -> Client:
+        """Return who a request is counted for."""
+        connection = self._connection
+        client = connection.client
+        if client is None or client != (client_id, connection.software_name, connection.software_version):
+            client = self._named(client_id)  # nearly always it is who it was before
+        return client
 
     def _named(self, client_id: str) -> Client:
         """Return who the connection's requests are counted for from now on."""
@@ -97,7 +169,7 @@ class Dispatcher:
         connection.client = found
         return found
 
-    def _count(self, route: _Route, response: Message | None, version: int, total_ns: int) -> None:
+    def _count(self, route: _Route, version: int, total_ns: int) -> None:
         """Count a request that was answered, and say so where it was slow: what it waited for others is no fault."""
         broker, waited_ns = self._broker, self._connection.waited_ns
         counters = broker.metrics.apis[route.api.key]
@@ -105,8 +177,6 @@ class Dispatcher:
         counters.versions.append(version)
         counters.totals.append(total_ns)
         counters.waits.append(waited_ns)
-        if response is not None and route.codes is not None:
-            route.codes(response, codes)
         if len(counters.totals) >= MOST_NEW or len(codes) >= MOST_NEW:
             counters.sort()
         if total_ns - waited_ns >= broker.slow_ns:
@@ -134,3 +204,12 @@ class Dispatcher:
         if api.key != API_VERSIONS or version < 0 or not known:
             raise UnsupportedVersionError(api.name, version, known=known)
         return write_response(unsupported_versions(release), 0, correlation_id=correlation_id).buffers()
+
+
+def _written(route: _Route, response: Message, version: int, correlation_id: int) -> tuple[Answer, list[int]]:
+    """Return what to send, and the error codes in it."""
+    codes: list[int] = []
+    answer = cast("Answer", write_response(response, version, correlation_id=correlation_id).pieces())
+    if route.codes is not None:
+        route.codes(response, codes)
+    return answer, codes

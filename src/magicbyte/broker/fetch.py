@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 from magicbyte.broker.conversion import SliceConversion, converted, newest_magic
 from magicbyte.broker.metrics import count, now_ns
 from magicbyte.broker.parts import ConvertedPart, FilePart, KeptFile
+from magicbyte.broker.turns import STEPS_AT_ONCE
 from magicbyte.errors import (
     CorruptRecordError,
     ErrorCode,
@@ -49,6 +50,8 @@ _FIRST_WITH_STORAGE_ERROR: Final = 6
 _FIRST_WITH_ZSTD: Final = 10
 _COMMITTED: Final = 1
 _EMPTY: Final = b""
+_STEPS: Final = 20  # to read a partition
+_LONGEST_LARGE_WAIT_MS: Final = 1000  # of a request that holds much memory
 _MOST_HELD_BYTES: Final = 4 << 20  # that are converted before the first byte of a response is sent
 
 
@@ -109,15 +112,17 @@ class _Reading:
 async def fetch(broker: Broker, request: Request[FetchRequest]) -> FetchResponse:
     """Return records of each partition as soon as there are `min_bytes`, or an error, or `max_wait_ms` have passed."""
     message = request.message
-    begun = broker.fetch_sessions.begin(message, broker.clock.monotonic_ms())
+    begun = await _begin(broker, request)
     if begun.error:
         return FetchResponse(error_code=begun.error)
     loop = asyncio.get_running_loop()
-    deadline = loop.time() + message.max_wait_ms / 1000
+    wait_ms = min(message.max_wait_ms, _LONGEST_LARGE_WAIT_MS) if request.is_large else message.max_wait_ms
+    deadline = loop.time() + wait_ms / 1000
     while True:
         event = asyncio.Event()
-        watched = await _watch(broker, begun, event)
+        watched: list[Partition] = []
         try:
+            await _watch(broker, request, begun, event, watched)
             reading = await _read(broker, request, begun)
             left = deadline - loop.time()
             enough = reading.size >= message.min_bytes or reading.has_error or not watched
@@ -132,7 +137,11 @@ async def fetch(broker: Broker, request: Request[FetchRequest]) -> FetchResponse
                     reading = await _read(broker, request, begun)
             if enough or left <= 0 or broker.is_stopping:
                 await reading.finish()
-                return _response(begun, reading)
+                try:
+                    return await _response(request, begun, reading)
+                except BaseException:
+                    reading.close()
+                    raise
             reading.close()
             started = now_ns()
             await _wait(event, left)
@@ -142,14 +151,29 @@ async def fetch(broker: Broker, request: Request[FetchRequest]) -> FetchResponse
                 partition.waiting.discard(event)
 
 
-async def _watch(broker: Broker, begun: Begun, event: asyncio.Event) -> list[Partition]:
-    """Have `event` set when records come to a partition: from before it is read, so that none is missed."""
-    watched = []
-    for topic, asked in begun.partitions:
+async def _begin(broker: Broker, request: Request[FetchRequest]) -> Begun:
+    steps = broker.fetch_sessions.begin_in_steps(request.message, broker.clock.monotonic_ms())
+    while True:
+        try:
+            for _ in range(STEPS_AT_ONCE):
+                next(steps)
+        except StopIteration as end:
+            begun: Begun = end.value
+            return begun
+        await request.turns.take(STEPS_AT_ONCE)
+
+
+async def _watch(
+    broker: Broker, request: Request[FetchRequest], begun: Begun, event: asyncio.Event, watched: list[Partition]
+) -> None:
+    """Have `event` set when records come to a partition: from before it is read, so that none is missed.
+
+    `watched` gets the partitions of which it is to be taken back.
+    """
+    async for topic, asked in request.turns.over(begun.partitions):
         if (partition := await broker.known_partition(topic, asked.partition)) is not None:
             partition.waiting.add(event)
             watched.append(partition)
-    return watched
 
 
 async def _is_enough_stored(broker: Broker, request: Request[FetchRequest], begun: Begun) -> bool:
@@ -160,7 +184,7 @@ async def _is_enough_stored(broker: Broker, request: Request[FetchRequest], begu
     reader may have, and takes a segment that is not the last one to be enough.
     """
     stored = 0
-    for topic, asked in begun.partitions:
+    async for topic, asked in request.turns.over(begun.partitions, _STEPS):
         if (partition := await broker.known_partition(topic, asked.partition)) is None:
             continue
         log, offset = partition.log, asked.fetch_offset
@@ -190,13 +214,17 @@ async def _wait(event: asyncio.Event, seconds: float) -> None:
         pass
 
 
-def _response(begun: Begun, reading: _Reading) -> FetchResponse:
+async def _response(request: Request[FetchRequest], begun: Begun, reading: _Reading) -> FetchResponse:
     found = [(each.topic, each.data, each.size) for each in reading.found]
     if begun.session is not None:
-        news = begun.session.news(found)
+        news = list[tuple[str, PartitionData, int]]()
+        for at in range(0, len(found), STEPS_AT_ONCE):
+            some = found[at : at + STEPS_AT_ONCE]
+            news += begun.session.news(some)
+            await request.turns.take(len(some))
         found = news if begun.is_incremental else found
     topics: list[FetchableTopicResponse] = []
-    for topic, data, _ in found:
+    async for topic, data, _ in request.turns.over(found):
         if not topics or topics[-1].topic != topic:
             topics.append(FetchableTopicResponse(topic=topic))
         topics[-1].partitions.append(data)
@@ -207,7 +235,7 @@ async def _read(broker: Broker, request: Request[FetchRequest], begun: Begun) ->
     limited = request.version >= _FIRST_WITH_WHOLE_SETS
     reading = _Reading(min(request.message.max_bytes, broker.config.fetch_max_bytes) if limited else 1 << 62)
     try:
-        for topic, asked in begun.partitions:
+        async for topic, asked in request.turns.over(begun.partitions, _STEPS):
             reading.add(await _Partition(broker, request, topic, asked, reading).read())
     except BaseException:
         reading.close()

@@ -12,9 +12,12 @@ import uuid
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from magicbyte.broker.metrics import now_ns
+from magicbyte.broker.pieces import joined, pieces
+from magicbyte.broker.turns import STEPS_AT_ONCE
 from magicbyte.codecs import Codec
 from magicbyte.errors import (
     CorruptRecordError,
@@ -66,6 +69,8 @@ log = logging.getLogger(__name__)
 
 READ_BYTES: Final = 4 << 20  # of a partition's log at a time, when its groups are loaded
 _ZOOKEEPER: Final = 0  # version of OffsetCommit and OffsetFetch
+_QUICK_BYTES: Final = 64 << 10  # of records that are encoded on the event loop
+_TREE_STEPS: Final = 20  # to look something up in the metadata tree
 _MANY_KEYS: Final = 4  # version of FindCoordinator from which on it asks for several groups
 _GROUP, _TRANSACTION = 0, 1
 _OFFSETS_HEADER: Final = BatchHeader(base_sequence=0)  # as Kafka's batches of offsets have it, without a producer
@@ -122,10 +127,20 @@ class Groups:
     # ---- requests
 
     async def ask(self, request: Request[Any]) -> Message:
-        """Return the coordinator's answer, as soon as it has one."""
+        """Return the coordinator's answer, as soon as it has one; others have their turns while it is long."""
+        answers: list[Message] = []
+        for piece in pieces(request.message) if request.is_large else (request.message,):
+            if answers:
+                await request.turns.take(STEPS_AT_ONCE)
+            answers.append(await self._ask(request, piece))
+        if len(answers) == 1:
+            return answers[0]
+        return await self._broker.messages.run(joined, type(request.message), answers)
+
+    async def _ask(self, request: Request[Any], message: Message) -> Message:
         answer: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
         caller = Caller(answer, request.version, request.client_id or "", f"/{request.connection.host}")
-        self.perform(self.coordinator.answer(caller, request.message, Moment.of(self._broker.clock)))
+        self.perform(self.coordinator.answer(caller, message, Moment.of(self._broker.clock)))
         started = now_ns()
         try:
             return await answer
@@ -206,10 +221,14 @@ class Groups:
             await broker.load_numpy()  # to encode with
             rules = broker.topics.rules(OFFSETS_TOPIC)
             codec = Codec(broker.config.offsets_topic_compression_codec)
-            records = records_of(store, rules.format, codec, broker.clock.now_ms())
+            now_ms = broker.clock.now_ms()
+            encode = partial(records_of, store, rules.format, codec, now_ms)
+            size = sum(len(key) + len(value or b"") for key, value in store.records)
+            records = encode() if size <= _QUICK_BYTES else await broker.writing.run(encode)
             await broker.appends.append(partition, records, rules)
         except MagicbyteError as error:
-            log.warning("%s-%d: what a group has to say could not be stored: %s", OFFSETS_TOPIC, store.partition, error)
+            broker.complaints.line(log, OFFSETS_TOPIC, "groups", "%s-%d: records of a group could not be stored: %s",
+                                   OFFSETS_TOPIC, store.partition, error)  # fmt: skip
             return error.code
         return ErrorCode.NONE
 
@@ -307,7 +326,7 @@ async def find_coordinator(broker: Broker, request: Request[FindCoordinatorReque
     if request.version >= _MANY_KEYS:
         found = [
             FoundCoordinator(key=each, node_id=node, host=host, port=port, error_code=code, error_message=why)
-            for each in message.coordinator_keys
+            async for each in request.turns.over(dict.fromkeys(message.coordinator_keys))
         ]
         return FindCoordinatorResponse(coordinators=found)
     return FindCoordinatorResponse(error_code=code, error_message=why, node_id=node, host=host, port=port)
@@ -324,9 +343,9 @@ async def offset_commit(broker: Broker, request: Request[OffsetCommitRequest]) -
         return await broker.groups.ask(request)
     message = request.message
     topics = []
-    for topic in message.topics:
+    async for topic in request.turns.over(message.topics):
         answers = []
-        for each in topic.partitions:
+        async for each in request.turns.over(topic.partitions):
             code = await _commit_to_tree(broker, message.group_id, topic.name, each)
             answers.append(OffsetCommitResponsePartition(partition_index=each.partition_index, error_code=code))
         topics.append(OffsetCommitResponseTopic(name=topic.name, partitions=answers))
@@ -349,7 +368,7 @@ async def _commit_to_tree(broker: Broker, group: str, topic: str, partition: Off
             else:
                 await broker.writing.run(broker.metadata.set, path, data)
     except MetadataError as error:
-        log.warning("%s", error)
+        broker.complaints.line(log, "the metadata tree", "offsets", "%s", error)
         return ErrorCode.UNKNOWN_SERVER_ERROR
     return ErrorCode.NONE
 
@@ -363,10 +382,11 @@ async def offset_fetch(broker: Broker, request: Request[OffsetFetchRequest]) -> 
         OffsetFetchResponseTopic(
             name=topic.name,
             partitions=[
-                await _fetch_from_tree(broker, message.group_id, topic.name, each) for each in topic.partition_indexes
+                await _fetch_from_tree(broker, message.group_id, topic.name, each)
+                async for each in request.turns.over(topic.partition_indexes, _TREE_STEPS)
             ],
         )
-        for topic in message.topics or ()
+        async for topic in request.turns.over(message.topics or ())
     ]
     return OffsetFetchResponse(topics=topics)
 

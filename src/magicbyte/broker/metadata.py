@@ -32,14 +32,22 @@ TOPIC_OPERATIONS: Final = sum(1 << each for each in (3, 4, 5, 6, 7, 8, 10, 11))
 
 async def metadata(broker: Broker, request: Request[MetadataRequest]) -> MetadataResponse:
     """Return this broker's address on the listener that was asked, and the topics."""
-    message = request.message
+    message, turns = request.message, request.turns
     host, port = broker.address_of(request.connection.listener)
     asked = message.topics
     if asked is None or (not asked and request.version == 0):
-        found = [_describe(broker, broker.topics.known(name)) for name in broker.topics.names()]
+        found = []
+        async for name in turns.over(broker.topics.names()):
+            if (topic := broker.topics.get(name)) is not None:  # it may go meanwhile
+                found.append(_describe(broker, topic))
+                await turns.take(topic.partitions)
     else:
         may_create = message.allow_auto_topic_creation and broker.config.auto_create_topics_enable
-        found = [await _find(broker, each, may_create=may_create) for each in asked]
+        once = {(each.topic_id.int, each.name): each for each in asked}.values()
+        found = []
+        async for each in turns.over(once):
+            found.append(await _find(broker, each, may_create=may_create))
+            await turns.take(len(found[-1].partitions))
     response = MetadataResponse(
         brokers=[MetadataResponseBroker(node_id=broker.node_id, host=host, port=port, rack=broker.config.broker_rack)],
         cluster_id=broker.cluster_id,
@@ -49,8 +57,8 @@ async def metadata(broker: Broker, request: Request[MetadataRequest]) -> Metadat
     if message.include_cluster_authorized_operations:
         response.cluster_authorized_operations = CLUSTER_OPERATIONS
     if message.include_topic_authorized_operations:
-        for each in found:
-            each.topic_authorized_operations = TOPIC_OPERATIONS
+        for told in found:
+            told.topic_authorized_operations = TOPIC_OPERATIONS
     return response
 
 

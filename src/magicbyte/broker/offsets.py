@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 _COMMITTED: Final = 1
 _CONSUMER: Final = -1
 _UNKNOWN: Final = -1
+_STEPS: Final = 10  # to search a partition by time, in another thread that is waited for
 _FIRST_WITH_EPOCHS: Final = 4
 _EARLIEST_LOCAL, _LATEST_TIERED = -4, -5
 _FIRST_VERSION: Final = {MAX_TIMESTAMP_SEARCH: 7, _EARLIEST_LOCAL: 8, _LATEST_TIERED: 9}
@@ -46,15 +47,18 @@ _FIRST_VERSION: Final = {MAX_TIMESTAMP_SEARCH: 7, _EARLIEST_LOCAL: 8, _LATEST_TI
 async def list_offsets(broker: Broker, request: Request[ListOffsetsRequest]) -> ListOffsetsResponse:
     """Return an offset by timestamp for each partition; in version 0 those of segments by their age."""
     find = _old_offsets if request.version == 0 else _offset
-    return ListOffsetsResponse(
-        topics=[
-            ListOffsetsTopicResponse(
-                name=topic.name,
-                partitions=[await _of_partition(broker, request, topic.name, each, find) for each in topic.partitions],
-            )
-            for topic in request.message.topics
-        ]
-    )
+    known: dict[tuple[str, int, int, int, int], ListOffsetsPartitionResponse] = {}  # a search is not done twice
+    topics = []
+    async for topic in request.turns.over(request.message.topics):
+        partitions = []
+        async for each in request.turns.over(topic.partitions, _STEPS):
+            epoch, timestamp, most = each.current_leader_epoch, each.timestamp, each.max_num_offsets
+            key = topic.name, each.partition_index, epoch, timestamp, most
+            if key not in known:
+                known[key] = await _of_partition(broker, request, topic.name, each, find)
+            partitions.append(known[key])
+        topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=partitions))
+    return ListOffsetsResponse(topics=topics)
 
 
 async def _of_partition(
@@ -126,15 +130,11 @@ async def offset_for_leader_epoch(
     broker: Broker, request: Request[OffsetForLeaderEpochRequest]
 ) -> OffsetForLeaderEpochResponse:
     """Return, for each partition, where the records of a leader epoch end (KIP-101, KIP-320)."""
-    return OffsetForLeaderEpochResponse(
-        topics=[
-            OffsetForLeaderTopicResult(
-                topic=topic.topic,
-                partitions=[await _end_of_epoch(broker, topic.topic, each) for each in topic.partitions],
-            )
-            for topic in request.message.topics
-        ]
-    )
+    topics, turns = [], request.turns
+    async for topic in turns.over(request.message.topics):
+        partitions = [await _end_of_epoch(broker, topic.topic, each) async for each in turns.over(topic.partitions)]
+        topics.append(OffsetForLeaderTopicResult(topic=topic.topic, partitions=partitions))
+    return OffsetForLeaderEpochResponse(topics=topics)
 
 
 async def _end_of_epoch(broker: Broker, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:

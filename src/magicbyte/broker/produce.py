@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
 from magicbyte.broker.appends import Appended
@@ -39,6 +39,8 @@ _NO_LOG_ASKED: Final = {  # faults that Kafka answers without the log's start, t
     ErrorCode.MESSAGE_TOO_LARGE,
     ErrorCode.RECORD_LIST_TOO_LARGE,
 }
+_TOGETHER: Final = 64  # partitions of a request that are appended to at a time
+_STEPS: Final = 20  # to append to a partition, on the event loop
 _AT_ONCE_BYTES: Final = 64 << 10  # of a request whose partitions are not worth a task each
 
 
@@ -47,11 +49,21 @@ async def produce(broker: Broker, request: Request[ProduceRequest]) -> ProduceRe
 
     With acks=0 nobody waits for the answer: what is refused closes the connection, with a line that says why.
     """
-    message = request.message
-    work = [_append(broker, request, topic.name, part) for topic in message.topic_data for part in topic.partition_data]
-    size = sum(len(part.records or b"") for topic in message.topic_data for part in topic.partition_data)
-    together = len(work) > 1 and size > _AT_ONCE_BYTES
-    results = iter(await asyncio.gather(*work) if together else [await each for each in work])
+    message, turns = request.message, request.turns
+    parts = [(topic.name, part) for topic in message.topic_data for part in topic.partition_data]
+    size = sum(len(part.records or b"") for _, part in parts)
+    results: Iterator[PartitionProduceResponse]
+    if len(parts) > 1 and size > _AT_ONCE_BYTES:
+        found = list[PartitionProduceResponse]()
+        for at in range(0, len(parts), _TOGETHER):
+            some = parts[at : at + _TOGETHER]
+            found += await asyncio.gather(*[_append(broker, request, topic, part) for topic, part in some])
+            await turns.take(_STEPS * len(some))
+        results = iter(found)
+    elif len(parts) == 1:
+        results = iter([await _append(broker, request, *parts[0])])
+    else:
+        results = iter([await _append(broker, request, *each) async for each in turns.over(parts, _STEPS)])
     responses = [
         TopicProduceResponse(name=topic.name, partition_responses=[next(results) for _ in topic.partition_data])
         for topic in message.topic_data

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 from magicbyte.broker.metrics import UNNAMED, Client
+from magicbyte.broker.turns import Turns
 from magicbyte.protocol import Message
 
 if TYPE_CHECKING:
@@ -40,13 +41,18 @@ class Connection:
 
 @dataclass(frozen=True, slots=True)
 class Request(Generic[M]):
-    """A request in work. `message` may hold views of the frame; it is in the form of `version`."""
+    """A request in work. `message` may hold views of the frame; it is in the form of `version`.
+
+    `turns`: in which handlers count what they do for it. `is_large`: it names more than most requests do.
+    """
 
     message: M
     version: int
     client_id: str | None
     connection: Connection
     client: Client = UNNAMED
+    turns: Turns = field(default_factory=Turns)
+    is_large: bool = False
 
 
 Handler: TypeAlias = Callable[["Broker", Request[Any]], Awaitable[Message | None]]

@@ -5,7 +5,7 @@ Plain state: requests in, the partitions to read out. Source: Kafka's FetchSessi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from magicbyte.protocol.messages.fetch import FetchPartition, FetchRequest, PartitionData
 
 SLOTS: Final = 1000
+MOST_PARTITIONS: Final = 500_000  # of all sessions together
 KEPT_MS: Final = 120_000  # a session that was used since then is not given up for another one
 _NO_SESSION, _NEW, _LAST_EPOCH = -1, 0, (1 << 31) - 1
 _NOTHING_SENT: Final = -1
@@ -41,15 +42,18 @@ class Session:
     id: int
     used_at_ms: int
     next_epoch: int = 1
+    counted: int = 0  # partitions, in the sum of all sessions
     partitions: dict[Key, _Known] = field(default_factory=dict)
 
-    def update(self, message: FetchRequest) -> None:
-        """Take in what a request names and what it forgets."""
+    def update(self, message: FetchRequest) -> Iterator[int]:
+        """Take in what a request names and what it forgets; yield a step for each partition."""
         for topic in message.forgotten_topics_data:
             for index in topic.partitions:
+                yield 1
                 self.partitions.pop((topic.topic, index), None)
         for asked in message.topics:
             for each in asked.partitions:
+                yield 1
                 known = self.partitions.get((asked.topic, each.partition))
                 if known is None:
                     self.partitions[asked.topic, each.partition] = _Known(each)
@@ -90,6 +94,7 @@ class Sessions:
 
     def __init__(self, new_id: Callable[[], int]) -> None:
         self._sessions: dict[int, Session] = {}  # the one that was used last comes last
+        self._known = 0  # partitions, of all sessions
         self._new_id = new_id
 
     def __len__(self) -> int:
@@ -97,11 +102,29 @@ class Sessions:
 
     def begin(self, message: FetchRequest, monotonic_ms: int) -> Begun:
         """Return what a request is to read, and take in what it says of its session."""
+        steps = self.begin_in_steps(message, monotonic_ms)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                begun: Begun = end.value
+                return begun
+
+    def begin_in_steps(self, message: FetchRequest, monotonic_ms: int) -> Generator[int, None, Begun]:
+        """Do as `begin` does; yield a step for each partition, where others may have their turn."""
         number, epoch = message.session_id, message.session_epoch
         if epoch in (_NEW, _NO_SESSION):
-            self._sessions.pop(number, None)
-            asked = [(topic.topic, each) for topic in message.topics for each in topic.partitions]
-            return Begun(asked, self._open(message, monotonic_ms) if epoch == _NEW and asked else None)
+            self._close(number)
+            once: dict[Key, FetchPartition] = {}  # of one named twice the last counts
+            for topic in message.topics:
+                for each in topic.partitions:
+                    yield 1
+                    once[topic.topic, each.partition] = each
+            asked = [(name, each) for (name, _), each in once.items()]
+            opened = self._open(len(asked), monotonic_ms) if epoch == _NEW and asked else None
+            if opened is not None:
+                yield from self._update(opened, message)
+            return Begun(asked, opened)
         session = self._sessions.get(number)
         if session is None:
             return Begun([], error=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
@@ -110,19 +133,32 @@ class Sessions:
         session.next_epoch = 1 if epoch == _LAST_EPOCH else epoch + 1
         session.used_at_ms = monotonic_ms
         self._sessions[number] = self._sessions.pop(number)
-        session.update(message)
+        yield from self._update(session, message)
+        if self._known > MOST_PARTITIONS:
+            self._close(number)  # its reader opens another one, if there is room for that
+            return Begun([], error=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         asked = [(topic, known.asked) for (topic, _), known in session.partitions.items()]
         return Begun(asked, session, is_incremental=True)
 
-    def _open(self, message: FetchRequest, monotonic_ms: int) -> Session | None:
-        if len(self._sessions) >= SLOTS:
-            oldest = next(iter(self._sessions.values()))
-            if monotonic_ms - oldest.used_at_ms < KEPT_MS:
+    def _open(self, partitions: int, monotonic_ms: int) -> Session | None:
+        while len(self._sessions) >= SLOTS or self._known + partitions > MOST_PARTITIONS:
+            oldest = next(iter(self._sessions.values()), None)
+            if oldest is None or monotonic_ms - oldest.used_at_ms < KEPT_MS:
                 return None
-            del self._sessions[oldest.id]
+            self._close(oldest.id)
         number = self._new_id()
         while number in self._sessions:
             number = self._new_id()
         session = self._sessions[number] = Session(number, monotonic_ms)
-        session.update(message)
         return session
+
+    def _update(self, session: Session, message: FetchRequest) -> Iterator[int]:
+        yield from session.update(message)
+        if self._sessions.get(session.id) is session:  # it may have been closed meanwhile
+            self._known += len(session.partitions) - session.counted
+            session.counted = len(session.partitions)
+
+    def _close(self, number: int) -> None:
+        session = self._sessions.pop(number, None)
+        if session is not None:
+            self._known -= session.counted

@@ -20,44 +20,57 @@ if TYPE_CHECKING:
 
 
 class Served(NamedTuple):
-    """The file of this folder that has the handler, and the versions."""
+    """The file of this folder that has the handler, the versions, and what one request may cost.
+
+    `most_bytes`: of a frame, None: the broker's `socket.request.max.bytes`, which is the upper bound for all.
+    `most_elements`: of all its arrays and tagged fields. Both leave room for requests about 10,000 topics with names of
+    249 bytes, or about 40,000 partitions, where an API can be asked about so many.
+    """
 
     module: str
     versions: range
+    most_bytes: int | None
+    most_elements: int
 
+
+_KIB, _MIB = 1 << 10, 1 << 20
+_ONE: Final = 256 * _KIB  # bytes for what names one thing: each string may have 32 KiB
+_FEW, _MANY = 1_000, 50_000
+OTHERS_MOST_BYTES: Final = _ONE
+"""The largest frame of an API that is not served: enough to read its header, and say so."""
 
 SERVED: Final[Mapping[int, Served]] = {
-    0: Served("produce", range(12)),
-    1: Served("fetch", range(13)),  # later ones name topics by their ids
-    2: Served("offsets", range(11)),
-    3: Served("metadata", range(13)),
-    8: Served("groups", range(10)),  # later ones name topics by their ids
-    9: Served("groups", range(10)),
-    10: Served("groups", range(7)),
-    11: Served("groups", range(10)),
-    12: Served("groups", range(5)),
-    13: Served("groups", range(6)),
-    14: Served("groups", range(6)),
-    15: Served("groups", range(7)),
-    16: Served("groups", range(6)),
-    18: Served("versions", range(5)),
-    19: Served("admin_topics", range(8)),
-    20: Served("admin_topics", range(7)),
-    21: Served("admin_topics", range(3)),
-    22: Served("producers", range(5)),  # the next one is about transactions
-    23: Served("offsets", range(5)),
-    29: Served("admin_acls", range(4)),
-    30: Served("admin_acls", range(4)),
-    31: Served("admin_acls", range(4)),
-    42: Served("groups", range(3)),
-    47: Served("groups", range(1)),
-    32: Served("admin_configs", range(5)),
-    33: Served("admin_configs", range(3)),
-    35: Served("admin_cluster", range(5)),
-    37: Served("admin_topics", range(4)),
-    44: Served("admin_configs", range(2)),
-    60: Served("admin_cluster", range(3)),
-    61: Served("admin_cluster", range(1)),
+    0: Served("produce", range(12), None, _MANY),
+    1: Served("fetch", range(13), 8 * _MIB, _MANY),  # later ones name topics by their ids
+    2: Served("offsets", range(11), 8 * _MIB, _MANY),
+    3: Served("metadata", range(13), 4 * _MIB, _MANY),
+    8: Served("groups", range(10), 16 * _MIB, _MANY),  # later ones name topics by their ids
+    9: Served("groups", range(10), 8 * _MIB, _MANY),
+    10: Served("groups", range(7), 4 * _MIB, _MANY),
+    11: Served("groups", range(10), 8 * _MIB, _FEW),
+    12: Served("groups", range(5), _ONE, _FEW),
+    13: Served("groups", range(6), 4 * _MIB, _MANY),
+    14: Served("groups", range(6), 16 * _MIB, _MANY),
+    15: Served("groups", range(7), 4 * _MIB, _MANY),
+    16: Served("groups", range(6), _ONE, _FEW),
+    18: Served("versions", range(5), 64 * _KIB, _FEW),
+    19: Served("admin_topics", range(8), 16 * _MIB, _MANY),
+    20: Served("admin_topics", range(7), 4 * _MIB, _MANY),
+    21: Served("admin_topics", range(3), 8 * _MIB, _MANY),
+    22: Served("producers", range(5), _ONE, _FEW),  # the next one is about transactions
+    23: Served("offsets", range(5), 8 * _MIB, _MANY),
+    29: Served("admin_acls", range(4), _ONE, _FEW),
+    30: Served("admin_acls", range(4), 4 * _MIB, _MANY),
+    31: Served("admin_acls", range(4), 4 * _MIB, _MANY),
+    42: Served("groups", range(3), 4 * _MIB, _MANY),
+    47: Served("groups", range(1), 8 * _MIB, _MANY),
+    32: Served("admin_configs", range(5), 4 * _MIB, _MANY),
+    33: Served("admin_configs", range(3), 16 * _MIB, _MANY),
+    35: Served("admin_cluster", range(5), 8 * _MIB, _MANY),
+    37: Served("admin_topics", range(4), 16 * _MIB, _MANY),
+    44: Served("admin_configs", range(2), 16 * _MIB, _MANY),
+    60: Served("admin_cluster", range(3), _ONE, _FEW),
+    61: Served("admin_cluster", range(1), 8 * _MIB, _MANY),
 }
 """By API key."""
 

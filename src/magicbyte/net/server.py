@@ -2,7 +2,8 @@
 
 Of a frame nothing but its size is understood. A connection has one request in work at a time; what a peer sends
 meanwhile stays with the system, which slows the peer down. Memory: of each connection one frame and its answer, of all
-of them together about `Limits.total_bytes`; a frame's memory is filled, and so used, only as its bytes arrive.
+of them together about what the `Budget` has, apart from small frames, of which the number of connections is the bound.
+A frame's memory is filled, and so used, only as its bytes arrive.
 """
 
 from __future__ import annotations
@@ -14,19 +15,23 @@ import logging
 import socket
 import struct
 import sys
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Final, Generic, Protocol, TypeAlias, TypeVar
+from typing import Final, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from magicbyte.errors import MagicbyteError, NetworkError, ProtocolError
+from magicbyte.net.complaints import Complaints
+from magicbyte.net.memory import Budget
 from magicbyte.net.stream import Buffer, Stream
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 READ_BYTES: Final = 64 << 10
+SMALL_FRAME: Final = 64 << 10  # bytes of a frame that waits for no memory
+HEAD: Final = 4  # bytes: what says which request a frame is
 STALL_MS: Final = 60_000  # for a peer that has begun a frame and sends nothing more of it
 _SIZE = struct.Struct(">i")
 _EMPTY = memoryview(b"")
@@ -51,83 +56,79 @@ Handler: TypeAlias = Callable[[memoryview], Awaitable[Answer | None]]
 """Takes a frame without its size, returns the whole answer, None where there is none. The frame is its to keep."""
 
 
+class Terms(NamedTuple):
+    """What holds for a large frame. `is_kept`: its handler needs its bytes to the end, not only to read a message."""
+
+    largest: int
+    is_kept: bool = True
+
+
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What peers may take: sizes in bytes, times in ms; -1 for `total_bytes`: no limit but that of each frame."""
+    """What peers may take: sizes in bytes, times in ms.
+
+    `terms_of` is given the first `HEAD` bytes of a frame of more than `SMALL_FRAME` bytes: what holds for such a one.
+    """
 
     largest_frame: int = 100 << 20
-    total_bytes: int = -1
+    terms_of: Callable[[memoryview], Terms] | None = None
     connections: int = (1 << 31) - 1
     connections_per_host: int = (1 << 31) - 1
     idle_ms: int = 600_000
 
 
-class Budget:
-    """Bytes of requests in memory, of all connections. One that comes while there is any left may go beyond."""
-
-    def __init__(self, limit: int) -> None:
-        self.limit = limit
-        self.used = 0
-        self._waiting = deque[tuple[asyncio.Future[None], int]]()
-
-    async def take(self, size: int) -> None:
-        """Wait until there is memory, first come first served, and count `size` bytes as used."""
-        if not (self._waiting or 0 < self.limit <= self.used):
-            self.used += size
-            return
-        turn = asyncio.get_running_loop().create_future()
-        self._waiting.append((turn, size))
-        try:
-            await turn
-        except asyncio.CancelledError:
-            if turn.done() and not turn.cancelled():
-                self.give(size)
-            raise
-
-    def give(self, size: int) -> None:
-        """Count `size` bytes as free again."""
-        self.used -= size
-        while self._waiting and self.used < self.limit:
-            turn, wanted = self._waiting.popleft()
-            if not turn.done():
-                self.used += wanted
-                turn.set_result(None)
-
-
 class Incoming:
     """The frames of one connection."""
 
-    def __init__(self, stream: Stream, largest: int, budget: Budget) -> None:
+    def __init__(self, stream: Stream, limits: Limits, budget: Budget) -> None:
         self.held = 0  # bytes of the budget, of the frame that is read or was returned last
+        self.is_kept = True  # whether they are needed until that one is answered
         self.begun = False  # whether a frame is half there
-        self._stream, self._largest, self._budget = stream, largest, budget
+        self._stream, self._limits, self._budget = stream, limits, budget
         self._rest = _EMPTY
 
     async def next(self) -> memoryview | None:
         """Return the next frame without its size; None when the peer sends no more.
 
-        Raises ProtocolError for a size that no frame may have, NetworkError for an end inside a frame.
+        Raises ProtocolError for a size that no frame may have, NetworkError for an end inside a frame, BusyError when
+        there is no memory for too long.
         """
-        rest = self._rest
-        while len(rest) < _SIZE.size:
-            data = await self._stream.read(READ_BYTES)
-            if not data:
-                if len(rest):
-                    raise self._cut()
-                return None
-            rest = memoryview(bytes(rest) + data if len(rest) else data)
-            self.begun = True
+        rest = await self._at_least(self._rest, _SIZE.size)
+        if not len(rest):
+            return None
         (size,) = _SIZE.unpack_from(rest)
-        if not 0 <= size <= self._largest:
-            raise ProtocolError("size of a frame", expected=f"0 to {self._largest}", found=size, position=0)
-        self.begun = False  # it is not the peer who is waited for
-        await self._budget.take(size)
-        self.held, self.begun = size, True
+        self._check(size, self._limits.largest_frame)
+        self.begun = True
+        if size > SMALL_FRAME:
+            if self._limits.terms_of is not None:
+                rest = await self._at_least(rest, _SIZE.size + HEAD)
+                largest, self.is_kept = self._limits.terms_of(rest[_SIZE.size : _SIZE.size + HEAD])
+                self._check(size, min(largest, self._limits.largest_frame))
+            self.begun = False  # it is not the peer who is waited for
+            await self._budget.take(size)
+            self.held, self.begun = size, True
         end = _SIZE.size + size
         frame = rest[_SIZE.size : end] if end <= len(rest) else await self._large(rest[_SIZE.size :], size)
         self._rest = rest[end:] if end < len(rest) else _EMPTY
         self.begun = False
         return frame
+
+    async def _at_least(self, rest: memoryview, size: int) -> memoryview:
+        """Return `rest` with what comes behind it, `size` bytes at least; as it is where nothing came at all."""
+        while len(rest) < size:
+            data = await self._stream.read(READ_BYTES)
+            if not data:
+                if len(rest):
+                    raise self._cut()
+                break
+            rest = memoryview(bytes(rest) + data if len(rest) else data)
+            self.begun = True
+        return rest
+
+    @staticmethod
+    def _check(size: int, largest: int) -> None:
+        if not 0 <= size <= largest:
+            raise ProtocolError("size of a frame", expected=f"0 to {largest}", found=size, position=0)
 
     async def _large(self, start: memoryview, size: int) -> memoryview:
         if "numpy" not in sys.modules:
@@ -168,11 +169,20 @@ class Server(Generic[T]):
     """Serves connections on any number of listening sockets; `T` is whatever the owner knows each of these by.
 
     `connected` is given a peer's host, its name for messages and the listener, and returns who handles its requests.
+    `budget` is that of the whole process, where there is one, as are `complaints`.
     """
 
-    def __init__(self, limits: Limits, connected: Callable[[str, str, T], Handler]) -> None:
+    def __init__(
+        self,
+        limits: Limits,
+        connected: Callable[[str, str, T], Handler],
+        *,
+        budget: Budget | None = None,
+        complaints: Complaints | None = None,
+    ) -> None:
         self.limits = limits
-        self.budget = Budget(limits.total_bytes)
+        self.budget = budget or Budget(-1)
+        self.complaints = complaints or Complaints()
         self._connected = connected
         self._listening: list[socket.socket] = []
         self._connections: set[_Connection] = set()
@@ -260,13 +270,13 @@ class Server(Generic[T]):
     def _take(self, connected: socket.socket, host: str, listener: T) -> None:
         limits = self.limits
         if len(self._connections) >= limits.connections or self._hosts[host] >= limits.connections_per_host:
-            log.warning("refused a connection from %s: there are %d, of this host %d", host, self.connections,
-                        self._hosts[host])  # fmt: skip
+            self.complaints.line(log, host, "refused connections", "refused a connection from %s: there are %d, of "
+                                 "this host %d", host, self.connections, self._hosts[host])  # fmt: skip
             connected.close()
             return
         loop = asyncio.get_running_loop()
         stream = Stream(connected)
-        incoming = Incoming(stream, limits.largest_frame, self.budget)
+        incoming = Incoming(stream, limits, self.budget)
         connection = _Connection(stream, host, incoming, loop.time())
         self._connections.add(connection)
         self._hosts[host] += 1
@@ -280,8 +290,12 @@ class Server(Generic[T]):
         try:
             while (frame := await incoming.next()) is not None:
                 connection.busy = True
-                answer = await handler(frame)
+                answering = handler(frame)
                 del frame
+                if not incoming.is_kept:
+                    incoming.release()
+                answer = await answering
+                del answering
                 connection.busy = False
                 if answer is not None:
                     await _send(stream, answer)
@@ -290,9 +304,9 @@ class Server(Generic[T]):
                 if self._is_closing:
                     return
         except NetworkError as error:
-            log.info("%s", error)
+            self.complaints.line(log, connection.host, "lost connections", "%s", error, level=logging.INFO)
         except MagicbyteError as error:  # the peer's fault: one line, no traceback
-            log.warning("closing %s: %s", stream.peer, error)
+            self.complaints.line(log, connection.host, "closed connections", "closing %s: %s", stream.peer, error)
         finally:
             incoming.release()
             stream.close()
@@ -310,13 +324,16 @@ class Server(Generic[T]):
             if each.busy:
                 each.idle_since = now
                 if each.stream.is_abandoned and each.task is not None:
-                    log.info("%s: gone while its request was in work", each.stream.peer)
+                    self.complaints.line(log, each.host, "abandoned requests", "%s: gone while its request was in work",
+                                         each.stream.peer, level=logging.INFO)  # fmt: skip
                     each.task.cancel()
             elif each.moved != each.stream.moved:
                 each.moved, each.idle_since = each.stream.moved, now
             elif (now - each.idle_since) * 1000 >= (stall_ms if each.incoming.begun else idle_ms):
-                log.info("%s: closed, nothing has come or gone for %d ms", each.stream.peer, idle_ms)
+                self.complaints.line(log, each.host, "idle connections", "%s: closed, nothing has come or gone for "
+                                     "%d ms", each.stream.peer, idle_ms, level=logging.INFO)  # fmt: skip
                 each.stream.close()
+        self.complaints.flush()
         self._sweeper = loop.call_later(max(stall_ms / 4000, 0.01), self._sweep)
 
 

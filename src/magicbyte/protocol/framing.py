@@ -20,6 +20,8 @@ from magicbyte.protocol.runtime import Buffer, Message, Writer
 
 LARGEST_FRAME: Final = 100 * 1024 * 1024  # bytes: the default of socket.request.max.bytes
 
+LARGEST_HEADER: Final = 40 * 1024  # bytes of a request's header: the longest client id, and some tagged fields
+
 LONG: Final = 128 * 1024  # bytes of a frame that are worth a place of their own
 
 _SIZE = struct.Struct(">i")
@@ -154,7 +156,8 @@ def read_request_header(frame: Buffer) -> tuple[Api, RequestHeader, int]:
         raise ProtocolError("request header", expected=">= 4 bytes", found=len(frame), position=0)
     key, version = _KEY_AND_VERSION.unpack_from(frame)
     api = api_of(key)
-    header, at = RequestHeader.read_at(frame, 0, api.request_header_version(version))
+    head = frame if len(frame) <= LARGEST_HEADER else memoryview(frame)[:LARGEST_HEADER]
+    header, at = RequestHeader.read_at(head, 0, api.request_header_version(version))
     return api, header, at
 
 

@@ -15,13 +15,37 @@ import functools
 import struct
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextvars import ContextVar
 from dataclasses import is_dataclass
 from typing import Any, ClassVar, Final, NamedTuple, Protocol, Self, TypeAlias, TypeVar
 
-from magicbyte.errors import ProtocolError, UnsupportedVersionError
+from magicbyte.errors import ProtocolError, TooManyElementsError, UnsupportedVersionError
 
 T = TypeVar("T")
 Buffer: TypeAlias = bytes | bytearray | memoryview
+
+
+class Allowance:
+    """The elements that one message may have: those of all its arrays, nested ones too, and its tagged fields.
+
+    A count on the wire costs its sender a byte, and its reader an object for each element: what a frame may cost is
+    bounded by what is left here when a count is read, before any element is. `used` counts what was asked for.
+    """
+
+    __slots__ = ("limit", "used")
+
+    def __init__(self, limit: int) -> None:
+        self.limit, self.used = limit, 0
+
+    def take(self, count: int, field: str, at: int) -> None:
+        """Count elements that are about to be read. Raises TooManyElementsError."""
+        self.used += count
+        if self.used > self.limit:
+            most = f"up to {self.limit} elements in a message"
+            raise TooManyElementsError(field, expected=most, found=self.used, position=at)
+
+
+_allowance: Final[ContextVar[Allowance | None]] = ContextVar("allowance", default=None)  # of the message being read
 
 
 class Elsewhere:
@@ -173,6 +197,15 @@ class Message:
         return message
 
     @classmethod
+    def read_within(cls, buffer: Buffer, at: int, version: int, allowance: Allowance) -> tuple[Self, int]:
+        """Do as `read_at` does, for bytes of a stranger. Raises TooManyElementsError beyond what is allowed."""
+        before = _allowance.set(allowance)
+        try:
+            return cls.read_at(buffer, at, version)
+        finally:
+            _allowance.reset(before)
+
+    @classmethod
     def read_at(cls, buffer: Buffer, at: int, version: int) -> tuple[Self, int]:
         """Return the message that begins at byte `at`, and the position after it. Raises what `read` does."""
         if version not in cls.VALID_VERSIONS:
@@ -285,6 +318,8 @@ def read_count(data: memoryview, at: int, flexible: bool, minimum: int, field: s
     if count * minimum > len(data) - end:
         most = f"at most {(len(data) - end) // minimum} elements"
         raise ProtocolError(field, expected=most, found=count, position=at)
+    if count > 0 and (allowance := _allowance.get()) is not None:
+        allowance.take(count, field, at)
     return count, end
 
 
@@ -497,7 +532,7 @@ def write_uuid(buffer: bytearray, value: uuid.UUID) -> None:
 
 def read_numbers(data: memoryview, at: int, flexible: bool, code: str, field: str) -> tuple[tuple[Any, ...], int]:
     """Read an array of numbers; `code` is their type as `struct` has it."""
-    if flexible and 0 < (count := data[at]) <= _FEW:  # most are such
+    if flexible and 0 < (count := data[at]) <= _FEW and _allowance.get() is None:  # most are such
         numbers = _NUMBERS[code][count - 1]
         return numbers.unpack_from(data, at + 1), at + 1 + numbers.size
     values, end = read_nullable_numbers(data, at, flexible, code, field)
@@ -677,6 +712,11 @@ def write_nullable_struct(out: Writer, value: Writable | None, version: int, nul
 def read_tags(data: memoryview, at: int) -> tuple[dict[int, memoryview], int]:
     """Read the tagged fields at the end of a struct: their bytes, by tag."""
     count, at = (data[at], at + 1) if data[at] < ONE_BYTE else read_uvarint(data, at, "count of tagged fields")
+    if (allowance := _allowance.get()) is not None:
+        allowance.take(count, "tagged fields", at)
+    if count * 2 > len(data) - at:
+        most = f"at most {(len(data) - at) // 2} elements"
+        raise ProtocolError("count of tagged fields", expected=most, found=count, position=at)
     found: dict[int, memoryview] = {}
     for _ in range(count):
         tag, start = (data[at], at + 1) if data[at] < ONE_BYTE else read_uvarint(data, at, "tag")
