@@ -18,6 +18,8 @@ from magicbyte.log.directory import discover
 from magicbyte.log.verify import Depth, Finding, Severity, verify
 from magicbyte.log.writer import LogDirectoryWriter
 from magicbyte.records.batch import build_batch
+from magicbyte.records.enriched import build_enriched_message, build_enriched_wrapper
+from magicbyte.records.layout import Dialect
 from magicbyte.records.message import build_message
 from simulation import damaged_logs
 
@@ -261,3 +263,38 @@ def test_of_blocks_that_changed_places_the_smaller_one_is_named(
     assert (found.position, found.end) == (sum(sizes[: moved.start]), sum(sizes[: moved.stop]))
     assert found.offsets == (5 * order[moved][0], 5 * order[moved][-1] + 4)
     assert found.what == "offset"
+
+
+def enriched(offset: int, *, wrapped: int) -> bytes:
+    """A wrapper of so many messages; one without for 0."""
+    if not wrapped:
+        return build_enriched_message(offset, b"k", b"value")
+    inside = b"".join(build_enriched_message(at, b"k", b"value") for at in range(wrapped))
+    return build_enriched_wrapper(Codec.GZIP, inside, num_messages=wrapped, non_keyed=False, start_offset=offset)
+
+
+@pytest.mark.parametrize("wrapped", [0, 1, 2, 7])
+@pytest.mark.parametrize("depth", Depth)
+def test_an_enriched_log_is_sound_whatever_it_ends_in(depth: Depth, wrapped: int, tmp_path: Path):
+    end = 4 + max(wrapped, 1)
+    writer = LogDirectoryWriter(tmp_path)
+    with writer.partition("orders", 0, dialect=Dialect.ENRICHED) as partition:
+        partition.append(enriched(0, wrapped=3) + enriched(3, wrapped=0) + enriched(4, wrapped=wrapped))
+        assert partition.finish().end_offset == end
+    writer.finish()
+    assert findings(tmp_path, depth) == []
+    path = tmp_path / checkpoints.HIGH_WATERMARK
+    path.write_bytes(format_offset_checkpoint({TopicPartition("orders", 0): end + 1}))
+    if depth is not Depth.QUICK:
+        (found,) = findings(tmp_path, depth)
+        assert (found.path, found.expected, found.found) == (str(path), f"up to {end}", str(end + 1))
+
+
+def test_what_is_lost_behind_an_enriched_wrapper_begins_behind_its_last_message(tmp_path: Path):
+    damaged = bytearray(enriched(7, wrapped=2))
+    damaged[-1] ^= 1
+    content = enriched(0, wrapped=7) + damaged + enriched(9, wrapped=2)
+    (tmp_path / "orders-0").mkdir()
+    (tmp_path / "orders-0" / f"{0:020}.log").write_bytes(content)
+    for depth in Depth:
+        assert serious(findings(tmp_path, depth, dialect=Dialect.ENRICHED))[0].offsets == (7, 8)

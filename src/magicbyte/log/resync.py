@@ -326,7 +326,10 @@ class _Walk:
     def _followed(self, buffer_position: int, at: int, view: memoryview) -> Sound:
         """Return what was just followed, from `at` of the buffer on, and remember it."""
         state, position = self.state, buffer_position + at
+        begin = buffer_position + int(state[search.PREVIOUS_AT])
         first, self.last = int(state[search.FIRST]), int(state[search.LAST])
+        if self.enriched:  # a wrapper says where it begins; where it ends is inside
+            self.last = max(self.last, int(known_lasts(scan(view[begin - position :], dialect=self.dialect))[-1]))
         if self.place is Place.MAIN:
             if not self.main_rows or self.main_rows[-1].row != self.row:
                 if first > self.main_last + 1:
@@ -335,7 +338,6 @@ class _Walk:
             self.main_rows[-1].entries += int(state[search.ENTRIES])
             self.main_rows[-1].last = self.last
             self.before, self.main_last = int(state[search.BEFORE]), self.last
-            begin = buffer_position + int(state[search.PREVIOUS_AT])
             self.previous = begin, position + len(view), int(state[search.PREVIOUS_FIRST])
         state[search.CREDIT] = min(int(state[search.CREDIT]) + len(view), 4 * _CREDIT)
         sound = Sound(position, view, int(state[search.ENTRIES]), first, self.last, self.place, self.row, self.sure)
