@@ -149,6 +149,10 @@ class MagicbyteError(Exception):
 
     code: ErrorCode = ErrorCode.UNKNOWN_SERVER_ERROR
 
+    def lines(self) -> list[str]:
+        """Return the lines in which a person is told: one, unless several things are wrong."""
+        return [str(self)]
+
 
 class CorruptRecordError(MagicbyteError):
     """Bytes fail their checksum or contradict their own lengths.

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from magicbyte.cli.output import complain
+from magicbyte.cli.output import complain, say_json, say_styled
 from magicbyte.errors import CorruptRecordError
 from magicbyte.log.reader import read_chunks
+from magicbyte.printable import printable
 from magicbyte.records.anatomy import UNREADABLE, Part, anatomy, inside
 from magicbyte.records.layout import LOG_OVERHEAD, SIZE, V0_MINIMUM, Dialect
 
@@ -106,9 +106,9 @@ def _print(
             raw = data[part.start : part.start + part.size]
             place = {"position": position + part.start, "size": part.size, "inside": at is None}
             said = {"field": part.field, "type": part.type, "value": part.value, "note": part.note, "hex": raw.hex()}
-            click.echo(json.dumps(place | said))
+            say_json(place | said, indent=None)
         return
-    click.echo(click.style(title, bold=True), color=color)
+    say_styled(click.style(printable(title), bold=True), color=color)
     width = max((len(part.field) for part in parts), default=0)
     places = max(len(str(position + len(data))), 8)
     longest = max((len(click.unstyle(_meaning(part, b""))) for part in parts if part.value is not None), default=0)
@@ -116,7 +116,7 @@ def _print(
     for part in parts:
         marked = at is not None and part.start <= at - position < part.start + part.size and at != position
         for line in _lines(data, part, position, places, width, row_size, whole=whole, marked=marked):
-            click.echo(line, color=color)
+            say_styled(line, color=color)
 
 
 def _lines(
@@ -143,10 +143,10 @@ def _lines(
 
 def _meaning(part: Part, first: bytes) -> str:
     if part.type == UNREADABLE:
-        return click.style(f"unreadable: {part.note}", fg="red")
+        return click.style(f"unreadable: {printable(part.note)}", fg="red")
     value = _text(first) if part.value is None else f"{part.value:#010x}" if part.field.endswith("crc") else part.value
     size = f"{part.size} bytes" if part.value is None else ""
-    words = [str(value), *(f"({text})" for text in (size, part.note) if text)]
+    words = [printable(str(value)), *(f"({printable(text)})" for text in (size, part.note) if text)]
     wrong = part.note.startswith("wrong") or part.note.startswith("unknown codec")
     return click.style(" ".join(words), fg="red" if wrong else None)
 

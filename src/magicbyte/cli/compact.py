@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from dataclasses import asdict
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from magicbyte.cli import options
-from magicbyte.cli.output import complain, say
+from magicbyte.cli.output import complain, say, say_json
 from magicbyte.cli.progress import progress
 from magicbyte.cli.render import many, size_text
 from magicbyte.clock import SystemClock
@@ -97,13 +96,13 @@ def compact(
         for each in compact_logs(chosen, how, dry_run=dry_run, progress=advance):
             done.append(each)
             if form == "text":
-                say("\n".join(_lines(each, dry_run=dry_run)))
+                say(*_lines(each, dry_run=dry_run))
             if each.error is not None:
                 complain(each.error)
     saved = sum(each.size - each.size_after for each in done)
     if form == "json":
         found = {"dryRun": dry_run, "partitions": [_json(each) for each in done], "savedBytes": saved}
-        say(json.dumps(found, indent=2))
+        say_json(found)
     else:
         say(f"{many(len(done), 'partition')}: {size_text(saved)} {'would go' if dry_run else 'gone'}")
     if any(each.error is not None for each in done):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -11,7 +10,7 @@ import click
 
 from magicbyte.cli.cluster import bootstrap_option, client_of, explained, format_option
 from magicbyte.cli.options import key_values
-from magicbyte.cli.output import complain
+from magicbyte.cli.output import complain, say, say_json, say_text
 from magicbyte.cli.render import table_lines
 from magicbyte.errors import UnknownTopicError
 
@@ -58,7 +57,7 @@ class Whose:
 def configs(context: click.Context) -> None:
     """Describe, set and unset the settings of topics and brokers; brokers may be of 0.11 to 4.x."""
     if context.invoked_subcommand is None:
-        click.echo(context.get_help())
+        say_text(context.get_help())
 
 
 # ---- describe
@@ -91,13 +90,13 @@ def describe(
         raise click.UsageError("expected -t TOPIC, --broker ID or --entity-default")
     found = asyncio.run(_described(bootstrap, wanted, everything=everything))
     if form == "json":
-        click.echo(json.dumps(found, indent=2))
+        say_json(found)
         return
     rows = [["of", "setting", "value", "set for"]]
     for each in found:
         of = each["topic"] or ("all brokers" if each["broker"] is None else f"broker {each['broker']}")
         rows += [[of, one["name"], _value(one), one["source"] or "-"] for one in each["settings"]]
-    click.echo("\n".join(table_lines(rows, left={0, 1, 2, 3})))
+    say(*table_lines(rows, left={0, 1, 2, 3}))
 
 
 def _value(setting: Json) -> str:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from magicbyte.cli import options
-from magicbyte.cli.output import complain, say
+from magicbyte.cli.output import complain, say, say_json
 from magicbyte.cli.progress import progress
 from magicbyte.cli.render import many, size_text
 from magicbyte.errors import CorruptRecordError, UnsupportedCompressionError
@@ -115,9 +114,9 @@ def convert(
         )
         done = _all(convert_partitions(partitions, out, chosen), form, len(partitions), out)
     if form == "json":
-        say(json.dumps(_json(done), indent=2))
+        say_json(_json(done))
     elif len(done) > 1:
-        say(_total(done))
+        say(*_total(done))
     if not all(each.sound for each in done):
         click.get_current_context().exit(1)
 
@@ -133,7 +132,7 @@ def _all(work: Iterator[PartitionConversion], form: str, expected: int, out: Pat
                 if hint := _hint(each):
                     complain(hint)
             if form == "text":
-                say("\n".join(_lines(each)))
+                say(*_lines(each))
     except (OSError, KeyboardInterrupt):
         finished = sum(each.error is None for each in done)
         complain(
@@ -225,11 +224,11 @@ def _lines(done: PartitionConversion) -> list[str]:
     return lines
 
 
-def _total(done: list[PartitionConversion]) -> str:
+def _total(done: list[PartitionConversion]) -> list[str]:
     count = sum(each.error is None for each in done)
     report, fixed = _sum(done), sum(each.lz4_headers for each in done)
     text = f"total: {count} of {many(len(done), 'partition')} converted, {_sizes(report)}"
-    return "\n".join([text, *_notes(report, fixed)])
+    return [text, *_notes(report, fixed)]
 
 
 def _sizes(report: ConversionReport) -> str:

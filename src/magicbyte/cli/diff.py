@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +10,7 @@ import click
 
 from magicbyte.cli import options
 from magicbyte.cli.cluster import is_topic, topic_at
-from magicbyte.cli.output import Damage, say
+from magicbyte.cli.output import Damage, say, say_json
 from magicbyte.cli.progress import progress
 from magicbyte.cli.render import many, readable, time_text
 
@@ -104,9 +103,9 @@ def diff(
             if len(of_partition) < limit:
                 of_partition.append(each)
     if form == "json":
-        say(json.dumps(_json(report, shown, ignore), indent=2))
+        say_json(_json(report, shown, ignore))
     else:
-        say(_text(report, shown, ignore))
+        say(*_text(report, shown, ignore))
     damage.exit()
     if not report.same:
         click.get_current_context().exit(1)
@@ -178,7 +177,7 @@ def _cell(cell: bytes | None) -> Json | None:
 # ---- text
 
 
-def _text(report: DiffReport, shown: dict[str, list[Difference]], ignore: list[str]) -> str:
+def _text(report: DiffReport, shown: dict[str, list[Difference]], ignore: list[str]) -> list[str]:
     lines: list[str] = []
     for each in report.partitions:
         if each.path_a is None or each.path_b is None:
@@ -199,7 +198,7 @@ def _text(report: DiffReport, shown: dict[str, list[Difference]], ignore: list[s
     for name, count in sorted(lacking.items()):
         counted = many(count, "control record") if name == "control records" else f"{name} of {many(count, 'record')}"
         lines.append(f"  not compared: {counted}, for which the other side's format has no place")
-    return "\n".join(lines)
+    return lines
 
 
 def _described(difference: Difference) -> list[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import difflib
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn
 import click
 
 from magicbyte.cli.cluster import bootstrap_option, client_of, explained, format_option
-from magicbyte.cli.output import complain
+from magicbyte.cli.output import complain, say, say_json, say_text
 from magicbyte.cli.render import many, parse_time, table_lines
 from magicbyte.errors import BrokerError, ErrorCode, UnknownTopicError, UnsupportedVersionError
 
@@ -37,7 +36,7 @@ _DELETE, _LIST_OFFSETS = 42, 2  # API keys
 def groups(context: click.Context) -> None:
     """List, describe and delete consumer groups, and set their offsets; brokers may be of 0.8.2 to 4.x."""
     if context.invoked_subcommand is None:
-        click.echo(context.get_help())
+        say_text(context.get_help())
 
 
 # ---- list
@@ -53,11 +52,11 @@ def list_(bootstrap: str, form: str) -> None:
     """
     found = asyncio.run(_listed(bootstrap))
     if form == "json":
-        click.echo(json.dumps(found, indent=2))
+        say_json(found)
         return
     rows = [["group", "for", "kind", "state"]]
     rows += [[_shown(each[name]) for name in ("group", "protocolType", "kind", "state")] for each in found]
-    click.echo("\n".join(table_lines(rows, left={0, 1, 2, 3})))
+    say(*table_lines(rows, left={0, 1, 2, 3}))
 
 
 async def _listed(bootstrap: str) -> list[Json]:
@@ -105,9 +104,10 @@ def describe(bootstrap: str, names: tuple[str, ...], all_groups: bool, zookeeper
         raise click.UsageError("expected GROUP..., or --all-groups")
     found = asyncio.run(_described(bootstrap, None if all_groups else names, zookeeper=zookeeper))
     if form == "json":
-        click.echo(json.dumps(found, indent=2))
+        say_json(found)
         return
-    click.echo("\n\n".join(_text(each) for each in found), nl=bool(found))
+    for at, each in enumerate(found):
+        say(*([""] if at else []), *_text(each))
 
 
 async def _described(bootstrap: str, names: tuple[str, ...] | None, *, zookeeper: bool) -> list[Json]:
@@ -233,7 +233,7 @@ def _place_json(
     }
 
 
-def _text(group: Json) -> str:
+def _text(group: Json) -> list[str]:
     rows = [["partition", "offset", "end", "lag", "member", "client", "host"]]
     members = {each["id"]: each for each in group["members"]}
     for each in group["partitions"]:
@@ -243,7 +243,7 @@ def _text(group: Json) -> str:
         rows.append([_name(each), *numbers, who, _shown(member.get("clientId")), _shown(member.get("host"))])
     idle = [each for each in group["members"] if not each["partitions"]]
     rows += [["-", "-", "-", "-", each["id"], each["clientId"], each["host"]] for each in idle]
-    return "\n".join([_title(group), *table_lines(rows, left={0, 4, 5, 6})])
+    return [_title(group), *table_lines(rows, left={0, 4, 5, 6})]
 
 
 def _title(group: Json) -> str:
@@ -372,11 +372,11 @@ def reset_offsets(
         raise click.UsageError(f"expected one of {every}, found {len(given)}")
     rows = asyncio.run(_reset(bootstrap, name, topics, Target(*given[0]), dry_run=dry_run, zookeeper=zookeeper))
     if form == "json":
-        click.echo(json.dumps({"group": name, "dryRun": dry_run, "partitions": rows}, indent=2))
+        say_json({"group": name, "dryRun": dry_run, "partitions": rows})
         return
     table = [["partition", "was", "is" if not dry_run else "would be", "start", "end", "lag"]]
     table += [[_name(each), *(_shown(each[key]) for key in ("was", "offset", "start", "end", "lag"))] for each in rows]
-    click.echo("\n".join(table_lines(table, left={0})))
+    say(*table_lines(table, left={0}))
 
 
 async def _reset(

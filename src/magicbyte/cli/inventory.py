@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import json
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from magicbyte.cli import options
 from magicbyte.cli.cluster import is_topic, topic_at
-from magicbyte.cli.output import Damage, complain
+from magicbyte.cli.output import Damage, complain, say, say_json
 from magicbyte.cli.progress import progress
 from magicbyte.cli.render import many, size_text, time_text
 
@@ -99,9 +98,9 @@ def inventory(
     whole = add_up(each.tally for each in found)
     if form == "json":
         report = {"partitions": [_partition_json(each) for each in found], "total": _total_json(found, whole)}
-        click.echo(json.dumps(report, indent=2))
+        say_json(report)
     else:
-        click.echo(_text(found, whole))
+        say(*_text(found, whole))
     damage.exit()
 
 
@@ -210,7 +209,7 @@ def _damage_json(error: CorruptRecordError) -> Json:
 # ---- text
 
 
-def _text(found: list[Inventory], whole: Tally) -> str:
+def _text(found: list[Inventory], whole: Tally) -> list[str]:
     """Return a table of the partitions with notes on what is not ordinary, and one of the formats; <= 100 columns."""
     width = min(max(len("partition"), *(len(each.partition.name) for each in found)), 34)
     lines = [f"{'partition':<{width}} segments {'bytes':>10} {'records':>11}  {'offsets':<19} newest"]
@@ -230,7 +229,8 @@ def _text(found: list[Inventory], whole: Tally) -> str:
     lines += [
         "",
         f"total: {many(len(found), 'partition')}, {many(segments, 'segment')}, {size_text(size)}, "
-        f"{_known(whole.records)} records{_span(whole)}",
+        f"{_known(whole.records)} records",
+        *_span(whole),
     ]
     lines += [f"    {note}" for note in _tally_notes(whole)]
     lines += ["", f"format     codec      {'batches':>11} {'records':>11} {'bytes':>10}  share"]
@@ -240,7 +240,7 @@ def _text(found: list[Inventory], whole: Tally) -> str:
             f"magic {magic}    {codec:<10} {count.batches:>11} {_known(count.records):>11} "
             f"{size_text(count.bytes):>10} {share:>5.1f}%"
         )
-    return "\n".join(lines)
+    return lines
 
 
 def _notes(found: Inventory) -> list[str]:
@@ -287,15 +287,15 @@ def _share(name: tuple[int, str], count: FormatCount, tally: Tally) -> str:
     return f"magic {magic} {codec} {100 * count.bytes / max(tally.bytes, 1):.0f}%"
 
 
-def _span(whole: Tally) -> str:
+def _span(whole: Tally) -> list[str]:
     if whole.max_timestamp is None:
-        return ""
+        return []
     if whole.min_timestamp is not None:
         first = time_text(whole.min_timestamp)
     else:
         assert whole.min_batch_timestamp is not None, "there is one wherever there is a largest"
         first = f"about {time_text(whole.min_batch_timestamp)}"
-    return f"\n    from {first} to {time_text(whole.max_timestamp)}"
+    return [f"    from {first} to {time_text(whole.max_timestamp)}"]
 
 
 def _names(names: list[str]) -> str:

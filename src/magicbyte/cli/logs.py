@@ -6,14 +6,28 @@ import json
 import logging
 import time
 from collections.abc import Callable
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import click
+
+from magicbyte.printable import printable
 
 F = TypeVar("F", bound=Callable[..., object])
 
 LEVELS: Final = ("debug", "info", "warning", "error")
 _TEXT: Final = "%(asctime)s %(levelname)s %(message)s"
+
+
+class TextFormatter(logging.Formatter):
+    """One line for each record, whatever names in it came from a network; a traceback follows in lines of its own."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 (the name in the base class)
+        """Return the line without a traceback."""
+        return printable(super().formatMessage(record))
+
+    def formatException(self, ei: Any) -> str:  # noqa: N802 (the name in the base class)
+        """Return the traceback, indented: its last lines are the error's own words, which may look like others."""
+        return "\n".join(f"    {printable(line)}" for line in super().formatException(ei).splitlines())
 
 
 class JsonFormatter(logging.Formatter):
@@ -34,7 +48,7 @@ class JsonFormatter(logging.Formatter):
         }
         if record.exc_info:
             found["exception"] = self.formatException(record.exc_info)
-        return json.dumps(found, default=str)
+        return json.dumps(found, default=str).replace("\x7f", "\\u007f")
 
 
 def log_options(command: F) -> F:
@@ -48,5 +62,5 @@ def log_options(command: F) -> F:
 def set_up(level: str, form: str) -> None:
     """Have the log written to stderr."""
     handler = logging.StreamHandler()
-    handler.setFormatter(JsonFormatter() if form == "json" else logging.Formatter(_TEXT))
+    handler.setFormatter(JsonFormatter() if form == "json" else TextFormatter(_TEXT))
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)

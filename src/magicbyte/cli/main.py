@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, cast
 import click
 
 from magicbyte import __version__
-from magicbyte.cli.output import complain
+from magicbyte.cli.output import complain, say_text
 from magicbyte.errors import CorruptRecordError, MagicbyteError
 
 if TYPE_CHECKING:
@@ -227,4 +227,4 @@ def main(ctx: click.Context) -> None:
     this machine or as a URL that fsspec knows (s3://, hdfs://, memory:// and others).
     """
     if ctx.invoked_subcommand is None:
-        click.echo(ctx.get_help())
+        say_text(ctx.get_help())

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from magicbyte.cli.output import complain
+from magicbyte.cli.output import complain, say, say_text
 from magicbyte.cli.render import many
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def _both(command: F) -> F:
 def metadata(context: click.Context) -> None:
     """Bring the metadata of a stopped broker to a ZooKeeper, or back: then the other kind of broker takes over."""
     if context.invoked_subcommand is None:
-        click.echo(context.get_help())
+        say_text(context.get_help())
 
 
 @metadata.command("export")
@@ -49,7 +49,7 @@ def export(directory: Path, zookeeper: str) -> None:
     done = _transfer(directory, zookeeper, to_zookeeper=True)
     for topic, names in done.left_out.items():
         complain(f"warning: {topic}: left out what Kafka's brokers do not have: {', '.join(names)}")
-    click.echo(f"exported {many(done.topics, 'topic')}, {many(done.nodes, 'node')}")
+    say(f"exported {many(done.topics, 'topic')}, {many(done.nodes, 'node')}")
 
 
 @metadata.command("import")
@@ -57,7 +57,7 @@ def export(directory: Path, zookeeper: str) -> None:
 def import_(directory: Path, zookeeper: str) -> None:
     """Write what a ZooKeeper knows into DIR, for `magicbyte serve`."""
     done = _transfer(directory, zookeeper, to_zookeeper=False)
-    click.echo(f"imported {many(done.topics, 'topic')}, {many(done.nodes, 'node')}")
+    say(f"imported {many(done.topics, 'topic')}, {many(done.nodes, 'node')}")
 
 
 def _transfer(directory: Path, address: str, *, to_zookeeper: bool) -> Transferred:

@@ -17,6 +17,7 @@ import click
 from magicbyte.cli.mirror_config import client_settings, from_file
 from magicbyte.cli.mirror_display import display, line
 from magicbyte.cli.options import OutputPath
+from magicbyte.cli.output import say
 from magicbyte.cli.stopping import stops
 from magicbyte.errors import MagicbyteError, UnknownTopicError
 from magicbyte.log.files import local_path
@@ -189,7 +190,7 @@ async def _run(
         if explain:
             planned = await _plan(source, target, choice, stack)
             for each in planned:
-                click.echo(each.explain())
+                say(each.explain())
             _check_some(planned, choice)
             return
         mirror = await _mirror(source, target, choice, stack)
@@ -205,7 +206,7 @@ async def _run(
             copied = mirror.copied()
             saved = savings.seconds(copied)
             for topic, found in copied.items():
-                click.echo(f"{topic}: {line(found, time.monotonic() - began, saved.get(topic))}")
+                say(f"{topic}: {line(found, time.monotonic() - began, saved.get(topic))}")
         if until_caught_up:
             _check_some(mirror.copied(), choice)
 
@@ -244,7 +245,7 @@ async def _serve(mirror: Rounds, savings: Savings, address: tuple[str, int], sta
     pages = Pages({"/metrics": metrics_page(collected)})
     port = await pages.listen(*address)
     stack.push_async_callback(pages.aclose)
-    click.echo(f"metrics at http://{address[0]}:{port}/metrics")
+    say(f"metrics at http://{address[0]}:{port}/metrics")
 
 
 def _check_some(found: Sized, choice: Choice) -> None:
@@ -261,7 +262,7 @@ async def _watch(mirror: Rounds, savings: Savings) -> None:
             await asyncio.sleep(_TELL_SECONDS)
             copied = mirror.copied()
             if shown is not None and mirror.stop.is_set():
-                click.echo("stopping behind the sets at hand; Ctrl-C again does not wait for them", err=True)
+                say("stopping behind the sets at hand; Ctrl-C again does not wait for them", err=True)
                 return
             if shown is not None and copied:
                 shown.show(copied, savings.seconds(copied), time.monotonic())

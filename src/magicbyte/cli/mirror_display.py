@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from magicbyte.cli.render import size_text
+from magicbyte.printable import printable
 
 if TYPE_CHECKING:
     from rich.live import Live
@@ -101,6 +102,7 @@ def table(cells: list[list[str]], width: int) -> Table:
     """Return rows as what is drawn: the last one, the sum of several, under a rule. Names are cut to fit a `width`."""
     from rich import box
     from rich.table import Table
+    from rich.text import Text
 
     drawn = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     numbers = sum(max(map(len, column)) + _GAP for column in list(zip(_HEAD, *cells, strict=True))[1:])
@@ -108,8 +110,9 @@ def table(cells: list[list[str]], width: int) -> Table:
     for name in _HEAD:
         drawn.add_column(name, justify="left" if name == _HEAD[0] else "right", no_wrap=True)
     for at, (name, *others) in enumerate(cells):
+        name = printable(name)
         cut = name if len(name) <= room else f"{name[: room - 1]}…"
-        drawn.add_row(cut, *others, end_section=at == len(cells) - 2)
+        drawn.add_row(Text(cut), *others, end_section=at == len(cells) - 2)
     return drawn
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from magicbyte.cli.cluster import client_of
+from magicbyte.cli.output import say
 from magicbyte.errors import MirrorError
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ def translate(
     else:
         raise click.UsageError("expected --topic, --partition and --offset, or --from and --group")
     for line in lines:
-        click.echo(line)
+        say(line)
 
 
 async def _offset(target: str, progress: str, prefix: str, partition: tuple[str, int], offset: int) -> Iterable[str]:

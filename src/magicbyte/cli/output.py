@@ -1,35 +1,62 @@
-"""What the commands say: complaints on stderr, data on stdout or into a file."""
+"""What the commands say: complaints on stderr, data on stdout or into a file.
+
+All of it is written here, so that nothing which comes from a broker or a file reaches a terminal but as text: see
+printable.py. What is given as one line is shown as one. No other module of the commands calls `click.echo`.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
+import re
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO, cast
 
 import click
 
 from magicbyte.cli.progress import hide_bar
-from magicbyte.errors import CorruptRecordError, LogDirectoryError, TruncatedLogError
+from magicbyte.errors import CorruptRecordError, LogDirectoryError, MagicbyteError, TruncatedLogError
+from magicbyte.printable import printable, printable_text
+
+_STYLE = re.compile("(\x1b\\[[0-9;]*m)")
 
 
 def complain(what: object) -> None:
-    """Write one line to stderr, where that can be written."""
+    """Write one line to stderr, or several of an error that is made of several, where that can be written."""
     if isinstance(what, TruncatedLogError):
         what = f"cut short: {what}"
     elif isinstance(what, CorruptRecordError):
         what = f"damage: {what}"
-    hide_bar()
+    first, *others = what.lines() if isinstance(what, MagicbyteError) else [str(what)]
     with contextlib.suppress(OSError):
-        click.echo(f"magicbyte: {what}", err=True)
+        say(f"magicbyte: {first}", *others, err=True)
 
 
-def say(text: str) -> None:
-    """Write lines to stdout; a progress bar on the same terminal makes room for them."""
+def say(*lines: str, err: bool = False) -> None:
+    """Write each of `lines` as one line, to stdout or, with `err`, to stderr. A progress bar makes room for them."""
+    if lines:
+        hide_bar()
+        click.echo("\n".join(map(printable, lines)), err=err)
+
+
+def say_text(text: str) -> None:
+    """Write text of our own, of several lines."""
     hide_bar()
-    click.echo(text)
+    click.echo(printable_text(text))
+
+
+def say_json(found: Any, *, indent: int | None = 2) -> None:
+    """Write a JSON document. In it every control character is escaped as JSON has it."""
+    hide_bar()
+    click.echo(json.dumps(found, indent=indent).replace("\x7f", "\\u007f"))
+
+
+def say_styled(line: str, *, color: bool | None) -> None:
+    """Write one line in which `click.style` put colors; whatever it was made of has been through `printable` before."""
+    click.echo("".join(each if _STYLE.fullmatch(each) else printable(each) for each in _STYLE.split(line)), color=color)
 
 
 class Damage:
@@ -52,6 +79,22 @@ class Damage:
             click.get_current_context().exit(1)
 
 
+class _Terminal:
+    """A stream of bytes that a person sees: what is not text is escaped."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+
+    def write(self, data: bytes | memoryview) -> int:
+        """Write whole lines, or whole values."""
+        self._stream.write(printable_text(bytes(data).decode(errors="backslashreplace")).encode())
+        return len(data)
+
+    def flush(self) -> None:
+        """Have it shown."""
+        self._stream.flush()
+
+
 @contextlib.contextmanager
 def binary_output(path: Path | None, inputs: Iterable[str] = ()) -> Iterator[BinaryIO]:
     """Give stdout, flushed at the end, or the file at `path` (`-`: stdout), to write bytes to.
@@ -63,7 +106,7 @@ def binary_output(path: Path | None, inputs: Iterable[str] = ()) -> Iterator[Bin
 
     if path is None or str(path) == "-":
         _refuse_own_input(inputs)
-        stream = sys.stdout.buffer
+        stream = cast("BinaryIO", _Terminal(sys.stdout.buffer)) if sys.stdout.isatty() else sys.stdout.buffer
         try:
             yield stream
         finally:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import re
 import signal
 import sys
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from magicbyte.cli.options import OutputPath
-from magicbyte.cli.output import complain
+from magicbyte.cli.output import complain, say, say_json
 from magicbyte.cli.render import many, size_text
 
 if TYPE_CHECKING:
@@ -54,7 +53,10 @@ def run(file: Path, master: str, dry_run: bool, resume: bool, form: str) -> None
     given = load(file)
     if dry_run:
         planned = driver.plan(given)
-        click.echo(json.dumps(_plan_json(planned), indent=2) if form == "json" else _plan_text(planned))
+        if form == "json":
+            say_json(_plan_json(planned))
+        else:
+            say(*_plan_text(planned))
         return
     try:
         with _progress(given) as advance:
@@ -64,14 +66,14 @@ def run(file: Path, master: str, dry_run: bool, resume: bool, form: str) -> None
         raise
     where = write_report(done)
     if form == "json":
-        click.echo(json.dumps(as_json(done), indent=2))
+        say_json(as_json(done))
     else:
-        click.echo(_text(done))
+        say(*_text(done))
     for unit in done.units:
         if unit["error"] is not None:
             complain(f"{unit['outcome']}: {unit['unit']}: {unit['error']}")
     if where is not None:
-        click.echo(f"report: {where}", err=True)
+        say(f"report: {where}", err=True)
     click.get_current_context().exit(done.status)
 
 
@@ -93,7 +95,7 @@ def materialize(url: str, to: Path) -> None:
     total = 0 if stored is None else sum(size for output in stored.outputs for _, size, _ in output.files)
     with progress(total) as advance:
         count = make(url, to, advance)
-    click.echo(many(count, "partition"))
+    say(many(count, "partition"))
 
 
 def _memory(_context: click.Context, _parameter: click.Parameter, value: str) -> str:
@@ -124,7 +126,7 @@ def up(workers: int, cores: int, memory: str) -> None:
         stop = threading.Event()
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda _number, _frame: stop.set())
-        click.echo(running.url)
+        say(running.url)
         complain(f"{many(workers, 'worker')} at {running.url}; Ctrl-C stops them")
         stop.wait()
 
@@ -192,7 +194,7 @@ def _plan_json(planned: Plan) -> Json:
     }
 
 
-def _plan_text(planned: Plan) -> str:
+def _plan_text(planned: Plan) -> list[str]:
     lines = [
         f"{unit.name}: {size_text(unit.size)}, {many(len(unit.partition.segments), 'segment')}: "
         f"{', '.join(stage.do for stage in unit.stages) or 'copy'}"
@@ -202,10 +204,10 @@ def _plan_text(planned: Plan) -> str:
     lines.append(
         f"{many(len(planned.due), 'partition')}, {size_text(size)}, to be done; {len(planned.done)} done before"
     )
-    return "\n".join(lines)
+    return lines
 
 
-def _text(done: Run) -> str:
+def _text(done: Run) -> list[str]:
     """Return a line for each kind of stage, and one for all."""
     from magicbyte.spark.pipeline.report import stage_sums
 
@@ -219,4 +221,4 @@ def _text(done: Run) -> str:
         outcomes[unit["outcome"]] = outcomes.get(unit["outcome"], 0) + 1
     told = ", ".join(f"{count} {name}" for name, count in outcomes.items())
     lines.append(f"{many(len(done.units), 'partition')}: {told}; {done.kept} of them by earlier runs")
-    return "\n".join(lines)
+    return lines

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +12,7 @@ import click
 
 from magicbyte.cli.cluster import client_of, explained, format_option
 from magicbyte.cli.options import key_values
+from magicbyte.cli.output import say, say_json
 from magicbyte.cli.render import many, size_text, table_lines, time_text
 from magicbyte.clock import SystemClock
 
@@ -50,7 +50,10 @@ def plan(form: str, settings: tuple[str, ...], **given: Any) -> None:
     if not (asked.bootstrap or asked.directories):
         raise click.UsageError("expected -b HOST:PORT, --dir DIR, or both")
     found = asyncio.run(_plan(asked))
-    click.echo(json.dumps(_json(found), indent=2) if form == "json" else _text(found))
+    if form == "json":
+        say_json(_json(found))
+    else:
+        say(*_text(found))
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +181,7 @@ def _total_json(found: Plan, which: str) -> Json | None:
 # ---- text
 
 
-def _text(found: Plan) -> str:
+def _text(found: Plan) -> list[str]:
     from magicbyte.log.migration import Phase
 
     rows = [["topic", "format", "stored", "phase", "next step", "old format leaves"]]
@@ -207,7 +210,7 @@ def _text(found: Plan) -> str:
     if total_now is not None and total_after is not None:
         lines.append(f"in all, the steps change that by {total_after['cpu'] - total_now['cpu']:+.3f} of a core and "
                      f"{size_text(total_after['moreMemoryBytes'])} more of memory")  # fmt: skip
-    return "\n".join(lines + [f"note: {each}" for each in found.notes])
+    return lines + [f"note: {each}" for each in found.notes]
 
 
 def _format_text(form: Format | None) -> str:

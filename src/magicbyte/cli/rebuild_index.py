@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from magicbyte.cli import options
-from magicbyte.cli.output import Damage, say
+from magicbyte.cli.output import Damage, say, say_json
 from magicbyte.cli.progress import progress
 from magicbyte.cli.render import size_text
 from magicbyte.errors import CorruptRecordError, LogDirectoryError
@@ -203,7 +202,7 @@ class _Report:
         """Say what it comes to."""
         if self._form == "json":
             total = {"segments": self.segments, "wrong": self.wrong, "written": self.written}
-            say(json.dumps({"partitions": self._partitions, "total": total}, indent=2))
+            say_json({"partitions": self._partitions, "total": total})
             return
         what = f"{_count(self.segments, 'segment')}, {_count(self.wrong, 'file')} wrong or missing"
         if self.written:

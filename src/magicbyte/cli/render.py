@@ -14,6 +14,7 @@ from datetime import UTC, datetime, timedelta
 from json.encoder import encode_basestring_ascii as quote
 from typing import TYPE_CHECKING, Any
 
+from magicbyte.printable import printable
 from magicbyte.records.columns import RecordColumns
 
 if TYPE_CHECKING:
@@ -169,7 +170,7 @@ def _csv_cells(values: str) -> Cells:
 
 def text(topic: str | None = None, partition: int | None = None, *, named: bool = False) -> Renderer:
     """Return a renderer of readable lines: offset, time, key, value, headers, with tabs between them."""
-    start = f"{'-' if topic is None else topic}-{'' if partition is None else partition}\t" if named else ""
+    start = f"{'-' if topic is None else printable(topic)}-{'' if partition is None else partition}\t" if named else ""
 
     def render(columns: RecordColumns) -> str:
         keys, values = _cells_of(columns, _readable_cells)
@@ -238,7 +239,11 @@ def size_text(size: float) -> str:
 
 
 def table_lines(rows: list[list[str]], left: set[int]) -> list[str]:
-    """Return the lines of a table: columns as wide as they must be, those of `left` flush left."""
+    """Return the lines of a table: columns as wide as they must be, those of `left` flush left.
+
+    Cells are shown as `printable` has them.
+    """
+    rows = [[printable(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = []
     for row in rows:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import re
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from magicbyte.cli import options
-from magicbyte.cli.output import say
+from magicbyte.cli.output import say, say_json
 from magicbyte.cli.progress import progress
 from magicbyte.cli.render import many, size_text
 from magicbyte.clock import SystemClock
@@ -90,11 +89,11 @@ def retain(
         for each in retain_logs(partitions, limits, dry_run=dry_run, progress=advance):
             done.append(each)
             if form == "text":
-                say("\n".join(_lines(each, dry_run=dry_run)))
+                say(*_lines(each, dry_run=dry_run))
     total = sum(each.removed_bytes for each in done)
     if form == "json":
         found = {"dryRun": dry_run, "partitions": [_json(each) for each in done], "removedBytes": total}
-        say(json.dumps(found, indent=2))
+        say_json(found)
     else:
         verb = "would go" if dry_run else "gone"
         say(f"{many(len(done), 'partition')}: {size_text(total)} {verb}")

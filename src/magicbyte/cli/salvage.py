@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from magicbyte.cli import options
-from magicbyte.cli.output import complain, say
+from magicbyte.cli.output import complain, say, say_json
 from magicbyte.cli.progress import progress
 from magicbyte.cli.render import many, size_text
 
@@ -64,7 +63,7 @@ def salvage(
             for each in salvage_logs(partitions, out, chosen):
                 done.append(each)
                 if form == "text":
-                    say("\n".join(_lines(each)))
+                    say(*_lines(each))
         except (OSError, KeyboardInterrupt):
             complain(
                 f"stopped: {len(done)} of {many(len(partitions), 'partition')} finished in {out}; "
@@ -72,7 +71,7 @@ def salvage(
             )
             raise
     if form == "json":
-        say(json.dumps({"partitions": [_json(each) for each in done]}, indent=2))
+        say_json({"partitions": [_json(each) for each in done]})
     if not all(each.report.is_sound for each in done):
         click.get_current_context().exit(1)
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from magicbyte.cli.options import OutputPath
+from magicbyte.cli.output import say, say_json, say_text
 from magicbyte.cli.render import many, table_lines
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def schema(context: click.Context) -> None:
     docs/schema has a tutorial and the grammar.
     """
     if context.invoked_subcommand is None:
-        click.echo(context.get_help())
+        say_text(context.get_help())
 
 
 # ---- check
@@ -52,14 +52,14 @@ def check(paths: tuple[Path, ...], form: str) -> None:
     errors = [error for error in found if not error.warning]
     if form == "json":
         report = {"files": len(files), "errors": len(errors), "findings": [_error_json(error) for error in found]}
-        click.echo(json.dumps(report, indent=2))
+        say_json(report)
     else:
         for error in found:
-            click.echo(_error_text(error))
+            say(*_error_text(error))
         bad = len({error.path for error in errors})
         warnings = f", {many(len(found) - len(errors), 'warning')}" if len(found) > len(errors) else ""
         verdict = f"{many(len(errors), 'error')} in {bad} of" if errors else "no errors in"
-        click.echo(f"{verdict} {many(len(files), 'file')}{warnings}")
+        say(f"{verdict} {many(len(files), 'file')}{warnings}")
     if errors:
         click.get_current_context().exit(_FAILED)
 
@@ -73,14 +73,14 @@ def _schema_files(path: Path) -> list[Path]:
     return files
 
 
-def _error_text(error: SchemaError) -> str:
+def _error_text(error: SchemaError) -> list[str]:
     place = f"{error.path}:{error.line}:{error.column}"
     field = f" in {error.field}" if error.field else ""
-    return (
-        f"{place}: {'warning: ' if error.warning else ''}{error.rule}{field}\n"
-        f"    expected {error.expected}, found {error.found}\n"
-        f"    {error.mend}"
-    )
+    return [
+        f"{place}: {'warning: ' if error.warning else ''}{error.rule}{field}",
+        f"    expected {error.expected}, found {error.found}",
+        f"    {error.mend}",
+    ]
 
 
 def _error_json(error: SchemaError) -> Json:
@@ -127,9 +127,9 @@ def size(
     if proposed_path is not None:
         other = measure(load(proposed_path), other_version, values)
     if form == "json":
-        click.echo(json.dumps(_size_json(today.name, version, sizes, other_version, other), indent=2))
+        say_json(_size_json(today.name, version, sizes, other_version, other))
     else:
-        click.echo("\n".join(_size_text(today.name, version, sizes, other_version, other)))
+        say(*_size_text(today.name, version, sizes, other_version, other))
 
 
 def _size_json(name: str, version: int, today: MessageSize, other_version: int, other: MessageSize | None) -> Json:
@@ -189,14 +189,14 @@ def diff(old: str, new: str, form: str) -> None:
     broken = [change for change in changes if not change.compatible]
     if form == "json":
         report = {"compatible": not broken, "changes": [_change_json(change) for change in changes]}
-        click.echo(json.dumps(report, indent=2))
+        say_json(report)
     else:
         for change in changes:
-            click.echo(_change_text(change))
+            say(*_change_text(change))
         if broken:
-            click.echo(f"incompatible: {len(broken)} of {many(len(changes), 'change')}")
+            say(f"incompatible: {len(broken)} of {many(len(changes), 'change')}")
         else:
-            click.echo(f"compatible: {many(len(changes), 'change')}")
+            say(f"compatible: {many(len(changes), 'change')}")
     if broken:
         click.get_current_context().exit(_FAILED)
 
@@ -211,11 +211,11 @@ def _change_json(change: Change) -> Json:
     }
 
 
-def _change_text(change: Change) -> str:
+def _change_text(change: Change) -> list[str]:
     one = len(change.versions) == 1 and change.versions[0].lowest == change.versions[0].highest
     versions = f", version{'' if one else 's'} {', '.join(map(str, change.versions))}" if change.versions else ""
     mark = "ok" if change.compatible else "INCOMPATIBLE"
-    return f"{mark}: {change.kind}: {change.field}{versions}\n    {change.reason}"
+    return [f"{mark}: {change.kind}: {change.field}{versions}", f"    {change.reason}"]
 
 
 # ---- advise
@@ -249,9 +249,9 @@ def advise(message: str, samples_path: Path, version: int | None, form: str) -> 
             "saved": sum(each.saved for each in advice),
             "fields": [_advice_json(each) for each in advice],
         }
-        click.echo(json.dumps(report, indent=2))
+        say_json(report)
     else:
-        click.echo("\n".join(_advice_text(tree.name, chosen, len(samples), whole, advice)))
+        say(*_advice_text(tree.name, chosen, len(samples), whole, advice))
 
 
 def _samples(path: Path) -> list[object]:
@@ -324,9 +324,9 @@ def generate(directory: Path, out: Path, check_only: bool) -> None:
     files = modules(schemas)
     changed = stale(out, files) if check_only else write(out, files)
     for name in changed:
-        click.echo(f"{'stale' if check_only else 'written' if name in files else 'removed'}: {out / name}")
+        say(f"{'stale' if check_only else 'written' if name in files else 'removed'}: {out / name}")
     outcome = f"{len(changed)} {'stale' if check_only else 'changed'}"
-    click.echo(f"{many(len(schemas), 'schema')}, {many(len(files), 'module')}, {outcome}")
+    say(f"{many(len(schemas), 'schema')}, {many(len(files), 'module')}, {outcome}")
     if check_only and changed:
         click.get_current_context().exit(_FAILED)
 

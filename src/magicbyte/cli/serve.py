@@ -14,6 +14,7 @@ import click
 
 from magicbyte.cli.logs import log_options, set_up
 from magicbyte.cli.options import key_values
+from magicbyte.cli.output import say
 from magicbyte.cli.stopping import stops
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ def serve(
     given = _given(directory, listen, {"http.address": http, "as.version": as_version}) | key_values(settings)
     config = BrokerConfig(given) if path is None else BrokerConfig.parse(path.read_bytes(), given)
     for warning in config.warnings():
-        click.echo(f"warning: {warning}", err=True)
+        say(f"warning: {warning}", err=True)
     asyncio.run(_run(config))
 
 
@@ -87,18 +88,18 @@ async def _run(config: BrokerConfig) -> None:
         await ended.wait()
     finally:
         await broker.stop()
-    click.echo("stopped", err=True)
+    say("stopped", err=True)
 
 
 def _greet(broker: Broker) -> None:
     """Say where the broker is to be found, and how to try it."""
     addresses = {each.name: "{}:{}".format(*broker.address_of(each)) for each in broker.config.listeners}
     for name, address in addresses.items():
-        click.echo(f"listening on {address} ({name}), logs in {broker.logs.path}")
+        say(f"listening on {address} ({name}), logs in {broker.logs.path}")
     if broker.config.http is not None:
         host = broker.config.http[0]
         shown = f"[{host}]" if ":" in host else host
-        click.echo(f"metrics at http://{shown}:{broker.http_port}/metrics, health at /health")
+        say(f"metrics at http://{shown}:{broker.http_port}/metrics, health at /health")
     first = next(iter(addresses.values()))
-    click.echo(f"try: kcat -b {first} -t test -P, then kcat -b {first} -t test -C; Ctrl-C stops the broker", err=True)
+    say(f"try: kcat -b {first} -t test -P, then kcat -b {first} -t test -C; Ctrl-C stops the broker", err=True)
     sys.stdout.flush()

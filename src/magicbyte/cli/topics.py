@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from magicbyte.cli.cluster import bootstrap_option, client_of, explained, format_option, is_internal
 from magicbyte.cli.options import key_values
+from magicbyte.cli.output import say, say_json, say_text
 from magicbyte.cli.render import table_lines
 from magicbyte.errors import BrokerError, ErrorCode
 
@@ -31,7 +31,7 @@ _OWN_NUMBERS: Final = 4  # the first version of CreateTopics that takes -1 for t
 def topics(context: click.Context) -> None:
     """List, describe, make and delete the topics of a cluster; its brokers may be of 0.8.2 to 4.x."""
     if context.invoked_subcommand is None:
-        click.echo(context.get_help())
+        say_text(context.get_help())
 
 
 # ---- list
@@ -46,11 +46,11 @@ def list_(bootstrap: str, internal: bool, form: str) -> None:
     found = asyncio.run(_all(bootstrap))
     shown = [topic for _, topic in sorted(found.items()) if internal or not is_internal(topic)]
     if form == "json":
-        click.echo(json.dumps([_topic_json(topic) for topic in shown], indent=2))
+        say_json([_topic_json(topic) for topic in shown])
         return
     rows = [["topic", "partitions", "replicas"]]
     rows += [[each.name, str(len(each.partitions)), str(_replicas(each))] for each in shown]
-    click.echo("\n".join(table_lines(rows, left={0})))
+    say(*table_lines(rows, left={0}))
 
 
 async def _all(bootstrap: str) -> dict[str, Topic]:
@@ -88,11 +88,11 @@ def describe(bootstrap: str, names: tuple[str, ...], form: str) -> None:
     """
     found = asyncio.run(_described(bootstrap, names))
     if form == "json":
-        click.echo(json.dumps(found, indent=2))
+        say_json(found)
         return
     rows = [["partition", "leader", "replicas", "in sync", "start", "end"]]
     rows += [_cells(topic["topic"], each) for topic in found for each in topic["partitions"]]
-    click.echo("\n".join(table_lines(rows, left={0, 2, 3})))
+    say(*table_lines(rows, left={0, 2, 3}))
 
 
 async def _described(bootstrap: str, names: tuple[str, ...]) -> list[Json]:

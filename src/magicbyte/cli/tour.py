@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from magicbyte.cli.options import OutputPath
+from magicbyte.cli.output import say
 from magicbyte.cli.tour_stage import COUNT_LINES, ONLY_RECORDS, Stage
 
 if TYPE_CHECKING:
@@ -148,7 +149,7 @@ class Tour:
         if spark:
             self.spark()
         seconds = time.monotonic() - started
-        click.echo()
+        say("")
         self.stage.say(
             f"That was the tour, in {seconds:.0f} s. On logs of your own: magicbyte tour PATH, or begin with magicbyte "
             "inventory PATH. Each command explains itself: magicbyte cat --help."

@@ -17,6 +17,8 @@ from typing import NamedTuple
 
 import click
 
+from magicbyte.cli.output import say, say_styled, say_text
+
 WIDEST = 100  # columns
 _ESCAPE = re.compile(r"(\x1b\[[0-9;]*m)")
 
@@ -61,15 +63,17 @@ class Stage:
         """Begin the next step."""
         self.steps += 1
         head = f"── {self.steps}  {title} "
-        click.secho(f"\n{head}{'─' * (self.width - len(head))}", fg="cyan", bold=True)
+        say("")
+        say_styled(click.style(f"{head}{'─' * (self.width - len(head))}", fg="cyan", bold=True), color=None)
 
     def say(self, text: str) -> None:
         """Print a paragraph."""
-        click.echo(textwrap.fill(text, self.width, break_long_words=False, break_on_hyphens=False))
+        say_text(textwrap.fill(text, self.width, break_long_words=False, break_on_hyphens=False))
 
     def command(self, line: str) -> None:
         """Print a command line as it is typed."""
-        click.secho(f"\n$ {line}", bold=True)
+        say("")
+        say_styled(click.style(f"$ {line}", bold=True), color=None)
 
     def run(self, *arguments: str, rows: int = 40, wrap: bool = False, pipe: Pipe | None = None) -> Shown:
         """Run a command of ours, show it and at most `rows` rows of what it says, through `pipe`.
@@ -90,14 +94,14 @@ class Stage:
         lines = collected.getvalue().decode(errors="replace").splitlines()
         self._show(pipe.filter(lines) if pipe else lines, rows, wrap=wrap)
         if status:
-            click.secho(f"(exit status {status})", dim=True)
+            say_styled(click.style(f"(exit status {status})", dim=True), color=None)
         return Shown(status, lines)
 
     def run_script(self, path: Path, source: str, rows: int = 60) -> Shown:
         """Write a Python script, show it, run it, and show what it prints; its complaints only when it fails."""
         path.write_text(source)
         self.command(f"cat {path.name}")
-        click.echo(source.rstrip())
+        say_text(source.rstrip())
         self.command(f"python {path.name}")
         done = subprocess.run(
             [sys.executable, str(path)], capture_output=True, encoding="utf-8", errors="replace", check=False
@@ -127,9 +131,9 @@ class Stage:
             piece for line in lines for piece in (_pieces(line, self.width) if wrap else [_cut(line, self.width)])
         ]
         for line in fitting[:rows]:
-            click.echo(line, color=self.colors)
+            say_styled(line, color=self.colors)
         if len(fitting) > rows:
-            click.secho(f"… and {len(fitting) - rows} more lines", dim=True)
+            say_styled(click.style(f"… and {len(fitting) - rows} more lines", dim=True), color=None)
 
 
 def _pieces(line: str, width: int) -> list[str]:

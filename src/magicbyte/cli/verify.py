@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from magicbyte.cli import options
-from magicbyte.cli.output import complain, say
+from magicbyte.cli.output import complain, say, say_json
 from magicbyte.cli.progress import progress
 from magicbyte.cli.render import many, size_text
 
@@ -73,12 +72,12 @@ def verify(
             if form == "json":
                 listed.append(_json(finding))
             else:
-                say(_text(finding))
+                say(*_text(finding))
     segments = sum(len(each.segments) for each in partitions)
     if form == "json":
         numbers = {severity.value: count for severity, count in counts.items()}
         summary = {"partitions": len(partitions), "segments": segments, "bytes": total, **numbers}
-        say(json.dumps({"findings": listed, "total": summary}, indent=2))
+        say_json({"findings": listed, "total": summary})
     else:
         where = f"{many(len(partitions), 'partition')}, {many(segments, 'segment')}, {size_text(total)}"
         verdict = ", ".join(many(count, severity.value) for severity, count in counts.items() if count) or "sound"
@@ -87,8 +86,8 @@ def verify(
         click.get_current_context().exit(1)
 
 
-def _text(finding: Finding) -> str:
-    return f"{finding.severity.value}: {finding}\n    to do: {finding.advice}"
+def _text(finding: Finding) -> list[str]:
+    return [f"{finding.severity.value}: {finding}", f"    to do: {finding.advice}"]
 
 
 def _json(finding: Finding) -> Json:

@@ -5,6 +5,8 @@ import pkgutil
 
 import click
 
+from magicbyte.cli.output import say
+
 
 @click.command()
 def warm() -> None:
@@ -20,4 +22,4 @@ def warm() -> None:
             if module.name.endswith("kernels"):
                 importlib.import_module(f"{room.__name__}.{module.name}")
     count = kernel.warm()
-    click.echo(f"{count} kernels are ready in {kernel.cache_directory() or 'memory only: no folder can be written'}")
+    say(f"{count} kernels are ready in {kernel.cache_directory() or 'memory only: no folder can be written'}")

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from magicbyte.clock import SystemClock
 from magicbyte.net.http import Answer, Page
+from magicbyte.printable import printable_label
 
 if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
@@ -37,13 +38,18 @@ class Family:
     def add(self, value: float, /, **labels: object) -> None:
         """Add a number. A label's name may end in _ where it would be a word of Python."""
         suffix = "_total" if self.kind == "counter" else ""
-        self.samples.append((suffix, {name.rstrip("_"): str(each) for name, each in labels.items()}, value))
+        self.samples.append((suffix, _texts(labels), value))
 
     def add_summary(self, count: int, total: float, quantiles: Mapping[float, float], /, **labels: object) -> None:
         """Add a summary: how many there were, their sum, and what a share of them was not above."""
-        texts = {name.rstrip("_"): str(each) for name, each in labels.items()}
+        texts = _texts(labels)
         self.samples += [("", {**texts, "quantile": str(share)}, each) for share, each in quantiles.items()]
         self.samples += [("_count", texts, count), ("_sum", texts, total)]
+
+
+def _texts(labels: Mapping[str, object]) -> dict[str, str]:
+    """Return labels as text: what clients call themselves, say, in which no control character is let through."""
+    return {name.rstrip("_"): printable_label(str(each)) for name, each in labels.items()}
 
 
 def counter(name: str, help_: str) -> Family:

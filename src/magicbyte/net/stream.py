@@ -83,6 +83,8 @@ class Stream:
             raise NetworkError(f"{name}: no connection within {timeout_ms} ms") from None
         except socket.gaierror as error:
             raise NetworkError(f"{name}: {error.strerror}") from None
+        except (UnicodeError, OverflowError) as error:  # a host or a port that none can be: a broker may name any
+            raise NetworkError(f"{name}: no address: {error}") from None
         raise NetworkError(f"{name}: {reason.strerror or reason}") from None
 
     @property

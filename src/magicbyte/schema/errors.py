@@ -89,7 +89,11 @@ class SchemaErrors(MagicbyteError):  # noqa: N818 (there are several in it)
         super().__init__(self.errors)
 
     def __str__(self) -> str:
-        return "\n".join(str(error) for error in self.errors)
+        return "\n".join(self.lines())
+
+    def lines(self) -> list[str]:
+        """Return a line for each."""
+        return [str(error) for error in self.errors]
 
 
 class SchemaValueError(MagicbyteError):
