@@ -96,6 +96,9 @@ class Lock(Protocol):
 class WritableFileSystem(FileSystem, Protocol):
     """A tree of files that can be changed. Names that change are durable once their directory is synced."""
 
+    def names(self, path: str) -> Sequence[str]:
+        """Return all names in the directory `path`, sorted, also those of what is neither file nor directory."""
+
     def create(self, path: str) -> WritableFile:
         """Open a new, empty file at `path`; what was there is emptied."""
 

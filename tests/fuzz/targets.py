@@ -23,8 +23,9 @@ from magicbyte.groups import consumer_protocol
 from magicbyte.groups import records as group_records
 from magicbyte.log import checkpoints, indexes, producer_snapshot, properties, reader
 from magicbyte.log.batch_list import list_batches
-from magicbyte.log.directory import OFFSET_INDEX, FolderState, PartitionDirectory, Segment
+from magicbyte.log.directory import OFFSET_INDEX, PartitionDirectory, Segment
 from magicbyte.log.inventory import take_inventory
+from magicbyte.log.names import FolderState
 from magicbyte.ports import FileEntry
 from magicbyte.protocol import Frames, read_request, write_request
 from magicbyte.records.anatomy import anatomy, inside

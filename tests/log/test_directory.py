@@ -16,13 +16,13 @@ from golden_data import checkpoints, log_case
 from magicbyte.errors import CorruptRecordError, LogDirectoryError
 from magicbyte.log.checkpoints import CLEANER, RECOVERY_POINT, TopicPartition
 from magicbyte.log.directory import (
-    FolderState,
     PartitionDirectory,
     discover,
     log_directories,
     parse_topic_partition,
 )
 from magicbyte.log.files import file_system
+from magicbyte.log.names import FolderState
 from magicbyte.records.layout import Dialect
 
 UUID = "0123456789abcdef0123456789abcdef"

@@ -29,7 +29,7 @@ from magicbyte.broker.partition import Partition
 from magicbyte.broker.request import Connection
 from magicbyte.broker.sessions import Sessions
 from magicbyte.broker.threads import Threads
-from magicbyte.broker.topics import Topic, Topics, log_config_of, settings_of
+from magicbyte.broker.topics import Topic, Topics, log_config_of, refused_of, settings_of
 from magicbyte.broker.trimming import Trimming
 from magicbyte.clock import SystemClock
 from magicbyte.errors import MagicbyteError, UnknownTopicError
@@ -68,7 +68,8 @@ class Broker:
     what any log holds, outside of its own partition's lock. Whatever may wait for a disk happens in a thread, `reading`
     or `writing`: those that read much hold up no write. `ports` are those that are listened on, by listener. `slow_ns`:
     requests that take so long are logged. `around` is for tests: it is given the handler of a connection, and returns
-    the one that gets its requests.
+    the one that gets its requests. `repairs`: logs that cannot be opened as they are lose what is damaged in them,
+    which goes to the quarantine; else their partitions are offline.
     """
 
     cluster_id: str
@@ -86,9 +87,10 @@ class Broker:
         clock: Clock | None = None,
         files: WritableFileSystem | None = None,
         around: Callable[[Broker, Handler], Handler] | None = None,
+        repairs: bool = False,
     ) -> None:
         self.config = config
-        self._around = around
+        self._around, self._repairs = around, repairs
         self.release = config.release
         self.node_id = config.broker_id
         self.clock: Clock = clock or SystemClock()
@@ -155,9 +157,15 @@ class Broker:
             token=lambda: uuid.uuid4().hex,
             identity=Identity(self.node_id, self.cluster_id),
             jitter=lambda most: random.randint(0, most),
+            refused=refused_of(self.metadata),
+            repairs=self._repairs,
         )
         self.logs = LogDirectory.open(self._files, path, settings, now_ms=self.clock.now_ms())
         self._opened.push_async_callback(self.writing.run, self.logs.close)
+        for note in self.logs.notes:
+            log.warning("%s", note)
+        for key, partition in self.logs.offline.items():
+            log.error("partition %s is offline, the others are served: %s", key, partition.why)
         for key, each in self.logs.logs.items():
             each.high_watermark = each.log_end_offset  # the only replica has it: nothing is lost by showing it
             for cut in each.loaded.cuts:
@@ -259,7 +267,7 @@ class Broker:
     def partition(self, topic: str, index: int) -> Partition:
         """Return a partition with its log, made if need be: who is not to wait for that asks `opened`.
 
-        Raises UnknownTopicError.
+        Raises UnknownTopicError, LogDirectoryOfflineError.
         """
         log_of = self.topics.log(topic, index)
         found = self._partitions.get((topic, index))

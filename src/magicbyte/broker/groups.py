@@ -100,7 +100,10 @@ class Groups:
             key.partition: each for key, each in broker.logs.logs.items() if key.topic == OFFSETS_TOPIC and each.size
         }
         for partition in range(partitions):
-            if partition in logs:
+            if broker.topics.is_offline(OFFSETS_TOPIC, partition):  # what its groups committed is in there
+                self.coordinator.begin_loading(partition)
+                self.coordinator.load_failed(partition)
+            elif partition in logs:
                 self.coordinator.begin_loading(partition)
             else:
                 self.coordinator.loaded(partition, LoadedPartition(), Moment.of(broker.clock))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from magicbyte.broker.topics import INTERNAL
 from magicbyte.errors import ErrorCode, MagicbyteError
-from magicbyte.log.checkpoints import check_topic_name
+from magicbyte.log.names import check_topic_name, is_reserved
 from magicbyte.protocol.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -28,6 +28,9 @@ CLUSTER_OPERATIONS: Final = sum(1 << each for each in (5, 7, 8, 9, 10, 11, 12))
 """Create, alter, describe, cluster action, describe configs, alter configs, idempotent write."""
 TOPIC_OPERATIONS: Final = sum(1 << each for each in (3, 4, 5, 6, 7, 8, 10, 11))
 """Read, write, create, delete, alter, describe, describe configs, alter configs."""
+
+
+_NOBODY: Final = -1
 
 
 async def metadata(broker: Broker, request: Request[MetadataRequest]) -> MetadataResponse:
@@ -74,7 +77,7 @@ async def _find(broker: Broker, asked: MetadataRequestTopic, *, may_create: bool
     try:
         if topic is None:
             check_topic_name(name)
-            if not may_create:
+            if not may_create or is_reserved(name):
                 return MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name=name)
             await broker.create_topic(name)
             # As in Kafka, where its partitions have no leader yet: the client asks again.
@@ -88,17 +91,20 @@ async def _find(broker: Broker, asked: MetadataRequestTopic, *, may_create: bool
 
 def _describe(broker: Broker, topic: Topic) -> MetadataResponseTopic:
     only = (broker.node_id,)
+    offline = {index for index in range(topic.partitions) if broker.topics.is_offline(topic.name, index)}
     return MetadataResponseTopic(
         name=topic.name,
         topic_id=topic.id,
         is_internal=topic.is_internal,
         partitions=[
             MetadataResponsePartition(
+                error_code=ErrorCode.LEADER_NOT_AVAILABLE if index in offline else ErrorCode.NONE,
                 partition_index=index,
-                leader_id=broker.node_id,
+                leader_id=_NOBODY if index in offline else broker.node_id,
                 leader_epoch=topic.leader_epochs[index],
                 replica_nodes=only,
                 isr_nodes=only,
+                offline_replicas=only if index in offline else (),
             )
             for index in range(topic.partitions)
         ],

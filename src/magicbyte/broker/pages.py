@@ -60,6 +60,7 @@ def _health(broker: Broker) -> tuple[bool, Mapping[str, Any]]:
         "brokerId": broker.node_id,
         "clusterId": broker.cluster_id,
         "logDirectories": [{"path": broker.logs.path, "error": None if fault is None else str(fault)}],
+        "offlinePartitions": [str(key) for key in broker.topics.offline()],
     }
 
 
@@ -214,7 +215,7 @@ def _cluster(broker: Broker) -> Iterator[Family]:
     """Yield what a broker that is the whole cluster can say of it."""
     topics = [broker.topics.known(name) for name in broker.topics.names()]
     partitions = sum(each.partitions for each in topics)
-    lost = partitions if _failed(broker) else 0
+    lost = partitions if _failed(broker) else len(broker.topics.offline())
     lacking = sum(each.partitions for each in topics if each.config.min_insync_replicas > _REPLICAS)
     for name, meaning, value in (
         ("server_kafkaserver_brokerstate", "3: it runs. 6: it stops.", _STOPPING if broker.is_stopping else _RUNNING),
@@ -222,7 +223,7 @@ def _cluster(broker: Broker) -> Iterator[Family]:
         ("server_replicamanager_leadercount", "Partitions that are led from here.", partitions - lost),
         ("server_replicamanager_underreplicatedpartitions", "Partitions that lack a replica.", 0),
         ("server_replicamanager_underminisrpartitioncount", "Those with fewer than min.insync.replicas.", lacking),
-        ("server_replicamanager_offlinereplicacount", "Partitions in a log directory that has failed.", lost),
+        ("server_replicamanager_offlinereplicacount", "Partitions that are offline, or whose log directory is.", lost),
         ("controller_kafkacontroller_activecontrollercount", "Whether this broker is the controller.", 1),
         ("controller_kafkacontroller_offlinepartitionscount", "Partitions without a leader.", lost),
         ("controller_kafkacontroller_globaltopiccount", "Topics of the cluster.", len(topics)),

@@ -7,7 +7,7 @@ for, so that a crash between the two leaves nothing to mend.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
@@ -22,20 +22,17 @@ from magicbyte.errors import (
     InvalidReplicationFactorError,
     InvalidRequestError,
     InvalidTopicError,
+    LogDirectoryOfflineError,
     PolicyViolationError,
     TopicExistsError,
     UnknownTopicError,
     UnknownTopicIdError,
 )
 from magicbyte.log.append_rules import AppendRules
-from magicbyte.log.checkpoints import (
-    PARTITION_METADATA,
-    TopicPartition,
-    check_topic_name,
-    parse_partition_metadata,
-)
+from magicbyte.log.checkpoints import PARTITION_METADATA, TopicPartition, parse_partition_metadata
 from magicbyte.log.directory import parse_file
 from magicbyte.log.index_writer import LATEST_RULES, IndexRules
+from magicbyte.log.names import MOST_PARTITIONS, check_new_topic
 from magicbyte.log.segment import exists
 from magicbyte.metadata import layout
 from magicbyte.metadata.layout import PartitionState, TopicNode
@@ -51,8 +48,6 @@ if TYPE_CHECKING:
 
 _KEEPS_ALL: Final = {"retention.bytes": "-1", "retention.ms": "-1"}
 INTERNAL: Final = frozenset({"__consumer_offsets", "__transaction_state"})
-MOST_PARTITIONS: Final = 10_000
-"""Of a topic, and of all that one request makes: it is a few bytes, what it asks for is not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,12 +139,27 @@ class Topics:
         return self._partition(topic, partition).leader_epochs[partition]
 
     def has_log(self, topic: str, partition: int) -> bool:
-        """Say whether the log of a partition is there. Raises UnknownTopicError."""
+        """Say whether the log of a partition is there. Raises UnknownTopicError, LogDirectoryOfflineError."""
         self._partition(topic, partition)
-        return TopicPartition(topic, partition) in self._logs.logs
+        key = TopicPartition(topic, partition)
+        if key in self._logs.offline:
+            raise LogDirectoryOfflineError(f"{key} is offline: {self._logs.offline[key].why}")
+        return key in self._logs.logs
+
+    def is_offline(self, topic: str, partition: int) -> bool:
+        """Say whether the log of a partition is there, or something by its name, and cannot be opened."""
+        return TopicPartition(topic, partition) in self._logs.offline
+
+    def offline(self) -> list[TopicPartition]:
+        """Return the partitions of topics that are offline."""
+        return [
+            key
+            for key in self._logs.offline
+            if (topic := self._topics.get(key.topic)) is not None and key.partition < topic.partitions
+        ]
 
     def log(self, topic: str, partition: int) -> PartitionLog:
-        """Return the log of a partition, made if need be. Raises UnknownTopicError."""
+        """Return the log of a partition, made if need be. Raises UnknownTopicError, LogDirectoryOfflineError."""
         found = self._partition(topic, partition)
         key = TopicPartition(topic, partition)
         log = self._logs.logs.get(key)
@@ -187,6 +197,7 @@ class Topics:
             raise TopicExistsError(f"topic {name} is there already")
         count = self._count(partitions, replication_factor, assignments)
         self._check_new(name)
+        self._check_folders(name, range(count))
         if assignments:
             self._check_assignments(assignments, range(count))
         own = self._own(configs or {})
@@ -202,11 +213,21 @@ class Topics:
             warn_beyond(self._config, f"topic {topic.name}", topic.config.append.format)
 
     def _check_new(self, name: str) -> None:
-        check_topic_name(name)
+        check_new_topic(name)
         alike = name.replace(".", "_")
         for other in self._topics:
             if other.replace(".", "_") == alike:
                 raise InvalidTopicError(f"topic {name} and topic {other} would share names of metrics")
+
+    def _check_folders(self, name: str, partitions: range) -> None:
+        """Raise InvalidTopicError if something in the log directory has the name of one of the new partitions."""
+        taken = self._logs.taken_names()
+        for key in (TopicPartition(name, partition) for partition in partitions):
+            if str(key) in taken:
+                why = self._logs.offline[key].why if key in self._logs.offline else "it came while the broker ran"
+                raise InvalidTopicError(
+                    f"partition {key} cannot be created: the log directory has something of that name: {why}"
+                )
 
     def _count(
         self, partitions: int | None, replicas: int | None, assignments: Mapping[int, Sequence[int]] | None
@@ -241,7 +262,8 @@ class Topics:
             own[topic_config.FORMAT] = Format.ENRICHED.value
         return own
 
-    def _creation(self, topic: Topic) -> list[NodeChange]:
+    def _creation(self, topic: Topic, partitions: Iterable[int] | None = None) -> list[NodeChange]:
+        """Return what puts a topic into the tree, with the states of these partitions; None: of all."""
         leader = self._config.broker_id
         node = TopicNode({index: [leader] for index in range(topic.partitions)}, topic.id)
         path = layout.config_path("topics", topic.name)
@@ -251,7 +273,7 @@ class Topics:
             SetNode(path, config) if known else CreateNode(path, config),
             CreateNode(layout.topic_path(topic.name), node.dump()),
             CreateNode(layout.partitions_path(topic.name)),
-            *self._partition_nodes(topic.name, range(topic.partitions)),
+            *self._partition_nodes(topic.name, range(topic.partitions) if partitions is None else partitions),
         ]
 
     def _partition_nodes(self, name: str, partitions: Iterable[int]) -> list[NodeChange]:
@@ -287,6 +309,7 @@ class Topics:
         if count > MOST_PARTITIONS:
             raise InvalidPartitionsError(f"expected up to {MOST_PARTITIONS} partitions, found {count}")
         new = range(topic.partitions, count)
+        self._check_folders(name, new)
         if assignments is not None:
             if len(assignments) != len(new):
                 raise InvalidReplicaAssignmentError(
@@ -309,6 +332,8 @@ class Topics:
         if epoch <= topic.leader_epochs[partition]:
             return
         path = layout.state_path(name, partition)
+        if self._metadata.exists(path) is None:  # of an adopted topic, without a log until now
+            self._metadata.transaction(self._partition_nodes(name, [partition]))
         found = self._metadata.get(path)
         state = replace(PartitionState.load(path, found.data), leader_epoch=epoch)
         self._metadata.transaction([SetNode(path, state.dump(), found.version)])
@@ -338,6 +363,7 @@ class Topics:
             self._by_id.pop(topic.id, None)
         keys = [key for key in self._logs.logs if key.topic == name]
         logs = [self._logs.take_away(key, now_ms=self._clock.now_ms()) for key in keys]
+        self._logs.take_away_offline(name, now_ms=self._clock.now_ms())
         gone = [layout.topic_path(name), layout.config_path("topics", name), f"{layout.DELETE_TOPICS}/{name}"]
         self._metadata.transaction([DeleteNode(path) for top in gone for path in self._below(top)])
         return logs
@@ -410,17 +436,18 @@ class Topics:
 
     def _adopt(self) -> list[str]:
         """Put topics into the tree whose logs are there without it; return their names."""
-        found: dict[str, int] = {}
-        for key in self._logs.logs:
+        found: dict[str, list[int]] = {}
+        for key in (*self._logs.logs, *(key for key, each in self._logs.offline.items() if each.has_log)):
             if key.topic not in self._topics:
-                found[key.topic] = max(found.get(key.topic, 0), key.partition + 1)
-        for name, count in found.items():
+                found.setdefault(key.topic, []).append(key.partition)
+        for name, partitions in found.items():
+            count = max(partitions) + 1
             own = {"cleanup.policy": "compact"} if name in INTERNAL else _KEEPS_ALL
             config = topic_config.resolve(own, self._config)
             topic = Topic(name, self._id_in_folder(name), count, own, config, (0,) * count)
-            self._metadata.transaction(self._creation(topic))
+            self._metadata.transaction(self._creation(topic, partitions))  # as many nodes as folders
             self._keep(topic)
-            for partition in range(count):
+            for partition in partitions:
                 self._go_on_with_epoch(name, partition)
         return sorted(found)
 
@@ -452,6 +479,33 @@ def log_config_of(
         return topic_config.resolve(settings_of(metadata, "topics", key.topic), config, rules).log
 
     return config_of
+
+
+def refused_of(metadata: MetadataStore) -> Callable[[Collection[TopicPartition]], Mapping[TopicPartition, str]]:
+    """Return what says which folders of a directory are of no partition that a topic has, or could be adopted with."""
+
+    def refused(keys: Collection[TopicPartition]) -> dict[TopicPartition, str]:
+        counts = {name: _count_of(metadata, name) for name in {key.topic for key in keys}}
+        found = {}
+        for key in keys:
+            count = counts[key.topic]
+            if count is not None and key.partition >= count:
+                found[key] = f"topic {key.topic} has {count} partitions, 0 to {count - 1}: move the folder away"
+            elif count is None and key.partition >= MOST_PARTITIONS:
+                found[key] = (
+                    f"expected up to {MOST_PARTITIONS} partitions of a topic: it is not adopted. `magicbyte cat` "
+                    "reads it; move the folder away"
+                )
+        return found
+
+    return refused
+
+
+def _count_of(metadata: MetadataStore, name: str) -> int | None:
+    """Return how many partitions the tree has of a topic, None for one that it does not have."""
+    path = layout.topic_path(name)
+    node = metadata.exists(path)
+    return None if node is None else len(TopicNode.load(path, node.data).replicas)
 
 
 def settings_of(metadata: MetadataStore, kind: str, name: str) -> dict[str, str]:

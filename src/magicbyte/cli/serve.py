@@ -35,6 +35,8 @@ _ADDRESS = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\s:/]*):([0-9]{1,5})")
               help="Where /metrics (for Prometheus) and /health are: http.address.")  # fmt: skip
 @click.option("--as-version", metavar="RELEASE",
               help="Offer what that Kafka release does, 0.8.2 to 4.1: as.version.")  # fmt: skip
+@click.option("--repair", is_flag=True,
+              help="Open logs that are damaged, too: what cannot be kept of them goes to DIR/quarantine.")  # fmt: skip
 @log_options
 @click.option("-v", "--verbose", is_flag=True, help="Say more of what happens: --log-level info.")
 @click.argument("settings", nargs=-1, metavar="[KEY=VALUE]...")
@@ -44,6 +46,7 @@ def serve(
     listen: str | None,
     http: str | None,
     as_version: str | None,
+    repair: bool,
     log_level: str,
     log_format: str,
     verbose: bool,
@@ -61,7 +64,7 @@ def serve(
     config = BrokerConfig(given) if path is None else BrokerConfig.parse(path.read_bytes(), given)
     for warning in config.warnings():
         say(f"warning: {warning}", err=True)
-    asyncio.run(_run(config))
+    asyncio.run(_run(config, repairs=repair))
 
 
 def _given(directory: Path | None, listen: str | None, others: Mapping[str, str | None]) -> dict[str, str]:
@@ -73,10 +76,10 @@ def _given(directory: Path | None, listen: str | None, others: Mapping[str, str 
     return given | {name: value for name, value in others.items() if value is not None}
 
 
-async def _run(config: BrokerConfig) -> None:
+async def _run(config: BrokerConfig, *, repairs: bool) -> None:
     from magicbyte.broker.broker import Broker
 
-    broker, ended = Broker(config), asyncio.Event()
+    broker, ended = Broker(config, repairs=repairs), asyncio.Event()
     stops(ended)
     await broker.start()
     # A full collection looks at every object with the interpreter held: never at those that stay, seldom at those of

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from magicbyte.errors import CorruptRecordError, InvalidTopicError
+from magicbyte.errors import CorruptRecordError
 from magicbyte.log.properties import parse_properties
 from magicbyte.records.layout import Dialect
 
@@ -28,8 +28,6 @@ CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 MESSAGE_DIALECT = "message.dialect"
 
 _INTEGER = re.compile(rb"-?[0-9]{1,19}")
-_LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]+")
-_LONGEST_NAME = 249
 
 
 class TopicPartition(NamedTuple):
@@ -40,16 +38,6 @@ class TopicPartition(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}"
-
-
-def check_topic_name(name: str) -> None:
-    """Raise InvalidTopicError unless a topic can have this name, and its partitions folders of it."""
-    if name in ("", ".", ".."):
-        raise InvalidTopicError(f"{name!r} is no name of a topic")
-    if len(name) > _LONGEST_NAME:
-        raise InvalidTopicError(f"expected a name of up to {_LONGEST_NAME} characters, found {len(name)}")
-    if not _LEGAL_NAME.fullmatch(name):
-        raise InvalidTopicError(f"{name!r}: expected letters, digits, '.', '_' and '-'")
 
 
 class LeaderEpoch(NamedTuple):

@@ -18,7 +18,7 @@ from magicbyte.log.config import LogConfig
 from magicbyte.log.directory import SNAPSHOT, PartitionDirectory, parse_file
 from magicbyte.log.files import LocalFiles, put_file
 from magicbyte.log.index_writer import LATEST_RULES, IndexRules
-from magicbyte.log.loading import producers_at, snapshot_offsets
+from magicbyte.log.loading import Mends, producers_at, snapshot_offsets
 from magicbyte.log.partition_log import PartitionLog
 from magicbyte.log.partitions import log_start_offset
 from magicbyte.log.producer_snapshot import ProducerSnapshot
@@ -182,7 +182,7 @@ def _opened(
         return
     log = PartitionLog.open(
         files, partition.path, config, now_ms=options.now_ms, clean=True, log_start_offset=start,
-        may_cut=False,
+        mends=Mends.NOTHING,
     )  # fmt: skip
     log.high_watermark = _high_watermark(files, partition, log)
     try:

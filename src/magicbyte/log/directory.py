@@ -5,7 +5,6 @@ Only names and sizes are looked at, and each folder's `message.dialect`. Source:
 
 from __future__ import annotations
 
-import enum
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -18,6 +17,7 @@ from magicbyte.log import checkpoints
 from magicbyte.log.checkpoints import TopicPartition
 from magicbyte.log.files import LocalFiles, file_system, read_whole
 from magicbyte.log.manifest import LARGEST, manifest_name, newest, parse_stored
+from magicbyte.log.names import FolderState, OffsetFile, folder_name, is_named_by_offset, offset_file
 from magicbyte.ports import FileEntry
 from magicbyte.records.layout import Dialect
 
@@ -36,25 +36,10 @@ ENRICHED_INDEX = ".emindex"
 SNAPSHOT = ".snapshot"
 INDEXES = (OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX, ENRICHED_INDEX)
 
-_OFFSET_FILE = re.compile(r"(?P<offset>[0-9]{20})(?P<kind>\.log|\.index|\.timeindex|\.txnindex|\.emindex|\.snapshot)")
-_LARGEST_OFFSET = 2**63 - 1
-_LARGEST_PARTITION = 2**31 - 1
 _LEFTOVER = re.compile(r".+\.(deleted|cleaned|swap)")
-_FOLDER = re.compile(
-    r"(?P<topic>[a-zA-Z0-9._-]+)-(?P<partition>[0-9]{1,10})(?:\.[0-9a-f]{32}-(?P<state>delete|future|stray))?"
-)
 _LOG_DIRECTORY_FILES = {*checkpoints.OFFSET_CHECKPOINTS, checkpoints.META_PROPERTIES, checkpoints.CLEAN_SHUTDOWN}
 _DEPTH = 2  # folders below a given path: of log directories, then of partitions
 EXPECTED = "a .log file, a partition folder, a log directory or a folder of log directories"
-
-
-class FolderState(enum.Enum):
-    """What a partition folder is there for; its name says so."""
-
-    CURRENT = "current"
-    DELETE = "delete"  # being deleted: the broker does not read it any more
-    FUTURE = "future"  # being copied to another log directory
-    STRAY = "stray"  # the broker found that the partition is not its own
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,10 +182,10 @@ def parse_file(files: FileSystem, path: str, parse: Callable[[bytes], T]) -> T:
 
 def parse_topic_partition(text: str) -> TopicPartition:
     """Return the partition that `TOPIC-N` names: the number is after the last `-`. Raises LogDirectoryError."""
-    found = _folder_name(text)
-    if found is None or found["state"]:
+    found = folder_name(text)
+    if found is None or found.state is not FolderState.CURRENT:
         raise LogDirectoryError(f"{text}: expected TOPIC-N, a topic and a partition number, such as orders-0")
-    return TopicPartition(found["topic"], int(found["partition"]))
+    return found.key
 
 
 def discover(paths: Iterable[str], as_: TopicPartition | None = None) -> list[PartitionDirectory]:
@@ -257,7 +242,7 @@ def _partitions(files: FileSystem, path: str) -> list[PartitionDirectory]:
         committed = _committed(files, folder, inside)
         return _below(files, folder, inside, _DEPTH) if committed is None else committed
     name = _offset_file(entry.name)
-    if name is None or name["kind"] != LOG:
+    if name is None or name.kind != LOG:
         raise LogDirectoryError(f"{path}: expected {EXPECTED}, found a file of another name")
     folder = entry.path.removesuffix(entry.name).rstrip("/") or "/"
     whole = _partition(files, folder, files.list(folder), None)
@@ -301,7 +286,7 @@ def _below(files: FileSystem, path: str, entries: list[FileEntry], depth: int) -
     )
     found = []
     for folder, inside in folders.items():
-        if is_log_directory and (_holds_segments(inside) or (not inside and _folder_name(folder))):
+        if is_log_directory and (_holds_segments(inside) or (not inside and folder_name(folder))):
             found.append(_partition(files, folder, inside, path))
         else:
             found += _below(files, folder, inside, depth - 1)
@@ -310,7 +295,7 @@ def _below(files: FileSystem, path: str, entries: list[FileEntry], depth: int) -
 
 def _holds_segments(entries: list[FileEntry]) -> bool:
     """Say whether these are the files of a partition folder: one of them is named by an offset."""
-    return any(not entry.is_directory and _OFFSET_FILE.match(entry.name) for entry in entries)
+    return any(not entry.is_directory and is_named_by_offset(entry.name) for entry in entries)
 
 
 def _with_names(path: str) -> str:
@@ -325,25 +310,10 @@ def _with_names(path: str) -> str:
     return os.path.realpath(whole) if whole.name == ".." else str(Path(os.path.realpath(whole.parent), whole.name))
 
 
-def _folder_name(path: str) -> re.Match[str] | None:
-    """Return the parts of a partition folder's name, None when the last part of `path` is no such name."""
-    found = _FOLDER.fullmatch(path.rstrip("/").rpartition("/")[2])
-    return found if found is not None and int(found["partition"]) <= _LARGEST_PARTITION else None
-
-
-def folder_name(path: str) -> tuple[FolderState, TopicPartition] | None:
-    """Return what a partition folder is there for, and whose it is, by its name; None when it is no such name."""
-    found = _folder_name(path)
-    if found is None:
-        return None
-    state = FolderState(found["state"]) if found["state"] else FolderState.CURRENT
-    return state, TopicPartition(found["topic"], int(found["partition"]))
-
-
-def _offset_file(name: str) -> re.Match[str] | None:
-    """Return offset and kind of a file, None when it is not named by an offset."""
-    found = _OFFSET_FILE.fullmatch(name)
-    return found if found is not None and int(found["offset"]) <= _LARGEST_OFFSET else None
+def _offset_file(name: str) -> OffsetFile | None:
+    """Return what a file of a closed segment is called by, None when it is none."""
+    found = offset_file(name)
+    return found if found is not None and not found.suffix else None
 
 
 def _partition(files: FileSystem, path: str, entries: list[FileEntry], log_directory: str | None) -> PartitionDirectory:
@@ -356,7 +326,7 @@ def _partition(files: FileSystem, path: str, entries: list[FileEntry], log_direc
         if entry.is_directory:
             others.append(entry)
         elif name is not None:
-            by_kind[name["kind"]][int(name["offset"])] = entry
+            by_kind[name.kind][name.offset] = entry
         elif entry.name in (checkpoints.LEADER_EPOCHS, checkpoints.PARTITION_METADATA, checkpoints.MESSAGE_DIALECT):
             texts[entry.name] = entry
         elif _LEFTOVER.fullmatch(entry.name):
@@ -368,14 +338,14 @@ def _partition(files: FileSystem, path: str, entries: list[FileEntry], log_direc
         Segment(base, logs[base], {kind: by_kind[kind][base] for kind in INDEXES if base in by_kind[kind]})
         for base in sorted(logs)
     )
-    named = _folder_name(path)
+    named = folder_name(path)
     dialect = texts.get(checkpoints.MESSAGE_DIALECT)
     return PartitionDirectory(
         path=path,
         files=files,
-        topic=named["topic"] if named else None,
-        partition=int(named["partition"]) if named else None,
-        state=FolderState(named["state"]) if named and named["state"] else FolderState.CURRENT,
+        topic=named.key.topic if named else None,
+        partition=named.key.partition if named else None,
+        state=named.state if named else FolderState.CURRENT,
         dialect=parse_file(files, dialect.path, checkpoints.parse_message_dialect) if dialect else Dialect.KAFKA,
         log_directory=log_directory,
         segments=segments,

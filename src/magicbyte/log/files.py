@@ -5,7 +5,7 @@ import errno
 import os
 import stat
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Self
 
@@ -38,6 +38,18 @@ def _not_regular(path: str, kind: str) -> LogDirectoryError:
     return LogDirectoryError(f"{path}: expected a regular file, found {kind}: copy its content to a file first")
 
 
+def _opened(path: str, flags: int) -> tuple[int, int]:
+    """Return descriptor and size of a file. Raises LogDirectoryError or IsADirectoryError for what is none."""
+    descriptor = os.open(path, flags | _FLAGS, 0o644)
+    status = os.fstat(descriptor)
+    if stat.S_ISREG(status.st_mode):
+        return descriptor, status.st_size
+    os.close(descriptor)
+    if (kind := _special(status.st_mode)) is not None:
+        raise _not_regular(path, kind)
+    raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+
+
 class LocalFile:
     """A file of this machine: `pread`, so no position is shared, and no copy but into the caller's buffer.
 
@@ -46,13 +58,7 @@ class LocalFile:
 
     def __init__(self, path: str) -> None:
         self.path = path
-        self._descriptor = os.open(path, os.O_RDONLY | _FLAGS)
-        found = os.fstat(self._descriptor)
-        if (kind := _special(found.st_mode)) is not None:
-            os.close(self._descriptor)
-            self._descriptor = -1
-            raise _not_regular(path, kind)
-        self.size = found.st_size
+        self._descriptor, self.size = _opened(path, os.O_RDONLY)
 
     def fileno(self) -> int:
         """Return the descriptor, -1 when the file is closed."""
@@ -108,8 +114,7 @@ class LocalWritableFile(LocalFile):
     def __init__(self, path: str, *, create: bool = False) -> None:
         flags = os.O_RDWR | (os.O_CREAT | os.O_TRUNC if create else 0)
         self.path = path
-        self._descriptor = os.open(path, flags | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0), 0o644)
-        self.size = os.fstat(self._descriptor).st_size
+        self._descriptor, self.size = _opened(path, flags)
 
     def write_at(self, position: int, *pieces: Buffer) -> None:
         """Write all of `pieces`, one behind the other, from `position` on."""
@@ -179,6 +184,10 @@ class LocalFiles:
                     size = 0 if is_directory else item.stat().st_size
                     entries.append(FileEntry(item.path, size, is_directory))
         return sorted(entries, key=lambda entry: entry.path)
+
+    def names(self, path: str) -> Sequence[str]:
+        """Return all names in the directory `path`, sorted, also those of dead links, pipes and devices."""
+        return sorted(each.name for each in Path(path).iterdir())
 
     def entry(self, path: str) -> FileEntry:
         """Return what is at `path`. Raises LogDirectoryError for a FIFO, a socket or a device."""
@@ -287,6 +296,10 @@ class ViewedFiles:
     def list(self, path: str) -> list[FileEntry]:
         """Return what the directory `path` holds, by name."""
         return self._files.list(path)
+
+    def names(self, path: str) -> Sequence[str]:
+        """Return all names in the directory `path`, sorted."""
+        return self._files.names(path)
 
     def entry(self, path: str) -> FileEntry:
         """Return what is at `path`."""

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from magicbyte.errors import CorruptRecordError
+from magicbyte.log.files import SMALL_FILE_LIMIT
 
 if TYPE_CHECKING:
     from magicbyte.ports import WritableFile
@@ -43,6 +44,10 @@ class IndexFile:
         size, width = self.file.size, self._layout.size
         if size % width:
             raise CorruptRecordError("index size", expected=f"a multiple of {width}", found=size).locate(
+                path=self.file.path
+            )
+        if size > SMALL_FILE_LIMIT:
+            raise CorruptRecordError("index size", expected=f"<= {SMALL_FILE_LIMIT}", found=size).locate(
                 path=self.file.path
             )
         if size <= width or any(self.file.read_at(size - width, width)):

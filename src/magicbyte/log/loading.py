@@ -7,18 +7,19 @@ LogSegment.recover and ProducerStateManager.
 
 from __future__ import annotations
 
+import enum
 import functools
 import itertools
-import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from magicbyte.errors import CorruptRecordError
-from magicbyte.log.checkpoints import LEADER_EPOCHS, LeaderEpoch, parse_leader_epochs
+from magicbyte.log.checkpoints import LEADER_EPOCHS, MESSAGE_DIALECT, LeaderEpoch, parse_leader_epochs
 from magicbyte.log.directory import INDEXES, LOG, SNAPSHOT, parse_file
 from magicbyte.log.files import data_pieces
 from magicbyte.log.index_writer import MAX_RELATIVE
+from magicbyte.log.names import is_log_file, is_named_by_offset, offset_file
 from magicbyte.log.parting import part_segment
 from magicbyte.log.producer_snapshot import ProducerSnapshot
 from magicbyte.log.producer_state import LeaderEpochs, ProducerStates
@@ -30,8 +31,13 @@ if TYPE_CHECKING:
     from magicbyte.ports import WritableFileSystem
     from magicbyte.records.scan import BatchTable
 
-_NAME = re.compile(r"(?P<base>[0-9]{20})(?P<kind>\.log|\.index|\.timeindex|\.txnindex|\.emindex|\.snapshot)"
-                   r"(?P<suffix>\.deleted|\.cleaned|\.swap|)")  # fmt: skip
+
+class Mends(enum.Enum):
+    """What may be cut off a log, and put into quarantine, so that it can be opened."""
+
+    NOTHING = "nothing"
+    TORN_END = "torn end"  # behind the recovery point of a log that was not closed: what a crash leaves
+    DAMAGE = "damage"  # all that is not sound, wherever it is: acknowledged records may go with it
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +69,7 @@ class Loaded:
     recovered: list[int] = field(default_factory=list)  # bases of the segments that were walked
     cuts: list[Cut] = field(default_factory=list)
     epochs_found: list[LeaderEpoch] = field(default_factory=list)  # in the checkpoint
+    notes: list[str] = field(default_factory=list)  # what was damaged, missing or no file, and what was done about it
 
     def epochs_changed(self) -> bool:
         """Say whether the log's epochs are others than those of the checkpoint."""
@@ -78,31 +85,48 @@ def load(
     recovery_point: int = 0,
     log_start_offset: int = 0,
     quarantine: str | None = None,
-    may_cut: bool = True,
+    mends: Mends = Mends.TORN_END,
 ) -> Loaded:
     """Bring the log in `folder`, which exists, into order and open it.
 
-    `clean`: whoever wrote it closed it, so indexes can be trusted; else all from the segment with `recovery_point` on
-    is walked, and cut behind what is sound. `quarantine`: the directory for copies of what is cut off. What was changed
-    is durable when this returns, but for the files of a segment that is new. Raises CorruptRecordError where something
-    would have to be cut off and not `may_cut`.
+    `clean`: whoever wrote it closed it, so indexes can be trusted, and it ends at `recovery_point` at least; else all
+    from the segment with `recovery_point` on is walked, and cut behind what is sound. `quarantine`: the directory for
+    what is cut off or replaced. What was changed is durable when this returns, but for the files of a segment that is
+    new. Raises CorruptRecordError where something is missing, or would have to be cut off and `mends` does not say so.
     """
+    loaded = Loaded([], 0, config.rules.producer_states(), LeaderEpochs())
+    _set_aside_what_is_no_file(files, folder, loaded, quarantine, mends)
     finish_swaps(files, folder, config)
     logs = {base for base, kind, _ in _names(files, folder) if kind == LOG}
-    for base, kind, _ in _names(files, folder):
-        if kind in INDEXES and base not in logs:
-            files.delete(f"{folder}/{base:020}{kind}")
-    loaded = Loaded([], 0, config.rules.producer_states(), _epochs(files, folder, config))
+    lost = [(base, kind) for base, kind, _ in _names(files, folder) if kind in INDEXES and base not in logs]
+    for base, kind in lost:
+        # A crash within a deletion leaves indexes without a log, too; a log that was closed has none.
+        if clean and files.entry(f"{folder}/{base:020}{kind}").size:
+            error = CorruptRecordError("segment", expected=f"a file, as there is its {kind}", found="none")
+            error.locate(path=f"{folder}/{base:020}{LOG}")
+            if mends is not Mends.DAMAGE:
+                raise error
+            loaded.notes.append(f"{error}: its records are lost")
+    for base, kind in lost:
+        files.delete(f"{folder}/{base:020}{kind}")
+    loaded.epochs = _epochs(files, folder, config, loaded)
     loaded.epochs_found = list(loaded.epochs.entries)
     try:
-        opening = _Opening(files, folder, config, loaded, sorted(logs), clean, quarantine, may_cut)
+        opening = _Opening(files, folder, config, loaded, sorted(logs), clean, quarantine, mends)
         producers = opening.run(recovery_point)
-    except CorruptRecordError:
+        if clean:
+            _check_end(loaded, folder, recovery_point, log_start_offset if logs else 0, mends)
+    except (CorruptRecordError, OSError):
         for segment in loaded.segments:
             segment.release()
         raise
+    if clean and loaded.end_offset < recovery_point:
+        loaded.segments.append(Segment.create(files, folder, recovery_point, config))
+        loaded.end_offset = recovery_point  # no offset is given twice
+        producers = None
     if loaded.segments and loaded.end_offset < log_start_offset:
         for segment in loaded.segments:
+            opening.put_aside(segment, 0, "in front of the log's start")
             segment.release()
             delete_files(files, folder, segment.base_offset)
         loaded.segments.clear()
@@ -114,7 +138,9 @@ def load(
     if config.rules.has_producers:
         drop_snapshots(files, folder, [each.base_offset for each in loaded.segments], loaded.end_offset)
         if clean or producers is None:
-            producers = producers_at(files, folder, config, loaded.segments, loaded.end_offset, replays=not clean)
+            producers = producers_at(
+                files, folder, config, loaded.segments, loaded.end_offset, replays=not clean, notes=loaded.notes
+            )
         loaded.producers = producers
     for segment in loaded.segments:
         if segment.base_offset in loaded.recovered:
@@ -123,10 +149,65 @@ def load(
     return loaded
 
 
+def _set_aside_what_is_no_file(
+    files: WritableFileSystem, folder: str, loaded: Loaded, quarantine: str | None, mends: Mends
+) -> None:
+    """Put directories, pipes and dead links into the quarantine that have the name of a log's file.
+
+    What no log can do without is left where it is unless damage is mended. Raises CorruptRecordError then.
+    """
+    regular = {entry.name for entry in files.list(folder) if not entry.is_directory}
+    for name in files.names(folder):
+        path = f"{folder}/{name}"
+        if name not in regular and is_log_file(name):
+            needed = name.endswith(LOG) or name == MESSAGE_DIALECT
+            if quarantine is None or (needed and mends is not Mends.DAMAGE):
+                raise CorruptRecordError("file", expected="a regular one", found="something else").locate(path=path)
+            target = set_aside(files, path, quarantine)
+            loaded.notes.append(f"{path}: expected a regular file, found something else, which is in {target} now")
+        elif is_named_by_offset(name) and offset_file(name.removesuffix(".tmp")) is None:
+            loaded.notes.append(f"{path}: no file of a log has this name: it is left as it is, and not read")
+
+
+def set_aside(files: WritableFileSystem, path: str, quarantine: str) -> str:
+    """Move what is at `path`, whatever it is, into the quarantine, durably; return its new path."""
+    if not exists(files, quarantine):
+        files.make_directory(quarantine)
+        files.sync_directory(quarantine.rpartition("/")[0])
+    above, _, name = path.rpartition("/")
+    if above != quarantine.rpartition("/")[0]:
+        name = f"{above.rpartition('/')[2]}.{name}"
+    taken = set(files.names(quarantine))
+    free = next(each for at in itertools.count() if (each := f"{name}.{at}" if at else name) not in taken)
+    target = f"{quarantine}/{free}"
+    files.rename(path, target)
+    files.sync_directory(quarantine)
+    files.sync_directory(above)
+    return target
+
+
+def _check_end(loaded: Loaded, folder: str, recovery_point: int, log_start_offset: int, mends: Mends) -> None:
+    """Raise CorruptRecordError if a log that was closed has nothing of what it had; take note if only its end differs.
+
+    What it lacks may be no more than the offsets that its last set ended with, without records.
+    """
+    expected = max(recovery_point, log_start_offset)
+    if loaded.end_offset >= expected:
+        return
+    error = CorruptRecordError("end of the log", expected=f"offset {expected}", found=loaded.end_offset)
+    error.locate(path=loaded.segments[-1].path(LOG) if loaded.segments else folder)
+    if mends is not Mends.DAMAGE and (not loaded.segments or loaded.end_offset < log_start_offset):
+        raise error
+    loaded.notes.append(f"{error}: records that were there are lost; the next one gets offset {expected}")
+
+
 def _names(files: WritableFileSystem, folder: str) -> list[tuple[int, str, str]]:
     """Return base offset, kind and suffix of the files that are named by an offset."""
-    found = [_NAME.fullmatch(entry.name) for entry in files.list(folder) if not entry.is_directory]
-    return [(int(each["base"]), each["kind"], each["suffix"]) for each in found if each is not None]
+    return [
+        (found.offset, found.kind, found.suffix)
+        for entry in files.list(folder)
+        if not entry.is_directory and (found := offset_file(entry.name)) is not None
+    ]
 
 
 def finish_swaps(files: WritableFileSystem, folder: str, config: LogConfig) -> None:
@@ -184,14 +265,15 @@ def _end_of(files: WritableFileSystem, folder: str, base: int, config: LogConfig
         segment.release()
 
 
-def _epochs(files: WritableFileSystem, folder: str, config: LogConfig) -> LeaderEpochs:
-    """Return the leader epochs that the checkpoint has; none where it is damaged, as a broker does."""
+def _epochs(files: WritableFileSystem, folder: str, config: LogConfig, loaded: Loaded) -> LeaderEpochs:
+    """Return the leader epochs that the checkpoint has; none where it is damaged, as a broker does, with a note."""
     epochs = LeaderEpochs(ends_with_older=config.rules.line >= (2, 1, 1))
     path = f"{folder}/{LEADER_EPOCHS}"
     if config.rules.has_producers and exists(files, path):
         try:
             epochs.entries = parse_file(files, path, parse_leader_epochs)
-        except CorruptRecordError:
+        except CorruptRecordError as error:
+            loaded.notes.append(f"{error}: the leader epochs up to now are not known any more")
             epochs.entries = []
     return epochs
 
@@ -214,11 +296,14 @@ class _Opening:
     bases: list[int]
     clean: bool
     quarantine: str | None
-    may_cut: bool
+    mends: Mends
+    closed_at: int = 0  # the log's end as it was closed
+    unsure: int = 0  # base of the first segment that a crash can have torn
 
     def run(self, recovery_point: int) -> ProducerStates | None:
         """Open them; return the producers at the log's end where its last segment was walked."""
-        unsure = max((base for base in self.bases if base <= recovery_point), default=0)
+        self.closed_at = recovery_point if self.clean else 0
+        self.unsure = unsure = max((base for base in self.bases if base <= recovery_point), default=0)
         producers: ProducerStates | None = None  # in front of the next segment, where that is known
         loaded = self.loaded
         waiting = list(self.bases)
@@ -231,7 +316,9 @@ class _Opening:
                 continue
             if producers is None:
                 before = loaded.segments[:-1]
-                producers = producers_at(self.files, self.folder, self.config, before, base, replays=True)
+                producers = producers_at(
+                    self.files, self.folder, self.config, before, base, replays=True, notes=loaded.notes
+                )
             epochs = loaded.epochs if self.config.rules.has_producers else None
             again = not self.clean and base >= unsure  # the next start would do the same
             try:
@@ -244,7 +331,7 @@ class _Opening:
                 continue
             loaded.recovered.append(base)
             loaded.end_offset = max(recovered.end_offset, base)
-            if recovered.removed and not self.clean:
+            if recovered.removed and not self._was_whole(segment):
                 break
         return producers
 
@@ -256,9 +343,23 @@ class _Opening:
             self.loaded.end_offset = segment.base_offset
             if following is None or following - segment.base_offset > MAX_RELATIVE + 1:
                 self.loaded.end_offset = segment.end_offset()
-        except CorruptRecordError:  # then the log itself tells
+        except CorruptRecordError as error:  # then the log itself tells
+            if self._was_whole(segment):
+                following = self._following(segment)
+                if segment.names_more_than_there_is(error, self.closed_at if following is None else following):
+                    path = segment.path(LOG)
+                    missing = CorruptRecordError("log", expected="what its index names", found=f"{segment.size} bytes")
+                    if self.mends is not Mends.DAMAGE:
+                        raise missing.locate(path=path) from None
+                    self.loaded.notes.append(f"{missing.locate(path=path)}: what was behind them is lost")
+                elif not any(str(error.path) in note for note in self.loaded.notes):
+                    self.loaded.notes.append(f"{error}: the segment's indexes are made anew")
             return False
         return self.loaded.end_offset - segment.base_offset <= MAX_RELATIVE + 1
+
+    def _was_whole(self, segment: Segment) -> bool:
+        """Whether no crash can have torn the segment: it was closed, or lies in front of the recovery point."""
+        return self.clean or segment.base_offset < self.unsure
 
     def _following(self, segment: Segment) -> int | None:
         return next((base for base in self.bases if base > segment.base_offset), None)
@@ -280,27 +381,32 @@ class _Opening:
         return bases
 
     def _cut(self, segment: Segment, kept: int, error: CorruptRecordError | None) -> None:
-        """Put aside what is cut off the segment, and delete those behind it, unless the log was closed."""
+        """Put aside what is cut off the segment, and delete those behind it, unless the log was closed.
+
+        Raises CorruptRecordError where it is not to be mended.
+        """
         is_room = self.config.preallocate and self._following(segment) is None
         if is_room and next(data_pieces(segment.log, kept), None) is None:
             return  # nothing was written there yet
-        if not self.may_cut:
+        torn = self.mends is Mends.TORN_END and not self._was_whole(segment)
+        if self.mends is not Mends.DAMAGE and not torn:
             found = f"{segment.log.size - kept} bytes that are none"
             why = error or CorruptRecordError("end of the log", expected="a whole batch", found=found, position=kept)
             raise why.locate(path=segment.path(LOG))
         reason = "" if error is None else f"{error.what}: expected {error.expected}, found {error.found}"
-        self._put_aside(segment, kept, reason)
-        later = [] if self.clean else [base for base in self.bases if base > segment.base_offset]
+        self.put_aside(segment, kept, reason)
+        later = [] if self._was_whole(segment) else [base for base in self.bases if base > segment.base_offset]
         for base in reversed(later):
             behind = Segment.of_log(self.files, self.folder, base, self.config)
-            self._put_aside(behind, 0, "behind a segment that was cut")
+            self.put_aside(behind, 0, "behind a segment that was cut")
             behind.release()
             delete_files(self.files, self.folder, base)
         if later:
             self.files.sync_directory(self.folder)  # before the cut, which is what tells that they have to go
             self.bases = [base for base in self.bases if base not in later]
 
-    def _put_aside(self, segment: Segment, position: int, reason: str) -> None:
+    def put_aside(self, segment: Segment, position: int, reason: str) -> None:
+        """Note what is about to be cut off, and have a copy of it in the quarantine."""
         copy = None if self.quarantine is None else _quarantined(segment, position, self.quarantine)
         path, size = segment.path(LOG), segment.log.size
         self.loaded.cuts.append(Cut(path, position, size - position, reason, copy))
@@ -376,11 +482,12 @@ def producers_at(
     offset: int,
     *,
     replays: bool,
+    notes: list[str] | None = None,
 ) -> ProducerStates:
     """Return the producers as they are in front of `offset`: by the newest sound snapshot, and the batches behind it.
 
-    A damaged snapshot is deleted. Where there is none, the log is read from its beginning, unless not `replays`: then
-    nobody is known, as after an upgrade from a version that knew no producers.
+    A damaged snapshot is deleted, with a line in `notes`. Where there is none, the log is read from its beginning,
+    unless not `replays`: then nobody is known, as after an upgrade from a version that knew no producers.
     """
     producers, begin = config.rules.producer_states(), -1
     if not config.rules.has_producers:
@@ -390,8 +497,10 @@ def producers_at(
         path = f"{folder}/{at:020}{SNAPSHOT}"
         try:
             producers.start_from(parse_file(files, path, ProducerSnapshot.parse))
-        except CorruptRecordError:
+        except CorruptRecordError as error:
             files.delete(path)
+            if notes is not None:
+                notes.append(f"{error}: the producers are found anew from what is in front of it")
             continue
         begin = at
         break

@@ -6,18 +6,35 @@ the checkpoints are called by the owner, at Kafka's intervals or its own. Source
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import errno
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from magicbyte.errors import CorruptRecordError, LogDirectoryError, MagicbyteError, UnknownTopicError
+from magicbyte.errors import (
+    CorruptRecordError,
+    LogDirectoryError,
+    LogDirectoryOfflineError,
+    MagicbyteError,
+    UnknownTopicError,
+)
 from magicbyte.log import checkpoints
 from magicbyte.log.checkpoints import CleanShutdown, PartitionMetadata, TopicPartition
 from magicbyte.log.config import LogConfig
-from magicbyte.log.directory import FolderState, folder_name, parse_file
+from magicbyte.log.directory import parse_file
 from magicbyte.log.files import put_file
 from magicbyte.log.health import Health
 from magicbyte.log.index_writer import LATEST_RULES, IndexRules
+from magicbyte.log.loading import Mends, set_aside
+from magicbyte.log.names import (
+    LONGEST_FILE_NAME,
+    QUARANTINE,
+    FolderState,
+    check_new_topic,
+    folder_name,
+    is_reserved,
+    why_not_loaded,
+)
 from magicbyte.log.partition_log import PartitionLog, Removed
 from magicbyte.log.segment import exists
 
@@ -26,11 +43,21 @@ if TYPE_CHECKING:
 
     from magicbyte.ports import Lock, WritableFileSystem
 
+T = TypeVar("T")
+
 LOCK = ".lock"
-QUARANTINE = "quarantine"
-CLUSTER_METADATA = "__cluster_metadata"
-"""A folder of this name is the quorum's own: nobody else opens it."""
-_LONGEST_NAME = 255
+_OF_ONE_PATH = frozenset(
+    {errno.EACCES, errno.EPERM, errno.EISDIR, errno.ENOTDIR, errno.EEXIST, errno.ENOENT, errno.ELOOP, errno.EINVAL}
+    | {errno.ENAMETOOLONG, errno.ENXIO, errno.ESPIPE, errno.ENOTEMPTY}
+)
+"""Errors that speak of one path, not of the disk below all of them."""
+_WITHOUT = {
+    checkpoints.RECOVERY_POINT: "it is not known any more how far each log is durable",
+    checkpoints.HIGH_WATERMARK: "the high watermarks are not known any more",
+    checkpoints.LOG_START: "records that DeleteRecords took away may be there again",
+    checkpoints.CLEANER: "compacted logs are looked through from their beginning once",
+}
+_REPAIR = "`magicbyte serve --repair` keeps what is sound of it, and puts the rest into quarantine"
 
 
 class Identity(NamedTuple):
@@ -45,7 +72,8 @@ class Settings:
     """What a directory needs besides its path. `config_of` gives the configuration of each partition's log.
 
     `rules` are those of the Kafka version whose files it is to have. `token` makes 32 hexadecimal digits, never the
-    same; `jitter` a number from 0 to the given one.
+    same; `jitter` a number from 0 to the given one. `refused` says of partitions that have a folder which are not to
+    be opened, and why. `repairs`: a log that cannot be opened as it is may lose what is damaged in it.
     """
 
     config_of: Callable[[TopicPartition], LogConfig]
@@ -53,10 +81,22 @@ class Settings:
     rules: IndexRules = LATEST_RULES
     identity: Identity | None = None
     jitter: Callable[[int], int] = lambda _most: 0
+    refused: Callable[[Collection[TopicPartition]], Mapping[TopicPartition, str]] = lambda _keys: {}
+    repairs: bool = False
+
+
+class Offline(NamedTuple):
+    """A partition that cannot be served: `why`, and what to do. `has_log`: its own log is in the directory."""
+
+    why: str
+    has_log: bool
 
 
 class LogDirectory:
     """An open log directory: `logs` by partition. It is locked, and offline after the first failure of its disk.
+
+    `offline` are the partitions that something lies there for that is not opened; all others are served. `notes`: a
+    line for each thing that was damaged, missing or none of a broker's when it was opened, and what became of it.
 
     A log may be made while another thread is in any other call but those that open, close and delete.
 
@@ -68,10 +108,13 @@ class LogDirectory:
         self.files, self.path, self.settings = files, path, settings
         self.health = Health(path)
         self.logs: dict[TopicPartition, PartitionLog] = {}
+        self.offline: dict[TopicPartition, Offline] = {}
+        self.notes: list[str] = []
         self.cleaner_offsets: dict[TopicPartition, int] = {}
         self.was_clean = False
         self._lock = lock
         self._deleted: list[tuple[int, str]] = []  # when a folder goes
+        self._of_offline: dict[str, dict[TopicPartition, int]] = {}  # what checkpoints say of them stays
 
     # ---- opening and closing
 
@@ -87,11 +130,13 @@ class LogDirectory:
             if not exists(files, path):
                 files.make_directory(path)
                 files.sync_directory(path.rpartition("/")[0] or "/")
+            aside = _set_aside_unless_file(files, path, LOCK)
             try:
                 lock = files.lock(f"{path}/{LOCK}")
             except BlockingIOError as error:
                 raise LogDirectoryError(f"{path}: another process is using this log directory") from error
         self = cls(files, path, settings, lock)
+        self.notes += aside
         try:
             with self.health:
                 self._load(now_ms)
@@ -103,25 +148,25 @@ class LogDirectory:
     def _load(self, now_ms: int) -> None:
         self._check_identity()
         marker = f"{self.path}/{checkpoints.CLEAN_SHUTDOWN}"
-        self.was_clean = exists(self.files, marker)
-        if self.was_clean:  # it goes before anything is changed: else a crash later on would pass for a clean end
-            self.files.delete(marker)
+        mark = self._parsed(checkpoints.CLEAN_SHUTDOWN, checkpoints.parse_clean_shutdown, "all logs are recovered")
+        if mark is not None:
+            self.was_clean = True
+            self.files.delete(marker)  # before anything is changed: else a crash later on would pass for a clean end
             self.files.sync_directory(self.path)
         found = {name: self._offsets(name) for name in checkpoints.OFFSET_CHECKPOINTS}
         self.cleaner_offsets = found[checkpoints.CLEANER]
-        for entry in self.files.list(self.path):
-            name = folder_name(entry.path) if entry.is_directory else None
-            if name is None:
-                continue
-            state, key = name
-            if key.topic == CLUSTER_METADATA:
-                continue
-            if state is FolderState.DELETE:
-                self._deleted.append((now_ms, entry.path))
-            elif state is FolderState.CURRENT:
-                self.logs[key] = log = self._opened(key, now_ms, found, clean=self.was_clean)
-                high_watermark = found[checkpoints.HIGH_WATERMARK].get(key, log.log_start_offset)
-                log.high_watermark = min(max(high_watermark, log.log_start_offset), log.log_end_offset)
+        keys = self._found(now_ms)
+        for name in (checkpoints.RECOVERY_POINT, checkpoints.HIGH_WATERMARK) if keys and self.was_clean else ():
+            if not found[name] and not any(name in note for note in self.notes):
+                self.notes.append(
+                    f"{self.path}/{name}: missing or empty, though the logs were closed: {_WITHOUT[name]}"
+                )
+        for key in keys:
+            self._bring_up(key, now_ms, found)
+        self._of_offline = {
+            name: {key: offset for key, offset in offsets.items() if key in self.offline}
+            for name, offsets in found.items()
+        }
         # From here on what they say holds again: a log that lost its end, or has gone, must not be trusted so far.
         self.checkpoint_recovery_points()
         self.checkpoint_log_starts()
@@ -130,8 +175,64 @@ class LogDirectory:
         if not self.logs.keys() >= found[checkpoints.HIGH_WATERMARK].keys():
             self.checkpoint_high_watermarks()
 
+    def _found(self, now_ms: int) -> list[TopicPartition]:
+        """Return the partitions whose logs are to be opened, by the names of their folders; take note of all others."""
+        folders = {entry.name for entry in self.files.list(self.path) if entry.is_directory}
+        keys = []
+        for name in self.files.names(self.path):
+            named, path = folder_name(name), f"{self.path}/{name}"
+            why = why_not_loaded(name)
+            if named is not None and name not in folders:
+                if why is None:
+                    why = f"{path}: expected a folder, found something else: move it away"
+                    self.offline[named.key] = Offline(why, has_log=False)
+            elif named is not None and named.state is FolderState.DELETE:
+                self._deleted.append((now_ms, path))
+            elif name in folders and why:
+                self.notes.append(f"{path}: {why}: it is left as it is")
+                if named is not None and is_reserved(named.key.topic):
+                    self.offline[named.key] = Offline(f"{path}: {why}", has_log=False)
+            elif named is not None and why is None:
+                keys.append(named.key)
+        refused = self.settings.refused(keys)
+        for key, why in refused.items():
+            self.offline[key] = Offline(f"{self._folder(key)}: {why}", has_log=False)
+        return [key for key in keys if key not in refused]
+
+    def _bring_up(self, key: TopicPartition, now_ms: int, found: Mapping[str, Mapping[TopicPartition, int]]) -> None:
+        """Open the log of a partition; it is offline if that cannot be. Raises OSError for a disk that fails."""
+        metadata = f"{key}/{checkpoints.PARTITION_METADATA}"
+        try:
+            self._parsed(metadata, checkpoints.parse_partition_metadata, "the topic's id is that of the metadata")
+            health = Health(self._folder(key))  # what cannot be opened by its name says nothing of the others
+            mends = Mends.DAMAGE if self.settings.repairs else Mends.TORN_END
+            log = self._opened(key, now_ms, found, health, mends, clean=self.was_clean)
+            log.health = self.health
+            self.logs[key] = log
+        except LogDirectoryOfflineError as error:
+            if not isinstance(error.__cause__, OSError) or error.__cause__.errno not in _OF_ONE_PATH:
+                raise error.__cause__ or error from None
+            why = f"{error.__cause__}: see to it that the broker can read and write it, and start it again"
+        except CorruptRecordError as error:
+            why = f"{error}: {'it cannot be repaired: move the folder away' if self.settings.repairs else _REPAIR}"
+        except MagicbyteError as error:
+            why = f"{error}"
+        else:
+            high_watermark = found[checkpoints.HIGH_WATERMARK].get(key, log.log_start_offset)
+            log.high_watermark = min(max(high_watermark, log.log_start_offset), log.log_end_offset)
+            self.notes += log.loaded.notes
+            return
+        self.offline[key] = Offline(why, has_log=True)
+
     def _opened(
-        self, key: TopicPartition, now_ms: int, found: Mapping[str, Mapping[TopicPartition, int]], *, clean: bool
+        self,
+        key: TopicPartition,
+        now_ms: int,
+        found: Mapping[str, Mapping[TopicPartition, int]],
+        health: Health,
+        mends: Mends,
+        *,
+        clean: bool,
     ) -> PartitionLog:
         return PartitionLog.open(
             self.files,
@@ -141,10 +242,11 @@ class LogDirectory:
             clean=clean,
             recovery_point=found[checkpoints.RECOVERY_POINT].get(key, 0),
             log_start_offset=found[checkpoints.LOG_START].get(key, 0),
-            health=self.health,
+            health=health,
             quarantine=f"{self.path}/{QUARANTINE}",
             lowered=self.checkpoint_recovery_points,
             jitter=self.settings.jitter,
+            mends=mends,
         )
 
     def _check_identity(self) -> None:
@@ -153,24 +255,27 @@ class LogDirectory:
         path = f"{self.path}/{checkpoints.META_PROPERTIES}"
         if wanted is None:
             return
-        if not exists(self.files, path):
+        consequence = f"the directory counts as that of broker {wanted.broker_id}, cluster {wanted.cluster_id}"
+        found = self._parsed(checkpoints.META_PROPERTIES, checkpoints.parse_meta_properties, consequence)
+        if found is None:
             cluster = "" if wanted.cluster_id is None else f"cluster.id={wanted.cluster_id}\n"
             put_file(self.files, path, f"version=0\nbroker.id={wanted.broker_id}\n{cluster}".encode())
             return
-        found = parse_file(self.files, path, checkpoints.parse_meta_properties)
         if found.node_id not in (None, wanted.broker_id):
             raise LogDirectoryError(f"{path}: expected broker {wanted.broker_id}, found {found.node_id}")
         if None not in (found.cluster_id, wanted.cluster_id) and found.cluster_id != wanted.cluster_id:
             raise LogDirectoryError(f"{path}: expected cluster {wanted.cluster_id}, found {found.cluster_id}")
 
     def close(self) -> None:
-        """Close all logs and leave the mark that says so, last of all."""
+        """Close all logs and leave the mark that says so, last of all; none while a log waits for its recovery."""
         try:
             for log in self.logs.values():
                 log.close()
             self.checkpoint_recovery_points()
             self.checkpoint_high_watermarks()
             self.checkpoint_log_starts()
+            if not self.was_clean and any(each.has_log for each in self.offline.values()):
+                return
             marker = CleanShutdown(0, -1) if self.settings.rules.line >= (3, 7) else CleanShutdown(None, None)
             with self.health:
                 path = f"{self.path}/{checkpoints.CLEAN_SHUTDOWN}"
@@ -187,19 +292,34 @@ class LogDirectory:
     # ---- partitions
 
     def create(self, key: TopicPartition, *, now_ms: int, topic_id: uuid.UUID | None = None) -> PartitionLog:
-        """Make the log of a partition that is not there yet. It is durable, and empty, when this returns."""
+        """Make the log of a partition that is not there yet. It is durable, and empty, when this returns.
+
+        Raises LogDirectoryOfflineError for a partition that is offline, or whose name something else in the directory
+        has; InvalidTopicError or InvalidRequestError for one that would not be loaded again.
+        """
         assert key not in self.logs, key
+        if key in self.offline:
+            raise LogDirectoryOfflineError(f"{key} is offline: {self.offline[key].why}")
+        check_new_topic(key.topic)
         with self.health:
             folder = self._folder(key)
-            self.files.make_directory(folder)
+            try:
+                self.files.make_directory(folder)
+            except FileExistsError as error:
+                self.offline[key] = Offline(f"{folder}: expected nothing of this name: move it away", has_log=False)
+                raise LogDirectoryOfflineError(f"{key} is offline: {self.offline[key].why}") from error
             if topic_id is not None and self.settings.rules.line >= (2, 8):
                 metadata = checkpoints.format_partition_metadata(PartitionMetadata(0, topic_id))
                 put_file(self.files, f"{folder}/{checkpoints.PARTITION_METADATA}", metadata)
             self.files.sync_directory(self.path)
-            self.logs[key] = log = self._opened(
-                key, now_ms, {name: {} for name in checkpoints.OFFSET_CHECKPOINTS}, clean=True
-            )
+            nothing: dict[str, dict[TopicPartition, int]] = {name: {} for name in checkpoints.OFFSET_CHECKPOINTS}
+            self.logs[key] = log = self._opened(key, now_ms, nothing, self.health, Mends.NOTHING, clean=True)
         return log
+
+    def taken_names(self) -> set[str]:
+        """Return all names in the directory: no log can be made under one of them."""
+        with self.health:
+            return set(self.files.names(self.path))
 
     def delete(self, key: TopicPartition, *, now_ms: int) -> None:
         """Take the log of a partition away. Its files go after `file.delete.delay.ms` (`remove_deleted`)."""
@@ -208,23 +328,39 @@ class LogDirectory:
     def take_away(self, key: TopicPartition, *, now_ms: int) -> PartitionLog:
         """Do what `delete` does, but leave the files open; return the log, which is to be released."""
         log = self[key]
+        self._rename_for_deletion(key, now_ms + log.config.file_delete_delay_ms)
+        del self.logs[key]
+        self._forget(key)
+        return log
+
+    def take_away_offline(self, topic: str, *, now_ms: int) -> None:
+        """Do what `delete` does with the logs of a topic that could not be opened."""
+        for key in [key for key, each in self.offline.items() if key.topic == topic and each.has_log]:
+            self._rename_for_deletion(key, now_ms)
+            del self.offline[key]
+            for offsets in self._of_offline.values():
+                offsets.pop(key, None)
+            self._forget(key)
+
+    def _rename_for_deletion(self, key: TopicPartition, due_ms: int) -> None:
         with self.health:
             ending = f".{self.settings.token()}-{FolderState.DELETE.value}"
             stem = str(key)
-            if len(stem) + len(ending) > _LONGEST_NAME:
+            if len(stem) + len(ending) > LONGEST_FILE_NAME:
                 number = f"-{key.partition}"
-                stem = f"{key.topic[: _LONGEST_NAME - len(ending) - len(number)]}{number}"
+                stem = f"{key.topic[: LONGEST_FILE_NAME - len(ending) - len(number)]}{number}"
             target = f"{self.path}/{stem}{ending}"
-            self.files.rename(log.folder, target)
+            self.files.rename(self._folder(key), target)
             self.files.sync_directory(self.path)
-            del self.logs[key]
-            self._deleted.append((now_ms + log.config.file_delete_delay_ms, target))
-        self.checkpoint_recovery_points()  # a log of the same name may come: nothing of it can be trusted yet
+            self._deleted.append((due_ms, target))
+
+    def _forget(self, key: TopicPartition) -> None:
+        """Have the checkpoints say nothing of a log: one of the same name may come, which cannot be trusted yet."""
+        self.checkpoint_recovery_points()
         self.checkpoint_log_starts()
         self.checkpoint_high_watermarks()
         if self.cleaner_offsets.pop(key, None) is not None:
-            self._put_offsets(checkpoints.CLEANER, self.cleaner_offsets)
-        return log
+            self._put_offsets(checkpoints.CLEANER, self._known(self.cleaner_offsets))
 
     def __getitem__(self, key: TopicPartition) -> PartitionLog:
         """Return the log of a partition. Raises UnknownTopicError."""
@@ -265,8 +401,10 @@ class LogDirectory:
         with self.health:
             for folder in due:
                 for entry in self.files.list(folder):
-                    self.files.delete(entry.path)
-                self.files.delete(folder)
+                    if not entry.is_directory:
+                        self.files.delete(entry.path)
+                if not self.files.names(folder):  # else there is something in it that was no log's: it stays
+                    self.files.delete(folder)
         return count + len(due)
 
     def checkpoint_recovery_points(self) -> None:
@@ -301,12 +439,37 @@ class LogDirectory:
 
     def _offsets(self, name: str) -> dict[TopicPartition, int]:
         """Return the offsets of a checkpoint; none where it is missing or damaged, as a broker does."""
+        return self._parsed(name, checkpoints.parse_offset_checkpoint, _WITHOUT[name]) or {}
+
+    def _parsed(self, name: str, parse: Callable[[bytes], T], consequence: str) -> T | None:
+        """Return what the small file at a path in here says, None where it is missing, or damaged and put aside."""
         path = f"{self.path}/{name}"
         try:
-            return parse_file(self.files, path, checkpoints.parse_offset_checkpoint)
-        except (FileNotFoundError, CorruptRecordError):
-            return {}
+            return parse_file(self.files, path, parse)
+        except FileNotFoundError:  # a dead link gives way to the file when that is written
+            return None
+        except (LogDirectoryError, IsADirectoryError):
+            self.notes += _set_aside_unless_file(self.files, self.path, name)
+            return None
+        except CorruptRecordError as error:
+            target = set_aside(self.files, path, f"{self.path}/{QUARANTINE}")
+            self.notes.append(f"{error}: {consequence}; the file is in {target} now")
+            return None
 
     def _put_offsets(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
         with self.health:
-            put_file(self.files, f"{self.path}/{name}", checkpoints.format_offset_checkpoint(offsets))
+            whole = {**offsets, **self._of_offline.get(name, {})}
+            put_file(self.files, f"{self.path}/{name}", checkpoints.format_offset_checkpoint(whole))
+
+
+def _regular(files: WritableFileSystem, path: str) -> set[str]:
+    """Return the names of files. None is opened: a lock of this process would go as it is closed."""
+    return {entry.name for entry in files.list(path) if not entry.is_directory}
+
+
+def _set_aside_unless_file(files: WritableFileSystem, path: str, name: str) -> list[str]:
+    """Put what has the name of one of the directory's own files, and is none, into the quarantine; return a note."""
+    if name not in files.names(path) or name in _regular(files, path):
+        return []
+    target = set_aside(files, f"{path}/{name}", f"{path}/{QUARANTINE}")
+    return [f"{path}/{name}: expected a regular file, found something else, which is in {target} now"]

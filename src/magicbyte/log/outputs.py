@@ -47,7 +47,8 @@ def inputs_of(
     Of a path to a single segment that is its folder, if the folder has a partition's name; of any other folder, such as
     one that the segment was downloaded into, only the log and its companions.
     """
-    from magicbyte.log.directory import LOG, folder_name
+    from magicbyte.log.directory import LOG
+    from magicbyte.log.names import folder_name
 
     found = {*paths, *map(str, others)}
     alone = {os.path.dirname(os.path.realpath(path)) for path in found if path.endswith(LOG)}  # noqa: PTH120

@@ -30,7 +30,7 @@ from magicbyte.log.directory import LOG, SNAPSHOT, parse_file
 from magicbyte.log.files import ViewedFiles, put_file
 from magicbyte.log.health import Health
 from magicbyte.log.index_writer import MAX_RELATIVE
-from magicbyte.log.loading import Loaded, drop_snapshots, load, producers_at, segment_bases, snapshot_offsets
+from magicbyte.log.loading import Loaded, Mends, drop_snapshots, load, producers_at, segment_bases, snapshot_offsets
 from magicbyte.log.producer_check import ProducerChecks
 from magicbyte.log.producer_state import LeaderEpochs
 from magicbyte.log.record_set import prepared_set
@@ -126,7 +126,7 @@ class PartitionLog:
         quarantine: str | None = None,
         lowered: Callable[[], None] = lambda: None,
         jitter: Callable[[int], int] = lambda _most: 0,
-        may_cut: bool = True,
+        mends: Mends = Mends.TORN_END,
     ) -> PartitionLog:
         """Open the log in `folder`, made if need be, mend what a crash left, and make it ready to be appended to.
 
@@ -134,7 +134,7 @@ class PartitionLog:
         when a truncation has lowered the recovery point, before anything is cut off: the new one is durable from then
         on.
         `jitter` draws a number from 0 to the given one. Raises LogDirectoryError for a log of another dialect, and
-        CorruptRecordError where damage would have to be cut off and not `may_cut`.
+        CorruptRecordError where damage would have to be cut off that `mends` does not name.
         """
         with (health := health or Health(folder)):
             if not exists(files, folder):
@@ -149,7 +149,7 @@ class PartitionLog:
                 recovery_point=recovery_point,
                 log_start_offset=log_start_offset,
                 quarantine=quarantine,
-                may_cut=may_cut,
+                mends=mends,
             )
             self = cls(files, folder, config, loaded, health, lowered, jitter)
             self.log_start_offset = max(log_start_offset, self.log_start_offset)

@@ -7,8 +7,9 @@ from typing import Protocol, TypeVar
 
 from magicbyte.errors import CorruptRecordError, LogDirectoryError, UnknownTopicError
 from magicbyte.log.checkpoints import LOG_START, META_PROPERTIES, TopicPartition, parse_offset_checkpoint
-from magicbyte.log.directory import FolderState, PartitionDirectory, log_directories, parse_file
+from magicbyte.log.directory import PartitionDirectory, log_directories, parse_file
 from magicbyte.log.files import read_whole
+from magicbyte.log.names import FolderState
 from magicbyte.records.entry import dialect_doubt, entries
 from magicbyte.records.layout import Dialect
 

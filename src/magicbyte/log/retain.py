@@ -19,6 +19,7 @@ from magicbyte.log.config import LogConfig
 from magicbyte.log.directory import PartitionDirectory, parse_file
 from magicbyte.log.files import LocalFiles, is_locked, put_file, read_whole
 from magicbyte.log.index_writer import LATEST_RULES, IndexRules
+from magicbyte.log.loading import Mends
 from magicbyte.log.log_directory import LOCK
 from magicbyte.log.partition_log import PartitionLog, Removed
 from magicbyte.log.partitions import log_start_offset
@@ -159,7 +160,7 @@ def _retain(files: LocalFiles, partition: PartitionDirectory, limits: Limits, *,
     if removed and not dry_run:
         log = PartitionLog.open(
             files, partition.path, config, now_ms=limits.now_ms, clean=True, log_start_offset=start,
-            may_cut=False,
+            mends=Mends.NOTHING,
         )  # fmt: skip
         log.high_watermark = known
         removed = log.delete_old_segments(limits.now_ms)

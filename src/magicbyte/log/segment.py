@@ -113,10 +113,18 @@ class Segment:
     def of_log(
         cls, files: WritableFileSystem, folder: str, base_offset: int, config: LogConfig, *, suffix: str = ""
     ) -> Segment:
-        """Open the log alone: then come `open_indexes`, or `recover`."""
+        """Open the log alone: then come `open_indexes`, or `recover`.
+
+        Raises CorruptRecordError for a file that is larger than any log: an index names positions of 31 bits.
+        """
         self = cls(files, folder, base_offset, config, suffix=suffix)
         self.log = files.edit(self.path(LOG))
         self.size = self.log.size
+        if self.size > MAX_RELATIVE:
+            self.log.close()
+            raise CorruptRecordError("file size", expected=f"<= {MAX_RELATIVE}", found=self.size).locate(
+                path=self.path(LOG)
+            )
         return self
 
     def open_indexes(self) -> None:
@@ -134,13 +142,24 @@ class Segment:
             self._indexes[kind] = index
             index.verify(_OFFSET_COLUMN[kind])
             place = _POSITION_COLUMN.get(kind)
-            if index.last is not None and place is not None and index.last[place] >= self.size:
+            if index.last is not None and place is not None and not 0 <= index.last[place] < self.size:
                 raise CorruptRecordError(
-                    "index position", expected=f"< {self.size}", found=index.last[place]
+                    _BEHIND, expected=f"0 to {self.size - 1}", found=index.last[place]
                 ).locate(path=path)  # fmt: skip
         if self._has(TRANSACTION_INDEX):
             self.transactions(0, 0)  # raises what is wrong with it
         self._load_largest()
+
+    def names_more_than_there_is(self, error: CorruptRecordError, end_offset: int) -> bool:
+        """Whether `error`, of `open_indexes`, says that an index names what the log does not have, and can be believed.
+
+        `end_offset`: that of the log as it was closed, or the next segment's base. An index that names an offset of
+        the segment shows that the log was cut short, between two entries even; any other one is damaged itself.
+        """
+        if error.what not in (_BEHIND, _LATER):
+            return False
+        lasts = [index.last[_OFFSET_COLUMN[kind]] for kind, index in self._indexes.items() if index.last is not None]
+        return bool(lasts) and all(0 <= each < end_offset - self.base_offset for each in lasts)
 
     @property
     def index_kinds(self) -> dict[str, Struct]:
@@ -331,7 +350,7 @@ class Segment:
     def heads(self, position: int) -> Iterator[Head]:
         """Walk the entries' headers from `position`, where one begins, to the end. The log is sound: see `recover`.
 
-        Raises CorruptRecordError for a size that no entry has.
+        Raises CorruptRecordError for a size that no entry has, or that goes beyond the end.
         """
         enriched = self.config.dialect is Dialect.ENRICHED
         end, start, data = self.size, position, b""
@@ -340,14 +359,14 @@ class Segment:
             if at + _HEAD_BYTES > len(data) and start + len(data) < end:
                 start, data = position, self.log.read_at(position, min(_WALK_BYTES, end - position))
                 at = 0
-            if len(data) - at < _HEAD.size:
-                return
-            offset, length, _, magic = _HEAD.unpack_from(data, at)
-            if length < V0_MINIMUM:
-                raise CorruptRecordError(
-                    "entry size", expected=f">= {V0_MINIMUM}", found=length, position=position
-                ).locate(path=self.log.path)  # fmt: skip
+            left = end - position
+            offset, length, _, magic = _HEAD.unpack_from(data, at) if len(data) - at >= _HEAD.size else (0, left, 0, 0)
             size = LOG_OVERHEAD + length
+            if length < V0_MINIMUM or size > left or (magic == 2 and size < _HEAD_BYTES and not enriched):
+                expected = f"{V0_MINIMUM} to {left - LOG_OVERHEAD}, which is what is left of the file"
+                raise CorruptRecordError("entry size", expected=expected, found=length, position=position).locate(
+                    path=self.log.path
+                )
             last: int | None = offset
             timestamp = NO_TIMESTAMP
             if enriched:
@@ -373,7 +392,10 @@ class Segment:
         kind = ENRICHED_INDEX if self.config.dialect is Dialect.ENRICHED else OFFSET_INDEX
         index = self._indexes[kind]
         at = index.floor(0, min(relative, MAX_RELATIVE))
-        return index.entry(at)[-1] if at >= 0 else 0
+        position = index.entry(at)[-1] if at >= 0 else 0
+        if position < 0:
+            raise CorruptRecordError("index position", expected=">= 0", found=position).locate(path=index.file.path)
+        return position
 
     def find(self, offset: int) -> Head | None:
         """Return the first entry whose last offset is at or behind `offset`; None when there is none."""
@@ -482,9 +504,17 @@ class Segment:
                 begin = self.position_before(self.largest_offset)
             elif (places := self._indexes[OFFSET_INDEX].last) is not None:
                 begin = places[1]
+        newest: Head | None = None
         for head in self.heads(self.size if is_indexed else begin):
+            newest = head
             if head.timestamp > self.largest_timestamp:
                 self.largest_timestamp, self.largest_offset = head.timestamp, self.last_offset_of(head)
+        named = self._indexes[TIME_INDEX].last if TIME_INDEX in self._indexes else None
+        end = self.base_offset - 1 if newest is None else newest.last_offset
+        if not is_indexed and named is not None and end is not None and self.base_offset + named[1] > end:
+            raise CorruptRecordError(_LATER, expected=f"<= {end}", found=self.base_offset + named[1]).locate(
+                path=self.path(TIME_INDEX)
+            )
 
     # ---- cutting and mending
 
@@ -600,6 +630,7 @@ class Segment:
             self._indexes[kind] = IndexFile(file, self.index_kinds[kind], self.config.segment_index_bytes)
 
 
+_BEHIND, _LATER = "index position", "index offset"  # than the log has
 DELETED, CLEANED, SWAP = ".deleted", ".cleaned", ".swap"
 _OFFSET_COLUMN = {OFFSET_INDEX: 0, TIME_INDEX: 1, ENRICHED_INDEX: 0}
 _POSITION_COLUMN = {OFFSET_INDEX: 1, ENRICHED_INDEX: 2}

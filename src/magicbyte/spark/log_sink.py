@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from magicbyte.errors import LogDirectoryError
 from magicbyte.log.checkpoints import TopicPartition
-from magicbyte.log.directory import folder_name
 from magicbyte.log.files import LocalFile, sync_directory
+from magicbyte.log.names import folder_name
 from magicbyte.log.reader import CHUNK_BYTES, read_chunks
 from magicbyte.records.layout import LAST_OFFSET_DELTA, OFFSET
 from magicbyte.records.scan import scan

@@ -10,7 +10,7 @@ from __future__ import annotations
 import errno
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from random import Random
 from typing import Self
 
@@ -286,6 +286,10 @@ class SimulatedDisk:
         names = sorted(self._directory(path).names)
         return [self.entry(f"{path.rstrip('/')}/{name}") for name in names]
 
+    def names(self, path: str) -> Sequence[str]:
+        """Return all names in the directory `path`, sorted."""
+        return sorted(self._directory(path).names)
+
     def entry(self, path: str) -> FileEntry:
         """Return what is at `path`."""
         node = self._node(path)
@@ -314,12 +318,19 @@ class SimulatedDisk:
         return SimulatedFile(self, path, node)
 
     def rename(self, source: str, target: str) -> None:
-        """Give a file or directory another name in the same directory, in place of the file that has it."""
+        """Give a file or directory another name, in place of the file that has it.
+
+        In another directory its new name and the loss of the old one become durable each for itself.
+        """
         node = self._node(source)
         self.may_fail("rename", source)
         directory, name = self._parent(target)
-        assert directory is self._parent(source)[0], "within a directory"
-        directory.change(self._parent(source)[1], name, node)
+        before, old_name = self._parent(source)
+        if before is directory:
+            directory.change(old_name, name, node)
+        else:
+            directory.change(None, name, node)
+            before.change(old_name, None, node)
         self.observe("rename", source)
 
     def delete(self, path: str) -> None:
