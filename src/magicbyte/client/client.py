@@ -28,10 +28,13 @@ RETRIABLE: Final = frozenset(
         ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, ErrorCode.NOT_CONTROLLER,
         ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.LISTENER_NOT_FOUND, ErrorCode.FENCED_LEADER_EPOCH,
         ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.OFFSET_NOT_AVAILABLE, ErrorCode.UNSTABLE_OFFSET_COMMIT,
-        ErrorCode.THROTTLING_QUOTA_EXCEEDED,
+        ErrorCode.THROTTLING_QUOTA_EXCEEDED, ErrorCode.UNKNOWN_SERVER_ERROR,
     }
 )  # fmt: skip
 """Faults that may be gone at the next attempt. A damaged set (2), which Kafka's own client sends again, stays so."""
+
+UNKNOWN_MS: Final = 10_000
+"""How long UNKNOWN_SERVER_ERROR is tried again: brokers answer it while they stop or start, and to faults that stay."""
 
 LONGEST_BACKOFF_MS: Final = 1000
 _METADATA = range(13)  # version 13 adds nothing that is used here
@@ -191,11 +194,17 @@ class Client:
     async def retried(self, attempt: Callable[[], Awaitable[T]]) -> T:
         """Return what `attempt` returns; as long as it fails in a way that may pass, try again, less and less often."""
         end, backoff = time.monotonic() + self._retry_ms / 1000, self._backoff_ms
+        unknown_end: float | None = None  # while the broker does not say what is wrong
         while True:
             try:
                 return await attempt()
             except (BrokerError, NetworkError) as error:
-                if error.code not in RETRIABLE or time.monotonic() >= end:
+                now = time.monotonic()
+                if error.code is not ErrorCode.UNKNOWN_SERVER_ERROR:
+                    unknown_end = None
+                elif unknown_end is None:
+                    unknown_end = now + UNKNOWN_MS / 1000
+                if not _may_pass(error) or now >= min(end, unknown_end or end):
                     raise
             await asyncio.sleep(backoff * random.uniform(0.8, 1.2) / 1000)
             backoff = min(2 * backoff, LONGEST_BACKOFF_MS)
@@ -341,6 +350,11 @@ class Client:
                 known = None if each.topic_id == NULL_UUID else each.topic_id
                 topic = Topic(each.name, each.is_internal, partitions, each.error_code, known)
                 self._topics[each.name] = _Known(topic, time.monotonic())
+
+
+def _may_pass(error: BrokerError | NetworkError) -> bool:
+    """Say whether the next attempt may succeed: not for a code that is not known here."""
+    return error.code in RETRIABLE and getattr(error, "number", error.code) == error.code
 
 
 def _silence(failures: Sequence[str]) -> NetworkError:

@@ -73,12 +73,7 @@ class Mirror(Rounds):
 
     async def _made(self) -> list[TopicPlan]:
         """Return the plan, whose topics are all there now."""
-
-        async def look() -> list[TopicPlan]:
-            # Brokers that are away for a moment do not end a mirror that runs, but one that begins is told at once.
-            return await (self._source.retried(self.plan) if self._planned else self.plan())
-
-        planned = await make_topics(self._target, look, self.stop)
+        planned = await make_topics(self._target, self.plan, self.stop)
         self._has_map = bool(planned) and (self._has_map or await make_offset_topic(self._target))
         return planned
 

@@ -146,6 +146,8 @@ async def plan(source: Client, target: Client, choice: Choice) -> list[TopicPlan
         raise MirrorError(f"source and target are the same cluster, {known}")
     chosen = _chosen(here, choice)
     names = {topic.name: choice.prefix + topic.name for topic in chosen}
+    _check_told(chosen)
+    _check_told(there[name] for name in names.values() if name in there)
     versions = await _versions(target)
     planner = _Planner(
         source,
@@ -166,9 +168,10 @@ async def plan_folder(source: Client, folder: Path, choice: Choice) -> list[Topi
 
     Raises MirrorError for an enriched topic by a listener that converts it, BrokerError and NetworkError.
     """
-    here = await source.topics()
+    chosen = _chosen(await source.topics(), choice)
+    _check_told(chosen)
     versions, found = await _versions(source), []
-    for topic in _chosen(here, choice):
+    for topic in chosen:
         name = choice.prefix + topic.name
         there = sum((folder / f"{name}-{partition}").exists() for partition in topic.partitions)
         configs = await _configs(source, topic.name, versions)
@@ -182,6 +185,14 @@ def _chosen(here: Mapping[str, Topic], choice: Choice) -> list[Topic]:
         for name, topic in sorted(here.items())
         if choice.topics.fullmatch(name) and not topic.is_internal and name not in INTERNAL
     ]
+
+
+def _check_told(topics: Iterable[Topic]) -> None:
+    """Raise BrokerError for a topic without partitions: brokers tell them when they know them, after their start."""
+    for topic in topics:
+        if not topic.partitions:
+            code = topic.error or ErrorCode.LEADER_NOT_AVAILABLE
+            raise BrokerError(f"topic {topic.name}", code, broker="the cluster")
 
 
 def _identical(

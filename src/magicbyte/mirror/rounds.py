@@ -70,7 +70,9 @@ class Rounds(ABC):
         `plan` does, MirrorError, BrokerError and NetworkError, and CorruptRecordError for damage at the source.
         """
         if time.monotonic() >= self._plan_again_at:
-            self._planned, self._plan_again_at = await self._made(), time.monotonic() + PLAN_SECONDS
+            # Brokers that are away for a moment do not end a mirror that runs, but one that begins is told at once.
+            self._planned = await (self._source.retried(self._made) if self._planned else self._made())
+            self._plan_again_at = time.monotonic() + PLAN_SECONDS
         slots, source_ends = asyncio.Semaphore(AT_ONCE), await self._source_ends()
         try:
             async with asyncio.TaskGroup() as group:

@@ -9,8 +9,10 @@ from magicbyte.records.columns import RecordColumns, arrow_schema
 
 if TYPE_CHECKING:
     from types import TracebackType
-
+    import numpy as np
     import pyarrow as pa
+
+    Int64Array = np.ndarray[Any, np.dtype[np.int64]]
 
 ROW_GROUP_BYTES = 16 << 20  # more is written more slowly: memory that is new to the process, out of the caches
 ROW_GROUP_ROWS = 1 << 20
@@ -19,6 +21,7 @@ _REPEATED = ("topic", "partition", "timestampType", "key", "headers.list.element
 _SOUGHT = ("topic", "partition", "timestampType", "key", "offset", "timestamp")
 """Columns that have statistics: by those of the others nobody picks rows."""
 _CELLS_AT_ONCE = 16384
+_ROW_BYTES = 33  # of a record without a cell: offset, timestamp, its type, partition, ends of key and value, topic
 
 
 class _Writer:
@@ -74,7 +77,8 @@ def _names() -> pa.DataType:
 class ParquetWriter(_Writer):
     """Writes a Parquet file in row groups of up to ROW_GROUP_BYTES; it is whole only after `close`.
 
-    `codec`: of its pages; none, snappy, gzip, lz4 or zstd.
+    The same records give the same bytes, however many of them come at a time: a row group ends where the size of its
+    records says so, and is encoded as a whole. `codec`: of its pages; none, snappy, gzip, lz4 or zstd.
     """
 
     def __init__(self, stream: BinaryIO, *, codec: str = "zstd") -> None:
@@ -107,16 +111,23 @@ class ParquetWriter(_Writer):
         else:
             names = pa.DictionaryArray.from_arrays(np.zeros(count, np.int8), pa.array([topic], pa.string()))
         batch = batch.add_column(self._at, "topic", names)
-        self._waiting.append(batch)
-        self._bytes, self._rows = self._bytes + batch.nbytes, self._rows + batch.num_rows
-        if self._bytes >= ROW_GROUP_BYTES or self._rows >= ROW_GROUP_ROWS:
-            self._write_group()
+        ends = np.cumsum(_row_bytes(columns))  # behind each row
+        first = before = 0
+        while first < count:
+            full = int(np.searchsorted(ends, before + ROW_GROUP_BYTES - self._bytes)) + 1
+            end = min(full, first + ROW_GROUP_ROWS - self._rows, count)
+            self._waiting.append(batch.slice(first, end - first))
+            self._bytes, self._rows = self._bytes + int(ends[end - 1]) - before, self._rows + end - first
+            first, before = end, int(ends[end - 1])
+            if self._bytes >= ROW_GROUP_BYTES or self._rows >= ROW_GROUP_ROWS:
+                self._write_group()
 
     def _write_group(self) -> None:
         import pyarrow as pa
 
         if self._waiting:
-            self._writer.write_table(pa.Table.from_batches(self._waiting), row_group_size=self._rows)
+            # In one piece: pages end at the end of a piece, too.
+            self._writer.write_table(pa.Table.from_batches(self._waiting).combine_chunks(), row_group_size=self._rows)
         self._waiting, self._bytes, self._rows = [], 0, 0
 
     def close(self) -> None:
@@ -128,3 +139,21 @@ class ParquetWriter(_Writer):
         """Give the output up as it is."""
         self._waiting = []
         self._writer.is_open = False  # else it would be finished when it is collected
+
+
+def _row_bytes(columns: RecordColumns) -> Int64Array:
+    """Return about how much memory each record takes: its cells, and the numbers beside them. Shape (n,)."""
+    import numpy as np
+
+    size = np.full(len(columns), _ROW_BYTES, np.int64)
+    for cells in (columns.key, columns.value):
+        if cells is not None:
+            size += np.maximum(np.asarray(cells.length, np.int64), 0)
+    if columns.headers is not None and len(columns.headers.key):
+        each = [
+            np.maximum(np.asarray(cells.length, np.int64), 0) for cells in (columns.headers.key, columns.headers.value)
+        ]
+        ends = np.concatenate(([0], np.cumsum(each[0] + each[1])))
+        last = np.cumsum(np.asarray(columns.headers.count, np.int64))
+        size += np.diff(ends[last], prepend=0)
+    return size
