@@ -9,6 +9,7 @@ from magicbyte.records.columns import RecordColumns, arrow_schema
 
 if TYPE_CHECKING:
     from types import TracebackType
+
     import numpy as np
     import pyarrow as pa
 
