@@ -6,7 +6,10 @@ fails a test, so that no new output is forgotten.
 
 from __future__ import annotations
 
+import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,7 +23,9 @@ from magicbyte.cli.main import main
 from magicbyte.cli.options import OutputPath
 from magicbyte.errors import LogDirectoryError
 from magicbyte.log import outputs
+from magicbyte.mirror.log_target import LogTarget
 from magicbyte.spark.pipeline import config
+from magicbyte.spark.writing import parse_write_options
 
 CASE = golden_data.log_case("3.9.1/basic-none")
 SEGMENT = f"{0:020}.log"
@@ -232,3 +237,63 @@ def test_an_output_is_no_url_of_a_store(archive: Path) -> None:
     result = run("cat", archive / "logs", "-o", "memory://x")
     assert (result.exit_code, result.stderr.count("\n")) == (2, 1)
     assert "expected a path of this machine" in result.stderr
+
+
+def test_a_log_directory_of_many_partitions_is_compared_in_a_few_calls_for_each(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = 0
+    stat = os.stat
+
+    def counted(*given: Any, **named: Any) -> os.stat_result:
+        nonlocal calls
+        calls += 1
+        return stat(*given, **named)
+
+    inputs = [str(tmp_path / "logs")]
+    for number in range(100):
+        folder = tmp_path / f"logs/t-{number}"
+        folder.mkdir(parents=True)
+        (folder / SEGMENT).touch()
+        inputs += [str(folder), str(folder / SEGMENT)]
+    (tmp_path / "out").mkdir()
+    monkeypatch.setattr(os, "stat", counted)
+    outputs.refuse_overlap(tmp_path / "out", inputs)
+    assert calls < 3 * len(inputs)
+
+
+def test_stdout_that_the_shell_sent_into_an_input_is_refused(archive: Path) -> None:
+    segment = archive / "logs/orders-0" / SEGMENT
+    before = segment.read_bytes()
+    with segment.open("ab") as file:
+        done = subprocess.run(
+            [sys.executable, "-m", "magicbyte", "cat", str(archive / "logs")],
+            stdout=file, stderr=subprocess.PIPE, text=True, timeout=60,
+        )  # fmt: skip
+    assert (done.returncode, segment.read_bytes()) == (2, before)
+    assert done.stderr == f"magicbyte: stdout: expected a place outside of {segment}, which is only read\n"
+
+
+def test_an_output_that_is_a_folder_is_told_before_anything_is_read(archive: Path, tmp_path: Path) -> None:
+    result = run("cat", archive / "logs", "-o", tmp_path / "aside")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr == f"magicbyte: {tmp_path / 'aside'}: expected the name of a file, found a folder\n"
+    assert list((tmp_path / "aside").iterdir()) == []
+
+
+def test_a_hyphen_is_stdout(archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path / "aside")
+    assert run("cat", archive / "logs", "-o", "-").stdout_bytes == run("cat", archive / "logs").stdout_bytes
+    assert list((tmp_path / "aside").iterdir()) == []
+
+
+def test_a_partition_folder_is_no_log_directory_to_append_to(archive: Path) -> None:
+    before = state(archive)
+    with pytest.raises(LogDirectoryError, match="expected a log directory, found a partition folder"):
+        LogTarget(archive / "logs/orders-0")
+    assert state(archive) == before
+
+
+def test_a_spark_writer_takes_every_spelling_of_a_file_url(tmp_path: Path) -> None:
+    for prefix in ("", "file:", "file://", "file://localhost"):
+        assert parse_write_options({"path": f"{prefix}{tmp_path}/logs"}).path == f"{tmp_path}/logs"

@@ -85,8 +85,9 @@ def refuse_overlap(output: str | Path, inputs: Iterable[str | Path], *, fills: b
     for path, name in places.items():
         if _identity(path) in above:
             raise _inside(output, name)
-        if fills and own is not None and (os.path.dirname(path) not in seen or os.path.islink(path)):  # noqa: PTH114, PTH120
-            if own in _chain(path):
+        if fills and own is not None:
+            is_known = os.path.dirname(path) in seen and not os.path.islink(path)  # noqa: PTH114, PTH120
+            if not is_known and own in _chain(path):
                 raise _above(output, name)
             seen.add(path)
     if own is not None and _links(target) > 1:
@@ -198,6 +199,8 @@ def whole_file(path: str | Path, *, keeps: tuple[type[Exception], ...] = ()) -> 
             yield file
         return
     target = Path(os.path.realpath(path))
+    if target.is_dir():
+        raise LogDirectoryError(f"{path}: expected the name of a file, found a folder")
     with _named_errors(str(path)):
         descriptor, name = tempfile.mkstemp(prefix=SCRATCH, dir=target.parent)
     scratch, kept = Path(name), None
