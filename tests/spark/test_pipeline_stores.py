@@ -471,3 +471,33 @@ def test_what_is_made_for_a_store_is_its_users_alone_and_goes(
     assert own
     assert all(mode == 0o700 and re.search(r"\.[0-9a-f]{32}$", name) for name, mode in own)
     assert [each.name for each in scratch.iterdir()] == [stranger.name]
+
+
+def test_a_plan_says_that_a_store_is_not_there(archive: Path, s3: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = {"AWS_ENDPOINT_URL": s3, "AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test"}
+    for key, value in settings.items():
+        monkeypatch.setenv(key, value)
+    with pytest.raises(LogDirectoryError, match=r"s3://no-such-bucket/sink: cannot be written: .*does not exist"):
+        driver.plan(pipeline(archive, "s3://no-such-bucket/sink"))
+
+
+def test_materialize_that_is_interrupted_leaves_whole_partitions_alone_and_is_gone_on_with(
+    memory: ObjectStore, archive: Path, expected: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(pipeline(archive, memory))
+    download, calls = ObjectStore.download, itertools.count(1)
+
+    def interrupted(self: ObjectStore, name: str, target: Path) -> None:
+        download(self, name, target)
+        if next(calls) == 8:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ObjectStore, "download", interrupted)
+        assert command("pipeline", "materialize", memory.url, "--to", archive / "plain").exit_code == 130
+    whole = contents(archive / "plain")
+    found = {name for name in whole if not name.startswith(".")}
+    assert found
+    assert all(whole[name] == expected[name] for name in found)
+    assert command("pipeline", "materialize", memory.url, "--to", archive / "plain").exit_code == 0
+    assert contents(archive / "plain") == expected

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from magicbyte import __version__
 from magicbyte.clock import SystemClock
-from magicbyte.errors import MagicbyteError
+from magicbyte.errors import LogDirectoryError, MagicbyteError
 from magicbyte.log.outputs import refuse_unwritable
 from magicbyte.log.partitions import meta_properties
 from magicbyte.records.layout import Dialect
@@ -161,7 +161,11 @@ def plan(pipeline: Pipeline) -> Plan:
         return Plan(units, [])
     tables, sink = pipeline.writes_tables, pipeline.sink
     if isinstance(sink, str):
-        return _plan(units, StoreSink.seen(sink, tables=tables))
+        try:
+            seen = StoreSink.seen(sink, tables=tables)
+        except OSError as error:
+            raise LogDirectoryError(f"{sink}: cannot be written: {error}") from error
+        return _plan(units, seen)
     return _plan(units, Sink.seen(sink, tables=tables))
 
 
