@@ -92,20 +92,21 @@ def test_cat_that_is_interrupted_leaves_what_was_there(
     assert old is None or out.read_bytes() == old
 
 
-def test_ctrl_c_in_the_middle_of_a_parquet_file_ends_the_process_with_130_and_no_traceback(
-    logs: Path, tmp_path: Path
+@pytest.mark.parametrize(("number", "status"), [("SIGINT", 130), ("SIGTERM", 143)])
+def test_a_signal_in_the_middle_of_a_parquet_file_ends_the_process_without_a_traceback_and_leaves_nothing(
+    number: str, status: int, logs: Path, tmp_path: Path
 ) -> None:
     script = (
         "import os, signal, sys\n"
         "from magicbyte.records import columnar\n"
         "columnar.ROW_GROUP_ROWS, write = 1, columnar.ParquetWriter.write\n"
-        "def interrupted(self, *given):\n    write(self, *given)\n    os.kill(os.getpid(), signal.SIGINT)\n"
+        f"def interrupted(self, *given):\n    write(self, *given)\n    os.kill(os.getpid(), signal.{number})\n"
         "columnar.ParquetWriter.write = interrupted\n"
         "from magicbyte.cli.main import main\nmain(prog_name='magicbyte')\n"
     )
     arguments = ["cat", str(logs), "--format", "parquet", "--threads", "2", "-o", str(tmp_path / "out.parquet")]
     done = subprocess.run([sys.executable, "-c", script, *arguments], capture_output=True, text=True, timeout=60)
-    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+    assert (done.returncode, done.stdout, done.stderr) == (status, "", "")
     assert [each.name for each in tmp_path.iterdir()] == ["logs"]
 
 

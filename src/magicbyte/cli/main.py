@@ -1,7 +1,7 @@
 """The command line's frame: finds the command that was asked for, and ends as a well-behaved program does.
 
-Exit status: 0 sound, 1 damage found, 2 wrong use or a failure to write, 130 after Ctrl-C, 141 when the reader of our
-output went away. Nothing of a command is imported before it is called for.
+Exit status: 0 sound, 1 damage found, 2 wrong use or a failure to write, 130 after Ctrl-C, 143 after SIGTERM, 141 when
+the reader of our output went away. Nothing of a command is imported before it is called for.
 """
 
 from __future__ import annotations
@@ -12,7 +12,9 @@ import gc
 import importlib
 import io
 import os
+import signal
 import sys
+import threading
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, cast
 
@@ -55,7 +57,7 @@ COMMANDS = {
 GC_THRESHOLD = 100_000
 """Objects between two garbage collections: what imports make lives on, and looking it through takes 15 ms."""
 
-DAMAGE, WRONG_USE, INTERRUPTED, PIPE_CLOSED = 1, 2, 130, 141
+DAMAGE, WRONG_USE, INTERRUPTED, PIPE_CLOSED, TERMINATED = 1, 2, 130, 141, 143
 
 
 class Commands(click.Group):
@@ -100,7 +102,8 @@ class Commands(click.Group):
         extra["standalone_mode"] = False
         _open_standard_streams()
         try:
-            status = super().main(*args, **extra)
+            with _cleaning_up_at_sigterm():
+                status = super().main(*args, **extra)
         except click.Abort:
             status = INTERRUPTED
         except click.UsageError as error:
@@ -139,6 +142,8 @@ def _told() -> Iterator[None]:
     except MagicbyteError as error:
         status = WRONG_USE
         complain(error)
+    except _Terminated:
+        status = TERMINATED
     except KeyboardInterrupt:
         status = INTERRUPTED
     except BrokenPipeError:
@@ -160,6 +165,29 @@ def _silence_stdout() -> None:
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, sys.stdout.fileno())
         os.close(nowhere)
+
+
+class _Terminated(KeyboardInterrupt):
+    """SIGTERM came."""
+
+
+def _terminate(_number: int, _frame: object) -> None:
+    raise _Terminated
+
+
+@contextlib.contextmanager
+def _cleaning_up_at_sigterm() -> Iterator[None]:
+    """Let SIGTERM end a command as Ctrl-C does, so that it removes what is not whole; some have a way of their own."""
+    is_ours = (
+        threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    )
+    if is_ours:
+        signal.signal(signal.SIGTERM, _terminate)
+    try:
+        yield
+    finally:
+        if is_ours:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 class _Stdout(io.FileIO):
