@@ -23,6 +23,7 @@ OURS = {
     "log.flush.policy",
     "log.head.truncation",
     "max.decompressed.message.bytes",
+    "max.open.files",
     "mirror.identical",
     "slow.request.ms",
 }

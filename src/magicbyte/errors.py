@@ -342,6 +342,10 @@ class LogDirectoryOfflineError(LogDirectoryError):
     """A log directory failed to write or to sync: what it holds is not to be relied on; nothing goes in any more."""
 
 
+class OutOfDescriptorsError(LogDirectoryError):
+    """The process has no file descriptor left. It passes: nothing was changed, and the same may be asked again."""
+
+
 class OffsetOutOfRangeError(MagicbyteError):
     """An offset that a log does not hold: below its start, or above its end or what is replicated."""
 

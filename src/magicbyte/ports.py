@@ -48,7 +48,7 @@ class ReadableFile(Protocol):
         """Fill `buffer` with the bytes at `position`; return how many there were, fewer only where the file ends."""
 
     def close(self) -> None:
-        """Give back what the open file holds."""
+        """Give back what the open file holds. A file that nobody refers to any more is closed, too."""
 
     def __enter__(self) -> Self: ...
 
@@ -93,6 +93,13 @@ class Lock(Protocol):
         """Let others have it. The file stays."""
 
 
+class Held(Protocol):
+    """A descriptor that is kept from others."""
+
+    def close(self) -> None:
+        """Give it back."""
+
+
 class WritableFileSystem(FileSystem, Protocol):
     """A tree of files that can be changed. Names that change are durable once their directory is synced."""
 
@@ -125,6 +132,9 @@ class WritableFileSystem(FileSystem, Protocol):
 
     def set_modified_ms(self, path: str, time_ms: int) -> None:
         """Let the file have been written at `time_ms`."""
+
+    def hold_descriptor(self) -> Held:
+        """Return one of the process's descriptors, which is good for nothing else until it is closed."""
 
 
 class Clock(Protocol):

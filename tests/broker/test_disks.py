@@ -422,22 +422,27 @@ def test_a_file_that_was_deleted_while_it_was_sent_is_closed_by_a_thread(
         closed.append(threading.get_ident())
         close(descriptor)
 
-    (tmp_path / "file").write_bytes(b"abc")
-    file = LocalWritableFile(str(tmp_path / "file"))
+    files = []
+    for name in ("there", "deleted"):
+        (tmp_path / name).write_bytes(b"abc")
+        files.append(LocalWritableFile(str(tmp_path / name)))
     threads = Threads("test", 1)
-    there, deleted = KeptFile(file, threads), KeptFile(file, threads)
+    there, deleted = (KeptFile(file, threads) for file in files)
+    second = KeptFile(files[1], threads)
     monkeypatch.setattr(os, "close", watched)
+    files.clear()  # the segments that had them are gone
     there.close()
     there.close()
     assert closed == [threading.get_ident()]
-    (tmp_path / "file").unlink()
+    (tmp_path / "deleted").unlink()
     assert deleted.read_at(0, 9) == b"abc"
     deleted.close()
     deleted.close()
+    assert second.read_at(0, 9) == b"abc"
+    second.close()
     threads.close()
     assert len(closed) == 2
     assert closed[1] != closed[0]
-    file.close()
 
 
 # ---- threads

@@ -9,6 +9,7 @@ import pytest
 
 from magicbyte.errors import ProtocolError
 from magicbyte.net import server as module
+from magicbyte.net.descriptors import lowest_free
 from magicbyte.net.memory import Budget
 from magicbyte.net.server import Answer, Limits, Server
 from magicbyte.net.stream import Stream
@@ -281,3 +282,34 @@ def test_an_end_of_the_server_lets_a_request_in_work_be_answered() -> None:
             stream.close()
 
     run(work())
+
+
+def test_the_listener_is_paused_while_descriptors_are_for_files_and_takes_connections_again_when_some_end(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(module, "_PAUSE_S", 0.01)
+
+    async def work() -> None:
+        async with serving() as (server, port):
+            peers = [await Stream.connect("127.0.0.1", port) for _ in range(20)]
+            first = peers[0]
+            await first.write([framed(b"one")])
+            assert await read_exactly(first, 7) == framed(b"one")
+            while server.connections < len(peers):
+                await asyncio.sleep(0.01)
+            # the next ones get the lowest descriptors, of which these are the first that are not for connections
+            server.limits = Limits(descriptors=lowest_free(0) + 1)
+            late = [await Stream.connect("127.0.0.1", port) for _ in range(3)]
+            await late[2].write([framed(b"late")])
+            await first.write([framed(b"two")])
+            assert await read_exactly(first, 7) == framed(b"two")
+            assert server.connections <= len(peers) + 1
+            for each in (*peers, *late[:2]):
+                each.close()
+            assert await read_exactly(late[2], 8) == framed(b"late")
+            late[2].close()
+
+    run(work())
+    assert [each for each in caplog.messages if "no connections are taken" in each] == [
+        "no connections are taken until some of the 21 end: the descriptors that are left are for files"
+    ]

@@ -22,6 +22,7 @@ from magicbyte.log.directory import parse_file
 from magicbyte.log.group_commit import GroupCommit
 from magicbyte.log.log_directory import Identity, LogDirectory, Settings
 from magicbyte.log.maintenance import Maintenance
+from magicbyte.log.open_files import DEFAULT_LIMIT
 from magicbyte.log.partition_log import PartitionLog
 from magicbyte.log.record_set import record_set
 from magicbyte.testing.disk import SimulatedDisk
@@ -63,12 +64,13 @@ IDEMPOTENT = range(100, 130)  # producers enough for a snapshot of several secto
 TRANSACTIONAL = 7
 
 
-def open_directory(disk: SimulatedDisk, seed: int = 0) -> LogDirectory:
+def open_directory(disk: SimulatedDisk, seed: int = 0, max_open_files: int = DEFAULT_LIMIT) -> LogDirectory:
     rng = random.Random(seed)
     settings = Settings(
         config_of=lambda key: CONFIGS[key.topic],
         token=lambda: f"{rng.getrandbits(128):032x}",
         identity=Identity(1),
+        max_open_files=max_open_files,
     )
     return LogDirectory.open(disk, PATH, settings, now_ms=disk.now_ms)
 
@@ -76,11 +78,15 @@ def open_directory(disk: SimulatedDisk, seed: int = 0) -> LogDirectory:
 class World:
     """A directory at work. Within each file operation whose number is a multiple of `every` it looks at `cuts` cuts.
 
-    `within`: only operations in whose kind and path this regular expression is found.
+    `within`: only operations in whose kind and path this regular expression is found. `max_open_files`: of the
+    directory at work.
     """
 
-    def __init__(self, seed: int, *, every: int = 1, cuts: int = 1, within: str = "") -> None:
+    def __init__(
+        self, seed: int, *, every: int = 1, cuts: int = 1, within: str = "", max_open_files: int = DEFAULT_LIMIT
+    ) -> None:
         self.seed, self.every, self.cuts, self.within = seed, every, cuts, within
+        self.max_open_files = max_open_files
         self.random = random.Random(seed)
         self.disk = SimulatedDisk(seed)
         self.disk.now_ms = START_MS
@@ -173,7 +179,7 @@ class World:
 
     def open(self) -> None:
         self.disk.phase = "open"
-        self.directory = open_directory(self.disk, self.random.randrange(1 << 30))
+        self.directory = open_directory(self.disk, self.random.randrange(1 << 30), self.max_open_files)
         self.maintenance = Maintenance(self.directory, lambda _key: COMPACTION, secret=lambda: bytes(16))
 
     def log(self, key: TopicPartition) -> PartitionLog:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from simulation.crashes import STEPS, run
+from simulation.crashes import STEPS, World, run
 from simulation.run_crashes import KINDS, table
 
 PAGE = Path(__file__).parents[2] / "docs/crash-safety.md"
@@ -20,6 +20,12 @@ def test_whatever_a_power_cut_leaves_is_mended(seed: int) -> None:
     world = run(seed, 120, every=17)
     assert world.checked > 100
     assert world.deep > 20
+
+
+@pytest.mark.parametrize("seed", [11, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (12, 13))])
+def test_whatever_a_power_cut_leaves_is_mended_where_files_are_closed_and_opened_again_all_the_time(seed: int) -> None:
+    world = World(seed, every=29, max_open_files=3).run(120)
+    assert world.checked > 60
 
 
 def test_the_work_does_every_kind_of_file_operation_and_every_step() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
@@ -54,7 +53,7 @@ async def create_topics(broker: Broker, request: Request[CreateTopicsRequest]) -
     message = request.message
     names = Counter(each.name for each in message.topics)
     results = []
-    made: list[Topic] = []
+    made: list[tuple[Topic, CreatableTopicResult]] = []
     left = MOST_PARTITIONS
     async with broker.directory:
         async for each in request.turns.over(message.topics):
@@ -73,9 +72,12 @@ async def create_topics(broker: Broker, request: Request[CreateTopicsRequest]) -
             results.append(_created(broker, topic, validate_only=message.validate_only))
             await request.turns.take(_SETTINGS_STEPS)
             if not message.validate_only:
-                made.append(topic)
-    for topic in made:
-        await _make_logs(broker, topic.name, range(topic.partitions))
+                made.append((topic, results[-1]))
+    for topic, result in made:
+        fault = await _make_logs(broker, topic.name, range(topic.partitions))
+        if fault is not None:
+            result.error_code = fault.code
+            result.error_message = f"topic {topic.name} was made, its logs could not be: {fault}"
     return CreateTopicsResponse(topics=results)
 
 
@@ -115,14 +117,19 @@ def _created(broker: Broker, topic: Topic, *, validate_only: bool) -> CreatableT
     )
 
 
-async def _make_logs(broker: Broker, topic: str, partitions: range) -> None:
-    """Make the logs of partitions now, rather than when they are first asked for.
+async def _make_logs(broker: Broker, topic: str, partitions: range) -> LogDirectoryError | None:
+    """Make the logs of partitions now, rather than when they are first asked for; return why that is not possible.
 
     Not those of hundreds: that takes longer than who asked waits.
     """
-    with contextlib.suppress(UnknownTopicError, LogDirectoryError):  # deleted meanwhile; who writes to it will be told
+    try:
         for partition in partitions[:_MADE_AT_ONCE]:
             await broker.opened(topic, partition)
+    except UnknownTopicError:  # deleted meanwhile
+        return None
+    except LogDirectoryError as error:  # of a directory that is offline, or for the lack of descriptors
+        return error
+    return None
 
 
 async def create_partitions(broker: Broker, request: Request[CreatePartitionsRequest]) -> CreatePartitionsResponse:
@@ -144,8 +151,12 @@ async def create_partitions(broker: Broker, request: Request[CreatePartitionsReq
     if not message.validate_only:
         for result in results:
             topic = broker.topics.get(result.name)
-            if topic is not None and not result.error_code:
-                await _make_logs(broker, topic.name, range(topic.partitions))
+            if topic is None or result.error_code:
+                continue
+            fault = await _make_logs(broker, topic.name, range(topic.partitions))
+            if fault is not None:
+                result.error_code = fault.code
+                result.error_message = f"partitions were added to {topic.name}, their logs could not be made: {fault}"
     return CreatePartitionsResponse(results=results)
 
 

@@ -16,7 +16,13 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from magicbyte.broker.metrics import UNNAMED, Client, TopicMetrics, count, now_ns
 from magicbyte.codecs import Codec
-from magicbyte.errors import AppendRefusedError, ErrorCode, LogDirectoryOfflineError, OffsetOutOfRangeError
+from magicbyte.errors import (
+    AppendRefusedError,
+    ErrorCode,
+    LogDirectoryOfflineError,
+    OffsetOutOfRangeError,
+    OutOfDescriptorsError,
+)
 from magicbyte.log.append import NOTHING_STORED, PreparedAppend, prepare, take
 from magicbyte.log.config import FOREVER
 from magicbyte.log.group_commit import GroupCommit, Outcome
@@ -204,7 +210,7 @@ class Appends:
                     running, started = self._commits.begin(), now_ns()
                     try:
                         await self._broker.writing.run(running.run)
-                    except OSError as error:
+                    except (OSError, OutOfDescriptorsError) as error:
                         outcome = Outcome(durable=[], lost=self._commits.fail(running, error))
                     else:
                         outcome = self._commits.end(running, self._broker.clock.now_ms())

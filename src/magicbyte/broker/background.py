@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from magicbyte.broker.metrics import now_ns
-from magicbyte.errors import LogDirectoryOfflineError
+from magicbyte.errors import LogDirectoryOfflineError, OutOfDescriptorsError
 from magicbyte.log.config import FOREVER
 
 if TYPE_CHECKING:
@@ -114,8 +114,8 @@ class Background:
             await asyncio.sleep(max(interval_ms, 1) / 1000)
             async with self._broker.directory:
                 found = {key: offset_of(each) for key, each in self._broker.logs.logs.items()}
-                if found != known and self._broker.logs.health.error is None:
-                    await self._tolerant(write)
+                is_new = found != known and self._broker.logs.health.error is None
+                if is_new and await self._tolerant(write):
                     known = found
 
     async def _flush(self) -> None:
@@ -130,9 +130,9 @@ class Background:
                 try:
                     if each in logs.logs.values() and (flush := each.begin_flush()) is not None:
                         started = now_ns()
-                        await self._tolerant(partial(_sync, each, flush))
-                        self._broker.metrics.syncs.add([now_ns() - started])
-                        each.flushed(flush, self._broker.clock.now_ms())
+                        if await self._tolerant(partial(_sync, each, flush)):
+                            self._broker.metrics.syncs.add([now_ns() - started])
+                            each.flushed(flush, self._broker.clock.now_ms())
                 finally:
                     self._broker.gate.leave()
 
@@ -148,16 +148,26 @@ class Background:
                 now_ms = broker.clock.now_ms()
                 try:
                     delay_ms = await broker.writing.run(self._step, now_ms)
-                except LogDirectoryOfflineError as error:
-                    log.critical("%s", error)
+                except LogDirectoryOfflineError:  # its line is written already
                     return
+                except OutOfDescriptorsError as error:
+                    log.warning("compaction and retention wait: %s", error)
+                    delay_ms = _LONGEST_SLEEP_MS
 
-    async def _tolerant(self, work: Callable[[], None]) -> None:
-        """Do work in a thread; a failing disk takes the directory offline, and the requests say so from then on."""
+    async def _tolerant(self, work: Callable[[], None]) -> bool:
+        """Do work in a thread; say whether it was done.
+
+        A failing disk takes the directory offline, and the requests say so from then on. What lacks descriptors is done
+        the next time.
+        """
         try:
             await self._broker.writing.run(work)
-        except LogDirectoryOfflineError as error:
-            log.critical("%s", error)
+        except LogDirectoryOfflineError:  # its line is written already
+            return False
+        except OutOfDescriptorsError as error:
+            log.warning("put off: %s", error)
+            return False
+        return True
 
 
 def _uncleanable(damage: Damage) -> None:

@@ -41,6 +41,7 @@ from magicbyte.log.files import LocalFiles
 from magicbyte.log.log_directory import Identity, LogDirectory, Settings
 from magicbyte.metadata.layout import DEFAULT_ENTITY, BrokerEndpoint
 from magicbyte.metadata.sqlite import FILE_NAME, SqliteStore
+from magicbyte.net import descriptors
 from magicbyte.net.complaints import Complaints
 from magicbyte.net.memory import Budget
 from magicbyte.net.server import Handler, Limits, Server
@@ -58,6 +59,7 @@ T = TypeVar("T")
 
 _SLOW_NS: Final = 5_000_000  # for what is short: a look-up, a write to the system's cache
 MOST_THREADS: Final = 32  # that wait for disks, of each kind
+_MOST_OPEN_FILES: Final = 1 << 16
 GRACE_MS: Final = 5000  # for requests in work when the broker stops
 
 
@@ -159,6 +161,7 @@ class Broker:
             jitter=lambda most: random.randint(0, most),
             refused=refused_of(self.metadata),
             repairs=self._repairs,
+            max_open_files=self.config.max_open_files or min(descriptors.limit() // 2, _MOST_OPEN_FILES),
         )
         self.logs = LogDirectory.open(self._files, path, settings, now_ms=self.clock.now_ms())
         self._opened.push_async_callback(self.writing.run, self.logs.close)
@@ -381,6 +384,7 @@ def _limits(config: BrokerConfig) -> Limits:
         connections=config.max_connections,
         connections_per_host=config.max_connections_per_ip,
         idle_ms=config.connections_max_idle_ms,
+        descriptors=descriptors.for_connections(descriptors.limit()),
     )
 
 

@@ -232,6 +232,14 @@ class BrokerConfig:
     log_index_interval_bytes = integer(
         "log.index.interval.bytes", 4096, "Bytes between index entries.", least=0, kind=_INT, update=_ANY_TIME
     )
+    max_open_files = integer(
+        "max.open.files",
+        None,
+        "Files of logs that are open at a time; those used least recently are closed and opened again when they are "
+        "needed. Not set: half of the file descriptors that the process may have.",
+        least=16,
+        kind=_INT,
+    )
     log_preallocate = boolean(
         "log.preallocate", False, "Give a new segment all of its space at once.", update=_ANY_TIME
     )

@@ -265,7 +265,7 @@ class _Partition:
             code = error.code
             if isinstance(error, CorruptRecordError) and self.partition is not None:
                 self.partition.tell_damage(error)
-            if isinstance(error, LogDirectoryOfflineError) and self.request.version < _FIRST_WITH_STORAGE_ERROR:
+            if code == ErrorCode.KAFKA_STORAGE_ERROR and self.request.version < _FIRST_WITH_STORAGE_ERROR:
                 code = ErrorCode.NOT_LEADER_OR_FOLLOWER
             return self._refused(code)
 
@@ -365,12 +365,12 @@ class _Partition:
 
         And the slice itself, which ends in front of damage.
         """
-        path = found.file.path
-        known = partition.newest_up_to(path, found.position + found.length)
+        assert found.segment is not None, "of a log"
+        known = partition.newest_up_to(found.segment, found.position + found.length)
         if known is not None and known <= target:
             return known, found
         newest, end, damage = await self.broker.read_long(partition, newest_magic, found)
-        partition.saw(path, found.position, end, newest)
+        partition.saw(found.segment, found.position, end, newest)
         if damage is not None:
             partition.tell_damage(damage)
             found = found._replace(length=end - found.position)
@@ -435,7 +435,7 @@ def _end_of_segment(log: PartitionLog, found: FileSlice) -> int:
     """Return the offset behind the segment that a slice is of."""
     segments = list(log.segments)
     for segment, following in pairwise(segments):
-        if segment.log is found.file:
+        if segment is found.segment:
             return following.base_offset
     return log.log_end_offset
 

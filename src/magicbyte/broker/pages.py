@@ -193,6 +193,12 @@ def _logs(broker: Broker) -> Iterator[Family]:
             family.add(value, topic=key.topic, partition=key.partition)
     offline = gauge("kafka_log_logmanager_offlinelogdirectorycount", "Log directories that have failed.")
     offline.add(_failed(broker))
+    which = gauge("kafka_log_logmanager_logdirectoryoffline", "Whether a log directory has failed.")
+    which.add(_failed(broker), logDirectory=broker.logs.path)
+    files = gauge("magicbyte_open_files", "Files of logs that are open: max.open.files is their limit.")
+    files.add(broker.logs.files.descriptors)
+    scarce = counter("magicbyte_out_of_descriptors", "How often the process had no file descriptor for a log.")
+    scarce.add(broker.logs.files.refused)
     cleaner = "kafka_log_logcleanermanager_uncleanable"
     uncleanable = broker.uncleanable_bytes()
     partitions = gauge(
@@ -204,7 +210,7 @@ def _logs(broker: Broker) -> Iterator[Family]:
     found = broker.metrics.syncs
     syncs = Family("kafka_log_logflushstats_logflushrateandtimems", "Time of syncs of logs.", "summary")
     syncs.add_summary(found.count, found.sum_ns / 1e6, _quantiles_ms(found))
-    yield from (size, start, end, segments, under, at_least, offline, partitions, left, syncs)
+    yield from (size, start, end, segments, under, at_least, offline, which, files, scarce, partitions, left, syncs)
 
 
 def _failed(broker: Broker) -> int:

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
+from weakref import WeakKeyDictionary
 
 from magicbyte.errors import CorruptRecordError
 from magicbyte.log.segment import FileSlice, Segment
@@ -56,7 +57,7 @@ class Partition:
         self.waiting: set[asyncio.Event] = set()
         self.is_slow = False
         self._recent: dict[int, _Place] = {}  # by offset, the oldest first: what those ask for who are at the end
-        self._newest: dict[tuple[str, int], tuple[int, int]] = {}  # of a segment's beginning: where it ends, magic
+        self._newest = WeakKeyDictionary[Segment, tuple[int, int, int]]()  # generation; of its beginning: end, magic
         self._told = set[tuple[str | None, int | None]]()  # files and positions of damage
 
     def __str__(self) -> str:
@@ -66,7 +67,7 @@ class Partition:
         """Take in that a set was written, of so many bytes, all of one format."""
         active = self.log.active
         position = active.size - size
-        self.saw(active.log.path, position, active.size, magic)
+        self.saw(active, position, active.size, magic)
         if len(self._recent) >= self.RECENT:
             del self._recent[next(iter(self._recent))]
         self._recent[first_offset] = _Place(active, self.log.generation, position, size)
@@ -77,22 +78,26 @@ class Partition:
         active = self.log.active
         if place is None or place.segment is not active or place.generation != self.log.generation:
             return None
-        if max_bytes < place.size:
+        if max_bytes < place.size or offset < self.log.log_start_offset:
             return None
         length = min(max_bytes, active.size - place.position)
-        return FileSlice(active.log, place.position, length) if offset >= self.log.log_start_offset else None
+        file = active.log.opened_now()  # to open it is for a thread
+        return None if file is None else FileSlice(file, place.position, length, active)
 
-    def saw(self, path: str, position: int, end: int, magic: int) -> None:
-        """Take in that no entry of a segment's file from `position` to `end` has a newer format than `magic`."""
-        key = path, self.log.generation
-        known_end, newest = self._newest.get(key, (0, -1))
+    def saw(self, segment: Segment, position: int, end: int, magic: int) -> None:
+        """Take in that no entry of a segment from `position` to `end` has a newer format than `magic`."""
+        known_end, newest = self._known(segment)
         if position <= known_end:
-            self._newest[key] = max(known_end, end), max(newest, magic)
+            self._newest[segment] = self.log.generation, max(known_end, end), max(newest, magic)
 
-    def newest_up_to(self, path: str, end: int) -> int | None:
-        """Return a magic that no entry of a segment's file in front of `end` is newer than, None if it is not known."""
-        known_end, newest = self._newest.get((path, self.log.generation), (0, -1))
+    def newest_up_to(self, segment: Segment, end: int) -> int | None:
+        """Return a magic that no entry of a segment in front of `end` is newer than, None if it is not known."""
+        known_end, newest = self._known(segment)
         return newest if end <= known_end else None
+
+    def _known(self, segment: Segment) -> tuple[int, int]:
+        generation, known_end, newest = self._newest.get(segment, (-1, 0, -1))
+        return (known_end, newest) if generation == self.log.generation else (0, -1)
 
     def tell_damage(self, error: CorruptRecordError) -> None:
         """Log damage that a reader met: each place once, as readers come again and again, and some of the first."""

@@ -24,43 +24,45 @@ _ZEROS: Final = bytes(64 << 10)
 
 
 class KeptFile:
-    """A file of a log that stays open until it is closed here, though its segment may be deleted meanwhile."""
+    """A file of a log that stays open until it is closed here, though its segment may be closed or deleted meanwhile.
 
-    __slots__ = ("_descriptor", "_file", "_threads", "path", "size")
+    It refers to the open file, and takes no descriptor of its own: any number of parts of a file share one.
+    """
+
+    __slots__ = ("_file", "_threads", "path", "size")
 
     def __init__(self, file: ReadableFile, threads: Threads) -> None:
-        descriptor = file.fileno()
-        self._file, self._threads, self.path, self.size = file, threads, file.path, file.size
-        self._descriptor = None if descriptor is None else os.dup(descriptor)
+        self._file: ReadableFile | None = file
+        self._threads, self.path, self.size = threads, file.path, file.size
+
+    @property
+    def _kept(self) -> ReadableFile:
+        assert self._file is not None, "not closed yet"
+        return self._file
 
     def fileno(self) -> int | None:
         """Return the descriptor, None if there is none."""
-        return self._descriptor
+        return self._kept.fileno()
 
     def read_at(self, position: int, length: int) -> bytes:
         """Return the `length` bytes at `position`, fewer only where the file ends."""
-        if self._descriptor is None:
-            return self._file.read_at(position, length)
-        return os.pread(self._descriptor, length, position)
+        return self._kept.read_at(position, length)
 
     def read_into(self, position: int, buffer: memoryview) -> int:
         """Fill `buffer` with the bytes at `position`; return how many there were."""
-        found = self.read_at(position, len(buffer))
-        buffer[: len(found)] = found
-        return len(found)
+        return self._kept.read_into(position, buffer)
 
     def close(self) -> None:
-        """Let go of the file. A second time does nothing.
+        """Let go of the file, which is closed when nobody refers to it any more. A second time does nothing.
 
-        One that was deleted meanwhile may go from the disk by that, which takes a while: a thread closes it.
+        One that was deleted meanwhile may go from the disk by that, which takes a while: a thread lets go of it.
         """
-        descriptor, self._descriptor = self._descriptor, None
-        if descriptor is None:
+        if self._file is None:
             return
-        if os.fstat(descriptor).st_nlink:
-            os.close(descriptor)
-        else:
-            self._threads.pool.submit(os.close, descriptor)
+        descriptor = self._file.fileno()
+        box, self._file = [self._file], None
+        if descriptor is not None and not os.fstat(descriptor).st_nlink:
+            self._threads.pool.submit(box.clear)
 
     def __enter__(self) -> Self:
         return self

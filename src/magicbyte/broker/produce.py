@@ -10,7 +10,6 @@ from magicbyte.broker.appends import Appended
 from magicbyte.errors import (
     AppendRefusedError,
     ErrorCode,
-    LogDirectoryOfflineError,
     MagicbyteError,
     RequestRefusedError,
 )
@@ -105,7 +104,7 @@ async def _append(
         )
     except MagicbyteError as error:
         code = error.code
-        if isinstance(error, LogDirectoryOfflineError) and version < _FIRST_WITH_STORAGE_ERROR:
+        if code == ErrorCode.KAFKA_STORAGE_ERROR and version < _FIRST_WITH_STORAGE_ERROR:
             code = ErrorCode.NOT_LEADER_OR_FOLLOWER
         return PartitionProduceResponse(
             index=part.index, error_code=code, base_offset=_NO_OFFSET, error_message=str(error)

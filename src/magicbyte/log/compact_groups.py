@@ -23,6 +23,7 @@ from magicbyte.log.directory import LOG
 from magicbyte.log.files import LocalFiles
 from magicbyte.log.health import Health
 from magicbyte.log.loading import Loaded
+from magicbyte.log.open_files import bounded
 from magicbyte.log.partition_log import PartitionLog
 from magicbyte.log.producer_state import LeaderEpochs
 from magicbyte.log.segment import CLEANED, Segment
@@ -149,13 +150,13 @@ def some_segments(
 
     `bases` and `end`, the one behind the last of them, are offsets. Raises OSError for a segment that is not there.
     """
-    files = LocalFiles()
+    into = folder if into is None else into
+    files = bounded(LocalFiles(), health := Health(into))
     loaded = Loaded([], end, config.rules.producer_states(), LeaderEpochs())
     try:
         for base in bases:
             loaded.segments.append(Segment.of_log(files, folder, base, config))
-        into = folder if into is None else into
-        yield PartitionLog(files, into, config, loaded, Health(into), lambda: None, lambda _most: 0)
+        yield PartitionLog(files, into, config, loaded, health, lambda: None, lambda _most: 0)
     finally:
         for segment in loaded.segments:  # with those that were made
             segment.release()

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Self
 
 from magicbyte.errors import CorruptRecordError, LogDirectoryError
-from magicbyte.ports import Buffer, FileEntry, FileSystem, Lock, ReadableFile, WritableFile, WritableFileSystem
+from magicbyte.ports import Buffer, FileEntry, FileSystem, Held, Lock, ReadableFile, WritableFile, WritableFileSystem
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -56,6 +56,8 @@ class LocalFile:
     Raises LogDirectoryError for a FIFO, a socket or a device: nothing can be read at a position of one.
     """
 
+    _descriptor = -1
+
     def __init__(self, path: str) -> None:
         self.path = path
         self._descriptor, self.size = _opened(path, os.O_RDONLY)
@@ -91,6 +93,9 @@ class LocalFile:
             os.close(self._descriptor)
             self._descriptor = -1
 
+    def __del__(self) -> None:
+        self.close()
+
     def __enter__(self) -> Self:
         return self
 
@@ -118,23 +123,32 @@ class LocalWritableFile(LocalFile):
 
     def write_at(self, position: int, *pieces: Buffer) -> None:
         """Write all of `pieces`, one behind the other, from `position` on."""
-        for piece in pieces:
-            written = os.pwrite(self._descriptor, piece, position)
-            position += written
-            rest = memoryview(piece)[written:] if written < len(piece) else b""
-            while rest:
-                written = os.pwrite(self._descriptor, rest, position)
-                position, rest = position + written, rest[written:]
+        try:
+            for piece in pieces:
+                written = os.pwrite(self._descriptor, piece, position)
+                position += written
+                rest = memoryview(piece)[written:] if written < len(piece) else b""
+                while rest:
+                    written = os.pwrite(self._descriptor, rest, position)
+                    position, rest = position + written, rest[written:]
+        except OSError as error:  # of a full disk the system does not say which file it was
+            raise OSError(error.errno, error.strerror, self.path) from error
         self.size = max(self.size, position)
 
     def truncate(self, size: int) -> None:
         """Cut the file to `size` bytes, or lengthen it with zeros."""
-        os.ftruncate(self._descriptor, size)
+        try:
+            os.ftruncate(self._descriptor, size)
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, self.path) from error
         self.size = size
 
     def sync(self) -> None:
         """Make the content durable."""
-        os.fsync(self._descriptor)
+        try:
+            os.fsync(self._descriptor)
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, self.path) from error
 
 
 _locked: set[str] = set()
@@ -169,6 +183,19 @@ def _lock(file: IO[bytes], *, shared: bool = False) -> None:
     except ImportError:  # Windows
         return
     fcntl.lockf(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+
+
+class HeldDescriptor:
+    """A descriptor of this process that others are not to have."""
+
+    def __init__(self) -> None:
+        self._descriptor = os.open(os.devnull, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
+
+    def close(self) -> None:
+        """Give it back. A second time does nothing."""
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
 
 
 class LocalFiles:
@@ -239,6 +266,10 @@ class LocalFiles:
     def set_modified_ms(self, path: str, time_ms: int) -> None:
         """Let the file have been written at `time_ms`."""
         os.utime(path, ns=(time_ms * 1_000_000, time_ms * 1_000_000))
+
+    def hold_descriptor(self) -> HeldDescriptor:
+        """Return one of the process's descriptors, which is good for nothing else until it is closed."""
+        return HeldDescriptor()
 
 
 class _Viewed:
@@ -345,6 +376,10 @@ class ViewedFiles:
     def set_modified_ms(self, path: str, time_ms: int) -> None:  # noqa: ARG002
         """Raise OSError."""
         raise _only_viewed(path)
+
+    def hold_descriptor(self) -> Held:
+        """Return one of the process's descriptors, which is good for nothing else until it is closed."""
+        return self._files.hold_descriptor()
 
 
 class RemoteFile:
@@ -524,12 +559,9 @@ def put_file(files: WritableFileSystem, path: str, content: bytes) -> None:
     Durable once it returns. A crash or a full disk may leave a `.tmp` file beside it, which the next call replaces.
     """
     fresh = f"{path}.tmp"
-    try:
-        with files.create(fresh) as file:
-            file.write_at(0, content)
-            file.sync()
-    except OSError as error:  # of a full disk the system does not say which file it was
-        raise OSError(error.errno, error.strerror, fresh) from error
+    with files.create(fresh) as file:
+        file.write_at(0, content)
+        file.sync()
     files.rename(fresh, path)
     files.sync_directory(path.rpartition("/")[0] or "/")
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from magicbyte.errors import OutOfDescriptorsError
 from magicbyte.log.partition_log import Flush, PartitionLog
 
 T = TypeVar("T")
@@ -68,8 +69,12 @@ class GroupCommit(Generic[T]):
             (durable if kept else lost).append(waiter)
         return Outcome(durable, lost)
 
-    def fail(self, failed: Round[T], error: OSError) -> list[T]:
-        """Take in that a round failed: its directories are offline. Return all of its waiters, none to acknowledge."""
-        for log, _ in failed.flushes:
-            log.health.error = log.health.error or error
+    def fail(self, failed: Round[T], error: OSError | OutOfDescriptorsError) -> list[T]:
+        """Take in that a round failed: its directories are offline. Return all of its waiters, none to acknowledge.
+
+        A lack of descriptors passes, and takes nothing offline.
+        """
+        if isinstance(error, OSError):
+            for log, _ in failed.flushes:
+                log.health.fail(error)
         return [waiter for *_, waiter in failed.waiting]

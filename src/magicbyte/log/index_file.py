@@ -15,7 +15,7 @@ from magicbyte.errors import CorruptRecordError
 from magicbyte.log.files import SMALL_FILE_LIMIT
 
 if TYPE_CHECKING:
-    from magicbyte.ports import WritableFile
+    from magicbyte.log.open_files import OpenFile
 
 OFFSET_ENTRY = struct.Struct(">ii")  # relative offset, position
 TIME_ENTRY = struct.Struct(">qi")  # timestamp, relative offset
@@ -29,7 +29,7 @@ _AT_ONCE = 512  # entries that are read in one piece at the end of a search: it 
 class IndexFile:
     """The entries of one open index file: `count` of them, of `layout`, the last one `last` (None without any)."""
 
-    def __init__(self, file: WritableFile, layout: struct.Struct, max_bytes: int) -> None:
+    def __init__(self, file: OpenFile, layout: struct.Struct, max_bytes: int) -> None:
         self.file = file
         self.capacity = max_bytes // layout.size
         self._layout = layout

@@ -14,7 +14,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from magicbyte.errors import CorruptRecordError
+from magicbyte.errors import CorruptRecordError, OutOfDescriptorsError
 from magicbyte.log.checkpoints import LEADER_EPOCHS, MESSAGE_DIALECT, LeaderEpoch, parse_leader_epochs
 from magicbyte.log.directory import INDEXES, LOG, SNAPSHOT, parse_file
 from magicbyte.log.files import data_pieces
@@ -28,6 +28,7 @@ from magicbyte.log.segment import CLEANED, DELETED, SWAP, Segment, exists
 
 if TYPE_CHECKING:
     from magicbyte.log.config import LogConfig
+    from magicbyte.log.open_files import OpenFiles
     from magicbyte.ports import WritableFileSystem
     from magicbyte.records.scan import BatchTable
 
@@ -77,7 +78,7 @@ class Loaded:
 
 
 def load(
-    files: WritableFileSystem,
+    files: OpenFiles,
     folder: str,
     config: LogConfig,
     *,
@@ -116,7 +117,7 @@ def load(
         producers = opening.run(recovery_point)
         if clean:
             _check_end(loaded, folder, recovery_point, log_start_offset if logs else 0, mends)
-    except (CorruptRecordError, OSError):
+    except (CorruptRecordError, OutOfDescriptorsError, OSError):
         for segment in loaded.segments:
             segment.release()
         raise
@@ -210,7 +211,7 @@ def _names(files: WritableFileSystem, folder: str) -> list[tuple[int, str, str]]
     ]
 
 
-def finish_swaps(files: WritableFileSystem, folder: str, config: LogConfig) -> None:
+def finish_swaps(files: OpenFiles, folder: str, config: LogConfig) -> None:
     """Delete what was to be deleted or was not whole, and give the logs of a whole swap their names.
 
     They get no indexes, so that these are made again: one that had its name already cannot be told from an old one's.
@@ -253,7 +254,7 @@ def finish_swaps(files: WritableFileSystem, folder: str, config: LogConfig) -> N
     files.sync_directory(folder)
 
 
-def _end_of(files: WritableFileSystem, folder: str, base: int, config: LogConfig, suffix: str) -> int:
+def _end_of(files: OpenFiles, folder: str, base: int, config: LogConfig, suffix: str) -> int:
     """Return one behind the last offset of a segment whose indexes are not looked at."""
     segment = Segment.of_log(files, folder, base, config, suffix=suffix)
     try:
@@ -289,7 +290,7 @@ class _Opening:
     Segments whose offsets reach farther than an index can tell are parted.
     """
 
-    files: WritableFileSystem
+    files: OpenFiles
     folder: str
     config: LogConfig
     loaded: Loaded
@@ -386,7 +387,7 @@ class _Opening:
         Raises CorruptRecordError where it is not to be mended.
         """
         is_room = self.config.preallocate and self._following(segment) is None
-        if is_room and next(data_pieces(segment.log, kept), None) is None:
+        if is_room and next(data_pieces(segment.log.opened(), kept), None) is None:
             return  # nothing was written there yet
         torn = self.mends is Mends.TORN_END and not self._was_whole(segment)
         if self.mends is not Mends.DAMAGE and not torn:
@@ -425,7 +426,7 @@ def _quarantined(segment: Segment, position: int, quarantine: str) -> str | None
     Zeros become holes, and of nothing but zeros there is no copy. What an earlier start has copied is not copied again,
     and never replaced by other bytes.
     """
-    if next(data_pieces(segment.log, position), None) is None:
+    if next(data_pieces(segment.log.opened(), position), None) is None:
         return None
     files, partition = segment.files, segment.folder.rpartition("/")[2]
     if not exists(files, quarantine):
@@ -436,7 +437,7 @@ def _quarantined(segment: Segment, position: int, quarantine: str) -> str | None
     path = next(each for each in names if not exists(files, each) or _is_copy(files, each, segment, position))
     if not exists(files, path):
         with files.create(f"{path}.tmp") as copy:
-            for at, piece in data_pieces(segment.log, position):
+            for at, piece in data_pieces(segment.log.opened(), position):
                 copy.write_at(at - position, piece)
             copy.truncate(segment.log.size - position)
             copy.sync()
@@ -450,7 +451,10 @@ def _is_copy(files: WritableFileSystem, path: str, segment: Segment, position: i
     with files.open(path) as copy:
         return (
             copy.size == segment.log.size - position
-            and all(copy.read_at(at - position, len(data)) == data for at, data in data_pieces(segment.log, position))
+            and all(
+                copy.read_at(at - position, len(data)) == data
+                for at, data in data_pieces(segment.log.opened(), position)
+            )
             and all(segment.log.read_at(position + at, len(data)) == data for at, data in data_pieces(copy, 0))
         )
 

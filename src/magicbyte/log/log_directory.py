@@ -16,6 +16,7 @@ from magicbyte.errors import (
     LogDirectoryError,
     LogDirectoryOfflineError,
     MagicbyteError,
+    OutOfDescriptorsError,
     UnknownTopicError,
 )
 from magicbyte.log import checkpoints
@@ -35,6 +36,7 @@ from magicbyte.log.names import (
     is_reserved,
     why_not_loaded,
 )
+from magicbyte.log.open_files import DEFAULT_LIMIT, OpenFiles
 from magicbyte.log.partition_log import PartitionLog, Removed
 from magicbyte.log.segment import exists
 
@@ -74,6 +76,7 @@ class Settings:
     `rules` are those of the Kafka version whose files it is to have. `token` makes 32 hexadecimal digits, never the
     same; `jitter` a number from 0 to the given one. `refused` says of partitions that have a folder which are not to
     be opened, and why. `repairs`: a log that cannot be opened as it is may lose what is damaged in it.
+    `max_open_files`: how many files of its logs are open at a time.
     """
 
     config_of: Callable[[TopicPartition], LogConfig]
@@ -81,6 +84,7 @@ class Settings:
     rules: IndexRules = LATEST_RULES
     identity: Identity | None = None
     jitter: Callable[[int], int] = lambda _most: 0
+    max_open_files: int = DEFAULT_LIMIT
     refused: Callable[[Collection[TopicPartition]], Mapping[TopicPartition, str]] = lambda _keys: {}
     repairs: bool = False
 
@@ -104,9 +108,9 @@ class LogDirectory:
     `was_clean`: whether whoever had it before closed it.
     """
 
-    def __init__(self, files: WritableFileSystem, path: str, settings: Settings, lock: Lock) -> None:
+    def __init__(self, files: OpenFiles, path: str, settings: Settings, lock: Lock) -> None:
         self.files, self.path, self.settings = files, path, settings
-        self.health = Health(path)
+        self.health = files.health
         self.logs: dict[TopicPartition, PartitionLog] = {}
         self.offline: dict[TopicPartition, Offline] = {}
         self.notes: list[str] = []
@@ -115,6 +119,7 @@ class LogDirectory:
         self._lock = lock
         self._deleted: list[tuple[int, str]] = []  # when a folder goes
         self._of_offline: dict[str, dict[TopicPartition, int]] = {}  # what checkpoints say of them stays
+        self._unmade: set[TopicPartition] = set()  # have a folder, and nothing else for sure
 
     # ---- opening and closing
 
@@ -123,19 +128,16 @@ class LogDirectory:
         """Lock the directory, made if need be, and open all logs in it, mended where it was not closed.
 
         Raises LogDirectoryError when another process has it, or when it is another broker's; LogDirectoryOfflineError
-        when its disk fails.
+        when its disk fails, OutOfDescriptorsError.
         """
         path = path.rstrip("/")
-        with Health(path):
-            if not exists(files, path):
-                files.make_directory(path)
-                files.sync_directory(path.rpartition("/")[0] or "/")
-            aside = _set_aside_unless_file(files, path, LOCK)
-            try:
-                lock = files.lock(f"{path}/{LOCK}")
-            except BlockingIOError as error:
-                raise LogDirectoryError(f"{path}: another process is using this log directory") from error
-        self = cls(files, path, settings, lock)
+        opened = OpenFiles(files, Health(path), settings.max_open_files)
+        try:
+            lock, aside = _locked(opened, path)
+        except LogDirectoryError:
+            opened.close()
+            raise
+        self = cls(opened, path, settings, lock)
         self.notes += aside
         try:
             with self.health:
@@ -204,7 +206,9 @@ class LogDirectory:
         metadata = f"{key}/{checkpoints.PARTITION_METADATA}"
         try:
             self._parsed(metadata, checkpoints.parse_partition_metadata, "the topic's id is that of the metadata")
-            health = Health(self._folder(key))  # what cannot be opened by its name says nothing of the others
+            health = Health(
+                self._folder(key), tells=False
+            )  # what cannot be opened by its name says nothing of the others
             mends = Mends.DAMAGE if self.settings.repairs else Mends.TORN_END
             log = self._opened(key, now_ms, found, health, mends, clean=self.was_clean)
             log.health = self.health
@@ -213,6 +217,8 @@ class LogDirectory:
             if not isinstance(error.__cause__, OSError) or error.__cause__.errno not in _OF_ONE_PATH:
                 raise error.__cause__ or error from None
             why = f"{error.__cause__}: see to it that the broker can read and write it, and start it again"
+        except OutOfDescriptorsError:  # says nothing of this partition
+            raise
         except CorruptRecordError as error:
             why = f"{error}: {'it cannot be repaired: move the folder away' if self.settings.repairs else _REPAIR}"
         except MagicbyteError as error:
@@ -287,6 +293,7 @@ class LogDirectory:
         """Let go of everything, as it is."""
         for log in self.logs.values():
             log.release()
+        self.files.close()
         self._lock.release()
 
     # ---- partitions
@@ -304,16 +311,19 @@ class LogDirectory:
         with self.health:
             folder = self._folder(key)
             try:
-                self.files.make_directory(folder)
+                if key not in self._unmade:
+                    self.files.make_directory(folder)
             except FileExistsError as error:
                 self.offline[key] = Offline(f"{folder}: expected nothing of this name: move it away", has_log=False)
                 raise LogDirectoryOfflineError(f"{key} is offline: {self.offline[key].why}") from error
+            self._unmade.add(key)  # until it is whole: there may be too few descriptors
             if topic_id is not None and self.settings.rules.line >= (2, 8):
                 metadata = checkpoints.format_partition_metadata(PartitionMetadata(0, topic_id))
                 put_file(self.files, f"{folder}/{checkpoints.PARTITION_METADATA}", metadata)
             self.files.sync_directory(self.path)
             nothing: dict[str, dict[TopicPartition, int]] = {name: {} for name in checkpoints.OFFSET_CHECKPOINTS}
             self.logs[key] = log = self._opened(key, now_ms, nothing, self.health, Mends.NOTHING, clean=True)
+            self._unmade.discard(key)
         return log
 
     def taken_names(self) -> set[str]:
@@ -473,3 +483,19 @@ def _set_aside_unless_file(files: WritableFileSystem, path: str, name: str) -> l
         return []
     target = set_aside(files, f"{path}/{name}", f"{path}/{QUARANTINE}")
     return [f"{path}/{name}: expected a regular file, found something else, which is in {target} now"]
+
+
+def _locked(files: OpenFiles, path: str) -> tuple[Lock, list[str]]:
+    """Lock a log directory, made if need be; return the lock and notes.
+
+    Raises LogDirectoryError when another process has it.
+    """
+    with files.health:
+        if not exists(files, path):
+            files.make_directory(path)
+            files.sync_directory(path.rpartition("/")[0] or "/")
+        aside = _set_aside_unless_file(files, path, LOCK)
+        try:
+            return files.lock(f"{path}/{LOCK}"), aside
+        except BlockingIOError as error:
+            raise LogDirectoryError(f"{path}: another process is using this log directory") from error

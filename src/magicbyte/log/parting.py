@@ -60,7 +60,7 @@ def _pieces(
 
     dialect, base = segment.config.dialect, segment.base_offset
     limits = Limits(base, MAX_OFFSET if following is None else following - 1)
-    for found in sound_beginning(segment.log, limits, dialect):
+    for found in sound_beginning(segment.log.opened(), limits, dialect):
         if not isinstance(found, Sound):
             damaged(found.position, found.error)
             return

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from magicbyte.errors import (
     LogDirectoryError,
     OffsetOutOfRangeError,
+    OutOfDescriptorsError,
     UnsupportedForMessageFormatError,
 )
 from magicbyte.log.append import ProducerBatch
@@ -31,6 +32,7 @@ from magicbyte.log.files import ViewedFiles, put_file
 from magicbyte.log.health import Health
 from magicbyte.log.index_writer import MAX_RELATIVE
 from magicbyte.log.loading import Loaded, Mends, drop_snapshots, load, producers_at, segment_bases, snapshot_offsets
+from magicbyte.log.open_files import bounded
 from magicbyte.log.producer_check import ProducerChecks
 from magicbyte.log.producer_state import LeaderEpochs
 from magicbyte.log.record_set import prepared_set
@@ -44,8 +46,9 @@ if TYPE_CHECKING:
     from magicbyte.log.append import PreparedAppend
     from magicbyte.log.config import LogConfig
     from magicbyte.log.indexes import AbortedTransaction
+    from magicbyte.log.open_files import OpenFile, OpenFiles
     from magicbyte.log.record_set import RecordSet
-    from magicbyte.ports import WritableFile, WritableFileSystem
+    from magicbyte.ports import WritableFileSystem
     from magicbyte.records.batch import RecordBatch
 
 LATEST_TIMESTAMP, EARLIEST_TIMESTAMP, MAX_TIMESTAMP_SEARCH = -1, -2, -3
@@ -57,7 +60,7 @@ _COPY_BYTES = 4 << 20
 class Flush:
     """A sync that is under way: `run` it, in a thread if you like, then hand it to `PartitionLog.flushed`."""
 
-    file: WritableFile
+    file: OpenFile
     end_offset: int
     generation: int
 
@@ -87,7 +90,7 @@ class PartitionLog:
 
     def __init__(
         self,
-        files: WritableFileSystem,
+        files: OpenFiles,
         folder: str,
         config: LogConfig,
         loaded: Loaded,
@@ -110,6 +113,7 @@ class PartitionLog:
         self._lowered, self._jitter = lowered, jitter
         self.generation = 0  # one more with each truncation, and at the end
         self._is_released = False
+        self._has_unsaved_epochs = False
 
     @classmethod
     def open(
@@ -136,7 +140,8 @@ class PartitionLog:
         `jitter` draws a number from 0 to the given one. Raises LogDirectoryError for a log of another dialect, and
         CorruptRecordError where damage would have to be cut off that `mends` does not name.
         """
-        with (health := health or Health(folder)):
+        files = bounded(files, health := health or Health(folder))
+        with health:
             if not exists(files, folder):
                 files.make_directory(folder)
                 files.sync_directory(folder.rpartition("/")[0] or "/")
@@ -184,17 +189,17 @@ class PartitionLog:
         Raises LogDirectoryError for a folder without segments, CorruptRecordError for an index that is missing or
         wrong: then the log would have to be recovered.
         """
-        files = ViewedFiles(files)
+        viewed = bounded(ViewedFiles(files), health := Health(folder))
         loaded = Loaded([], 0, config.rules.producer_states(), LeaderEpochs())
         try:
-            for base in segment_bases(files, folder):
-                segment = Segment.of_log(files, folder, base, config)
+            for base in segment_bases(viewed, folder):
+                segment = Segment.of_log(viewed, folder, base, config)
                 loaded.segments.append(segment)
                 segment.open_indexes()
             if not loaded.segments:
                 raise LogDirectoryError(f"{folder}: expected a .log file")
             loaded.end_offset = segment.end_offset()
-            self = cls(files, folder, config, loaded, Health(folder), lambda: None, lambda _most: 0)
+            self = cls(viewed, folder, config, loaded, health, lambda: None, lambda _most: 0)
             self.log_start_offset = max(log_start_offset, self.log_start_offset)
             yield self
         finally:
@@ -293,8 +298,10 @@ class PartitionLog:
         changed = bool(records.has_older) and self.epochs.end_with_older()
         for batch in records.batches:
             changed = self.epochs.assign(batch.partition_leader_epoch, batch.base_offset) or changed
-        if changed:
+        self._has_unsaved_epochs = self._has_unsaved_epochs or changed
+        if self._has_unsaved_epochs:  # also of an append before, for which there was no descriptor
             self._put_epochs()
+            self._has_unsaved_epochs = False
 
     def roll(self, now_ms: int) -> None:
         """Begin a new segment at the log's end, unless there is an empty one."""
@@ -305,7 +312,8 @@ class PartitionLog:
         """Close the active segment, durably, and begin one at `base_offset`, whose names are durable then.
 
         The old segment is synced first: else a crash could keep what was appended behind it and lose its end, and
-        nothing would tell the hole from one that compaction made.
+        nothing would tell the hole from one that compaction made. The new one is the log's when all of this is done:
+        OutOfDescriptorsError leaves the log as it was.
         """
         old = self.active
         if base_offset == old.base_offset:
@@ -315,10 +323,15 @@ class PartitionLog:
         old.sync()
         if self.config.rules.has_producers:
             self._put_snapshot(base_offset)
-        self.segments.append(Segment.create(self.files, self.folder, base_offset, self.config))
-        self.active.config = self.config  # which another thread may have changed meanwhile
-        self.active.activate(now_ms, self._draw())
-        self.files.sync_directory(self.folder)
+        begun = Segment.create(self.files, self.folder, base_offset, self.config)
+        try:
+            begun.activate(now_ms, self._draw())
+            self.files.sync_directory(self.folder)
+        except OutOfDescriptorsError:
+            begun.remove()
+            raise
+        self.segments.append(begun)
+        begun.config = self.config  # which another thread may have changed meanwhile
         self.recovery_point = max(self.recovery_point, min(base_offset, self.log_end_offset))
 
     def _put_snapshot(self, offset: int) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from magicbyte.errors import CorruptRecordError
+from magicbyte.errors import CorruptRecordError, OutOfDescriptorsError
 from magicbyte.log.config import LogConfig
 from magicbyte.log.directory import ENRICHED_INDEX, LOG, OFFSET_INDEX, SNAPSHOT, TIME_INDEX, TRANSACTION_INDEX
 from magicbyte.log.files import put_file, read_whole
@@ -27,9 +28,10 @@ if TYPE_CHECKING:
 
     from magicbyte.log.append import PreparedAppend
     from magicbyte.log.indexes import AbortedTransaction
+    from magicbyte.log.open_files import OpenFile, OpenFiles
     from magicbyte.log.producer_state import LeaderEpochs, ProducerStates
     from magicbyte.log.record_set import IndexEntry, RecordSet
-    from magicbyte.ports import ReadableFile, WritableFile, WritableFileSystem
+    from magicbyte.ports import ReadableFile, WritableFileSystem
 
 _HEAD = struct.Struct(">qiib")  # offset, size, CRC or leader epoch, magic
 _LAST_DELTA = struct.Struct(">i")
@@ -40,11 +42,15 @@ COMPANIONS = (OFFSET_INDEX, TIME_INDEX, ENRICHED_INDEX, TRANSACTION_INDEX)
 
 
 class FileSlice(NamedTuple):
-    """Whole entries, but for the last one where a limit cut it: `length` bytes at `position` of an open file."""
+    """Whole entries, but for the last one where a limit cut it: `length` bytes at `position` of an open file.
+
+    The file is open as long as anybody refers to it, whatever becomes of the `segment` that it is of.
+    """
 
     file: ReadableFile
     position: int
     length: int
+    segment: Segment | None = None
 
     def read(self) -> bytes:
         """Return the bytes."""
@@ -78,41 +84,45 @@ class Segment:
     roll rule; `jitter_ms` what was drawn for this segment.
     """
 
-    def __init__(
-        self, files: WritableFileSystem, folder: str, base_offset: int, config: LogConfig, *, suffix: str = ""
-    ) -> None:
+    def __init__(self, files: OpenFiles, folder: str, base_offset: int, config: LogConfig, *, suffix: str = "") -> None:
         self.files, self.folder, self.base_offset, self.config, self.suffix = files, folder, base_offset, config, suffix
         self.created_ms = self.jitter_ms = 0
-        self.log: WritableFile
+        self.log: OpenFile
         self.size = 0
         self.largest_timestamp, self.largest_offset = NO_TIMESTAMP, base_offset
         self._first_timestamp: int | None = None  # not looked up yet
         self._since_entry = 0  # bytes from the beginning of the append that got the last index entry
         self._indexes: dict[str, IndexFile] = {}
-        self._transactions: WritableFile | None = None
+        self._transactions: OpenFile | None = None
         self._last_head: tuple[int, int] | None = None  # enriched: offset and position of the last entry
 
     # ---- opening and closing
 
     @classmethod
-    def create(
-        cls, files: WritableFileSystem, folder: str, base_offset: int, config: LogConfig, *, suffix: str = ""
-    ) -> Segment:
-        """Make the files of an empty segment, in place of any that are there. Names are not durable yet."""
+    def create(cls, files: OpenFiles, folder: str, base_offset: int, config: LogConfig, *, suffix: str = "") -> Segment:
+        """Make the files of an empty segment, in place of any that are there. Names are not durable yet.
+
+        Where there are no descriptors for all of them there are none: an empty log that is left would cut off what is
+        appended to the one before it.
+        """
         self = cls(files, folder, base_offset, config, suffix=suffix)
-        for kind in (LOG, *COMPANIONS):
-            if self._has(kind):
-                files.delete(self.path(kind))
-        self.log = files.create(self.path(LOG))
-        for kind, layout in self.index_kinds.items():
-            self._indexes[kind] = IndexFile(files.create(self.path(kind)), layout, config.segment_index_bytes)
+        self._delete_files()
+        made: list[OpenFile] = []
+        try:
+            made.extend(files.create(self.path(kind)) for kind in (LOG, *self.index_kinds))
+        except OutOfDescriptorsError:
+            for file in made:
+                file.close()
+            self._delete_files()
+            raise
+        self.log, *indexes = made
+        for (kind, layout), file in zip(self.index_kinds.items(), indexes, strict=True):
+            self._indexes[kind] = IndexFile(file, layout, config.segment_index_bytes)
         self._first_timestamp = NO_TIMESTAMP
         return self
 
     @classmethod
-    def of_log(
-        cls, files: WritableFileSystem, folder: str, base_offset: int, config: LogConfig, *, suffix: str = ""
-    ) -> Segment:
+    def of_log(cls, files: OpenFiles, folder: str, base_offset: int, config: LogConfig, *, suffix: str = "") -> Segment:
         """Open the log alone: then come `open_indexes`, or `recover`.
 
         Raises CorruptRecordError for a file that is larger than any log: an index names positions of 31 bits.
@@ -223,7 +233,7 @@ class Segment:
         for file in self.open_files():
             file.sync()
 
-    def open_files(self) -> list[WritableFile]:
+    def open_files(self) -> list[OpenFile]:
         """Return the open files in the order in which they are synced."""
         files = [self.log, *(index.file for index in self._indexes.values())]
         return files if self._transactions is None else [*files, self._transactions]
@@ -236,6 +246,9 @@ class Segment:
     def remove(self) -> None:
         """Delete all files of a segment that is not part of the log, or not any more."""
         self.release()
+        self._delete_files()
+
+    def _delete_files(self) -> None:
         for kind in (LOG, *COMPANIONS):
             if self._has(kind):
                 self.files.delete(self.path(kind))
@@ -274,17 +287,24 @@ class Segment:
         return self._first_timestamp
 
     def append(self, records: RecordSet) -> None:
-        """Write the set behind the others, with the index entries that are due. Its offsets fit: see `must_roll`."""
-        begin = self.size
-        self.log.write_at(begin, *records.pieces)
-        if not begin:
-            self._first_timestamp = records.first_timestamp
-        self.size = begin + records.size
-        interval = self.config.index_interval_bytes
+        """Write the set behind the others, with the index entries that are due. Its offsets fit: see `must_roll`.
+
+        All files that it takes are open before anything is written: OutOfDescriptorsError leaves the segment as it was.
+        """
+        begin, interval = self.size, self.config.index_interval_bytes
         due = records.due(self._since_entry, interval, self.largest_timestamp, self.largest_offset)
-        self._since_entry, self.largest_timestamp, self.largest_offset = due.since_entry, due.timestamp, due.time_offset
-        if due.entries:
-            self._add_entries(due.entries, begin)
+        with contextlib.ExitStack() if due.entries else contextlib.nullcontext() as pinned:
+            if pinned is not None:
+                for index in self._indexes.values():
+                    pinned.callback(index.file.unpin, index.file.pin())
+            self.log.write_at(begin, *records.pieces)
+            if not begin:
+                self._first_timestamp = records.first_timestamp
+            self.size = begin + records.size
+            self._since_entry, self.largest_timestamp = due.since_entry, due.timestamp
+            self.largest_offset = due.time_offset
+            if due.entries:
+                self._add_entries(due.entries, begin)
         if self.config.dialect is Dialect.ENRICHED:
             assert not isinstance(records.parts, PlainEntries), "its entries are no plain ones"
             self._last_head = records.parts[-1].first_offset, begin + records.parts[-1].position
@@ -444,7 +464,7 @@ class Segment:
             return None
         end = self.size if end is None else end
         length = min(max(max_bytes, head.size if whole_first else 0), max(end - head.position, 0))
-        return FileSlice(self.log, head.position, length)
+        return FileSlice(self.log.opened(), head.position, length, self)
 
     def find_timestamp(self, timestamp: int, first_offset: int) -> tuple[int, int] | None:
         """Return timestamp and offset of the first record of `timestamp` or later, at `first_offset` or behind it."""
@@ -577,7 +597,7 @@ class Segment:
         rules, base = self.config.rules.recovering(), self.base_offset
         indexer = SegmentIndexer(base, rules, dialect=self.config.dialect, producers=producers)
         end_offset, kept, error = base, 0, None
-        for found in sound_beginning(self.log, Limits(base, base + MAX_RELATIVE), self.config.dialect):
+        for found in sound_beginning(self.log.opened(), Limits(base, base + MAX_RELATIVE), self.config.dialect):
             if not isinstance(found, Sound):
                 error = found.error
                 break

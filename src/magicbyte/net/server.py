@@ -23,6 +23,7 @@ from typing import Final, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from magicbyte.errors import MagicbyteError, NetworkError, ProtocolError
 from magicbyte.net.complaints import Complaints
+from magicbyte.net.descriptors import lowest_free
 from magicbyte.net.memory import Budget
 from magicbyte.net.stream import Buffer, Stream
 
@@ -38,7 +39,8 @@ _EMPTY = memoryview(b"")
 _BACKLOG: Final = 1024
 _ACCEPTS: Final = 64  # connections taken at once, so that those that are there have their turn
 _OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
-_PAUSE_S: Final = 1.0  # before the next try where the system has no descriptors
+_PAUSE_S: Final = 1.0  # before the next try where there are too few descriptors
+_TELL_S: Final = 60.0  # between two lines about that
 
 
 class Part(Protocol):
@@ -68,6 +70,7 @@ class Limits:
     """What peers may take: sizes in bytes, times in ms.
 
     `terms_of` is given the first `HEAD` bytes of a frame of more than `SMALL_FRAME` bytes: what holds for such a one.
+    `descriptors`: the number that those of connections stay below; the others are for files.
     """
 
     largest_frame: int = 100 << 20
@@ -75,6 +78,7 @@ class Limits:
     connections: int = (1 << 31) - 1
     connections_per_host: int = (1 << 31) - 1
     idle_ms: int = 600_000
+    descriptors: int = 1 << 30
 
 
 class Incoming:
@@ -189,6 +193,7 @@ class Server(Generic[T]):
         self._hosts = Counter[str]()
         self._sweeper: asyncio.TimerHandle | None = None
         self._is_closing = False
+        self._told_s = -_TELL_S
 
     @property
     def connections(self) -> int:
@@ -248,7 +253,6 @@ class Server(Generic[T]):
     # ---- connections come and go
 
     def _accept(self, listening: socket.socket, listener: T) -> None:
-        loop = asyncio.get_running_loop()
         for _ in range(_ACCEPTS):
             try:
                 connected, address = listening.accept()
@@ -257,15 +261,31 @@ class Server(Generic[T]):
             except OSError as error:
                 if error.errno not in _OUT_OF_DESCRIPTORS:
                     raise
-                log.warning("no connections can be taken for now: %s", error.strerror)
-                loop.remove_reader(listening)
-                loop.call_later(_PAUSE_S, self._accept_again, listening, listener)
+                self._pause(listening, listener, error.strerror or str(error))
                 return
+            number = connected.fileno()
             self._take(connected, str(address[0]), listener)
+            if number >= self.limits.descriptors - 1:  # the system gives the lowest: all below are in use
+                self._pause(listening, listener, "the descriptors that are left are for files")
+                return
+
+    def _pause(self, listening: socket.socket, listener: T, why: str) -> None:
+        """Take no connections for a while: those that come wait in the system's queue."""
+        loop = asyncio.get_running_loop()
+        if loop.time() - self._told_s >= _TELL_S:
+            self._told_s = loop.time()
+            log.warning("no connections are taken until some of the %d end: %s", self.connections, why)
+        loop.remove_reader(listening)
+        loop.call_later(_PAUSE_S, self._accept_again, listening, listener)
 
     def _accept_again(self, listening: socket.socket, listener: T) -> None:
-        if not self._is_closing:
-            asyncio.get_running_loop().add_reader(listening, self._accept, listening, listener)
+        loop = asyncio.get_running_loop()
+        if self._is_closing:
+            return
+        if lowest_free(listening.fileno()) >= self.limits.descriptors:
+            loop.call_later(_PAUSE_S, self._accept_again, listening, listener)
+        else:
+            loop.add_reader(listening, self._accept, listening, listener)
 
     def _take(self, connected: socket.socket, host: str, listener: T) -> None:
         limits = self.limits

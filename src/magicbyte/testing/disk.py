@@ -151,9 +151,13 @@ def _rename(names: dict[str, _Inode | _Directory], old: str | None, new: str | N
 class SimulatedFile:
     """An open file of a SimulatedDisk."""
 
+    _is_open = False
+
     def __init__(self, disk: SimulatedDisk, path: str, inode: _Inode) -> None:
         self.path = path
         self._disk, self._inode = disk, inode
+        disk.take_descriptor(path)
+        self._is_open = True
 
     @property
     def size(self) -> int:
@@ -202,7 +206,13 @@ class SimulatedFile:
         self._inode.sync()
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Give back the descriptor. A second time does nothing."""
+        if self._is_open:
+            self._is_open = False
+            self._disk.descriptors -= 1
+
+    def __del__(self) -> None:
+        self.close()
 
     def __enter__(self) -> Self:
         return self
@@ -228,7 +238,8 @@ class SimulatedDisk:
 
     `operations` counts those that change something; `counted` does so by kind and `phase`, which its user sets.
     `observer`, called in each of them with kind and path, may look at what `after_a_cut` gives there. `failures` maps
-    the numbers of operations that fail to the errno of their error. `now_ms` is the time of files.
+    the numbers of operations that fail to the errno of their error. `now_ms` is the time of files. `descriptors` are
+    in use; what needs one beyond `most_descriptors` fails with EMFILE, and is no operation.
     """
 
     def __init__(self, seed: int = 0) -> None:
@@ -239,6 +250,7 @@ class SimulatedDisk:
         self.failures: dict[int, int] = {}
         self.observer: Observer | None = None
         self.now_ms = 0
+        self.descriptors, self.most_descriptors = 0, 1 << 30
         self._root = _Directory()
         self._locked: set[str] = set()
 
@@ -279,15 +291,27 @@ class SimulatedDisk:
         if self.observer is not None:
             self.observer(kind, path)
 
+    def check_descriptors(self, path: str) -> None:
+        """Raise EMFILE where the process has no descriptor left."""
+        if self.descriptors >= self.most_descriptors:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), path)
+
+    def take_descriptor(self, path: str) -> None:
+        """Count a file that is opened. Raises EMFILE."""
+        self.check_descriptors(path)
+        self.descriptors += 1
+
     # ---- what ports.WritableFileSystem has
 
     def list(self, path: str) -> list[FileEntry]:
         """Return what the directory `path` holds, by name."""
+        self.check_descriptors(path)
         names = sorted(self._directory(path).names)
         return [self.entry(f"{path.rstrip('/')}/{name}") for name in names]
 
     def names(self, path: str) -> Sequence[str]:
         """Return all names in the directory `path`, sorted."""
+        self.check_descriptors(path)
         return sorted(self._directory(path).names)
 
     def entry(self, path: str) -> FileEntry:
@@ -306,6 +330,7 @@ class SimulatedDisk:
 
     def create(self, path: str) -> SimulatedFile:
         """Open a new, empty file at `path`; what was there is emptied."""
+        self.check_descriptors(path)
         self.may_fail("create", path)
         directory, name = self._parent(path)
         node = directory.names.get(name)
@@ -355,6 +380,7 @@ class SimulatedDisk:
     def sync_directory(self, path: str) -> None:
         """Make the names in the directory durable; not before a power cut in the midst of it was thought of."""
         directory = self._directory(path)
+        self.check_descriptors(path)
         self.may_fail("sync directory", path)
         self.observe("sync directory", path)
         directory.sync()
@@ -375,6 +401,10 @@ class SimulatedDisk:
     def set_modified_ms(self, path: str, time_ms: int) -> None:
         """Let the file have been written at `time_ms`."""
         self._inode(path).modified_ms = time_ms
+
+    def hold_descriptor(self) -> SimulatedFile:
+        """Return something that holds a descriptor and nothing else, until it is closed."""
+        return SimulatedFile(self, "", _Inode())
 
     def walk(self) -> Iterator[tuple[str, bytes]]:
         """Yield path and content of all files, as a reader sees them now."""

@@ -1,0 +1,292 @@
+"""File descriptors: those of connections leave enough for logs, and their lack passes."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import json
+import os
+import re
+import resource
+import signal
+import socket
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker.serving import Peer, Running, run
+from broker.test_fetch import asking, fetch, made, produce, records
+from magicbyte.broker.broker import Broker
+from magicbyte.broker.config import BrokerConfig
+from magicbyte.broker.fetch import fetch as fetch_handler
+from magicbyte.broker.parts import FilePart
+from magicbyte.broker.request import Connection, Request
+from magicbyte.client import Client, admin
+from magicbyte.client.admin import NewTopic
+from magicbyte.client.fetch import fetch_sets
+from magicbyte.client.produce import send
+from magicbyte.errors import ErrorCode
+from magicbyte.log.files import LocalFiles, LocalWritableFile
+from magicbyte.ports import FileEntry
+from magicbyte.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from magicbyte.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from magicbyte.records.columns import Record
+from magicbyte.records.encode import Format
+
+TIME = 1_700_000_000_000
+
+
+class Scarce(LocalFiles):
+    """The file system of this machine, for a process that has no descriptor left while `is_over`."""
+
+    is_over = False
+
+    def check(self, path: str) -> None:
+        if self.is_over:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), path)
+
+    def list(self, path: str) -> list[FileEntry]:
+        self.check(path)
+        return super().list(path)
+
+    def create(self, path: str) -> LocalWritableFile:
+        self.check(path)
+        return super().create(path)
+
+    def edit(self, path: str) -> LocalWritableFile:
+        self.check(path)
+        return super().edit(path)
+
+    def sync_directory(self, path: str) -> None:
+        self.check(path)
+        super().sync_directory(path)
+
+    def hold_descriptor(self) -> Any:
+        self.check("")
+        return super().hold_descriptor()
+
+
+def test_without_a_descriptor_requests_get_an_error_that_passes_and_nothing_goes_offline(folder: Path) -> None:
+    files = Scarce()
+
+    async def create(peer: Peer, name: str) -> tuple[int, str | None]:
+        request = CreateTopicsRequest(
+            topics=[CreatableTopic(name=name, num_partitions=3, replication_factor=1)], timeout_ms=1000
+        )
+        (found,) = (await peer.ask(request, 5, CreateTopicsResponse)).topics
+        return found.error_code, found.error_message
+
+    async def work() -> None:
+        given = {"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": str(folder)}
+        broker = Broker(BrokerConfig(given), files=files)
+        await broker.start()
+        peer = await Peer.of(broker)
+        assert await create(peer, "old") == (0, None)
+        data = made(records(5), Format.V2)
+        assert (await produce(peer, "old", data, Format.V2)).error_code == 0
+        files.is_over = True
+        broker.logs.files.shrink(100)
+        broker.logs.files.close()  # somebody else has what the log gave up
+        answer = await produce(peer, "old", data, Format.V2)
+        assert answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        assert answer.error_message is not None
+        assert "Too many open files" in answer.error_message
+        old = await produce(peer, "old", made(records(5), Format.V1), Format.V1)
+        assert old.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER  # what those clients know, and ask again after
+        assert (await fetch(peer, 11, asking("old", 0))).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        assert (await fetch(peer, 3, asking("old", 0))).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        code, why = await create(peer, "new")
+        assert code == ErrorCode.KAFKA_STORAGE_ERROR
+        assert why is not None
+        assert "Too many open files" in why
+        assert broker.logs.health.error is None
+        files.is_over = False
+        assert (await produce(peer, "old", data, Format.V2)).base_offset == 5
+        assert await create(peer, "new") == (0, None)
+        assert (await produce(peer, "new", data, Format.V2)).error_code == 0
+        assert (await fetch(peer, 11, asking("old", 0))).error_code == 0
+        peer.close()
+        await broker.stop()
+        assert (folder / ".kafka_cleanshutdown").exists()
+
+    run(work())
+
+
+def open_logs() -> list[str]:
+    """Return the `.log` files that this process has open, each as often as it has a descriptor."""
+    found = []
+    for each in Path("/proc/self/fd").iterdir():
+        try:
+            found.append(str(each.readlink()))
+        except OSError:  # the one that lists them
+            continue
+    return [each for each in found if each.endswith(".log")]
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="descriptors are counted there")
+def test_a_fetch_that_names_a_partition_900_times_takes_one_descriptor(folder: Path) -> None:
+    async def work() -> None:
+        async with Running(folder) as broker:
+            peer = await Peer.of(broker)
+            broker.topics.create("topic")
+            for _ in range(3):
+                await produce(peer, "topic", made(records(5), Format.V2), Format.V2)
+            asked = [
+                FetchPartition(partition=0, fetch_offset=offset % 15, partition_max_bytes=1 << 20)
+                for offset in range(900)
+            ]
+            message = FetchRequest(
+                max_wait_ms=0, min_bytes=1, max_bytes=1 << 30, topics=[FetchTopic(topic="topic", partitions=asked)]
+            )
+            connection = Connection("127.0.0.1", "127.0.0.1:1", broker.config.listeners[0])
+            before = open_logs()
+            response = await fetch_handler(broker, Request(message, 11, "test", connection))
+            parts = [piece for topic in response.responses for each in topic.partitions for piece in each.records or ()]
+            assert parts
+            assert all(isinstance(each, FilePart) for each in parts)
+            assert len(before) == 1
+            assert open_logs() == before
+            broker.logs.files.shrink(100)  # they have it as long as they need it
+            assert open_logs() == before
+            for each in parts:
+                assert isinstance(each, FilePart)
+                each.close()
+            assert open_logs() == []
+            peer.close()
+
+    run(work())
+
+
+# ---- a process with few of them
+
+_LISTENS = re.compile(r"listening on (127\.0\.0\.1):([0-9]+)")
+_METRICS = re.compile(r"(http://127\.0\.0\.1:[0-9]+)/metrics")
+
+
+class Limited:
+    """`magicbyte serve` in a process of its own with so many descriptors at most."""
+
+    def __init__(self, folder: Path, descriptors: int, settings: tuple[str, ...], errors: Path) -> None:
+        command = [sys.executable, "-m", "magicbyte", "serve", "--dir", str(folder), "--listen", "127.0.0.1:0"]
+        with errors.open("wb") as stderr:
+            self.process = subprocess.Popen(
+                [*command, "--http", "127.0.0.1:0", *settings],
+                stdout=subprocess.PIPE,
+                stderr=stderr,
+                text=True,
+                preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors, descriptors)),
+            )
+        assert self.process.stdout is not None
+        listens = _LISTENS.search(self.process.stdout.readline())
+        pages = _METRICS.search(self.process.stdout.readline())
+        assert listens is not None, errors.read_text()
+        assert pages is not None
+        self.address = listens[1], int(listens[2])
+        self.bootstrap, self.pages = f"{listens[1]}:{listens[2]}", pages[1]
+
+    def health(self) -> Any:
+        with urllib.request.urlopen(f"{self.pages}/health", timeout=20) as answer:
+            return json.load(answer)
+
+    def metric(self, name: str) -> float:
+        with urllib.request.urlopen(f"{self.pages}/metrics", timeout=60) as answer:
+            text = answer.read().decode()
+        (line,) = (each for each in text.splitlines() if re.match(rf"{name}[ {{]", each))
+        return float(line.rpartition(" ")[2])
+
+    @property
+    def descriptors(self) -> int:
+        return len(list(Path(f"/proc/{self.process.pid}/fd").iterdir()))
+
+    def stop(self, seconds: float = 60) -> None:
+        self.process.send_signal(signal.SIGTERM)
+        assert self.process.wait(seconds) == 0
+
+
+@contextmanager
+def limited(folder: Path, descriptors: int, *settings: str) -> Iterator[Limited]:
+    broker = Limited(folder / "logs", descriptors, settings, folder / "errors")
+    try:
+        yield broker
+    finally:
+        broker.process.kill()
+        broker.process.wait()
+
+
+async def put(client: Client, topic: str, partition: int, value: bytes) -> None:
+    await send(client, topic, partition, [Record(0, TIME, 0, None, value)])
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits and descriptors as Linux has them")
+def test_a_broker_with_256_descriptors_and_250_idle_sockets_goes_on_and_takes_others_when_they_leave(
+    tmp_path: Path,
+) -> None:
+    async def work(broker: Limited) -> None:
+        async with Client(broker.bootstrap) as client:
+            await admin.create_topic(client, NewTopic("topic", 40))
+            await put(client, "topic", 0, b"before")
+            idle = [socket.create_connection(broker.address, 20) for _ in range(250)]
+            for partition in range(40):
+                await put(client, "topic", partition, b"meanwhile")
+                assert (await fetch_sets(client, "topic", partition, 0)).data
+            await admin.create_topic(client, NewTopic("other", 3))
+            health = await asyncio.to_thread(broker.health)  # pages have descriptors of their own
+            assert health["ready"], health
+            assert broker.descriptors < 256
+            for each in idle:
+                each.close()
+        async with Client(broker.bootstrap, request_timeout_ms=20_000) as client:
+            await put(client, "topic", 0, b"after")
+            assert len((await fetch_sets(client, "topic", 0, 0)).data) > 0
+        assert (await asyncio.to_thread(broker.health))["logDirectories"][0]["error"] is None
+
+    with limited(tmp_path, 256) as broker:
+        asyncio.run(asyncio.wait_for(work(broker), 120))
+        broker.stop()
+    told = (tmp_path / "errors").read_text()
+    assert "offline" not in told
+    assert told.count("no connections are taken until") == 1
+    assert (tmp_path / "logs/.kafka_cleanshutdown").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="limits and descriptors as Linux has them")
+def test_10000_partitions_are_served_with_1024_descriptors(tmp_path: Path) -> None:
+    topics, partitions = 10, 1000
+
+    async def fill(broker: Limited) -> None:
+        async with Client(broker.bootstrap, request_timeout_ms=120_000) as client:
+            for topic in range(topics):
+                await admin.create_topic(client, NewTopic(f"topic-{topic}", partitions))
+                for partition in range(partitions):
+                    await put(client, f"topic-{topic}", partition, b"%d" % partition)
+            await check(broker, client)
+
+    async def check(broker: Limited, client: Client) -> None:
+        for topic in range(topics):
+            for partition in range(partitions):
+                found = await fetch_sets(client, f"topic-{topic}", partition, 0)
+                assert found.data.endswith(b"%d\0" % partition)
+        assert broker.descriptors < 1024
+
+    async def again(broker: Limited) -> None:
+        async with Client(broker.bootstrap, request_timeout_ms=120_000) as client:
+            await check(broker, client)
+
+    with limited(tmp_path, 1024) as broker:
+        asyncio.run(fill(broker))
+        assert broker.health()["ready"]
+        assert broker.metric("magicbyte_open_files") <= 512
+        assert broker.metric("magicbyte_out_of_descriptors_total") == 0
+        broker.stop(600)
+    assert len(list((tmp_path / "logs").glob("topic-*"))) == topics * partitions
+    with limited(tmp_path, 1024) as broker:
+        asyncio.run(again(broker))
+        broker.stop(600)
+    assert "offline" not in (tmp_path / "errors").read_text()

@@ -1,0 +1,321 @@
+"""Descriptors of logs: bounded, shared, given up and taken again; their lack passes and takes nothing offline."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import logging
+import random
+from pathlib import Path
+
+import pytest
+
+from log.appended import batch_of
+from magicbyte.errors import ErrorCode, LogDirectoryOfflineError, OutOfDescriptorsError
+from magicbyte.log.checkpoints import TopicPartition
+from magicbyte.log.config import LogConfig
+from magicbyte.log.files import LocalFiles
+from magicbyte.log.health import Health
+from magicbyte.log.log_directory import LogDirectory, Settings
+from magicbyte.log.open_files import RESERVE, OpenFiles
+from magicbyte.log.partition_log import PartitionLog
+from magicbyte.log.record_set import record_set
+from magicbyte.ports import WritableFileSystem
+from magicbyte.testing.disk import SimulatedDisk, SimulatedFile
+
+NOW = 1_700_000_000_000
+CONFIG = LogConfig.of({"segment.bytes": "500", "segment.index.bytes": "240", "index.interval.bytes": "0"})
+KEYS = [TopicPartition("topic", index) for index in range(20)]
+
+
+def open_logs(files: WritableFileSystem, path: str = "/logs", limit: int = 16) -> LogDirectory:
+    settings = Settings(config_of=lambda _key: CONFIG, token=lambda: "0" * 32, max_open_files=limit)
+    return LogDirectory.open(files, path, settings, now_ms=NOW)
+
+
+def fill(log: PartitionLog, count: int) -> None:
+    for _ in range(count):
+        log.append(record_set(batch_of(log.log_end_offset, NOW), log.config.rules), NOW)
+
+
+def content(log: PartitionLog) -> bytes:
+    """Return all that can be read of a log."""
+    parts = [log.read(segment.base_offset, 1 << 20) for segment in log.segments]
+    return b"".join(each.read() for each in parts if each is not None)
+
+
+class Counted(SimulatedDisk):
+    """A disk that knows how many descriptors were in use at once."""
+
+    most = 0
+
+    def take_descriptor(self, path: str) -> None:
+        super().take_descriptor(path)
+        self.most = max(self.most, self.descriptors)
+
+
+def test_partitions_beyond_the_limit_are_written_read_closed_and_opened_with_no_more_descriptors_than_it() -> None:
+    disk = Counted()
+    wide = open_logs(SimulatedDisk(), limit=10_000)
+    directory = open_logs(disk)
+    for key in KEYS:
+        for each in (directory, wide):
+            each.create(key, now_ms=NOW)
+    for count in (3, 7, 20):
+        for key in KEYS:
+            for each in (directory, wide):
+                fill(each[key], count)
+    assert directory.files.descriptors <= 16
+    assert wide.files.descriptors > 20 * 3
+    for key in KEYS:
+        assert content(directory[key]) == content(wide[key])
+        directory[key].flush(NOW)
+    directory.close()
+    directory = open_logs(disk)
+    assert directory.was_clean
+    for key in KEYS:
+        assert not directory[key].loaded.recovered
+        assert content(directory[key]) == content(wide[key])
+    directory.release()
+    assert disk.most <= 16 + RESERVE + 4  # what is opened, or read, at that moment
+    assert disk.descriptors == 0
+
+
+def test_a_file_that_was_written_is_durable_before_it_is_closed_for_another() -> None:
+    disk = SimulatedDisk()
+    directory = open_logs(disk, limit=1)
+    for key in KEYS[:3]:
+        fill(directory.create(key, now_ms=NOW), 2)
+    closed = [each.log for key in KEYS[:3] for each in directory[key].segments if not each.log.is_open]
+    assert len(closed) >= 2
+    for file in closed:
+        assert not file.is_dirty
+        for seed in range(20):
+            left = dict(disk.after_a_cut(seed).walk())
+            assert file.path not in left or left[file.path] == file.read_at(0, file.size)
+
+
+def test_a_sync_that_fails_when_a_file_is_closed_for_another_takes_the_directory_offline_with_one_line(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    disk = SimulatedDisk()
+    directory = open_logs(disk, limit=1_000)
+    for key in KEYS[:3]:
+        fill(directory.create(key, now_ms=NOW), 2)
+    disk.failures = dict.fromkeys(range(disk.operations, disk.operations + 99), errno.EIO)
+    flush = directory[KEYS[0]].begin_flush()
+    assert flush is not None
+    with caplog.at_level(logging.WARNING):
+        assert directory.files.shrink(100) > 0
+        with pytest.raises(OSError, match="Input/output"):
+            flush.run()
+        for key in KEYS[:3]:
+            with pytest.raises(LogDirectoryOfflineError, match="offline since"):
+                fill(directory[key], 1)
+    (line,) = caplog.messages
+    assert line.startswith("log directory /logs is offline: Input/output error (EIO), at /logs/topic-")
+    assert "What to do: look at the disk" in line
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO, errno.EROFS])
+def test_a_disk_that_fails_inside_a_request_is_one_line_with_directory_file_and_what_to_do(
+    number: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    disk = SimulatedDisk()
+    directory = open_logs(disk)
+    fill(directory.create(KEYS[0], now_ms=NOW), 1)
+    disk.failures[disk.operations + 1] = number
+    for _ in range(3):
+        with pytest.raises(LogDirectoryOfflineError):
+            fill(directory[KEYS[0]], 1)
+    (record,) = caplog.records
+    assert record.levelno == logging.CRITICAL
+    assert record.message.startswith("log directory /logs is offline: ")
+    assert f"({errno.errorcode[number]}), at /logs/topic-0/{0:020}.log" in record.message
+    assert "What to do: " in record.message
+
+
+# ---- none left
+
+
+def test_without_a_descriptor_nothing_is_changed_and_with_one_again_all_goes_on() -> None:
+    disk = SimulatedDisk()
+    directory = open_logs(disk)
+    for key in KEYS[:2]:
+        fill(directory.create(key, now_ms=NOW), 3)
+    before = {key: content(directory[key]) for key in KEYS[:2]}
+    directory.files.shrink(100)
+    disk.most_descriptors = 0  # whatever is closed goes to somebody else
+    directory.files.close()
+    for change in (
+        lambda: fill(directory[KEYS[0]], 1),
+        lambda: directory[KEYS[0]].roll(NOW),
+        lambda: directory[KEYS[1]].truncate_fully(0, NOW),
+        lambda: directory.create(KEYS[5], now_ms=NOW),
+        lambda: directory.delete(KEYS[0], now_ms=NOW),
+        directory.checkpoint_recovery_points,
+        lambda: directory.retain(NOW, lambda _key, _error: None),
+        lambda: content(directory[KEYS[0]]),
+    ):
+        with pytest.raises(OutOfDescriptorsError) as found:
+            change()
+        assert found.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert directory.health.error is None
+    assert directory.files.refused > 0
+    disk.most_descriptors = 100
+    assert {key: content(directory[key]) for key in KEYS[:2]} == before
+    fill(directory[KEYS[0]], 1)
+    fill(directory.create(KEYS[5], now_ms=NOW), 1)
+    directory.close()
+    directory = open_logs(disk)
+    assert [directory[key].log_end_offset for key in (*KEYS[:2], KEYS[5])] == [4, 3, 1]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_lack_of_descriptors_at_any_moment_loses_nothing_and_takes_nothing_offline(seed: int) -> None:
+    rng, disk = random.Random(seed), SimulatedDisk(seed)
+    directory = open_logs(disk, limit=rng.choice((2, 8, 30)))
+    ends: dict[TopicPartition, int] = {}
+    refused = 0
+    for _ in range(300):
+        key = rng.choice(KEYS[:6])
+        disk.most_descriptors = disk.descriptors + rng.choice((0, 0, 1, 2, 100))
+        for _ in range(rng.choice((0, 0, 0, RESERVE))):  # sockets take what the log has kept
+            with contextlib.suppress(IndexError):
+                directory.files._reserve.pop()
+        try:
+            if key not in directory.logs:
+                directory.create(key, now_ms=NOW)
+                ends[key] = 0
+            else:
+                what = rng.randrange(8)
+                if what == 0:
+                    directory[key].roll(NOW)
+                elif what == 1:
+                    directory.files.shrink(rng.randint(1, 9))
+                elif what == 2:
+                    directory.checkpoint_recovery_points()
+                else:
+                    fill(directory[key], 1)
+                    ends[key] += 1
+        except OutOfDescriptorsError:
+            refused += 1
+        assert directory.health.error is None
+        assert all(directory[each].log_end_offset == end for each, end in ends.items())
+    assert refused > 5
+    disk.most_descriptors = 1 << 30
+    if seed % 2:
+        directory.close()
+    else:
+        directory.release()
+    directory = open_logs(disk)
+    assert {each: directory[each].log_end_offset for each in ends} == ends
+    for each, end in ends.items():
+        assert content(directory[each]) == b"".join(
+            bytes(record_set(batch_of(offset, NOW), CONFIG.rules).pieces[0]) for offset in range(end)
+        )
+
+
+# ---- names that change
+
+
+def test_a_closed_file_is_opened_under_the_name_that_it_has_by_then(tmp_path: Path) -> None:
+    files = OpenFiles(LocalFiles(), Health(str(tmp_path)), limit=100)
+    (tmp_path / "a").mkdir()
+    file = files.create(f"{tmp_path}/a/log")
+    file.write_at(0, b"first")
+    files.shrink(9)
+    assert not file.is_open
+    files.rename(f"{tmp_path}/a/log", f"{tmp_path}/a/log.deleted")
+    other = files.create(f"{tmp_path}/a/log")
+    other.write_at(0, b"second")
+    files.shrink(9)
+    files.rename(f"{tmp_path}/a", f"{tmp_path}/a.gone")
+    assert (file.read_at(0, 9), other.read_at(0, 9)) == (b"first", b"second")
+    assert file.path == f"{tmp_path}/a.gone/log.deleted"
+    file.close()
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        file.read_at(0, 1)
+
+
+def test_a_file_whose_name_goes_stays_open_until_it_is_let_go_of(tmp_path: Path) -> None:
+    files = OpenFiles(LocalFiles(), Health(str(tmp_path)), limit=100)
+    file = files.create(f"{tmp_path}/log")
+    file.write_at(0, b"here")
+    files.delete(f"{tmp_path}/log")
+    assert files.shrink(9) == 0
+    assert file.read_at(0, 9) == b"here"
+    file.close()
+    assert files.descriptors == 0
+
+
+def test_a_slice_can_be_read_though_its_file_was_closed_for_another() -> None:
+    disk = SimulatedDisk()
+    directory = open_logs(disk)
+    fill(directory.create(KEYS[0], now_ms=NOW), 3)
+    directory.files.shrink(99)
+    slices = [directory[KEYS[0]].read(0, 1 << 20) for _ in range(900)]
+    assert len({id(each.file) for each in slices if each is not None}) == 1
+    directory.files.shrink(99)
+    assert slices[0] is not None
+    assert isinstance(slices[0].file, SimulatedFile)
+    before = disk.descriptors
+    assert slices[0].read() == content(directory[KEYS[0]])
+    directory.files.shrink(99)
+    slices.clear()
+    assert disk.descriptors == before - 1
+
+
+# ---- a writer and whoever closes meanwhile
+
+
+class Meanwhile(SimulatedDisk):
+    """A disk on which something happens within each write, and within each sync."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.within: list[object] = []
+
+    def error(self, kind: str, path: str) -> OSError | None:
+        if kind in ("write", "sync") and self.within and callable(work := self.within.pop()):
+            work()
+        return super().error(kind, path)
+
+
+def test_a_file_is_not_closed_while_it_is_written() -> None:
+    disk = Meanwhile()
+    files = OpenFiles(disk, Health("/"), limit=9)
+    file = files.create("/log")
+    closed: list[int] = []
+    disk.within.append(lambda: closed.append(files.shrink(9)))
+    file.write_at(0, b"x")
+    assert closed == [0]
+    assert (file.is_open, file.is_dirty) == (True, True)
+
+
+def test_what_is_written_while_a_file_is_synced_to_be_closed_is_synced_later() -> None:
+    disk = Meanwhile()
+    files = OpenFiles(disk, Health("/"), limit=9)
+    file = files.create("/log")
+    file.write_at(0, b"x")
+    disk.within.append(lambda: file.write_at(1, b"y"))
+    assert files.shrink(9) == 1
+    assert (file.is_open, file.is_dirty) == (True, True)
+    file.sync()
+    assert not file.is_dirty
+
+
+def test_a_sync_waits_for_the_file_itself_while_another_closes_it() -> None:
+    disk = Meanwhile()
+    files = OpenFiles(disk, Health("/"), limit=9)
+    file = files.create("/log")
+    file.write_at(0, b"x")
+    done: list[int] = []
+
+    def also_sync() -> None:
+        file.sync()
+        done.append(disk.counted["sync", ""])
+
+    disk.within.append(also_sync)
+    files.shrink(9)
+    assert done == [1]  # it is durable when `sync` returns, before the other sync is over
