@@ -65,11 +65,13 @@ def answered(told: ProduceAnswer | None) -> Answer:
 
 
 def rest_that_differs(ours: ProduceAnswer, response: bytes, version: int) -> list[str]:
-    """Names of what two answers of the same code say otherwise, beside what `what_differs` looks at."""
+    """Names of what two answers say otherwise, beside what `what_differs` looks at."""
     kafka = produce_answer(response[: 4 + int.from_bytes(response[:4], "big")], version)  # one is followed by another
-    if ours.error != kafka.error:
-        return []  # the tables have it
-    names = ("correlation_id", "topic", "partition", "log_start", "record_errors", "throttle_ms")
+    names = ["correlation_id", "topic", "partition", "throttle_ms"]
+    if bool(ours.error) == bool(kafka.error):  # else, and for other codes, the tables have it
+        names.append("log_start")
+    if ours.error == kafka.error:
+        names.append("record_errors")
     return [name for name in names if getattr(ours, name) != getattr(kafka, name)]
 
 
