@@ -7,22 +7,29 @@ import subprocess
 import sys
 import urllib.request
 from pathlib import Path
+from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from cli.command import run as command
 from magicbyte.client import Client, admin
+from magicbyte.client.connection import Connection
 from magicbyte.client.fetch import read_records
+from magicbyte.client.group_admin import ListedGroup
 from magicbyte.client.groups import Committed, commit_offsets, committed_offsets
 from magicbyte.client.offsets import bounds
 from magicbyte.client.produce import send
 from magicbyte.codecs import Codec
+from magicbyte.errors import BrokerError, ErrorCode
+from magicbyte.mirror import group_names
 from magicbyte.mirror.group_sync import saved_reaches
+from magicbyte.mirror.mirror import Mirror
 from magicbyte.mirror.offset_map import Run
 from magicbyte.mirror.offset_topic import OFFSET_TOPIC, KnownMaps
 from magicbyte.mirror.plan import Choice
 from magicbyte.mirror.progress import DEFAULT_GROUP
+from magicbyte.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from magicbyte.records.columns import Record
 from magicbyte.records.control import ControlType
 from magicbyte.records.encode import Format, encode_records
@@ -110,6 +117,109 @@ def test_a_group_with_members_at_the_target_is_left_alone(pair: Pair) -> None:
         pair.mirror(WITH_GROUPS)
         assert committed(pair, "readers") == []
         reader.kill()
+
+
+@pytest.mark.parametrize("version", ["0.8.2", "0.9.0", "0.10.0"])
+def test_groups_that_an_old_source_does_not_list_are_found_in_its_offsets(
+    version: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Brokers before 0.10.1 list groups with members alone. Each record of the topic is read once."""
+    read: list[tuple[int, int | None]] = []
+
+    async def none(_: Client) -> list[ListedGroup]:
+        return []
+
+    def noted(client: Client, topic: str, partition: int, start: int, end: int, **options: Any) -> Any:
+        read.append((start, end))
+        return read_records(client, topic, partition, start, end, **options)
+
+    monkeypatch.setattr(group_names, "list_groups", none)
+    monkeypatch.setattr(group_names, "read_records", noted)
+    settings = {"as.version": version, "offsets.topic.num.partitions": "1"}
+    with Broker(settings) as source, Broker() as target:
+        source.served.topics.create("topic")
+        pair = Pair(source, target)
+        pair.run(lambda here, _: send(here, "topic", 0, some(0, 350)))
+        commit(pair, "first", 300)
+
+        async def work(here: Client, there: Client) -> None:
+            mirror = Mirror(here, there, WITH_GROUPS)
+            await mirror.catch_up()
+            await commit_offsets(here, "second", {("topic", 0): Committed(200)})
+            mirror._groups_again_at = 0.0
+            await mirror.catch_up()
+            assert mirror.groups_left_out == {}
+
+        pair.run(work)
+        assert committed(pair, "first") == [300]
+        assert committed(pair, "second") == [200]
+    assert read == [(0, 1), (1, 2)]
+
+
+def test_groups_whose_offsets_may_not_be_read_are_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def refused(_: Client, topic: str, partition: int) -> tuple[int, int]:
+        raise BrokerError(f"offsets of {topic}-{partition}", ErrorCode.TOPIC_AUTHORIZATION_FAILED, broker="broker 0")
+
+    monkeypatch.setattr(group_names, "bounds", refused)
+    with Broker({"as.version": "0.9.0"}) as source, Broker() as target:
+        source.served.topics.create("topic")
+        pair = Pair(source, target)
+        pair.run(lambda here, _: send(here, "topic", 0, some(0, 10)))
+        commit(pair, "listed", 3)
+        result = pair.command("--sync-groups", "--until-caught-up")
+        assert committed(pair, "listed") == [3]
+    assert result.stdout.splitlines()[-1] == (
+        "group (groups without members) is left out: its brokers do not list groups without members, and broker 0: "
+        "offsets of __consumer_offsets-0: TOPIC_AUTHORIZATION_FAILED (29)"
+    )
+
+
+def test_each_group_that_is_left_out_is_told_with_the_reason(pair: Pair) -> None:
+    pair.fill("topic", [Codec.GZIP], partitions=2)
+    pair.run(lambda _, there: admin.create_topic(there, admin.NewTopic("spread", 3)))
+    pair.fill("spread", [Codec.GZIP])
+    commit(pair, "taken", 40, 50)
+    commit(pair, "further", 40, 50)
+    commit(pair, "of-another-mirror", 1)
+
+    async def prepare(here: Client, there: Client) -> None:
+        await commit_offsets(here, "spread", {("spread", 0): Committed(7), ("topic", 0): Committed(8)})
+        await commit_offsets(here, "mirrors", {("topic", 0): Committed(9, f'{{"{DEFAULT_GROUP}": 1}}')})
+        await admin.create_topic(there, admin.NewTopic("topic", 2))
+        await commit_offsets(there, "further", {("topic", 1): Committed(90)})
+        await commit_offsets(here, "worker", {("topic", 0): Committed(5)})
+
+    pair.run(prepare)
+    asyncio.run(join(pair.addresses[0], "worker", "connect"))
+    asyncio.run(join(pair.addresses[1], "of-another-mirror", "consumer"))
+    result = pair.command("--sync-groups", "--until-caught-up")
+    assert result.exit_code == 0, result.stderr
+    assert [each for each in result.stdout.splitlines() if each.startswith("group ")] == [
+        "group further is left out: the target is further on in topic-1",
+        "group mirrors is left out: its offsets are the progress of a mirror",
+        "group of-another-mirror is left out: it has members at the target",
+        "group spread is left out: records go where their keys decide in spread-0",
+        "group worker is left out: it is a group of type connect, not of consumers",
+    ]
+    assert committed(pair, "taken", 2) == [40, 50]
+    assert committed(pair, "further", 2) == [40, 90]
+    assert committed(pair, "spread", 2) == [8]
+
+
+async def join(address: str, group: str, kind: str) -> None:
+    """Let a member join a group and say nothing more: it stays as long as its session."""
+    connection = await Connection.open(*_host_and_port(address), client_id="member")
+    request = JoinGroupRequest(
+        group_id=group, session_timeout_ms=60_000, rebalance_timeout_ms=60_000, protocol_type=kind,
+        protocols=[JoinGroupRequestProtocol(name="range", metadata=b"")],
+    )  # fmt: skip
+    assert (await connection.send(request, versions=range(3, 4))).error_code == ErrorCode.NONE
+    await connection.aclose()
+
+
+def _host_and_port(address: str) -> tuple[str, int]:
+    host, _, port = address.rpartition(":")
+    return host, int(port)
 
 
 def test_in_a_chain_the_place_of_one_mirror_is_no_group_for_the_next(pair: Pair) -> None:

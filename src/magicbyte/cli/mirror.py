@@ -207,6 +207,8 @@ async def _run(
             saved = savings.seconds(copied)
             for topic, found in copied.items():
                 say(f"{topic}: {line(found, time.monotonic() - began, saved.get(topic))}")
+            for group, why in mirror.groups_left_out.items():
+                say(f"group {group} is left out: {why}")
         if until_caught_up:
             _check_some(mirror.copied(), choice)
 

@@ -20,6 +20,8 @@ from magicbyte.mirror.rounds import Copy, HasCopied, Rounds
 log = logging.getLogger(__name__)
 
 GROUP_SECONDS: Final = 10.0  # until groups of the source are looked for again
+KEYS_DECIDE: Final = "records go where their keys decide"
+NOTHING_COPIED: Final = "nothing is copied yet"
 
 
 class Mirror(Rounds):
@@ -61,15 +63,24 @@ class Mirror(Rounds):
         """Take the groups of the source along, if that is wanted."""
         if self._groups is None:
             return
-        places = {
-            (each.route.topic, each.route.partition): ((each.route.to, each.route.partition), each.saved)
-            for each in self._copiers.values()
-            if each.saved is not None and not each.route.lanes
-        }
+        places, without_place = {}, {}
+        for each in self._copiers.values():
+            partition = each.route.topic, each.route.partition
+            if each.route.lanes:
+                without_place[partition] = KEYS_DECIDE
+            elif each.saved is None:
+                without_place[partition] = NOTHING_COPIED
+            else:
+                places[partition] = (each.route.to, each.route.partition), each.saved
         groups = self._groups
-        for written in await self._source.retried(lambda: groups.sync(places)):  # a broker may be away for a moment
-            (topic, partition), offset = written.target, written.translation.offset
-            log.info("group %s goes on at offset %d of %s-%d", written.group, offset, topic, partition)
+        synced = await self._source.retried(lambda: groups.sync(places, without_place))
+        for written in synced.written:
+            (topic, index), offset = written.target, written.translation.offset
+            log.info("group %s goes on at offset %d of %s-%d", written.group, offset, topic, index)
+        for name, why in synced.left_out.items():
+            if self.groups_left_out.get(name) != why:
+                log.warning("group %s is left out: %s", name, why)
+        self.groups_left_out = synced.left_out
 
     async def _made(self) -> list[TopicPlan]:
         """Return the plan, whose topics are all there now."""

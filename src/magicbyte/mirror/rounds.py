@@ -33,10 +33,14 @@ class HasCopied(Protocol):
 
 
 class Rounds(ABC):
-    """What all kinds of mirrors have in common. Setting `stop` ends it: what was copied is kept in mind."""
+    """What all kinds of mirrors have in common. Setting `stop` ends it: what was copied is kept in mind.
+
+    `groups_left_out`: why groups of the source were not taken along the last time, whole or in some partitions.
+    """
 
     def __init__(self, source: Client) -> None:
         self.stop = asyncio.Event()
+        self.groups_left_out: dict[str, str] = {}
         self._source = source
         self._reached: dict[tuple[str, int], tuple[TopicPlan, int]] = {}  # all in front of an offset is copied
         self._planned: list[TopicPlan] = []

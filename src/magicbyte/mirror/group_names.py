@@ -1,0 +1,61 @@
+"""Which groups of a cluster may have offsets: those that its brokers list, and those that old ones do not list."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from magicbyte.client import Client
+from magicbyte.client.fetch import read_records
+from magicbyte.client.group_admin import list_groups
+from magicbyte.client.offsets import bounds
+from magicbyte.errors import BrokerError, ErrorCode
+from magicbyte.groups.partitioning import OFFSETS_TOPIC
+from magicbyte.groups.records import OffsetCommitKey, decode_key
+from magicbyte.protocol import APIS
+from magicbyte.records.decode import DecodeOptions
+
+_JOIN_GROUP, _LIST_GROUPS = 11, 16  # API keys
+_LISTS_ALL: Final = range(1, 100)  # versions of JoinGroup, the first one of 0.10.1
+_KEYS: Final = DecodeOptions(values=False, headers=False)
+
+
+class GroupNames:
+    """Finds the names of a cluster's groups, again and again.
+
+    Brokers before 0.10.1 list groups with members alone, those before 0.9 none: there the names of all that ever
+    committed an offset are read from `__consumer_offsets`, each record once. `untold` says why that cannot be done.
+    """
+
+    def __init__(self, client: Client) -> None:
+        self.untold: str | None = None
+        self._client = client
+        self._read: set[str] = set()
+        self._next: dict[int, int] = {}  # by partition: the offset to read from
+
+    async def find(self) -> dict[str, str]:
+        """Return the groups with their protocol types, "" where that is not told. Raises BrokerError, NetworkError."""
+        versions = (await self._client.any_connection()).versions
+        listed = [] if versions.latest(APIS[_LIST_GROUPS]) is None else await list_groups(self._client)
+        found = {each.name: each.protocol_type for each in listed}
+        if versions.latest(APIS[_JOIN_GROUP], _LISTS_ALL) is None:
+            try:
+                await self._read_names()
+                self.untold = None
+            except BrokerError as error:
+                if error.code is not ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+                    raise
+                self.untold = f"its brokers do not list groups without members, and {error}"
+            found = dict.fromkeys(self._read, "") | found
+        return dict(sorted(found.items()))
+
+    async def _read_names(self) -> None:
+        topic = (await self._client.topics()).get(OFFSETS_TOPIC)
+        for partition in [] if topic is None else sorted(topic.partitions):
+            start, end = await bounds(self._client, OFFSETS_TOPIC, partition)
+            first = max(start, self._next.get(partition, 0))
+            async for columns in read_records(self._client, OFFSETS_TOPIC, partition, first, end, decoding=_KEYS):
+                for record in columns:
+                    key = None if record.key is None else decode_key(record.key)
+                    if isinstance(key, OffsetCommitKey):
+                        self._read.add(key.group)
+            self._next[partition] = end

@@ -1,0 +1,83 @@
+"""Mirrors of real brokers before 0.10.1: their groups without members are found, and they may be started again."""
+
+import asyncio
+import re
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from cli.command import run as command
+from interop import jvm
+from magicbyte.client import Client
+from magicbyte.client.groups import committed_offsets
+from magicbyte.client.offsets import bounds
+from magicbyte.client.produce import send
+from magicbyte.mirror.mirror import Mirror
+from magicbyte.mirror.plan import Choice
+from magicbyte.records.columns import Record
+from magicbyte.testing import Broker
+
+pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.usefixtures("needs_java")]
+
+START = 1_700_000_000_000
+VERSIONS = ("0.9.0.1", "0.10.0.1")
+
+
+async def fill(client: Client, first: int, count: int) -> None:
+    await client.topics(["t"])  # made for whoever asks
+    await send(
+        client, "t", 0, [Record(at, START + at, 0, None, b"value %d" % at) for at in range(first, first + count)]
+    )
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_groups_without_members_are_taken_along(version: str, tmp_path: Path) -> None:
+    async def prepare(address: str) -> None:
+        async with Client(address) as client:
+            await fill(client, 0, 350)
+
+    async def committed(address: str) -> int:
+        async with Client(address) as client:
+            return (await committed_offsets(client, "left", [("t", 0)]))[("t", 0)].offset
+
+    with jvm.broker(version, tmp_path) as state, Broker() as target:
+        address = state["bootstrap"]
+        asyncio.run(prepare(address))
+        jvm.run("ConsumeGroup", address, "t", "left", "300", version=version)
+        ends = ["--from", address, "--to", target.bootstrap_servers, "--topics", "t"]
+        done = command("mirror", *ends, "--sync-groups", "--until-caught-up")
+        assert done.exit_code == 0, done.stderr
+        assert "left out" not in done.stdout
+        assert asyncio.run(committed(target.bootstrap_servers)) == 300
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_mirror_outlives_the_restart_of_its_source(version: str, tmp_path: Path) -> None:
+    port = jvm.free_port()
+
+    async def arrived(client: Client, count: int, mirroring: asyncio.Task[None]) -> None:
+        while "t" not in await client.topics() or (await bounds(client, "t", 0))[1] < count:
+            assert not mirroring.done(), mirroring.exception()
+            await asyncio.sleep(0.1)
+
+    async def work(source: ExitStack, target: str) -> None:
+        state = source.enter_context(jvm.broker(version, tmp_path, port=port))
+        address = state["bootstrap"]
+        async with Client(address, retry_ms=200_000) as here, Client(target) as there:
+            await fill(here, 0, 50)
+            mirror = Mirror(here, there, Choice(re.compile("t"), sync_groups=True))
+            mirroring = asyncio.create_task(mirror.run())
+            await arrived(there, 50, mirroring)
+            for lap in (1, 2):
+                await asyncio.to_thread(source.close)
+                assert not mirroring.done(), mirroring.exception()
+                mirror._plan_again_at = mirror._groups_again_at = 0.0
+                await asyncio.to_thread(source.enter_context, jvm.broker(version, tmp_path, port=port))
+                await fill(here, 50 * lap, 50)
+                await arrived(there, 50 * (lap + 1), mirroring)
+            mirror.stop.set()
+            await mirroring
+
+    with ExitStack() as source, Broker() as target:
+        asyncio.run(asyncio.wait_for(work(source, target.bootstrap_servers), 400))
