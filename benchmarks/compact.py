@@ -33,6 +33,7 @@ from magicbyte.log.files import LocalFiles
 from magicbyte.log.index_writer import IndexRules
 from magicbyte.log.partition_log import PartitionLog
 from magicbyte.log.writer import LogDirectoryWriter
+from magicbyte.ports import Moment
 from magicbyte.records.columns import BytesColumn, HeaderColumns, RecordColumns
 from magicbyte.records.encode import Format, encode_chunks
 from magicbyte.records.layout import Dialect
@@ -109,13 +110,13 @@ def chunk_of(lines: BytesColumn, keys: np.ndarray, first: int, rows: np.ndarray,
 def compact(folder: Path, case: Case) -> tuple[float, int, int]:
     """Compact a log of a case in place; return CPU seconds, bytes before and after."""
     config = LogConfig(compact=True, delete=False, rules=RULES, dialect=case.target.dialect)
-    log = PartitionLog.open(LocalFiles(), str(folder), config, now_ms=NOW, clean=True)
+    log = PartitionLog.open(LocalFiles(), str(folder), config, monotonic_ms=NOW, clean=True)
     log.roll(NOW)
     log.high_watermark = log.log_end_offset
     size, begin = log.size, time.process_time()
     selection = Selection(0, log.active.base_offset, 0, size, True, False)
     settings = CompactionConfig(dedupe_buffer_bytes=case.key_mib << 20)
-    for _ in Compaction(log, selection, settings, now_ms=NOW, secret=bytes(16)).run():
+    for _ in Compaction(log, selection, settings, now=Moment.fixed(NOW), secret=bytes(16)).run():
         pass
     seconds = time.process_time() - begin
     after = log.size

@@ -36,6 +36,7 @@ from magicbyte.log.config import LogConfig
 from magicbyte.log.files import LocalFiles
 from magicbyte.log.group_commit import GroupCommit
 from magicbyte.log.partition_log import PartitionLog
+from magicbyte.ports import Moment
 from magicbyte.records.batch import RecordBatch
 from magicbyte.records.columns import Record
 from magicbyte.records.encode import Format, encode_records
@@ -103,7 +104,7 @@ def copied() -> Iterator[Path]:
 
 def opened(folder: Path) -> PartitionLog:
     """Open a log that was not closed."""
-    return PartitionLog.open(LocalFiles(), str(folder), LogConfig(), now_ms=NOW, clean=False)
+    return PartitionLog.open(LocalFiles(), str(folder), LogConfig(), monotonic_ms=NOW, clean=False)
 
 
 def quantiles(work: Callable[[int], object], wanted: list[int]) -> dict[str, float]:
@@ -210,13 +211,13 @@ def group_commit() -> Figures:
     records = memoryview(encode_records([Record(0, NOW, 0, b"key", bytes(100))], Format.V2))
     rules = AppendRules()
     with tempfile.TemporaryDirectory(dir=data.folder()) as scratch:
-        log = PartitionLog.open(LocalFiles(), f"{scratch}/benchmark-0", LogConfig(), now_ms=NOW, clean=True)
+        log = PartitionLog.open(LocalFiles(), f"{scratch}/benchmark-0", LogConfig(), monotonic_ms=NOW, clean=True)
 
         def append() -> None:
             prepared = prepare(
                 records, rules, next_offset=log.log_end_offset, now_ms=NOW, leader_epoch=0, request_version=8
             )
-            log.append_prepared(prepared, NOW)
+            log.append_prepared(prepared, Moment.fixed(NOW))
 
         def alone() -> int:
             append()

@@ -159,6 +159,11 @@ class Moment:
         """Read both clocks."""
         return cls(clock.now_ms(), clock.monotonic_ms())
 
+    @classmethod
+    def fixed(cls, now_ms: int) -> Moment:
+        """Return one time for both, for work on closed logs, in which no time passes."""
+        return cls(now_ms, now_ms)
+
 
 @dataclass(frozen=True, slots=True)
 class Node:

@@ -19,6 +19,7 @@ from magicbyte.client.connection import Connection
 from magicbyte.client.offsets import bounds
 from magicbyte.client.produce import ProduceOptions, send
 from magicbyte.errors import ErrorCode
+from magicbyte.ports import Moment
 from magicbyte.protocol import APIS, Message
 from magicbyte.protocol.messages import create_partitions as grow
 from magicbyte.protocol.messages import create_topics as create
@@ -413,14 +414,14 @@ def test_a_topic_is_deleted_while_it_is_compacted_or_synced_and_the_disk_is_not_
             records = [Record(0, 1, 0, b"%d" % (each % 7), bytes(100)) for each in range(400)]
             await send(client, "t", 0, records, ProduceOptions(batch_bytes=500))
             maintenance = background_of(broker).maintenance()
-            maintenance.step(1, broker.clock.now_ms())  # retention comes first
-            maintenance.step(1, broker.clock.now_ms())
+            maintenance.step(1, Moment.fixed(broker.clock.now_ms()))  # retention comes first
+            maintenance.step(1, Moment.fixed(broker.clock.now_ms()))
             assert maintenance.progress is not None
             request = delete.DeleteTopicsRequest(topic_names=["t"])
             assert (await peer.ask(request, 4, delete.DeleteTopicsResponse)).responses[0].error_code == 0
             assert maintenance.progress is None
             assert await make(peer, admin_steps.topic("t", 1, 1, *own)) == [0]
-            maintenance.step(1 << 20, broker.clock.now_ms())
+            maintenance.step(1 << 20, Moment.fixed(broker.clock.now_ms()))
             assert broker.logs.health.error is None
             peer.close()
 

@@ -26,6 +26,7 @@ from magicbyte.codecs import Codec
 from magicbyte.errors import ErrorCode
 from magicbyte.log.checkpoints import TopicPartition
 from magicbyte.log.maintenance import Action
+from magicbyte.ports import Moment
 from magicbyte.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from magicbyte.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from magicbyte.protocol.messages.fetch import FetchResponse
@@ -395,7 +396,7 @@ def test_a_damaged_compacted_log_is_told_in_one_line_and_two_numbers(
             first.log.write_at(100, b"damage")
             assert broker._background is not None
             maintenance = broker._background.maintenance()
-            while maintenance.step(1 << 20, broker.clock.now_ms()).action is not Action.NOTHING:
+            while maintenance.step(1 << 20, Moment.fixed(broker.clock.now_ms())).action is not Action.NOTHING:
                 pass
             scraped, prefix = await scrape(broker), "kafka_log_logcleanermanager_uncleanable"
             return scraped.one(f"{prefix}_partitions_count"), scraped.one(f"{prefix}_bytes"), first.size

@@ -300,7 +300,7 @@ def test_the_old_format_leaves_a_broker_that_runs_when_its_plan_said(settings: d
                 answer = await produce(peer, "topic", made(rows, form), form)
                 assert not answer.error_code
                 maintenance = background_of(broker).maintenance()
-                while maintenance.step(1, clock.ms).action is not Action.NOTHING:
+                while maintenance.step(1, Moment.fixed(clock.ms)).action is not Action.NOTHING:
                     pass
 
             async def look() -> Scrape:

@@ -61,7 +61,7 @@ class World:
             self.logs.close()
         self.cluster_id = found_cluster(self.metadata, None, self.new_id)
         settings = Settings(log_config_of(self.metadata, self.config), lambda: uuid.UUID(int=7).hex)
-        self.logs = LogDirectory.open(LocalFiles(), str(self.folder), settings, now_ms=NOW)
+        self.logs = LogDirectory.open(LocalFiles(), str(self.folder), settings, monotonic_ms=NOW)
         return Topics(self.metadata, self.config, self.logs, Clock(), self.new_id)
 
 

@@ -12,6 +12,7 @@ from magicbyte.log.files import LocalFiles
 from magicbyte.log.log_directory import LogDirectory, Settings
 from magicbyte.log.partition_log import PartitionLog
 from magicbyte.log.record_set import record_set
+from magicbyte.ports import Moment
 from magicbyte.records.enriched import build_enriched_message
 from magicbyte.records.layout import Dialect
 
@@ -25,7 +26,7 @@ def open_logs(path: Path) -> LogDirectory:
     settings_of_topic = {"segment.bytes": "700", "segment.ms": str(10**13), "retention.ms": "-1"}
     config = LogConfig.of({**settings_of_topic, "index.interval.bytes": "150"})
     settings = Settings(config_of=lambda _key: config, token=lambda: "0" * 32)
-    return LogDirectory.open(FILES, str(path), settings, now_ms=NOW_MS)
+    return LogDirectory.open(FILES, str(path), settings, monotonic_ms=NOW_MS)
 
 
 @pytest.fixture
@@ -34,9 +35,11 @@ def logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr("time.time_ns", lambda: NOW_MS * 1_000_000)
     path = tmp_path / "logs"
     directory = open_logs(path)
-    log = directory.create(ORDERS, now_ms=NOW_MS)
+    log = directory.create(ORDERS, monotonic_ms=NOW_MS)
     for offset in range(20):
-        log.append(record_set(batch_of(offset, NOW_MS - (19 - offset) * DAY_MS), log.config.rules), NOW_MS)
+        log.append(
+            record_set(batch_of(offset, NOW_MS - (19 - offset) * DAY_MS), log.config.rules), Moment.fixed(NOW_MS)
+        )
     log.high_watermark = 18
     directory.close()
     return path
@@ -91,11 +94,13 @@ def test_a_log_of_the_enriched_dialect_is_cut_without_being_asked(
     monkeypatch.setattr("time.time_ns", lambda: NOW_MS * 1_000_000)
     folder = tmp_path / "tags-0"
     config = LogConfig.of({"message.dialect": "enriched", "segment.bytes": "600", "index.interval.bytes": "100"})
-    log = PartitionLog.open(FILES, str(folder), config, now_ms=NOW_MS, clean=True)
+    log = PartitionLog.open(FILES, str(folder), config, monotonic_ms=NOW_MS, clean=True)
     for offset in range(30):
         seconds = (NOW_MS - (29 - offset) * DAY_MS) // 1000
         content = build_enriched_message(offset, b"k", b"value", seconds=seconds)
-        log.append(record_set(content, log.config.rules, Dialect.ENRICHED), NOW_MS - (29 - offset) * DAY_MS)
+        log.append(
+            record_set(content, log.config.rules, Dialect.ENRICHED), Moment.fixed(NOW_MS - (29 - offset) * DAY_MS)
+        )
     log.close()
     said, done = (
         json.loads(run("retain", folder, "--older-than", "7d", *also, "--format", "json").stdout)

@@ -21,6 +21,7 @@ from magicbyte.log.files import LocalFiles
 from magicbyte.log.index_writer import IndexRules
 from magicbyte.log.log_directory import LogDirectory, Settings
 from magicbyte.log.record_set import record_set
+from magicbyte.ports import Moment
 from magicbyte.records.decode import decode
 from magicbyte.records.entry import entries
 
@@ -68,16 +69,16 @@ class Compacted:
         self.data.mkdir(parents=True, exist_ok=True)
         config = LogConfig.of(CONFIG, self.rules)
         settings = Settings(config_of=lambda _key: config, token=lambda: os.urandom(16).hex(), rules=self.rules)
-        return LogDirectory.open(LocalFiles(), str(self.data), settings, now_ms=LAST_TIME)
+        return LogDirectory.open(LocalFiles(), str(self.data), settings, monotonic_ms=LAST_TIME)
 
     def write(self) -> dict[str, int]:
         """Append golden logs that no cleaner has seen, batch by batch; return where they end."""
         directory, ends = self.open(), {}
         for topic, name in self.topics.items():
-            log = directory.create(TopicPartition(topic, 0), now_ms=LAST_TIME, topic_id=self.ids[topic])
+            log = directory.create(TopicPartition(topic, 0), monotonic_ms=LAST_TIME, topic_id=self.ids[topic])
             for content in log_case(f"{name}.before").segments().values():
                 for _, entry in entries(content):
-                    log.append(record_set(entry.buffer, log.config.rules), LAST_TIME)
+                    log.append(record_set(entry.buffer, log.config.rules), Moment.fixed(LAST_TIME))
             log.high_watermark = ends[topic] = log.log_end_offset
         directory.close()
         return ends

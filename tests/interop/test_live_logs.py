@@ -32,6 +32,7 @@ from magicbyte.log.log_directory import LogDirectory, Settings
 from magicbyte.log.maintenance import Action, Maintenance
 from magicbyte.log.partition_log import PartitionLog
 from magicbyte.log.record_set import record_set
+from magicbyte.ports import Moment
 from magicbyte.records.columns import Record
 from magicbyte.records.decode import decode
 from magicbyte.records.encode import Format, encode_records
@@ -117,7 +118,7 @@ class Travels:
         settings = Settings(
             config_of=lambda key: configs.get(key.topic, default), token=lambda: os.urandom(16).hex(), rules=self.rules
         )
-        directory = LogDirectory.open(LocalFiles(), str(self.data), settings, now_ms=LAST_TIME)
+        directory = LogDirectory.open(LocalFiles(), str(self.data), settings, monotonic_ms=LAST_TIME)
         opened = Opened(directory.was_clean)
         for topic, log in self.logs(directory):
             opened.recovered[topic], opened.found[topic] = list(log.loaded.recovered), records_of(log)
@@ -134,22 +135,22 @@ class Travels:
     def write(self, directory: LogDirectory) -> None:
         """Append golden logs batch by batch; compact the one, let the head of the other go."""
         for topic, name in self.topics.items():
-            log = directory.create(TopicPartition(topic, 0), now_ms=LAST_TIME, topic_id=self.ids[topic])
+            log = directory.create(TopicPartition(topic, 0), monotonic_ms=LAST_TIME, topic_id=self.ids[topic])
             for content in log_case(name).segments().values():
                 for _, entry in entries(content):
-                    log.append(record_set(entry.buffer, log.config.rules), LAST_TIME)
+                    log.append(record_set(entry.buffer, log.config.rules), Moment.fixed(LAST_TIME))
             assert len(log.segments) > 2, "it rolls"
             log.high_watermark = log.log_end_offset
         log = directory[TopicPartition(self.cut, 0)]
-        assert log.delete_old_segments(LAST_TIME), "by size"
+        assert log.delete_old_segments(Moment.fixed(LAST_TIME)), "by size"
         first = log.segments[0]
         (_, _), (_, second), *_ = entries(first.log.read_at(0, first.size))
         log.delete_records(second.last_offset if second.last_offset is not None else second.offset)
-        assert log.delete_old_segments(LAST_TIME)[-1].head
+        assert log.delete_old_segments(Moment.fixed(LAST_TIME))[-1].head
         maintenance = Maintenance(
             directory, lambda _key: CompactionConfig(min_cleanable_ratio=0.0), secret=lambda: bytes(16)
         )
-        while maintenance.step(1 << 20, LAST_TIME).action is not Action.NOTHING:
+        while maintenance.step(1 << 20, Moment.fixed(LAST_TIME)).action is not Action.NOTHING:
             pass
         assert maintenance.results.keys() == {TopicPartition(self.compacted, 0)}
         assert not maintenance.uncleanable
@@ -170,7 +171,7 @@ class Travels:
                     request_version=request_version,
                 )
                 assert not prepared.rebuilt or form is Format.V0
-                log.append_prepared(prepared, LAST_TIME)
+                log.append_prepared(prepared, Moment.fixed(LAST_TIME))
                 log.roll(LAST_TIME)
 
     # ---- the brokers'

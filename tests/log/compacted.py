@@ -9,6 +9,7 @@ from magicbyte.log.config import LogConfig
 from magicbyte.log.directory import LOG
 from magicbyte.log.partition_log import PartitionLog
 from magicbyte.log.record_set import record_set
+from magicbyte.ports import Moment
 from magicbyte.records.batch import RecordBatch
 from magicbyte.records.columns import Record
 from magicbyte.records.control import ControlType, build_marker
@@ -31,7 +32,7 @@ class Cleaned:
             self.disk.make_directory("/logs")
             self.disk.sync_directory("/")
         self.config = LogConfig(compact=True, delete=False, **settings)
-        self.log = PartitionLog.open(self.disk, FOLDER, self.config, now_ms=NOW, clean=disk is None)
+        self.log = PartitionLog.open(self.disk, FOLDER, self.config, monotonic_ms=NOW, clean=disk is None)
         self.log.high_watermark = self.log.log_end_offset
         self._sequences: dict[int, int] = {}
 
@@ -90,7 +91,7 @@ class Cleaned:
 
     def put(self, data: bytes) -> None:
         """Append a set whose offsets are final."""
-        self.log.append(record_set(data, self.log.config.rules, self.log.config.dialect), NOW)
+        self.log.append(record_set(data, self.log.config.rules, self.log.config.dialect), Moment.fixed(NOW))
         self.log.high_watermark = self.log.log_end_offset
 
     def roll(self) -> None:
@@ -107,7 +108,9 @@ class Cleaned:
         """Compact from an offset to the active segment, or to `end`."""
         end = self.log.active.base_offset if end is None else end
         selection = Selection(first_dirty, end, 0, 1, True, False)
-        compaction = Compaction(self.log, selection, CompactionConfig(**config), now_ms=now_ms, secret=bytes(16))
+        compaction = Compaction(
+            self.log, selection, CompactionConfig(**config), now=Moment.fixed(now_ms), secret=bytes(16)
+        )
         for _ in compaction.run():
             pass
         self.log.remove_deleted(now_ms + DAY)

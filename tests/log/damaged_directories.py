@@ -15,6 +15,7 @@ from magicbyte.log.files import LocalFiles
 from magicbyte.log.log_directory import Identity, LogDirectory, Settings
 from magicbyte.log.partition_log import PartitionLog
 from magicbyte.log.record_set import record_set
+from magicbyte.ports import Moment
 
 NOW: Final = 1_700_000_000_000
 GOOD, BAD = TopicPartition("good", 0), TopicPartition("bad", 0)
@@ -29,7 +30,7 @@ def opened(path: Path, *, repairs: bool = False) -> LogDirectory:
     settings = Settings(
         config_of=lambda _key: CONFIG, token=lambda: "0" * 32, identity=Identity(7, "cluster"), repairs=repairs
     )
-    return LogDirectory.open(LocalFiles(), str(path), settings, now_ms=NOW)
+    return LogDirectory.open(LocalFiles(), str(path), settings, monotonic_ms=NOW)
 
 
 def fill(log: PartitionLog) -> None:
@@ -39,7 +40,7 @@ def fill(log: PartitionLog) -> None:
                 batch_of(at, NOW + at, partition_leader_epoch=1, producer_id=5, producer_epoch=0, base_sequence=at),
                 log.config.rules,
             ),
-            NOW,
+            Moment.fixed(NOW),
         )
 
 
@@ -47,7 +48,7 @@ def made(path: Path, *, closed: bool) -> Path:
     """Make the directory; `closed`: with the mark of a clean shutdown, else as a kill leaves it."""
     directory = opened(path)
     for key in (GOOD, BAD):
-        fill(directory.create(key, now_ms=NOW, topic_id=uuid.UUID(int=1)))
+        fill(directory.create(key, monotonic_ms=NOW, topic_id=uuid.UUID(int=1)))
     directory[BAD].high_watermark = COUNT
     directory[BAD].delete_records(3)
     for key in (GOOD, BAD):

@@ -10,6 +10,7 @@ from magicbyte.log.config import LogConfig
 from magicbyte.log.files import LocalFiles, LocalWritableFile
 from magicbyte.log.partition_log import PartitionLog
 from magicbyte.log.record_set import record_set
+from magicbyte.ports import Moment
 from magicbyte.records.columns import Record
 from magicbyte.records.encode import Format, encode_records
 
@@ -49,14 +50,14 @@ class CountedFiles(LocalFiles):
 
 def write(folder: Path, codec: Codec) -> int:
     """Write a log of one segment, times rising; return the size of its largest batch."""
-    log = PartitionLog.open(LocalFiles(), str(folder), LogConfig(), now_ms=NOW, clean=True)
+    log = PartitionLog.open(LocalFiles(), str(folder), LogConfig(), monotonic_ms=NOW, clean=True)
     largest = 0
     for at in range(BATCHES):
         offsets = range(at * RECORDS, (at + 1) * RECORDS)
         some = [Record(offset, NOW + 10 * offset, 0, b"%d" % offset, b"value" * (offset % 40)) for offset in offsets]
         content = encode_records(some, Format.V2, codec)
         largest = max(largest, len(content))
-        log.append(record_set(content, log.config.rules), NOW)
+        log.append(record_set(content, log.config.rules), Moment.fixed(NOW))
     log.close()
     return largest
 
@@ -64,7 +65,7 @@ def write(folder: Path, codec: Codec) -> int:
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.LZ4])
 def test_a_look_up_reads_an_index_interval_and_two_entries_at_most(codec: Codec, tmp_path: Path) -> None:
     largest, files = write(tmp_path / "log-0", codec), CountedFiles()
-    log = PartitionLog.open(files, str(tmp_path / "log-0"), LogConfig(), now_ms=NOW, clean=True)
+    log = PartitionLog.open(files, str(tmp_path / "log-0"), LogConfig(), monotonic_ms=NOW, clean=True)
     for wanted in range(0, BATCHES * RECORDS, 7):
         files.counts[0] = 0
         found = log.read(wanted, 1 << 20)
@@ -82,7 +83,7 @@ def test_a_recovery_reads_the_log_once(tmp_path: Path) -> None:
         if path.suffix != ".log":
             path.unlink()
     files = CountedFiles()
-    log = PartitionLog.open(files, str(tmp_path / "log-0"), LogConfig(), now_ms=NOW, clean=False)
+    log = PartitionLog.open(files, str(tmp_path / "log-0"), LogConfig(), monotonic_ms=NOW, clean=False)
     assert log.loaded.recovered == [0]
     assert log.log_end_offset == BATCHES * RECORDS
     assert log.size <= files.counts[0] <= log.size + 2 * PIECE
@@ -90,13 +91,13 @@ def test_a_recovery_reads_the_log_once(tmp_path: Path) -> None:
 
 
 def test_a_recovery_knows_the_producers_of_what_it_walked(tmp_path: Path) -> None:
-    log = PartitionLog.open(LocalFiles(), str(tmp_path / "log-0"), LogConfig(), now_ms=NOW, clean=True)
+    log = PartitionLog.open(LocalFiles(), str(tmp_path / "log-0"), LogConfig(), monotonic_ms=NOW, clean=True)
     for at in range(3):
         header = {"producer_id": 7, "producer_epoch": 1, "base_sequence": at}
-        log.append(record_set(batch_of(at, NOW, **header), log.config.rules), NOW)
+        log.append(record_set(batch_of(at, NOW, **header), log.config.rules), Moment.fixed(NOW))
     known = log.producers.snapshot()
     log.release()
-    again = PartitionLog.open(LocalFiles(), str(tmp_path / "log-0"), LogConfig(), now_ms=NOW, clean=False)
+    again = PartitionLog.open(LocalFiles(), str(tmp_path / "log-0"), LogConfig(), monotonic_ms=NOW, clean=False)
     assert again.producers.snapshot() == known
     assert len(known.producers) == 1
     again.release()

@@ -10,6 +10,7 @@ from magicbyte.codecs import Codec, decompress
 from magicbyte.errors import CorruptRecordError
 from magicbyte.log.compaction import Compaction, CompactionConfig, Selection
 from magicbyte.log.index_writer import IndexRules
+from magicbyte.ports import Moment
 from magicbyte.records.control import ControlType
 from magicbyte.records.decode import DecodeOptions, decode
 from magicbyte.records.encode import Format
@@ -320,7 +321,7 @@ def test_22_a_compaction_that_is_abandoned_changes_nothing() -> None:
         log.roll()
     before = log.data
     selection = Selection(0, 3, 0, 1, True, False)
-    steps = Compaction(log.log, selection, CompactionConfig(), now_ms=NOW, secret=bytes(16)).run()
+    steps = Compaction(log.log, selection, CompactionConfig(), now=Moment.fixed(NOW), secret=bytes(16)).run()
     for _ in range(4):  # into the second pass
         next(steps)
     steps.close()
@@ -334,7 +335,7 @@ def test_22_a_truncation_meanwhile_ends_it() -> None:
         log.append([1])
         log.roll()
     selection = Selection(0, 3, 0, 1, True, False)
-    compaction = Compaction(log.log, selection, CompactionConfig(), now_ms=NOW, secret=bytes(16))
+    compaction = Compaction(log.log, selection, CompactionConfig(), now=Moment.fixed(NOW), secret=bytes(16))
     steps = compaction.run()
     next(steps)
     log.log.truncate_to(2, NOW)
@@ -345,7 +346,7 @@ def test_22_a_truncation_meanwhile_ends_it() -> None:
 
 def group_bases(log: Cleaned) -> list[list[int]]:
     selection = Selection(0, log.log.active.base_offset, 0, 1, True, False)
-    compaction = Compaction(log.log, selection, CompactionConfig(), now_ms=NOW, secret=bytes(16))
+    compaction = Compaction(log.log, selection, CompactionConfig(), now=Moment.fixed(NOW), secret=bytes(16))
     return [[each.base_offset for each in group] for group in compaction.groups(log.log.segments[:-1])]
 
 
@@ -454,11 +455,11 @@ def test_34_segments_that_retention_deletes_meanwhile_are_left_out() -> None:
         log.append([key])
         log.roll()
     selection = Selection(0, 3, 0, 1, True, False)
-    steps = Compaction(log.log, selection, CompactionConfig(), now_ms=NOW, secret=bytes(16)).run()
+    steps = Compaction(log.log, selection, CompactionConfig(), now=Moment.fixed(NOW), secret=bytes(16)).run()
     for _ in range(4):
         next(steps)
     log.log.delete_records(1)
-    log.log.delete_old_segments(NOW)
+    log.log.delete_old_segments(Moment.fixed(NOW))
     for _ in steps:
         pass
     assert log.offsets()[-2:] == [1, 2]
@@ -486,7 +487,9 @@ def clean_around_damage(log: Cleaned, now_ms: int) -> dict[int, CorruptRecordErr
     """Compact from the beginning, around what is damaged; return that."""
     damaged: dict[int, CorruptRecordError] = {}
     selection = Selection(0, log.log.active.base_offset, 0, 1, True, False)
-    for _ in Compaction(log.log, selection, CompactionConfig(), now_ms=now_ms, secret=bytes(16), damaged=damaged).run():
+    for _ in Compaction(
+        log.log, selection, CompactionConfig(), now=Moment.fixed(now_ms), secret=bytes(16), damaged=damaged
+    ).run():
         pass
     return damaged
 

@@ -12,6 +12,7 @@ from magicbyte.log.compaction import Compaction, CompactionConfig, CompactionRep
 from magicbyte.log.config import LogConfig
 from magicbyte.log.files import LocalFiles
 from magicbyte.log.partition_log import PartitionLog
+from magicbyte.ports import Moment
 from magicbyte.records.decode import decode
 
 FILES = LocalFiles()
@@ -26,10 +27,12 @@ def compact(
 ) -> CompactionReport:
     """Compact a copy of the case's log in `folder`."""
     shutil.copytree(case.partition_dir(), folder)
-    log = PartitionLog.open(FILES, str(folder), LogConfig.of(settings, rules_of(case)), now_ms=0, clean=True)
+    log = PartitionLog.open(FILES, str(folder), LogConfig.of(settings, rules_of(case)), monotonic_ms=0, clean=True)
     log.high_watermark = log.log_end_offset
     config = CompactionConfig.of(settings)
-    compaction = Compaction(log, select(log, checkpoint, config, now_ms), config, now_ms=now_ms, secret=bytes(16))
+    compaction = Compaction(
+        log, select(log, checkpoint, config, now_ms), config, now=Moment.fixed(now_ms), secret=bytes(16)
+    )
     for _ in compaction.run():
         pass
     log.remove_deleted(now_ms + DAY)

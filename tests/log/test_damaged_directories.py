@@ -36,6 +36,7 @@ from magicbyte.log.checkpoints import TopicPartition
 from magicbyte.log.log_directory import LogDirectory
 from magicbyte.log.names import LARGEST_PARTITION, FolderState, folder_name, offset_file, why_not_loaded
 from magicbyte.log.record_set import record_set
+from magicbyte.ports import Moment
 
 SECONDS = 10  # for a start that would hang: a pipe is waited for, a sparse file is read
 SILENT = {
@@ -152,7 +153,7 @@ def test_a_repaired_log_takes_records_and_gives_no_offset_twice(tmp_path: Path, 
     if state == "closed":
         assert logs[BAD].log_end_offset == COUNT
     end = logs[BAD].log_end_offset
-    logs[BAD].append(record_set(batch_of(end, NOW), logs[BAD].config.rules), NOW)
+    logs[BAD].append(record_set(batch_of(end, NOW), logs[BAD].config.rules), Moment.fixed(NOW))
     assert logs[BAD].read(end, 1 << 20) is not None
     logs.close()
     logs = opened(path)
@@ -282,8 +283,8 @@ def test_a_name_of_a_partition_that_is_no_folder_is_one_offline_partition(tmp_pa
     logs = started(path)
     assert str(taken) in logs.offline[key].why
     with pytest.raises(LogDirectoryOfflineError, match="foo-0"):
-        logs.create(key, now_ms=NOW)
-    fill(logs.create(TopicPartition("foo", 1), now_ms=NOW))
+        logs.create(key, monotonic_ms=NOW)
+    fill(logs.create(TopicPartition("foo", 1), monotonic_ms=NOW))
     logs.close()
 
 
@@ -292,15 +293,15 @@ def test_what_came_while_the_directory_was_open_takes_nothing_else_offline(tmp_p
     (tmp_path / "logs" / "foo-0").write_bytes(b"mine")
     for _ in range(2):
         with pytest.raises(LogDirectoryOfflineError, match="foo-0"):
-            logs.create(TopicPartition("foo", 0), now_ms=NOW)
-    fill(logs.create(TopicPartition("foo", 1), now_ms=NOW))
+            logs.create(TopicPartition("foo", 0), monotonic_ms=NOW)
+    fill(logs.create(TopicPartition("foo", 1), monotonic_ms=NOW))
     logs.close()
 
 
 def test_a_log_that_would_not_be_loaded_again_is_not_created(tmp_path: Path) -> None:
     logs = opened(tmp_path / "logs")
     with pytest.raises(InvalidRequestError, match="__cluster_metadata is prohibited"):
-        logs.create(TopicPartition("__cluster_metadata", 0), now_ms=NOW)
+        logs.create(TopicPartition("__cluster_metadata", 0), monotonic_ms=NOW)
     logs.close()
 
 

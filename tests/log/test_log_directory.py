@@ -24,7 +24,7 @@ from magicbyte.log.index_writer import IndexRules
 from magicbyte.log.log_directory import Identity, LogDirectory, Settings
 from magicbyte.log.partition_log import PartitionLog
 from magicbyte.log.record_set import record_set
-from magicbyte.ports import WritableFileSystem
+from magicbyte.ports import Moment, WritableFileSystem
 from magicbyte.records.layout import Dialect
 from magicbyte.testing.disk import SimulatedDisk
 
@@ -37,12 +37,12 @@ CONFIG = LogConfig.of({"segment.bytes": "500", "segment.index.bytes": "240", "fi
 
 def open_logs(files: WritableFileSystem, path: str | Path, identity: Identity | None = None) -> LogDirectory:
     settings = Settings(config_of=lambda _key: CONFIG, token=lambda: TOKEN, identity=identity)
-    return LogDirectory.open(files, str(path), settings, now_ms=NOW)
+    return LogDirectory.open(files, str(path), settings, monotonic_ms=NOW)
 
 
 def fill(log: PartitionLog, count: int) -> None:
     for _ in range(count):
-        log.append(record_set(batch_of(log.log_end_offset, NOW), log.config.rules), NOW)
+        log.append(record_set(batch_of(log.log_end_offset, NOW), log.config.rules), Moment.fixed(NOW))
 
 
 def offsets(path: Path, name: str) -> dict[TopicPartition, int]:
@@ -52,7 +52,7 @@ def offsets(path: Path, name: str) -> dict[TopicPartition, int]:
 def test_a_closed_directory_has_kafkas_files_and_is_opened_as_it_was(tmp_path: Path) -> None:
     directory = open_logs(FILES, tmp_path / "logs", Identity(7, "cluster"))
     for key, count in ((A, 30), (B, 5)):
-        log = directory.create(key, now_ms=NOW, topic_id=uuid.UUID(int=key.partition))
+        log = directory.create(key, monotonic_ms=NOW, topic_id=uuid.UUID(int=key.partition))
         fill(log, count)
         log.high_watermark = count - 1
     directory[A].delete_records(3)
@@ -82,7 +82,7 @@ def test_a_closed_directory_has_kafkas_files_and_is_opened_as_it_was(tmp_path: P
 
 def test_a_directory_that_was_not_closed_is_recovered_from_the_recovery_point_on(tmp_path: Path) -> None:
     directory = open_logs(FILES, tmp_path)
-    log = directory.create(A, now_ms=NOW)
+    log = directory.create(A, monotonic_ms=NOW)
     fill(log, 30)
     directory.checkpoint_recovery_points()
     directory.release()
@@ -122,17 +122,17 @@ def test_a_second_one_is_refused_in_this_process_and_in_another(tmp_path: Path) 
 
 def test_a_deleted_partition_goes_after_its_delay_and_can_be_made_again(tmp_path: Path) -> None:
     directory = open_logs(FILES, tmp_path)
-    fill(directory.create(A, now_ms=NOW), 5)
+    fill(directory.create(A, monotonic_ms=NOW), 5)
     directory[A].flush(NOW)
     directory.checkpoint_recovery_points()
     directory.checkpoint_cleaner(A, 3)
-    directory.delete(A, now_ms=NOW)
+    directory.delete(A, monotonic_ms=NOW)
     with pytest.raises(UnknownTopicError):
         directory[A]
     assert (tmp_path / f"a-0.{TOKEN}-delete").is_dir()
     assert offsets(tmp_path, checkpoints.RECOVERY_POINT) == {}
     assert offsets(tmp_path, checkpoints.CLEANER) == {}
-    assert directory.create(A, now_ms=NOW).log_end_offset == 0
+    assert directory.create(A, monotonic_ms=NOW).log_end_offset == 0
     assert directory.remove_deleted(NOW + 999) == 0
     assert directory.remove_deleted(NOW + 1000) == 1
     assert not list(tmp_path.glob("*-delete"))
@@ -142,8 +142,8 @@ def test_a_deleted_partition_goes_after_its_delay_and_can_be_made_again(tmp_path
 def test_a_folder_that_was_to_be_deleted_is_not_opened_and_long_names_are_cut(tmp_path: Path) -> None:
     long = TopicPartition("t" * 249, 12)
     directory = open_logs(FILES, tmp_path)
-    directory.create(long, now_ms=NOW)
-    directory.delete(long, now_ms=NOW)
+    directory.create(long, monotonic_ms=NOW)
+    directory.delete(long, monotonic_ms=NOW)
     (folder,) = tmp_path.glob("*-delete")
     assert len(folder.name) == 255
     assert folder.name.endswith(f"-12.{TOKEN}-delete")
@@ -160,7 +160,7 @@ def test_a_failing_disk_takes_its_directory_offline_and_others_go_on(number: int
     first, second = (open_logs(disk, "/logs") for disk in disks)
     for directory in (first, second):
         for key in (A, B):
-            fill(directory.create(key, now_ms=NOW), 3)
+            fill(directory.create(key, monotonic_ms=NOW), 3)
             directory[key].flush(NOW)
     disks[0].failures[disks[0].operations + 1] = number
     with pytest.raises(LogDirectoryOfflineError) as found:
@@ -171,7 +171,7 @@ def test_a_failing_disk_takes_its_directory_offline_and_others_go_on(number: int
         lambda: first[B].flush(NOW) if fill(first[B], 1) else None,
         lambda: first[B].roll(NOW),
         first.checkpoint_recovery_points,
-        lambda: first.create(TopicPartition("c", 0), now_ms=NOW),
+        lambda: first.create(TopicPartition("c", 0), monotonic_ms=NOW),
         first.close,
     ):
         with pytest.raises(LogDirectoryOfflineError):
@@ -191,7 +191,7 @@ def test_a_disk_that_fails_at_any_operation_loses_nothing_that_was_flushed() -> 
         durable = 0
         with contextlib.suppress(LogDirectoryOfflineError):
             directory = open_logs(disk, "/logs")
-            log = directory.create(A, now_ms=NOW)
+            log = directory.create(A, monotonic_ms=NOW)
             for _ in range(4):
                 fill(log, 3)
                 log.flush(NOW)
@@ -214,7 +214,7 @@ def test_a_disk_that_fails_at_any_operation_loses_nothing_that_was_flushed() -> 
 def test_damaged_checkpoints_mean_nothing_is_known() -> None:
     disk = SimulatedDisk()
     directory = open_logs(disk, "/logs")
-    fill(directory.create(A, now_ms=NOW), 20)
+    fill(directory.create(A, monotonic_ms=NOW), 20)
     directory.checkpoint_recovery_points()
     directory.release()
     disk.create(f"/logs/{checkpoints.RECOVERY_POINT}").write_at(0, b"0\n5\nwhat")

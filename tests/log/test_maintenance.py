@@ -14,6 +14,7 @@ from magicbyte.log.log_directory import LogDirectory, Settings
 from magicbyte.log.maintenance import BACKOFF_MS, Action, Damage, Maintenance
 from magicbyte.log.partition_log import PartitionLog
 from magicbyte.log.record_set import record_set
+from magicbyte.ports import Moment
 from magicbyte.records.columns import Record
 from magicbyte.records.encode import Format, encode_records
 from magicbyte.testing.disk import SimulatedDisk
@@ -25,7 +26,7 @@ LOTS = 1 << 40
 def append(log: PartitionLog, *keys: int, timestamp: int = NOW) -> None:
     base = log.log_end_offset
     records = [Record(base + at, timestamp, 0, b"%d" % key, bytes(100)) for at, key in enumerate(keys)]
-    log.append(record_set(encode_records(records, Format.V2), log.config.rules), NOW)
+    log.append(record_set(encode_records(records, Format.V2), log.config.rules), Moment.fixed(NOW))
     log.high_watermark = log.log_end_offset
 
 
@@ -40,9 +41,9 @@ class World:
             EVENTS: LogConfig(retention_ms=1000),
         }
         settings = Settings(config_of=configs.__getitem__, token=lambda: "0" * 32)
-        self.directory = LogDirectory.open(self.disk, "/logs", settings, now_ms=NOW)
+        self.directory = LogDirectory.open(self.disk, "/logs", settings, monotonic_ms=NOW)
         for key in configs:
-            self.directory.create(key, now_ms=NOW)
+            self.directory.create(key, monotonic_ms=NOW)
         for log, rounds in ((self.directory[A], 4), (self.directory[B], 2)):
             for _ in range(rounds):
                 append(log, 1, 2, 3)
@@ -58,26 +59,26 @@ class World:
 def test_it_cleans_by_age_and_then_compacts_the_dirtiest_log_first() -> None:
     world = World()
     worker = world.maintenance()
-    assert worker.step(LOTS, NOW).action is Action.RETAINED
+    assert worker.step(LOTS, Moment.fixed(NOW)).action is Action.RETAINED
     assert world.directory[EVENTS].log_start_offset == 1
-    first = worker.step(LOTS, NOW)
+    first = worker.step(LOTS, Moment.fixed(NOW))
     assert (first.action, first.partition) == (Action.COMPACTED, A)
     assert world.directory.cleaner_offsets[A] == 12
     assert worker.results[A].dropped.superseded == 9
-    nothing = worker.step(LOTS, NOW)  # half of the other is dirty: not more
+    nothing = worker.step(LOTS, Moment.fixed(NOW))  # half of the other is dirty: not more
     assert (nothing.action, nothing.next_ms) == (Action.NOTHING, NOW + BACKOFF_MS)
     append(world.directory[B], 1)
     world.directory[B].roll(NOW)
-    assert worker.step(LOTS, NOW + 1).action is Action.NOTHING
-    assert worker.step(LOTS, NOW + BACKOFF_MS).partition == B
+    assert worker.step(LOTS, Moment.fixed(NOW + 1)).action is Action.NOTHING
+    assert worker.step(LOTS, Moment.fixed(NOW + BACKOFF_MS)).partition == B
 
 
 def test_a_step_does_no_more_than_its_budget_and_progress_can_be_read() -> None:
     world = World()
     worker = world.maintenance()
-    worker.step(1, NOW)
+    worker.step(1, Moment.fixed(NOW))
     steps = 0
-    while worker.step(1, NOW).action is Action.COMPACTED:
+    while worker.step(1, Moment.fixed(NOW)).action is Action.COMPACTED:
         steps += 1
         progress = worker.progress
         assert progress is None or (progress.partition == A and 0 < progress.done_bytes < 2 * progress.total_bytes)
@@ -88,9 +89,9 @@ def test_a_step_does_no_more_than_its_budget_and_progress_can_be_read() -> None:
 def test_a_byte_rate_is_kept() -> None:
     world = World()
     worker = world.maintenance(bytes_per_second=1000.0)
-    worker.step(1, NOW)
+    worker.step(1, Moment.fixed(NOW))
     now, done = NOW, 0
-    while (result := worker.step(1, now)).action in (Action.COMPACTED, Action.WAITED):
+    while (result := worker.step(1, Moment.fixed(now))).action in (Action.COMPACTED, Action.WAITED):
         done += result.bytes
         now = max(now, result.next_ms)
     assert done > 1000
@@ -107,7 +108,7 @@ def test_of_a_damaged_log_all_but_the_damaged_segment_is_compacted() -> None:
     world.directory[B].roll(NOW)
     met: list[Damage] = []
     worker = world.maintenance(met=met.append)
-    while worker.step(LOTS, NOW).action is not Action.NOTHING:
+    while worker.step(LOTS, Moment.fixed(NOW)).action is not Action.NOTHING:
         pass
     assert world.directory.cleaner_offsets == {A: 12, B: 7}
     assert [each.size for each in log.segments] == [0, len(content), log.segments[2].size, 0]
@@ -119,7 +120,7 @@ def test_of_a_damaged_log_all_but_the_damaged_segment_is_compacted() -> None:
     for _ in range(3):
         append(log, 1, 2, 3)
         log.roll(NOW)
-    worker.step(LOTS, NOW + BACKOFF_MS)
+    worker.step(LOTS, Moment.fixed(NOW + BACKOFF_MS))
     assert world.directory.cleaner_offsets[A] == 21
     assert len(met) == 1  # it is known
     assert log.size < 3 * len(content)
@@ -128,7 +129,7 @@ def test_of_a_damaged_log_all_but_the_damaged_segment_is_compacted() -> None:
 def test_damage_that_shows_in_the_second_pass_alone_is_set_aside_as_well() -> None:
     world = World()
     log, worker = world.directory[A], world.maintenance()
-    while worker.step(LOTS, NOW).action is not Action.NOTHING:
+    while worker.step(LOTS, Moment.fixed(NOW)).action is not Action.NOTHING:
         pass
     (clean, _) = log.segments
     clean.log.write_at(100, b"damage")
@@ -136,7 +137,7 @@ def test_damage_that_shows_in_the_second_pass_alone_is_set_aside_as_well() -> No
     for _ in range(4):
         append(log, 1, 2, 3)
         log.roll(NOW)
-    worker.step(LOTS, NOW + BACKOFF_MS)
+    worker.step(LOTS, Moment.fixed(NOW + BACKOFF_MS))
     assert worker.damaged[A].keys() == {0}
     assert worker.damaged[A][0].path == "/logs/a-0/00000000000000000000.log"  # not by the name that it was written by
     assert log.segments[0].log.read_at(0, clean.size) == content
@@ -151,11 +152,11 @@ def test_damage_in_a_header_that_selection_or_retention_reads_ends_neither_for_o
     worker = world.maintenance()
     append(world.directory[B], 1)
     world.directory[B].roll(NOW)
-    while worker.step(LOTS, NOW).action is not Action.NOTHING:
+    while worker.step(LOTS, Moment.fixed(NOW)).action is not Action.NOTHING:
         pass
     assert world.directory[EVENTS].log_start_offset == 1
     assert world.directory.cleaner_offsets[B] == 7
-    worker.step(LOTS, NOW + BACKOFF_MS)
+    worker.step(LOTS, Moment.fixed(NOW + BACKOFF_MS))
     assert worker.damaged[A].keys() == {0}
     assert world.directory.cleaner_offsets[A] == 12
 
@@ -168,7 +169,7 @@ def test_damage_in_another_file_leaves_the_partition_alone_and_is_told_once() ->
     world.directory[B].roll(NOW)
     met: list[Damage] = []
     worker = world.maintenance(met=met.append)
-    while worker.step(LOTS, NOW).action is not Action.NOTHING:
+    while worker.step(LOTS, Moment.fixed(NOW)).action is not Action.NOTHING:
         pass
     assert [(each.partition, each.base_offset) for each in met] == [(A, None)]
     assert worker.uncleanable.keys() == {A}
@@ -179,12 +180,12 @@ def test_damage_in_another_file_leaves_the_partition_alone_and_is_told_once() ->
 def test_a_paused_log_is_left_as_it_is_and_a_truncated_one_is_dirty_from_its_end() -> None:
     world = World()
     worker = world.maintenance()
-    worker.step(1, NOW)
-    worker.step(1, NOW)
+    worker.step(1, Moment.fixed(NOW))
+    worker.step(1, Moment.fixed(NOW))
     worker.pause(A)
     assert worker.progress is None
     assert not [entry for entry in world.disk.list("/logs/a-0") if "cleaned" in entry.name]
-    assert worker.step(LOTS, NOW).action is Action.NOTHING
+    assert worker.step(LOTS, Moment.fixed(NOW)).action is Action.NOTHING
     world.directory.checkpoint_cleaner(A, 12)
     world.directory[A].truncate_to(6, NOW)
     worker.resume(A)
@@ -194,9 +195,9 @@ def test_a_paused_log_is_left_as_it_is_and_a_truncated_one_is_dirty_from_its_end
 def test_a_failing_disk_takes_the_directory_offline() -> None:
     world = World()
     worker = world.maintenance()
-    worker.step(LOTS, NOW)
+    worker.step(LOTS, Moment.fixed(NOW))
     world.disk.failures[world.disk.operations + 30] = errno.EIO
     with pytest.raises(LogDirectoryOfflineError):
-        worker.step(LOTS, NOW)
+        worker.step(LOTS, Moment.fixed(NOW))
     assert world.directory.health.error is not None
     assert world.directory.cleaner_offsets[A] == 0

@@ -13,6 +13,7 @@ from magicbyte.log.directory import PartitionDirectory, discover
 from magicbyte.log.files import LocalFiles
 from magicbyte.log.migration import Phase, Stage, Step, Use, format_read_by, leaves_ms, segment_facts, stage_of
 from magicbyte.log.partition_log import PartitionLog
+from magicbyte.ports import Moment
 from magicbyte.records.columns import Record
 from magicbyte.records.encode import Format, encode_records
 
@@ -29,7 +30,7 @@ class World:
         named = {name.replace("_", "."): str(value) for name, value in settings.items()}
         self.config = LogConfig.of({"retention.ms": "-1", **named})
         self.folder, self.now, self.form = folder, START, form
-        self.log = PartitionLog.open(LocalFiles(), str(folder), self.config, now_ms=START, clean=True)
+        self.log = PartitionLog.open(LocalFiles(), str(folder), self.config, monotonic_ms=START, clean=True)
 
     def append(self) -> int:
         """Append a set; return how large it is stored."""
@@ -38,7 +39,7 @@ class World:
         data = memoryview(encode_records(rows, self.form, Codec.NONE))
         log = self.log
         prepared = prepare(data, rules, next_offset=log.log_end_offset, now_ms=self.now, leader_epoch=0)
-        log.append_prepared(prepared, self.now)
+        log.append_prepared(prepared, Moment.fixed(self.now))
         log.high_watermark = log.log_end_offset
         os.utime(Path(log.active.path(".log")), (self.now / 1000, self.now / 1000))  # as if the clock were the system's
         return prepared.size
@@ -47,7 +48,7 @@ class World:
         self.now += TICK
         if writes:
             self.append()
-        self.log.delete_old_segments(self.now)
+        self.log.delete_old_segments(Moment.fixed(self.now))
 
     def partition(self) -> PartitionDirectory:
         (found,) = discover([str(self.folder)])

@@ -20,7 +20,7 @@ from magicbyte.log.log_directory import LogDirectory, Settings
 from magicbyte.log.open_files import RESERVE, OpenFiles
 from magicbyte.log.partition_log import PartitionLog
 from magicbyte.log.record_set import record_set
-from magicbyte.ports import WritableFileSystem
+from magicbyte.ports import Moment, WritableFileSystem
 from magicbyte.testing.disk import SimulatedDisk, SimulatedFile
 
 NOW = 1_700_000_000_000
@@ -30,12 +30,12 @@ KEYS = [TopicPartition("topic", index) for index in range(20)]
 
 def open_logs(files: WritableFileSystem, path: str = "/logs", limit: int = 16) -> LogDirectory:
     settings = Settings(config_of=lambda _key: CONFIG, token=lambda: "0" * 32, max_open_files=limit)
-    return LogDirectory.open(files, path, settings, now_ms=NOW)
+    return LogDirectory.open(files, path, settings, monotonic_ms=NOW)
 
 
 def fill(log: PartitionLog, count: int) -> None:
     for _ in range(count):
-        log.append(record_set(batch_of(log.log_end_offset, NOW), log.config.rules), NOW)
+        log.append(record_set(batch_of(log.log_end_offset, NOW), log.config.rules), Moment.fixed(NOW))
 
 
 def content(log: PartitionLog) -> bytes:
@@ -60,7 +60,7 @@ def test_partitions_beyond_the_limit_are_written_read_closed_and_opened_with_no_
     directory = open_logs(disk)
     for key in KEYS:
         for each in (directory, wide):
-            each.create(key, now_ms=NOW)
+            each.create(key, monotonic_ms=NOW)
     for count in (3, 7, 20):
         for key in KEYS:
             for each in (directory, wide):
@@ -85,7 +85,7 @@ def test_a_file_that_was_written_is_durable_before_it_is_closed_for_another() ->
     disk = SimulatedDisk()
     directory = open_logs(disk, limit=1)
     for key in KEYS[:3]:
-        fill(directory.create(key, now_ms=NOW), 2)
+        fill(directory.create(key, monotonic_ms=NOW), 2)
     closed = [each.log for key in KEYS[:3] for each in directory[key].segments if not each.log.is_open]
     assert len(closed) >= 2
     for file in closed:
@@ -101,7 +101,7 @@ def test_a_sync_that_fails_when_a_file_is_closed_for_another_takes_the_directory
     disk = SimulatedDisk()
     directory = open_logs(disk, limit=1_000)
     for key in KEYS[:3]:
-        fill(directory.create(key, now_ms=NOW), 2)
+        fill(directory.create(key, monotonic_ms=NOW), 2)
     disk.failures = dict.fromkeys(range(disk.operations, disk.operations + 99), errno.EIO)
     flush = directory[KEYS[0]].begin_flush()
     assert flush is not None
@@ -123,7 +123,7 @@ def test_a_disk_that_fails_inside_a_request_is_one_line_with_directory_file_and_
 ) -> None:
     disk = SimulatedDisk()
     directory = open_logs(disk)
-    fill(directory.create(KEYS[0], now_ms=NOW), 1)
+    fill(directory.create(KEYS[0], monotonic_ms=NOW), 1)
     disk.failures[disk.operations + 1] = number
     for _ in range(3):
         with pytest.raises(LogDirectoryOfflineError):
@@ -142,7 +142,7 @@ def test_without_a_descriptor_nothing_is_changed_and_with_one_again_all_goes_on(
     disk = SimulatedDisk()
     directory = open_logs(disk)
     for key in KEYS[:2]:
-        fill(directory.create(key, now_ms=NOW), 3)
+        fill(directory.create(key, monotonic_ms=NOW), 3)
     before = {key: content(directory[key]) for key in KEYS[:2]}
     directory.files.shrink(100)
     disk.most_descriptors = 0  # whatever is closed goes to somebody else
@@ -151,8 +151,8 @@ def test_without_a_descriptor_nothing_is_changed_and_with_one_again_all_goes_on(
         lambda: fill(directory[KEYS[0]], 1),
         lambda: directory[KEYS[0]].roll(NOW),
         lambda: directory[KEYS[1]].truncate_fully(0, NOW),
-        lambda: directory.create(KEYS[5], now_ms=NOW),
-        lambda: directory.delete(KEYS[0], now_ms=NOW),
+        lambda: directory.create(KEYS[5], monotonic_ms=NOW),
+        lambda: directory.delete(KEYS[0], monotonic_ms=NOW),
         directory.checkpoint_recovery_points,
         lambda: directory.retain(NOW, lambda _key, _error: None),
         lambda: content(directory[KEYS[0]]),
@@ -165,7 +165,7 @@ def test_without_a_descriptor_nothing_is_changed_and_with_one_again_all_goes_on(
     disk.most_descriptors = 100
     assert {key: content(directory[key]) for key in KEYS[:2]} == before
     fill(directory[KEYS[0]], 1)
-    fill(directory.create(KEYS[5], now_ms=NOW), 1)
+    fill(directory.create(KEYS[5], monotonic_ms=NOW), 1)
     directory.close()
     directory = open_logs(disk)
     assert [directory[key].log_end_offset for key in (*KEYS[:2], KEYS[5])] == [4, 3, 1]
@@ -185,7 +185,7 @@ def test_a_lack_of_descriptors_at_any_moment_loses_nothing_and_takes_nothing_off
                 directory.files._reserve.pop()
         try:
             if key not in directory.logs:
-                directory.create(key, now_ms=NOW)
+                directory.create(key, monotonic_ms=NOW)
                 ends[key] = 0
             else:
                 what = rng.randrange(8)
@@ -252,7 +252,7 @@ def test_a_file_whose_name_goes_stays_open_until_it_is_let_go_of(tmp_path: Path)
 def test_a_slice_can_be_read_though_its_file_was_closed_for_another() -> None:
     disk = SimulatedDisk()
     directory = open_logs(disk)
-    fill(directory.create(KEYS[0], now_ms=NOW), 3)
+    fill(directory.create(KEYS[0], monotonic_ms=NOW), 3)
     directory.files.shrink(99)
     slices = [directory[KEYS[0]].read(0, 1 << 20) for _ in range(900)]
     assert len({id(each.file) for each in slices if each is not None}) == 1

@@ -38,7 +38,7 @@ def a_disk(content: bytes, base: int = 0, **index_files: bytes) -> SimulatedDisk
 
 def opened(disk: SimulatedDisk, *, clean: bool = False, **settings: str) -> PartitionLog:
     config = LogConfig.of(SMALL | {name.replace("_", "."): value for name, value in settings.items()})
-    return PartitionLog.open(disk, FOLDER, config, now_ms=NOW, clean=clean, quarantine="/logs/quarantine")
+    return PartitionLog.open(disk, FOLDER, config, monotonic_ms=NOW, clean=clean, quarantine="/logs/quarantine")
 
 
 def batches(offsets: Sequence[int]) -> bytes:

@@ -30,7 +30,7 @@ from magicbyte.log.partition_log import PartitionLog
 from magicbyte.log.producer_snapshot import ProducerSnapshot
 from magicbyte.log.record_set import prepared_set, record_set
 from magicbyte.log.retention import Reason
-from magicbyte.ports import WritableFileSystem
+from magicbyte.ports import Moment, WritableFileSystem
 from magicbyte.records.control import ControlType, build_marker
 from magicbyte.records.enriched import Tag, build_enriched_message, build_enriched_wrapper, encode_tags
 from magicbyte.records.layout import Dialect
@@ -47,7 +47,7 @@ def open_log(
 ) -> PartitionLog:
     named = {name.replace("_", "."): value for name, value in settings.items() if name not in OPENING}
     opening = {name: int(value) for name, value in settings.items() if name in OPENING}
-    return PartitionLog.open(files, str(path), LogConfig.of(named), now_ms=NOW, clean=clean, **opening)
+    return PartitionLog.open(files, str(path), LogConfig.of(named), monotonic_ms=NOW, clean=clean, **opening)
 
 
 OPENING = ("recovery_point", "log_start_offset")
@@ -55,7 +55,7 @@ OPENING = ("recovery_point", "log_start_offset")
 
 def add(log: PartitionLog, timestamp: int = NOW, *, offset: int | None = None, now: int = NOW, **header: int) -> None:
     base = log.log_end_offset if offset is None else offset
-    log.append(record_set(batch_of(base, timestamp, **header), log.config.rules), now)
+    log.append(record_set(batch_of(base, timestamp, **header), log.config.rules), Moment.fixed(now))
 
 
 def fill(log: PartitionLog, count: int, first: int = NOW, step: int = 10) -> None:
@@ -125,7 +125,7 @@ def test_3_a_corrupt_byte_ends_the_log_there_and_copies_of_the_rest_are_kept(fol
     damaged[SIZE * 7 + 40] ^= 1
     path.write_bytes(damaged)
     config = LogConfig.of({"segment.bytes": str(SIZE * 20)})
-    log = PartitionLog.open(FILES, str(folder), config, now_ms=NOW, quarantine=str(tmp_path / "quarantine"))
+    log = PartitionLog.open(FILES, str(folder), config, monotonic_ms=NOW, quarantine=str(tmp_path / "quarantine"))
     assert (log.log_end_offset, bases(log), path.stat().st_size) == (27, [0, 20], SIZE * 7)
     assert [cut.removed for cut in log.loaded.cuts] == [SIZE * 13, SIZE * 10]
     assert "crc" in log.loaded.cuts[0].reason
@@ -172,7 +172,7 @@ def test_7_and_8_offsets_too_far_from_the_base_roll(folder: Path) -> None:
     old = open_log(folder.parent / "old-0")
     for offset in (0, far + 5):
         message = build_message(1, offset, NOW, None, b"v")
-        old.append(record_set(message, old.config.rules), NOW)
+        old.append(record_set(message, old.config.rules), Moment.fixed(NOW))
     assert bases(old) == [0, 6]
     with pytest.raises(LogDirectoryError, match="expected offsets from"):
         add(log, offset=far)
@@ -216,7 +216,7 @@ def test_12_what_holds_nothing_is_not_appended_and_rolls_nothing(folder: Path) -
 
 def test_13_jitter_is_taken_off_the_time(folder: Path) -> None:
     config = LogConfig.of({"segment.ms": "1000", "segment.jitter.ms": "400"})
-    log = PartitionLog.open(FILES, str(folder), config, now_ms=NOW, clean=True, jitter=lambda most: most // 2)
+    log = PartitionLog.open(FILES, str(folder), config, monotonic_ms=NOW, clean=True, jitter=lambda most: most // 2)
     add(log, NOW)
     add(log, NOW + 800)
     assert bases(log) == [0]
@@ -244,8 +244,8 @@ def test_15_truncation(folder: Path, offset: int, end: int, changes: bool) -> No
 
 def test_16_truncation_into_a_batch_ends_the_log_there_and_its_data_before(folder: Path) -> None:
     log = open_log(folder)
-    log.append(record_set(batch_of(0, NOW, 10), log.config.rules), NOW)
-    log.append(record_set(batch_of(10, NOW, 10), log.config.rules), NOW)
+    log.append(record_set(batch_of(0, NOW, 10), log.config.rules), Moment.fixed(NOW))
+    log.append(record_set(batch_of(10, NOW, 10), log.config.rules), Moment.fixed(NOW))
     log.truncate_to(13, NOW)
     assert (log.log_end_offset, len(read_all(log))) == (13, 1)
     add(log)
@@ -329,9 +329,9 @@ FIVES = {"segment_bytes": str(SIZE * 5), "file_delete_delay_ms": "0"}
 def test_22_nothing_goes_above_the_high_watermark(folder: Path) -> None:
     log = open_log(folder, retention_ms="999", **FIVES)
     fill(log, 50, NOW - 2000, 0)
-    assert log.delete_old_segments(NOW) == []
+    assert log.delete_old_segments(Moment.fixed(NOW)) == []
     log.high_watermark = 25
-    log.delete_old_segments(NOW)
+    log.delete_old_segments(Moment.fixed(NOW))
     assert (bases(log)[0], log.log_start_offset) == (25, 25)
 
 
@@ -340,7 +340,7 @@ def test_23_when_all_is_old_an_empty_segment_stays(folder: Path) -> None:
     fill(log, 7, NOW - 2000, 0)
     add(log, NOW - 2000, partition_leader_epoch=4)
     log.high_watermark = 8
-    removed = log.delete_old_segments(NOW)
+    removed = log.delete_old_segments(Moment.fixed(NOW))
     assert {each.reason for each in removed} == {Reason.TIME}
     assert (bases(log), log.log_start_offset, log.log_end_offset, log.size) == ([8], 8, 8, 0)
     assert log.epochs.entries == [LeaderEpoch(4, 8)]
@@ -355,7 +355,7 @@ def test_24_size_retention(folder: Path, batches: int, segments: int) -> None:
     log = open_log(folder, retention_ms="-1", retention_bytes=str(batches * SIZE), **FIVES)
     fill(log, 15)
     log.high_watermark = 15
-    log.delete_old_segments(NOW)
+    log.delete_old_segments(Moment.fixed(NOW))
     assert len(log.segments) == segments
 
 
@@ -365,7 +365,7 @@ def test_25_and_26_delete_records(folder: Path) -> None:
     log.high_watermark = 15
     for offset, segments in ((1, 3), (6, 2), (15, 1)):
         assert log.delete_records(offset) == offset
-        log.delete_old_segments(NOW)
+        log.delete_old_segments(Moment.fixed(NOW))
         assert (len(log.segments), log.log_start_offset) == (segments, offset)
     with pytest.raises(OffsetOutOfRangeError):
         log.delete_records(16)
@@ -377,10 +377,10 @@ def test_27_and_28_policies(folder: Path, policy: str, stay: int) -> None:
     log = open_log(folder, cleanup_policy=policy, retention_ms="10", **FIVES)
     fill(log, 15, NOW - 1000, 0)
     log.high_watermark = 15
-    log.delete_old_segments(NOW)
+    log.delete_old_segments(Moment.fixed(NOW))
     assert len(log.segments) == stay
     log.delete_records(6) if stay == 3 else None
-    log.delete_old_segments(NOW)
+    log.delete_old_segments(Moment.fixed(NOW))
     assert len(log.segments) == (2 if stay == 3 else 1)
 
 
@@ -396,7 +396,7 @@ def test_29_a_preallocated_file_is_cut_to_its_data(folder: Path) -> None:
 
 def open_killed(folder: Path, quarantine: Path, size: int = 1 << 30) -> PartitionLog:
     config = LogConfig.of({"preallocate": "true", "segment.bytes": str(size)})
-    return PartitionLog.open(FILES, str(folder), config, now_ms=NOW, quarantine=str(quarantine))
+    return PartitionLog.open(FILES, str(folder), config, monotonic_ms=NOW, quarantine=str(quarantine))
 
 
 def test_the_room_of_a_preallocated_file_is_no_damage_and_not_copied_however_often_it_is_killed(
@@ -445,7 +445,7 @@ def test_zeros_at_the_end_of_a_log_are_cut_but_not_copied(folder: Path, tmp_path
     with (folder / f"{0:020}.log").open("r+b") as file:
         file.truncate(10_000_000)
     config = LogConfig.of({})
-    log = PartitionLog.open(FILES, str(folder), config, now_ms=NOW, quarantine=str(tmp_path / "quarantine"))
+    log = PartitionLog.open(FILES, str(folder), config, monotonic_ms=NOW, quarantine=str(tmp_path / "quarantine"))
     assert [(cut.removed, cut.quarantine) for cut in log.loaded.cuts] == [(10_000_000 - 2 * SIZE, None)]
     assert not (tmp_path / "quarantine").exists()
 
@@ -477,7 +477,7 @@ def transactions(log: PartitionLog) -> None:
             ControlType.ABORT, base_offset=log.log_end_offset, timestamp=NOW, producer_id=producer, producer_epoch=0,
             coordinator_epoch=0, partition_leader_epoch=0,
         )  # fmt: skip
-        log.append(record_set(marker, log.config.rules), NOW)
+        log.append(record_set(marker, log.config.rules), Moment.fixed(NOW))
 
     for sequence in range(8):
         data(1, sequence)
@@ -500,7 +500,7 @@ def test_30_any_of_a_producers_last_five_batches_sent_again_gets_its_offsets_and
         prepared = prepare(
             memoryview(produced), rules, next_offset=log.log_end_offset, now_ms=NOW, leader_epoch=0, request_version=9
         )
-        return log.append_prepared(prepared, NOW)
+        return log.append_prepared(prepared, Moment.fixed(NOW))
 
     assert [send(2 * at) for at in range(7)] == [(2 * at, 2 * at + 1) for at in range(7)]
     size = log.size
@@ -560,7 +560,7 @@ def test_33_older_messages_end_what_is_known_of_epochs(folder: Path) -> None:
         (-1, -1),
     ]
     message = build_message(1, 3, NOW, None, b"v")
-    log.append(record_set(message, log.config.rules), NOW)
+    log.append(record_set(message, log.config.rules), Moment.fixed(NOW))
     assert log.epochs.entries == []
     log.close()
     assert open_log(folder).epochs.entries == []
@@ -583,7 +583,7 @@ ENRICHED = {"message_dialect": "enriched", "index_interval_bytes": "100", "file_
 def add_enriched(log: PartitionLog, timestamp: int) -> None:
     tags = encode_tags({Tag.TIMESTAMP: timestamp})
     content = build_enriched_message(log.log_end_offset, b"k", b"v", seconds=timestamp // 1000, tags=tags)
-    log.append(record_set(content, log.config.rules, Dialect.ENRICHED), timestamp)
+    log.append(record_set(content, log.config.rules, Dialect.ENRICHED), Moment.fixed(timestamp))
 
 
 def test_enriched_10_segments_go_by_their_last_time_and_the_head_of_the_next_is_cut(folder: Path) -> None:
@@ -593,7 +593,7 @@ def test_enriched_10_segments_go_by_their_last_time_and_the_head_of_the_next_is_
             add_enriched(log, timestamp)
         log.roll(NOW)
     log.high_watermark = log.log_end_offset
-    removed = log.delete_old_segments(now_ms=31)
+    removed = log.delete_old_segments(Moment.fixed(31))
     assert [(each.base_offset, each.end_offset, each.head) for each in removed] == [
         (0, 2, False),
         (2, 4, False),
@@ -608,7 +608,7 @@ def test_enriched_11_an_active_segment_that_was_never_rolled_goes_as_well(folder
     for timestamp in (1, 2, 3):
         add_enriched(log, timestamp)
     log.high_watermark = 3
-    log.delete_old_segments(now_ms=100)
+    log.delete_old_segments(Moment.fixed(100))
     assert (bases(log), log.log_end_offset, log.size) == ([3], 3, 0)
 
 
@@ -621,7 +621,7 @@ def test_enriched_12_a_restart_or_a_move_of_the_files_changes_no_decision(folder
         path.touch()
     log = open_log(folder, retention_ms="10", **ENRICHED)
     log.high_watermark = 3
-    log.delete_old_segments(now_ms=31)
+    log.delete_old_segments(Moment.fixed(31))
     assert log.log_start_offset == 2
 
 
@@ -645,7 +645,7 @@ def test_an_enriched_wrapper_is_found_by_every_offset_in_it_and_cut_whole(folder
     add_enriched(log, 1000)
     inner = b"".join(build_enriched_message(at, None, b"x") for at in range(4))
     wrapper = build_enriched_wrapper(Codec.GZIP, inner, num_messages=4, non_keyed=True, start_offset=1, seconds=2)
-    log.append(record_set(wrapper, log.config.rules, Dialect.ENRICHED), 2000)
+    log.append(record_set(wrapper, log.config.rules, Dialect.ENRICHED), Moment.fixed(2000))
     add_enriched(log, 3000)
     assert log.log_end_offset == 6
     for offset in (1, 2, 4):
@@ -736,10 +736,10 @@ def test_flush_rules_are_kafkas(folder: Path) -> None:
 def test_the_index_entries_of_the_vector(folder: Path) -> None:
     rules = IndexRules.of("3.9.0")
     log = PartitionLog.open(
-        FILES, str(folder), LogConfig.of({"index.interval.bytes": "100"}, rules), now_ms=0, clean=True
+        FILES, str(folder), LogConfig.of({"index.interval.bytes": "100"}, rules), monotonic_ms=0, clean=True
     )
     for at, timestamp in enumerate((10, 30, 20, 40, 40, 50)):
-        log.append(record_set(batch_of_two(2 * at, timestamp), log.config.rules), 0)
+        log.append(record_set(batch_of_two(2 * at, timestamp), log.config.rules), Moment.fixed(0))
     log.roll(0)
     assert (folder / f"{0:020}.index").read_bytes().hex() == "00000005000000c20000000900000184"
     assert (
@@ -752,12 +752,12 @@ def test_a_set_of_several_batches_gets_entries_as_the_version_has_it(folder: Pat
     counts = {}
     for version in ("3.9.0", "3.9.1"):
         config = LogConfig.of({"index.interval.bytes": "100"}, IndexRules.of(version))
-        log = PartitionLog.open(FILES, str(folder.parent / version), config, now_ms=0, clean=True)
+        log = PartitionLog.open(FILES, str(folder.parent / version), config, monotonic_ms=0, clean=True)
         for base in (0, 10):
             moved = bytearray(content)
             for at in range(10):
                 moved[at * SIZE : at * SIZE + 8] = (base + at).to_bytes(8, "big")
-            log.append(record_set(moved, log.config.rules), 0)
+            log.append(record_set(moved, log.config.rules), Moment.fixed(0))
         counts[version] = next(iter(log.active._indexes.values())).count
     assert counts == {"3.9.0": 1, "3.9.1": 9}
 
@@ -772,7 +772,7 @@ def test_what_a_leader_prepared_is_stored_as_it_is(folder: Path, settings: dict[
         prepared = prepare(produced, rules, next_offset=log.log_end_offset, now_ms=NOW, leader_epoch=7)
         made = prepared_set(prepared, log.config.rules)
         assert made.due(11, 10, -1, 0) == record_set(bytes(prepared), log.config.rules).due(11, 10, -1, 0)
-        log.append(made, NOW)
+        log.append(made, Moment.fixed(NOW))
         stored.append(bytes(prepared))
     assert log.log_end_offset == 90
     assert b"".join(segment.log.read_at(0, segment.size) for segment in log.segments) == b"".join(stored)

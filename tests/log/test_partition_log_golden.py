@@ -12,6 +12,7 @@ from magicbyte.log.files import LocalFiles
 from magicbyte.log.partition_log import PartitionLog
 from magicbyte.log.producer_snapshot import ProducerSnapshot
 from magicbyte.log.record_set import record_set
+from magicbyte.ports import Moment
 from magicbyte.records.entry import entries
 
 FILES = LocalFiles()
@@ -46,10 +47,10 @@ def test_batches_of_a_broker_appended_one_by_one_give_its_files_byte_for_byte(ca
     folder = tmp_path / "orders-0"
     config = config_of(case)
     start = int(next(iter(segments)).removesuffix(".log"))
-    log = PartitionLog.open(FILES, str(folder), config, now_ms=0, clean=True, log_start_offset=start)
+    log = PartitionLog.open(FILES, str(folder), config, monotonic_ms=0, clean=True, log_start_offset=start)
     for content_of_segment in segments.values():
         for _, entry in entries(content_of_segment):
-            log.append(record_set(entry.buffer, log.config.rules), now_ms=0)
+            log.append(record_set(entry.buffer, log.config.rules), Moment.fixed(0))
     if "trimmed" in case.name:
         log.high_watermark = log.log_end_offset
         log.delete_records(77)
@@ -63,7 +64,9 @@ def test_what_a_killed_broker_left_is_recovered_to_what_the_broker_itself_made_o
 ) -> None:
     recovered = log_case(case.id.replace(".crashed", ".recovered"))
     folder = unpacked(case, tmp_path)
-    log = PartitionLog.open(FILES, str(folder), config_of(case), now_ms=0, quarantine=str(tmp_path / "quarantine"))
+    log = PartitionLog.open(
+        FILES, str(folder), config_of(case), monotonic_ms=0, quarantine=str(tmp_path / "quarantine")
+    )
     removed = sum(cut.removed for cut in log.loaded.cuts)
     log.close()
     before, after = (sum(map(len, each.segments().values())) for each in (case, recovered))
@@ -79,7 +82,7 @@ def test_a_log_that_a_broker_closed_is_opened_closed_and_not_changed(case: Case,
     before = content(folder)
     config = config_of(case)
     start = 77 if "trimmed" in case.name else 0
-    log = PartitionLog.open(FILES, str(folder), config, now_ms=0, clean=True, log_start_offset=start)
+    log = PartitionLog.open(FILES, str(folder), config, monotonic_ms=0, clean=True, log_start_offset=start)
     assert log.loaded.recovered == []
     snapshots = [int(name[:20]) for name in before if name.endswith(".snapshot")]
     assert not snapshots or log.log_end_offset == max(snapshots)

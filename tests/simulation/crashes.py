@@ -25,6 +25,7 @@ from magicbyte.log.maintenance import Maintenance
 from magicbyte.log.open_files import DEFAULT_LIMIT
 from magicbyte.log.partition_log import PartitionLog
 from magicbyte.log.record_set import record_set
+from magicbyte.ports import Moment
 from magicbyte.testing.disk import SimulatedDisk
 from simulation.ledger import (
     RETENTION_MS,
@@ -37,6 +38,7 @@ from simulation.ledger import (
     keyed_batch,
     marker,
     plain_batch,
+    producers_of,
     verify_log,
 )
 
@@ -72,7 +74,7 @@ def open_directory(disk: SimulatedDisk, seed: int = 0, max_open_files: int = DEF
         identity=Identity(1),
         max_open_files=max_open_files,
     )
-    return LogDirectory.open(disk, PATH, settings, now_ms=disk.now_ms)
+    return LogDirectory.open(disk, PATH, settings, monotonic_ms=disk.now_ms)
 
 
 class World:
@@ -143,6 +145,8 @@ class World:
             if ledger.longer is None and not ledger.maybe_gone:
                 ledger.durable = max(ledger.durable, noted.get(key, 0))
             verify_log(directory.logs[key], ledger, disk.now_ms)
+            if directory.was_clean and ledger.closed is not None:
+                expect(producers_of(directory.logs[key]) == ledger.closed, f"{key} was closed, and forgot producers")
         for key in directory.logs:
             expect(key in self.ledgers, f"{key} came back")
         if goes_on:
@@ -190,7 +194,7 @@ class World:
         self.disk.phase = "create partition"
         assert self.directory is not None
         self.ledgers[key] = Ledger(key, is_compacted=CONFIGS[key.topic].compact, maybe_gone=True)
-        self.directory.create(key, now_ms=self.disk.now_ms)
+        self.directory.create(key, monotonic_ms=self.disk.now_ms)
         self.ledgers[key].maybe_gone = False
 
     def append(self, key: TopicPartition) -> None:
@@ -254,7 +258,7 @@ class World:
             for each in self.ledgers:
                 self.flush(each)
             self.checkpoints(key)
-        self.directory.retain(self.disk.now_ms, _no_damage)
+        self.directory.retain(Moment.fixed(self.disk.now_ms), _no_damage)
 
     def remove_deleted(self, key: TopicPartition) -> None:
         assert self.directory is not None
@@ -310,7 +314,7 @@ class World:
             if self.random.random() < 0.4:
                 log.roll(self.disk.now_ms)
             ledger.cleaned_to = max(ledger.cleaned_to, min(log.high_watermark, log.active.base_offset))
-        self.maintenance.step(self.random.choice((1, 1 << 20)), self.disk.now_ms)
+        self.maintenance.step(self.random.choice((1, 1 << 20)), Moment.fixed(self.disk.now_ms))
 
     def checkpoints(self, key: TopicPartition) -> None:
         assert self.directory is not None
@@ -323,7 +327,7 @@ class World:
         self.disk.phase = "delete partition"
         self.ledgers[key].maybe_gone = True
         self.maintenance.pause(key)
-        self.directory.delete(key, now_ms=self.disk.now_ms)
+        self.directory.delete(key, monotonic_ms=self.disk.now_ms)
         del self.ledgers[key]
         self.create(key)
         self.maintenance.resume(key)
@@ -334,6 +338,8 @@ class World:
         """Close the directory; return where the logs ended."""
         assert self.directory is not None
         self.maintenance.close()
+        for each, ledger in self.ledgers.items():
+            ledger.closed = producers_of(self.directory.logs[each])
         self.directory.close()
         for each, ledger in self.ledgers.items():
             ledger.durable = max(ledger.durable, self.directory.logs[each].log_end_offset)
@@ -424,7 +430,7 @@ def new_batch(rng: random.Random, key: TopicPartition, base: int, epoch: int, ti
 
 
 def put(log: PartitionLog, batch: Batch, now_ms: int) -> None:
-    log.append(record_set(batch.content, log.config.rules, log.config.dialect), now_ms)
+    log.append(record_set(batch.content, log.config.rules, log.config.dialect), Moment.fixed(now_ms))
 
 
 def recovery_points(disk: SimulatedDisk) -> dict[TopicPartition, int]:

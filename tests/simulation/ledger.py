@@ -71,6 +71,7 @@ class Ledger:
     cleaned_to: int = 0
     epoch: int = 0  # of the leader, which never goes back
     maybe_gone: bool = False  # it is being made, deleted, or emptied
+    closed: dict[int, tuple[int, int]] | None = None  # the producers that it knew when it was closed
 
     @property
     def whole(self) -> list[Batch]:
@@ -317,6 +318,11 @@ def verify_producers(log: PartitionLog) -> None:
             raise BrokenError(f"{log.folder}: a transaction is open that has ended: {mine}")
         if each.current_txn_first_offset >= 0 > mine.current_txn_first_offset:
             raise BrokenError(f"{log.folder}: an open transaction is forgotten: {each}")
+
+
+def producers_of(log: PartitionLog) -> dict[int, tuple[int, int]]:
+    """Last sequence number and offset of each producer that a log knows, whether it still holds its records or not."""
+    return {each.producer_id: (each.last_sequence, each.last_offset) for each in log.producers.snapshot().producers}
 
 
 def verify_epochs(log: PartitionLog, batches: Iterable[tuple[int, int]], start: int) -> None:

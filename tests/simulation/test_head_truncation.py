@@ -7,6 +7,7 @@ import pytest
 from magicbyte.log.config import LogConfig
 from magicbyte.log.partition_log import PartitionLog
 from magicbyte.log.record_set import record_set
+from magicbyte.ports import Moment
 from magicbyte.records.enriched import Tag, build_enriched_message, encode_tags
 from magicbyte.testing.disk import SimulatedDisk
 from simulation.ledger import content_of, plain_batch
@@ -24,7 +25,7 @@ SMALL = {
 
 def opened(disk: SimulatedDisk, dialect: str) -> PartitionLog:
     config = LogConfig.of({**SMALL, "message.dialect": dialect})
-    return PartitionLog.open(disk, FOLDER, config, now_ms=NOW)
+    return PartitionLog.open(disk, FOLDER, config, monotonic_ms=NOW)
 
 
 @pytest.mark.parametrize("dialect", ["kafka", "enriched"])
@@ -36,13 +37,13 @@ def test_enriched_14_a_crash_at_any_step_leaves_the_old_head_or_the_new_one(dial
     log = opened(disk, dialect)
     for at in range(40):
         timestamp = NOW - 5000 if at < old else NOW
-        log.append(record_set(made(at, timestamp, dialect), log.config.rules, log.config.dialect), NOW)
+        log.append(record_set(made(at, timestamp, dialect), log.config.rules, log.config.dialect), Moment.fixed(NOW))
     log.flush(NOW)
     log.high_watermark = 40
     before = content_of(log)
     cuts: list[SimulatedDisk] = []
     disk.observer = lambda _kind, _path: cuts.extend(disk.after_a_cut(5 * len(cuts) + at) for at in range(3))
-    log.delete_old_segments(NOW)
+    log.delete_old_segments(Moment.fixed(NOW))
     log.remove_deleted(NOW + 10**6)
     disk.observer = None
     assert (content_of(log), log.log_start_offset, log.log_end_offset) == (before[old:], old, 40)

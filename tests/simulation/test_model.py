@@ -18,6 +18,7 @@ from magicbyte.log.compaction import Compaction, CompactionConfig, select
 from magicbyte.log.config import LogConfig
 from magicbyte.log.partition_log import PartitionLog
 from magicbyte.log.record_set import record_set
+from magicbyte.ports import Moment
 from magicbyte.records.columns import Record
 from magicbyte.records.decode import DecodeOptions, decode
 from magicbyte.records.encode import BatchHeader, Format, encode_records
@@ -67,14 +68,20 @@ class LiveLog(RuleBasedStateMachine):
 
     def opened(self, *, clean: bool, start: int = 0) -> PartitionLog:
         return PartitionLog.open(
-            self.disk, "/log-0", self.config, now_ms=self.now, clean=clean, log_start_offset=start, recovery_point=0
+            self.disk,
+            "/log-0",
+            self.config,
+            monotonic_ms=self.now,
+            clean=clean,
+            log_start_offset=start,
+            recovery_point=0,
         )
 
     @rule(records=st.integers(1, 4), gap=st.sampled_from((0, 0, 0, 3)), age=st.integers(0, 3000))
     def append(self, records: int, gap: int, age: int) -> None:
         base = self.end + gap
         content = self.make(base, self.now - age, records)
-        self.log.append(record_set(content, self.log.config.rules, self.config.dialect), self.now)
+        self.log.append(record_set(content, self.log.config.rules, self.config.dialect), Moment.fixed(self.now))
         self.batches[base] = base + records - 1, self.now - age, content
         self.end = base + records
 
@@ -107,7 +114,7 @@ class LiveLog(RuleBasedStateMachine):
     def retain(self) -> None:
         planned, start = self.log.plan(self.now)
         before = self.log.log_start_offset
-        assert self.log.delete_old_segments(self.now) == planned
+        assert self.log.delete_old_segments(Moment.fixed(self.now)) == planned
         assert self.log.log_start_offset == start
         self.log.remove_deleted(self.now)
         for base, (last, timestamp, _) in self.batches.items():
@@ -180,7 +187,7 @@ class LiveCompactedLog(RuleBasedStateMachine):
         self.log = self.opened(clean=True)
 
     def opened(self, *, clean: bool) -> PartitionLog:
-        return PartitionLog.open(self.disk, "/log-0", self.config, now_ms=self.now, clean=clean)
+        return PartitionLog.open(self.disk, "/log-0", self.config, monotonic_ms=self.now, clean=clean)
 
     def made(self, records: list[Record]) -> bytes:
         codec = Codec.GZIP if len(records) % 2 else Codec.NONE
@@ -196,7 +203,7 @@ class LiveCompactedLog(RuleBasedStateMachine):
         base = self.log.log_end_offset + gap
         records = [Record(base + at, self.now, 0, bytes([key]), value) for at, (key, value) in enumerate(keys)]
         content = self.made(records)
-        self.log.append(record_set(content, self.log.config.rules, self.config.dialect), self.now)
+        self.log.append(record_set(content, self.log.config.rules, self.config.dialect), Moment.fixed(self.now))
         self.records += keyed(records)
         self.sets.append((base, base + len(records) - 1))
 
@@ -228,7 +235,7 @@ class LiveCompactedLog(RuleBasedStateMachine):
         selection = select(self.log, self.cleaned, config, self.now)
         if not selection.cleanable_bytes:
             return
-        compaction = Compaction(self.log, selection, config, now_ms=self.now, secret=bytes(16))
+        compaction = Compaction(self.log, selection, config, now=Moment.fixed(self.now), secret=bytes(16))
         steps = compaction.run()
         if not whole:
             next(steps)

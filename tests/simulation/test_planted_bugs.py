@@ -87,12 +87,12 @@ def a_swap_that_trusts_the_order_of_renames(patch: Patch) -> None:
 def a_swap_that_removes_the_old_segments_first(patch: Patch) -> None:
     real = PartitionLog.replace
 
-    def replace(self: PartitionLog, old: Any, new: Any, now_ms: int) -> None:
+    def replace(self: PartitionLog, old: Any, new: Any, now: Any) -> None:
         for segment in old:
             segment.rename(DELETED)
         for segment in old:
             segment.rename("")
-        real(self, old, new, now_ms)
+        real(self, old, new, now)
 
     patch.setattr(PartitionLog, "replace", replace)
 
@@ -147,10 +147,10 @@ def renames_indexes_first(self: Segment, suffix: str) -> None:
 
 @planted
 def a_retention_that_takes_indexes_before_their_log(patch: Patch) -> None:
-    def delete_later(self: PartitionLog, segment: Segment, now_ms: int) -> None:
+    def delete_later(self: PartitionLog, segment: Segment, monotonic_ms: int) -> None:
         renames_indexes_first(segment, DELETED)
         self.files.sync_directory(self.folder)
-        self._deleted.append((now_ms, segment))
+        self._deleted.append((monotonic_ms, segment))
 
     patch.setattr(PartitionLog, "_delete_later", delete_later)
 
@@ -343,19 +343,19 @@ class AnyNumber(int):
 def a_group_commit_that_answers_those_who_came_late(patch: Patch) -> None:
     real = GroupCommit.end
 
-    def end(self: GroupCommit[Any], finished: Any, now_ms: int) -> Any:
+    def end(self: GroupCommit[Any], finished: Any, monotonic_ms: int) -> Any:
         for log, _ in finished.flushes:
             log.recovery_point = log.log_end_offset
         late, self._waiting = self._waiting, []
         finished.waiting.extend(late)
-        return real(self, finished, now_ms)
+        return real(self, finished, monotonic_ms)
 
     patch.setattr(GroupCommit, "end", end)
 
 
 @planted
 def a_group_commit_that_answers_those_whose_records_were_cut_off(patch: Patch) -> None:
-    def flushed(self: PartitionLog, flush: Flush, now_ms: int) -> None:
+    def flushed(self: PartitionLog, flush: Flush, monotonic_ms: int) -> None:
         self.recovery_point = max(self.recovery_point, flush.end_offset)
 
     patch.setattr(PartitionLog, "flushed", flushed)
@@ -370,10 +370,10 @@ def a_compaction_above_the_high_watermark(patch: Patch) -> None:
 def a_compaction_whose_segment_is_not_synced(patch: Patch) -> None:
     real, sync = PartitionLog.replace, Segment.sync
 
-    def replace(self: PartitionLog, old: Any, new: Any, now_ms: int) -> None:
+    def replace(self: PartitionLog, old: Any, new: Any, now: Any) -> None:
         patch.setattr(Segment, "sync", nothing)
         try:
-            real(self, old, new, now_ms)
+            real(self, old, new, now)
         finally:
             patch.setattr(Segment, "sync", sync)
 

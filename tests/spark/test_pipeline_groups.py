@@ -20,7 +20,7 @@ from magicbyte.log.indexes import TransactionIndex
 from magicbyte.log.offset_marks import OffsetMarks
 from magicbyte.log.partition_log import PartitionLog
 from magicbyte.log.record_set import record_set
-from magicbyte.ports import WritableFile
+from magicbyte.ports import Moment, WritableFile
 from magicbyte.records.columns import Record
 from magicbyte.records.control import ControlType, build_marker
 from magicbyte.records.encode import BatchHeader, Format, encode_records
@@ -55,12 +55,12 @@ class History:
         self.rng, self.folder, self.keys = random.Random(seed), logs / "users-0", keys
         logs.mkdir(parents=True)
         config = LogConfig(compact=True, delete=False, rules=IndexRules.of(version))
-        self.log = PartitionLog.open(LocalFiles(), str(self.folder), config, now_ms=START, clean=True)
+        self.log = PartitionLog.open(LocalFiles(), str(self.folder), config, monotonic_ms=START, clean=True)
         self.sequences: dict[int, int] = {}
         self.is_open: set[int] = set()
 
     def put(self, data: bytes) -> None:
-        self.log.append(record_set(data, self.log.config.rules, self.log.config.dialect), START)
+        self.log.append(record_set(data, self.log.config.rules, self.log.config.dialect), Moment.fixed(START))
 
     def append(self, target: Format, codec: Codec, producer: int = -1, *, transactional: bool = False) -> None:
         rng, base = self.rng, self.log.log_end_offset

@@ -27,6 +27,7 @@ from magicbyte.log.append import NOTHING_STORED, PreparedAppend, prepare, take
 from magicbyte.log.config import FOREVER
 from magicbyte.log.group_commit import GroupCommit, Outcome
 from magicbyte.log.record_set import record_set
+from magicbyte.ports import Moment
 from magicbyte.records.encode import Format
 from magicbyte.records.entry import entries
 from magicbyte.records.layout import CODEC_MASK, LOG_OVERHEAD, MAGIC, NO_TIMESTAMP, OFFSET, Dialect
@@ -115,19 +116,19 @@ class Appends:
         if not _is_plain_batch(records):
             await broker.load_numpy()
         async with partition.lock:
-            now_ms, end_before = broker.clock.now_ms(), partition.log.log_end_offset
+            now, end_before = Moment.of(broker.clock), partition.log.log_end_offset
             work = partial(
                 prepare,
                 records,
                 rules,
                 next_offset=end_before,
-                now_ms=now_ms,
+                now_ms=now.date_ms,
                 leader_epoch=broker.topics.leader_epoch(partition.topic, partition.index),
                 request_version=request_version,
                 dialect=dialect,
                 is_ours=is_ours,
             )
-            store = partial(_store, partition.log, work, now_ms)
+            store = partial(_store, partition.log, work, now)
             prepared, first, last, spent = await self._write(partition, store, is_quick=_is_quick(records))
             if first == NOTHING_STORED:
                 return Appended(NOTHING_STORED, NOTHING_STORED, NO_TIMESTAMP)
@@ -158,7 +159,7 @@ class Appends:
             if taken.first_offset == NOTHING_STORED:
                 return Appended(NOTHING_STORED, NOTHING_STORED, NO_TIMESTAMP)
             made = record_set(taken.data, log.config.rules, dialect)
-            await self._write(partition, partial(log.append, made, self._broker.clock.now_ms()))
+            await self._write(partition, partial(log.append, made, Moment.of(self._broker.clock)))
             durable = self._written(partition, taken.first_offset, made.size, 2 if made.batches else 1)
         await self._check_durable(partition, durable)
         return Appended(taken.first_offset, taken.last_offset, NO_TIMESTAMP)
@@ -213,7 +214,7 @@ class Appends:
                     except (OSError, OutOfDescriptorsError) as error:
                         outcome = Outcome(durable=[], lost=self._commits.fail(running, error))
                     else:
-                        outcome = self._commits.end(running, self._broker.clock.now_ms())
+                        outcome = self._commits.end(running, self._broker.clock.monotonic_ms())
                         self._broker.metrics.syncs.add([now_ns() - started])
                 finally:
                     self._broker.gate.leave()
@@ -259,14 +260,14 @@ def _is_quick(records: memoryview) -> bool:
     return size <= QUICK_BYTES and place is not None and records[place] & CODEC_MASK in _QUICK_CODECS
 
 
-def _store(log: PartitionLog, look_through: Callable[[], PreparedAppend], now_ms: int) -> _Stored:
+def _store(log: PartitionLog, look_through: Callable[[], PreparedAppend], now: Moment) -> _Stored:
     """Look a set through, and write it if there is anything in it."""
     started = now_ns()
     prepared = look_through()
     spent = now_ns() - started
     if prepared.first_offset == NOTHING_STORED:
         return _Stored(prepared, NOTHING_STORED, NOTHING_STORED, spent)
-    return _Stored(prepared, *log.append_prepared(prepared, now_ms), spent)
+    return _Stored(prepared, *log.append_prepared(prepared, now), spent)
 
 
 def _is_plain_batch(records: memoryview) -> bool:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from magicbyte.broker.metrics import now_ns
 from magicbyte.errors import LogDirectoryOfflineError, OutOfDescriptorsError
 from magicbyte.log.config import FOREVER
+from magicbyte.ports import Moment
 
 if TYPE_CHECKING:
     from magicbyte.broker.broker import Broker
@@ -94,13 +95,13 @@ class Background:
         """Return the bytes that compaction leaves as they are because of damage, by partition."""
         return {} if self._maintenance is None else self._maintenance.uncleanable_bytes()
 
-    def _step(self, now_ms: int) -> int:
+    def _step(self, now: Moment) -> int:
         """Do a step; return after how many ms the next one makes sense."""
         from magicbyte.log.maintenance import Action
 
-        result = self.maintenance().step(STEP_BYTES, now_ms)
+        result = self.maintenance().step(STEP_BYTES, now)
         shortest = _SHORTEST_SLEEP_MS if result.action is Action.NOTHING else 0
-        return min(max(result.next_ms - now_ms, shortest), _LONGEST_SLEEP_MS)
+        return min(max(result.next_ms - now.monotonic_ms, shortest), _LONGEST_SLEEP_MS)
 
     def _compaction_of(self, key: TopicPartition) -> CompactionConfig:
         return self._broker.topics.known(key.topic).config.compaction
@@ -125,14 +126,14 @@ class Background:
             logs = self._broker.logs
             if all(each.config.flush_ms == FOREVER for each in list(logs.logs.values())):
                 continue
-            for each in logs.flush_due(self._broker.clock.now_ms()):
+            for each in logs.flush_due(self._broker.clock.monotonic_ms()):
                 await self._broker.gate.enter()  # no log is deleted while it is synced
                 try:
                     if each in logs.logs.values() and (flush := each.begin_flush()) is not None:
                         started = now_ns()
                         if await self._tolerant(partial(_sync, each, flush)):
                             self._broker.metrics.syncs.add([now_ns() - started])
-                            each.flushed(flush, self._broker.clock.now_ms())
+                            each.flushed(flush, self._broker.clock.monotonic_ms())
                 finally:
                     self._broker.gate.leave()
 
@@ -145,9 +146,9 @@ class Background:
             if broker.logs.health.error is not None:
                 return
             async with broker.directory, broker.gate:
-                now_ms = broker.clock.now_ms()
+                now = Moment.of(broker.clock)
                 try:
-                    delay_ms = await broker.writing.run(self._step, now_ms)
+                    delay_ms = await broker.writing.run(self._step, now)
                 except LogDirectoryOfflineError:  # its line is written already
                     return
                 except OutOfDescriptorsError as error:

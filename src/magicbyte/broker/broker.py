@@ -163,7 +163,7 @@ class Broker:
             repairs=self._repairs,
             max_open_files=self.config.max_open_files or min(descriptors.limit() // 2, _MOST_OPEN_FILES),
         )
-        self.logs = LogDirectory.open(self._files, path, settings, now_ms=self.clock.now_ms())
+        self.logs = LogDirectory.open(self._files, path, settings, monotonic_ms=self.clock.monotonic_ms())
         self._opened.push_async_callback(self.writing.run, self.logs.close)
         for note in self.logs.notes:
             log.warning("%s", note)

@@ -166,7 +166,7 @@ class Topics:
         if log is None:
             known_ids = self._config.inter_broker_protocol_version >= TOPIC_IDS
             topic_id = found.id if known_ids else None
-            log = self._logs.create(key, now_ms=self._clock.now_ms(), topic_id=topic_id)
+            log = self._logs.create(key, monotonic_ms=self._clock.monotonic_ms(), topic_id=topic_id)
         return log
 
     def _partition(self, topic: str, partition: int) -> Topic:
@@ -362,8 +362,8 @@ class Topics:
         if topic is not None:
             self._by_id.pop(topic.id, None)
         keys = [key for key in self._logs.logs if key.topic == name]
-        logs = [self._logs.take_away(key, now_ms=self._clock.now_ms()) for key in keys]
-        self._logs.take_away_offline(name, now_ms=self._clock.now_ms())
+        logs = [self._logs.take_away(key, monotonic_ms=self._clock.monotonic_ms()) for key in keys]
+        self._logs.take_away_offline(name, monotonic_ms=self._clock.monotonic_ms())
         gone = [layout.topic_path(name), layout.config_path("topics", name), f"{layout.DELETE_TOPICS}/{name}"]
         self._metadata.transaction([DeleteNode(path) for top in gone for path in self._below(top)])
         return logs

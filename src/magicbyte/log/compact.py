@@ -25,6 +25,7 @@ from magicbyte.log.producer_snapshot import ProducerSnapshot
 from magicbyte.log.rebuild import recognise
 from magicbyte.log.retain import held, known_high_watermark
 from magicbyte.log.segment import exists
+from magicbyte.ports import Moment
 
 if TYPE_CHECKING:
     from magicbyte.log.offset_marks import OffsetMarks
@@ -181,7 +182,7 @@ def _opened(
             yield log
         return
     log = PartitionLog.open(
-        files, partition.path, config, now_ms=options.now_ms, clean=True, log_start_offset=start,
+        files, partition.path, config, monotonic_ms=options.now_ms, clean=True, log_start_offset=start,
         mends=Mends.NOTHING,
     )  # fmt: skip
     log.high_watermark = _high_watermark(files, partition, log)
@@ -222,7 +223,7 @@ def _compact(
             log,
             selection,
             options.config,
-            now_ms=options.now_ms,
+            now=Moment.fixed(options.now_ms),
             secret=options.secret,
             writes=not dry_run,
             marks=options.marks,

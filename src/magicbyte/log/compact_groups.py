@@ -27,6 +27,7 @@ from magicbyte.log.open_files import bounded
 from magicbyte.log.partition_log import PartitionLog
 from magicbyte.log.producer_state import LeaderEpochs
 from magicbyte.log.segment import CLEANED, Segment
+from magicbyte.ports import Moment
 
 if TYPE_CHECKING:
     from magicbyte.log.cleaned_transactions import Passage
@@ -83,7 +84,12 @@ def plan_groups(
     """
     with looked_at(partition, options) as (log, selection):
         compaction = Compaction(
-            log, selection, options.config, now_ms=options.now_ms, secret=options.secret, marks=options.marks
+            log,
+            selection,
+            options.config,
+            now=Moment.fixed(options.now_ms),
+            secret=options.secret,
+            marks=options.marks,
         )
         end, rules = selection.first_uncleanable, compaction.rules()
         sources = compaction.sources(end)
@@ -172,7 +178,12 @@ def write_group(group: Group, marks: OffsetMarks, folder: str) -> WrittenGroup:
     with some_segments(group.folder, bases, group.end, group.config, into=folder) as log:
         sources, options = list(log.segments), group.options
         compaction = Compaction(
-            log, group.selection, options.config, now_ms=options.now_ms, secret=options.secret, marks=marks
+            log,
+            group.selection,
+            options.config,
+            now=Moment.fixed(options.now_ms),
+            secret=options.secret,
+            marks=marks,
         )
         transactions = CleanedTransactions(group.seen, group.committed)
         transactions.add_aborted(group.aborted)
@@ -195,7 +206,7 @@ def join_groups(
 
     def put(log: PartitionLog) -> int:
         for each in written:
-            _put_group(log, each, options.now_ms)
+            _put_group(log, each, Moment.fixed(options.now_ms))
             report.first_dirty = each.report.first_dirty
             report.add(each.report)
         return report.end_offset
@@ -204,7 +215,7 @@ def join_groups(
     return report
 
 
-def _put_group(log: PartitionLog, written: WrittenGroup, now_ms: int) -> None:
+def _put_group(log: PartitionLog, written: WrittenGroup, now: Moment) -> None:
     (bases,) = written.report.groups
     for path in sorted(Path(written.folder).iterdir()):
         target = Path(log.folder, f"{path.name}{CLEANED}")
@@ -212,4 +223,4 @@ def _put_group(log: PartitionLog, written: WrittenGroup, now_ms: int) -> None:
         target.hardlink_to(path)
     segment = Segment.of_log(log.files, log.folder, bases[0], log.config, suffix=CLEANED)
     segment.open_indexes()
-    log.replace([each for each in log.segments if each.base_offset in bases], [segment], now_ms)
+    log.replace([each for each in log.segments if each.base_offset in bases], [segment], now)

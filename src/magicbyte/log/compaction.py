@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from magicbyte.log.offset_marks import OffsetMarks
     from magicbyte.log.partition_log import PartitionLog
     from magicbyte.log.segment import Segment
+    from magicbyte.ports import Moment
     from magicbyte.records.columns import RecordColumns
     from magicbyte.records.scan import BatchTable
 
@@ -208,14 +209,14 @@ class Compaction:
         selection: Selection,
         config: CompactionConfig,
         *,
-        now_ms: int,
+        now: Moment,
         secret: bytes,
         writes: bool = True,
         marks: OffsetMarks | None = None,
         damaged: MutableMapping[int, CorruptRecordError] | None = None,
     ) -> None:
         self._marks, self._damaged = marks, damaged
-        self.log, self.selection, self.config, self.now_ms, self.writes = log, selection, config, now_ms, writes
+        self.log, self.selection, self.config, self.now, self.writes = log, selection, config, now, writes
         self.report = CompactionReport(selection.first_dirty, selection.first_dirty)
         self._generation = log.generation
         self._secret = secret
@@ -320,7 +321,7 @@ class Compaction:
             producers = {each.producer_id: each for each in self.log.producers.snapshot().producers}
         enriched = self.log.config.dialect is Dialect.ENRICHED
         return Rules(
-            now_ms=self.now_ms,
+            now_ms=self.now.date_ms,
             delete_retention_ms=self.config.delete_retention_ms,
             horizons=line >= (3, 1),
             keeps_last=line >= (4, 0),
@@ -464,7 +465,7 @@ class Compaction:
                     if self._truncated():
                         report.aborted = True
                         return
-            replaced, time = (group, self.now_ms) if beside_ms is None else ([], beside_ms)
+            replaced, time = (group, self.now) if beside_ms is None else ([], replace(self.now, date_ms=beside_ms))
             output.put_in_place(replaced, sets.transactions, time)
             report.bytes_before += sum(each.size for each in group)
             report.bytes_after += output.size
@@ -534,13 +535,13 @@ class _Output:
         self.size += len(data)
         return len(data)
 
-    def put_in_place(self, group: Sequence[Segment], transactions: CleanedTransactions, now_ms: int) -> None:
+    def put_in_place(self, group: Sequence[Segment], transactions: CleanedTransactions, now: Moment) -> None:
         """Exchange the group for what was written."""
         retained, transactions.retained = transactions.retained, []
         if self._segment is not None:
             self._segment.take_indexes(self._indexer.finish(), retained)
             segment, self._segment = self._segment, None
-            self._log.replace(group, [segment], now_ms)
+            self._log.replace(group, [segment], now)
 
     def discard(self) -> None:
         """Remove what was written, unless it was put in its place."""

@@ -57,11 +57,11 @@ class GroupCommit(Generic[T]):
         self._waiting = []
         return begun
 
-    def end(self, finished: Round[T], now_ms: int) -> Outcome[T]:
+    def end(self, finished: Round[T], monotonic_ms: int) -> Outcome[T]:
         """Take in that a round was run; return whom it covers. What was truncated meanwhile is lost."""
         for log, flush in finished.flushes:
             if flush is not None:
-                log.flushed(flush, now_ms)
+                log.flushed(flush, monotonic_ms)
         durable: list[T] = []
         lost: list[T] = []
         for log, end_offset, generation, waiter in finished.waiting:

@@ -43,7 +43,7 @@ from magicbyte.log.segment import exists
 if TYPE_CHECKING:
     import uuid
 
-    from magicbyte.ports import Lock, WritableFileSystem
+    from magicbyte.ports import Lock, Moment, WritableFileSystem
 
 T = TypeVar("T")
 
@@ -124,7 +124,7 @@ class LogDirectory:
     # ---- opening and closing
 
     @classmethod
-    def open(cls, files: WritableFileSystem, path: str, settings: Settings, *, now_ms: int) -> LogDirectory:
+    def open(cls, files: WritableFileSystem, path: str, settings: Settings, *, monotonic_ms: int) -> LogDirectory:
         """Lock the directory, made if need be, and open all logs in it, mended where it was not closed.
 
         Raises LogDirectoryError when another process has it, or when it is another broker's; LogDirectoryOfflineError
@@ -141,13 +141,13 @@ class LogDirectory:
         self.notes += aside
         try:
             with self.health:
-                self._load(now_ms)
+                self._load(monotonic_ms)
         except (MagicbyteError, OSError):
             self.release()
             raise
         return self
 
-    def _load(self, now_ms: int) -> None:
+    def _load(self, monotonic_ms: int) -> None:
         self._check_identity()
         marker = f"{self.path}/{checkpoints.CLEAN_SHUTDOWN}"
         mark = self._parsed(checkpoints.CLEAN_SHUTDOWN, checkpoints.parse_clean_shutdown, "all logs are recovered")
@@ -157,14 +157,14 @@ class LogDirectory:
             self.files.sync_directory(self.path)
         found = {name: self._offsets(name) for name in checkpoints.OFFSET_CHECKPOINTS}
         self.cleaner_offsets = found[checkpoints.CLEANER]
-        keys = self._found(now_ms)
+        keys = self._found(monotonic_ms)
         for name in (checkpoints.RECOVERY_POINT, checkpoints.HIGH_WATERMARK) if keys and self.was_clean else ():
             if not found[name] and not any(name in note for note in self.notes):
                 self.notes.append(
                     f"{self.path}/{name}: missing or empty, though the logs were closed: {_WITHOUT[name]}"
                 )
         for key in keys:
-            self._bring_up(key, now_ms, found)
+            self._bring_up(key, monotonic_ms, found)
         self._of_offline = {
             name: {key: offset for key, offset in offsets.items() if key in self.offline}
             for name, offsets in found.items()
@@ -177,7 +177,7 @@ class LogDirectory:
         if not self.logs.keys() >= found[checkpoints.HIGH_WATERMARK].keys():
             self.checkpoint_high_watermarks()
 
-    def _found(self, now_ms: int) -> list[TopicPartition]:
+    def _found(self, monotonic_ms: int) -> list[TopicPartition]:
         """Return the partitions whose logs are to be opened, by the names of their folders; take note of all others."""
         folders = {entry.name for entry in self.files.list(self.path) if entry.is_directory}
         keys = []
@@ -189,7 +189,7 @@ class LogDirectory:
                     why = f"{path}: expected a folder, found something else: move it away"
                     self.offline[named.key] = Offline(why, has_log=False)
             elif named is not None and named.state is FolderState.DELETE:
-                self._deleted.append((now_ms, path))
+                self._deleted.append((monotonic_ms, path))
             elif name in folders and why:
                 self.notes.append(f"{path}: {why}: it is left as it is")
                 if named is not None and is_reserved(named.key.topic):
@@ -201,7 +201,9 @@ class LogDirectory:
             self.offline[key] = Offline(f"{self._folder(key)}: {why}", has_log=False)
         return [key for key in keys if key not in refused]
 
-    def _bring_up(self, key: TopicPartition, now_ms: int, found: Mapping[str, Mapping[TopicPartition, int]]) -> None:
+    def _bring_up(
+        self, key: TopicPartition, monotonic_ms: int, found: Mapping[str, Mapping[TopicPartition, int]]
+    ) -> None:
         """Open the log of a partition; it is offline if that cannot be. Raises OSError for a disk that fails."""
         metadata = f"{key}/{checkpoints.PARTITION_METADATA}"
         try:
@@ -210,7 +212,7 @@ class LogDirectory:
                 self._folder(key), tells=False
             )  # what cannot be opened by its name says nothing of the others
             mends = Mends.DAMAGE if self.settings.repairs else Mends.TORN_END
-            log = self._opened(key, now_ms, found, health, mends, clean=self.was_clean)
+            log = self._opened(key, monotonic_ms, found, health, mends, clean=self.was_clean)
             log.health = self.health
             self.logs[key] = log
         except LogDirectoryOfflineError as error:
@@ -233,7 +235,7 @@ class LogDirectory:
     def _opened(
         self,
         key: TopicPartition,
-        now_ms: int,
+        monotonic_ms: int,
         found: Mapping[str, Mapping[TopicPartition, int]],
         health: Health,
         mends: Mends,
@@ -244,7 +246,7 @@ class LogDirectory:
             self.files,
             self._folder(key),
             self.settings.config_of(key),
-            now_ms=now_ms,
+            monotonic_ms=monotonic_ms,
             clean=clean,
             recovery_point=found[checkpoints.RECOVERY_POINT].get(key, 0),
             log_start_offset=found[checkpoints.LOG_START].get(key, 0),
@@ -298,7 +300,7 @@ class LogDirectory:
 
     # ---- partitions
 
-    def create(self, key: TopicPartition, *, now_ms: int, topic_id: uuid.UUID | None = None) -> PartitionLog:
+    def create(self, key: TopicPartition, *, monotonic_ms: int, topic_id: uuid.UUID | None = None) -> PartitionLog:
         """Make the log of a partition that is not there yet. It is durable, and empty, when this returns.
 
         Raises LogDirectoryOfflineError for a partition that is offline, or whose name something else in the directory
@@ -322,7 +324,7 @@ class LogDirectory:
                 put_file(self.files, f"{folder}/{checkpoints.PARTITION_METADATA}", metadata)
             self.files.sync_directory(self.path)
             nothing: dict[str, dict[TopicPartition, int]] = {name: {} for name in checkpoints.OFFSET_CHECKPOINTS}
-            self.logs[key] = log = self._opened(key, now_ms, nothing, self.health, Mends.NOTHING, clean=True)
+            self.logs[key] = log = self._opened(key, monotonic_ms, nothing, self.health, Mends.NOTHING, clean=True)
             self._unmade.discard(key)
         return log
 
@@ -331,22 +333,22 @@ class LogDirectory:
         with self.health:
             return set(self.files.names(self.path))
 
-    def delete(self, key: TopicPartition, *, now_ms: int) -> None:
+    def delete(self, key: TopicPartition, *, monotonic_ms: int) -> None:
         """Take the log of a partition away. Its files go after `file.delete.delay.ms` (`remove_deleted`)."""
-        self.take_away(key, now_ms=now_ms).release()
+        self.take_away(key, monotonic_ms=monotonic_ms).release()
 
-    def take_away(self, key: TopicPartition, *, now_ms: int) -> PartitionLog:
+    def take_away(self, key: TopicPartition, *, monotonic_ms: int) -> PartitionLog:
         """Do what `delete` does, but leave the files open; return the log, which is to be released."""
         log = self[key]
-        self._rename_for_deletion(key, now_ms + log.config.file_delete_delay_ms)
+        self._rename_for_deletion(key, monotonic_ms + log.config.file_delete_delay_ms)
         del self.logs[key]
         self._forget(key)
         return log
 
-    def take_away_offline(self, topic: str, *, now_ms: int) -> None:
+    def take_away_offline(self, topic: str, *, monotonic_ms: int) -> None:
         """Do what `delete` does with the logs of a topic that could not be opened."""
         for key in [key for key, each in self.offline.items() if key.topic == topic and each.has_log]:
-            self._rename_for_deletion(key, now_ms)
+            self._rename_for_deletion(key, monotonic_ms)
             del self.offline[key]
             for offsets in self._of_offline.values():
                 offsets.pop(key, None)
@@ -383,12 +385,12 @@ class LogDirectory:
 
     # ---- what the owner calls from time to time
 
-    def flush_due(self, now_ms: int) -> list[PartitionLog]:
+    def flush_due(self, monotonic_ms: int) -> list[PartitionLog]:
         """Return the logs whose `flush.ms` has passed."""
-        return [log for log in list(self.logs.values()) if log.is_flush_due(now_ms)]
+        return [log for log in list(self.logs.values()) if log.is_flush_due(monotonic_ms)]
 
     def retain(
-        self, now_ms: int, damaged: Callable[[TopicPartition, CorruptRecordError], None]
+        self, now: Moment, damaged: Callable[[TopicPartition, CorruptRecordError], None]
     ) -> dict[TopicPartition, list[Removed]]:
         """Delete what is due in all logs; return what went, of the logs that lost anything.
 
@@ -397,17 +399,17 @@ class LogDirectory:
         found = {}
         for key, log in list(self.logs.items()):
             try:
-                if removed := log.delete_old_segments(now_ms):
+                if removed := log.delete_old_segments(now):
                     found[key] = removed
             except CorruptRecordError as error:
                 damaged(key, error)
         return found
 
-    def remove_deleted(self, now_ms: int) -> int:
+    def remove_deleted(self, monotonic_ms: int) -> int:
         """Delete the files whose delay has passed, of segments and whole logs; return how many of these there were."""
-        count = sum(log.remove_deleted(now_ms) for log in list(self.logs.values()))
-        due = [folder for time, folder in self._deleted if time <= now_ms]
-        self._deleted = [(time, folder) for time, folder in self._deleted if time > now_ms]
+        count = sum(log.remove_deleted(monotonic_ms) for log in list(self.logs.values()))
+        due = [folder for time, folder in self._deleted if time <= monotonic_ms]
+        self._deleted = [(time, folder) for time, folder in self._deleted if time > monotonic_ms]
         with self.health:
             for folder in due:
                 for entry in self.files.list(folder):

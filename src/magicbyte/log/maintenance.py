@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from magicbyte.log.checkpoints import TopicPartition
     from magicbyte.log.log_directory import LogDirectory
     from magicbyte.log.partition_log import PartitionLog
+    from magicbyte.ports import Moment
 
 RETENTION_INTERVAL_MS = 300_000
 BACKOFF_MS = 15_000
@@ -34,7 +35,10 @@ class Action(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class StepResult:
-    """What a step did, to which partition, the bytes that it read and wrote, and when the next one makes sense."""
+    """What a step did, to which partition, the bytes that it read and wrote, and when the next one makes sense.
+
+    `next_ms` is of the monotonic clock, as all that this worker waits for.
+    """
 
     action: Action
     partition: TopicPartition | None
@@ -97,8 +101,8 @@ class Maintenance:
         self._paused: dict[TopicPartition, int] = {}
         self._running: _Running | None = None
         self._allowed_ms = 0.0  # before, the rate is used up
-        self._retained_ms: int | None = None
-        self._looked_ms: int | None = None  # when nothing was found to compact
+        self._retained_at_ms: int | None = None
+        self._looked_at_ms: int | None = None  # when nothing was found to compact
 
     @property
     def progress(self) -> Progress | None:
@@ -169,32 +173,33 @@ class Maintenance:
             with self.directory.health:
                 running.steps.close()
 
-    def step(self, budget_bytes: int, now_ms: int) -> StepResult:
+    def step(self, budget_bytes: int, now: Moment) -> StepResult:
         """Do what is due, up to about `budget_bytes` read and written (one set of some megabytes at least).
 
         A damaged segment stays as it is, and all else of its log is compacted; of damage in other files the whole
         partition is left alone. An I/O error takes the directory offline and raises LogDirectoryOfflineError, as every
         other change of it does.
         """
-        if self._retained_ms is None or now_ms - self._retained_ms >= self.retention_interval_ms:
-            self._retained_ms = now_ms
-            if self.directory.retain(now_ms, self._note):
-                return StepResult(Action.RETAINED, None, 0, now_ms)
-        self.directory.remove_deleted(now_ms)
-        if now_ms < self._allowed_ms:
+        monotonic_ms = now.monotonic_ms
+        if self._retained_at_ms is None or monotonic_ms - self._retained_at_ms >= self.retention_interval_ms:
+            self._retained_at_ms = monotonic_ms
+            if self.directory.retain(now, self._note):
+                return StepResult(Action.RETAINED, None, 0, monotonic_ms)
+        self.directory.remove_deleted(monotonic_ms)
+        if monotonic_ms < self._allowed_ms:
             return StepResult(Action.WAITED, None, 0, int(self._allowed_ms) + 1)
-        if self._running is None and not self._begin(now_ms):
-            return StepResult(Action.NOTHING, None, 0, now_ms + self.backoff_ms)
+        if self._running is None and not self._begin(now):
+            return StepResult(Action.NOTHING, None, 0, monotonic_ms + self.backoff_ms)
         running = self._running
         assert running is not None
         done = self._go_on(running, budget_bytes)
         if self.bytes_per_second is not None:
-            self._allowed_ms = max(self._allowed_ms, now_ms) + 1000 * done / self.bytes_per_second
-        return StepResult(Action.COMPACTED, running.partition, done, max(int(self._allowed_ms), now_ms))
+            self._allowed_ms = max(self._allowed_ms, monotonic_ms) + 1000 * done / self.bytes_per_second
+        return StepResult(Action.COMPACTED, running.partition, done, max(int(self._allowed_ms), monotonic_ms))
 
-    def _begin(self, now_ms: int) -> bool:
+    def _begin(self, now: Moment) -> bool:
         """Begin with the log of which the largest part is dirty; say whether there is one that is due."""
-        if self._looked_ms is not None and now_ms - self._looked_ms < self.backoff_ms:
+        if self._looked_at_ms is not None and now.monotonic_ms - self._looked_at_ms < self.backoff_ms:
             return False
         best: tuple[float, TopicPartition, Compaction] | None = None
         for partition, log in list(self.directory.logs.items()):
@@ -204,16 +209,16 @@ class Maintenance:
             damaged = self._damaged_now(partition, log)
             try:
                 with self.directory.health:
-                    selection = select(log, checkpoint, config, now_ms, damaged=damaged)
+                    selection = select(log, checkpoint, config, now.date_ms, damaged=damaged)
             except CorruptRecordError as error:
                 self._note(partition, error)
                 continue
             if selection.resets:
                 self.directory.checkpoint_cleaner(partition, selection.first_dirty)
             if selection.is_due and (best is None or selection.ratio > best[0]):
-                compaction = Compaction(log, selection, config, now_ms=now_ms, secret=self._secret(), damaged=damaged)
+                compaction = Compaction(log, selection, config, now=now, secret=self._secret(), damaged=damaged)
                 best = selection.ratio, partition, compaction
-        self._looked_ms = None if best is not None else now_ms
+        self._looked_at_ms = None if best is not None else now.monotonic_ms
         if best is not None:
             self._running = _Running(best[1], best[2], best[2].run())
         return best is not None

@@ -1,6 +1,7 @@
 """The log of one partition: segments, one behind the other, of which the last is appended to.
 
-No thread, clock or timer: times come in as `now_ms`, and what is to be done later is done by whoever owns the log, by
+No thread, clock or timer: dates come in as `now_ms`, readings of the monotonic clock as `monotonic_ms`, both
+as a `Moment`, and what is to be done later is done by whoever owns the log, by
 `flush`, `delete_old_segments` and `remove_deleted`. Calls that change the log are made one at a time. Sources: Kafka's
 UnifiedLog, LocalLog and LogSegments.
 """
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
     from magicbyte.log.indexes import AbortedTransaction
     from magicbyte.log.open_files import OpenFile, OpenFiles
     from magicbyte.log.record_set import RecordSet
-    from magicbyte.ports import WritableFileSystem
+    from magicbyte.ports import Moment, WritableFileSystem
     from magicbyte.records.batch import RecordBatch
 
 LATEST_TIMESTAMP, EARLIEST_TIMESTAMP, MAX_TIMESTAMP_SEARCH = -1, -2, -3
@@ -108,7 +109,7 @@ class PartitionLog:
         self.producers, self.epochs = loaded.producers, loaded.epochs
         self.checks = ProducerChecks()
         self.checks.start_from(loaded.producers.snapshot())
-        self.last_flush_ms = 0
+        self.last_flush_at_ms = 0
         self._deleted: list[tuple[int, Segment]] = []  # when its files go
         self._lowered, self._jitter = lowered, jitter
         self.generation = 0  # one more with each truncation, and at the end
@@ -122,7 +123,7 @@ class PartitionLog:
         folder: str,
         config: LogConfig,
         *,
-        now_ms: int,
+        monotonic_ms: int,
         clean: bool = False,
         recovery_point: int = 0,
         log_start_offset: int = 0,
@@ -161,7 +162,7 @@ class PartitionLog:
             if not clean:
                 self.recovery_point = min(recovery_point, self.log_end_offset)
             self.high_watermark = self.log_start_offset
-            self.last_flush_ms = now_ms
+            self.last_flush_at_ms = monotonic_ms
             if loaded.epochs.truncate_start(self.log_start_offset) or loaded.epochs_changed():
                 self._put_epochs()
             if config.rules.has_producers and clean and self.size and not snapshot_offsets(files, folder):
@@ -175,7 +176,7 @@ class PartitionLog:
                 and not exists(files, f"{folder}/{LEADER_EPOCHS}")
             ):
                 put_file(files, f"{folder}/{LEADER_EPOCHS}", b"")
-            self.active.activate(now_ms, self._draw())
+            self.active.activate(monotonic_ms, self._draw())
             files.sync_directory(folder)
         return self
 
@@ -235,7 +236,7 @@ class PartitionLog:
 
     # ---- appending
 
-    def append(self, records: RecordSet, now_ms: int) -> None:
+    def append(self, records: RecordSet, now: Moment) -> None:
         """Write a set, whose offsets begin at `log_end_offset` or behind it. Durable after the next flush.
 
         Raises LogDirectoryError for offsets that are not behind those that are there.
@@ -246,10 +247,10 @@ class PartitionLog:
                 f"found {records.first_offset} to {records.last_offset}"
             )
         with self.health:
-            if self.active.must_roll(records, now_ms):
+            if self.active.must_roll(records, now):
                 # What a wrapper begins with need not be known: then its segment begins as early as it can.
                 first = records.last_offset - MAX_RELATIVE if records.has_older else records.first_offset
-                self._roll(max(first, self.log_end_offset), now_ms)
+                self._roll(max(first, self.log_end_offset), now.monotonic_ms)
                 if records.last_offset - self.active.base_offset > MAX_RELATIVE:
                     raise LogDirectoryError(f"{self.folder}: a set of more offsets than a segment can hold")
             if self.config.rules.has_producers:
@@ -261,9 +262,9 @@ class PartitionLog:
                     if batch.producer_id != NO_PRODUCER_ID:
                         self._take_producer(batch)
         if self.log_end_offset - self.recovery_point >= self.config.flush_messages:
-            self.flush(now_ms)
+            self.flush(now.monotonic_ms)
 
-    def append_prepared(self, prepared: PreparedAppend, now_ms: int) -> tuple[int, int]:
+    def append_prepared(self, prepared: PreparedAppend, now: Moment) -> tuple[int, int]:
         """Write what `prepare` gave, of which there is something; return its first and last offset.
 
         Of a batch that its producer sent before these are those that it has already, and nothing is written. Raises
@@ -277,7 +278,7 @@ class PartitionLog:
                 self.checks.check_marker(producer.producer_id, producer.producer_epoch, marker.coordinator_epoch)
             elif not prepared.producer.is_control and (known := self.checks.check(prepared.producer)) is not None:
                 return known.first_offset, known.last_offset
-        self.append(records, now_ms)
+        self.append(records, now)
         return prepared.first_offset, prepared.last_offset
 
     def _take_producer(self, batch: RecordBatch) -> None:
@@ -303,12 +304,12 @@ class PartitionLog:
             self._put_epochs()
             self._has_unsaved_epochs = False
 
-    def roll(self, now_ms: int) -> None:
+    def roll(self, monotonic_ms: int) -> None:
         """Begin a new segment at the log's end, unless there is an empty one."""
         with self.health:
-            self._roll(self.log_end_offset, now_ms)
+            self._roll(self.log_end_offset, monotonic_ms)
 
-    def _roll(self, base_offset: int, now_ms: int) -> None:
+    def _roll(self, base_offset: int, monotonic_ms: int) -> None:
         """Close the active segment, durably, and begin one at `base_offset`, whose names are durable then.
 
         The old segment is synced first: else a crash could keep what was appended behind it and lose its end, and
@@ -317,7 +318,7 @@ class PartitionLog:
         """
         old = self.active
         if base_offset == old.base_offset:
-            old.activate(now_ms, self._draw())  # it is empty; without it nothing would tell where the log ends
+            old.activate(monotonic_ms, self._draw())  # it is empty; without it nothing would tell where the log ends
             return
         old.finish()
         old.sync()
@@ -325,7 +326,7 @@ class PartitionLog:
             self._put_snapshot(base_offset)
         begun = Segment.create(self.files, self.folder, base_offset, self.config)
         try:
-            begun.activate(now_ms, self._draw())
+            begun.activate(monotonic_ms, self._draw())
             self.files.sync_directory(self.folder)
         except OutOfDescriptorsError:
             begun.remove()
@@ -359,23 +360,25 @@ class PartitionLog:
             return None
         return Flush(self.active.log, self.log_end_offset, self.generation)
 
-    def flushed(self, flush: Flush, now_ms: int) -> None:
+    def flushed(self, flush: Flush, monotonic_ms: int) -> None:
         """Take in that `flush` was run: what it covers can be acknowledged, unless it was truncated meanwhile."""
         if flush.generation == self.generation:
             self.recovery_point = max(self.recovery_point, flush.end_offset)
-            self.last_flush_ms = now_ms
+            self.last_flush_at_ms = monotonic_ms
 
-    def flush(self, now_ms: int) -> None:
+    def flush(self, monotonic_ms: int) -> None:
         """Make all durable that was appended so far."""
         flush = self.begin_flush()
         if flush is not None:
             with self.health:
                 flush.run()
-            self.flushed(flush, now_ms)
+            self.flushed(flush, monotonic_ms)
 
-    def is_flush_due(self, now_ms: int) -> bool:
+    def is_flush_due(self, monotonic_ms: int) -> bool:
         """Say whether `flush.ms` has passed since the last flush, and there is something to flush."""
-        return self.recovery_point < self.log_end_offset and now_ms - self.last_flush_ms >= self.config.flush_ms
+        return (
+            self.recovery_point < self.log_end_offset and monotonic_ms - self.last_flush_at_ms >= self.config.flush_ms
+        )
 
     def close(self) -> None:
         """Make everything durable as a closed log is, so that it can be opened without a look into it, and let go."""
@@ -489,7 +492,7 @@ class PartitionLog:
 
     # ---- truncation
 
-    def truncate_to(self, offset: int, now_ms: int) -> bool:
+    def truncate_to(self, offset: int, monotonic_ms: int) -> bool:
         """Cut off all from `offset` on; the log ends there then, and if that is inside a batch its data before.
 
         Says whether anything had to be done.
@@ -497,17 +500,17 @@ class PartitionLog:
         if offset >= self.log_end_offset:
             return False
         if offset < self.segments[0].base_offset:
-            self.truncate_fully(offset, now_ms)
+            self.truncate_fully(offset, monotonic_ms)
             return True
         self._lower(offset)
         with self.health:
             while self.active.base_offset > offset:  # the last one first: what stays is always a beginning of the log
                 self._delete_now(self.segments.pop())
             self.active.truncate_to(offset)
-            self._end_at(offset, now_ms)
+            self._end_at(offset, monotonic_ms)
         return True
 
-    def truncate_fully(self, offset: int, now_ms: int) -> None:
+    def truncate_fully(self, offset: int, monotonic_ms: int) -> None:
         """Delete all; the log is empty then, and begins at `offset`."""
         self._lower(offset)
         with self.health:
@@ -515,7 +518,7 @@ class PartitionLog:
                 self._delete_now(self.segments.pop())
             self.segments.append(Segment.create(self.files, self.folder, offset, self.config))
             self.log_start_offset = offset
-            self._end_at(offset, now_ms)
+            self._end_at(offset, monotonic_ms)
 
     def _lower(self, offset: int) -> None:
         """Have a lower recovery point, durably: what is written in place of the rest is not synced, other than that."""
@@ -531,7 +534,7 @@ class PartitionLog:
             if entry.name.startswith(f"{segment.base_offset:020}.") and entry.name.endswith(DELETED):
                 self.files.delete(entry.path)
 
-    def _end_at(self, offset: int, now_ms: int) -> None:
+    def _end_at(self, offset: int, monotonic_ms: int) -> None:
         """Let the log end at `offset`, where its data ends at or before that."""
         self.log_end_offset = offset
         self.high_watermark = min(self.high_watermark, offset)
@@ -545,7 +548,7 @@ class PartitionLog:
             )  # fmt: skip
             self.checks = ProducerChecks()
             self.checks.start_from(self.producers.snapshot())
-        self.active.activate(now_ms, self._draw())
+        self.active.activate(monotonic_ms, self._draw())
         self.files.sync_directory(self.folder)
 
     # ---- retention
@@ -578,7 +581,7 @@ class PartitionLog:
             log_start_offset=self.log_start_offset,
         )
 
-    def delete_old_segments(self, now_ms: int) -> list[Removed]:
+    def delete_old_segments(self, now: Moment) -> list[Removed]:
         """Delete the segments that are due, and cut the head of the first that stays where the log is one that has it.
 
         Files are renamed, and gone after `file.delete.delay.ms` (`remove_deleted`). A log that loses all begins anew
@@ -587,13 +590,13 @@ class PartitionLog:
         with self.health:
             if self.config.dialect is Dialect.ENRICHED:
                 self.active.index_last_entry()
-            due = self.due(now_ms)
+            due = self.due(now.date_ms)
             removed = self._removed(due)
             if due and due[-1].segment is self.active:
-                self._roll(self.log_end_offset, now_ms)
+                self._roll(self.log_end_offset, now.monotonic_ms)
             for _ in due:
-                self._delete_later(self.segments.pop(0), now_ms)
-            if self.cuts_heads and (cut := self._cut_head(now_ms)) is not None:
+                self._delete_later(self.segments.pop(0), now.monotonic_ms)
+            if self.cuts_heads and (cut := self._cut_head(now)) is not None:
                 removed.append(cut)
             self._start_at(self.segments[0].base_offset)
         return removed
@@ -646,15 +649,15 @@ class PartitionLog:
             self._put_epochs()
         self._drop_snapshots_before(self.log_start_offset)
 
-    def _delete_later(self, segment: Segment, now_ms: int) -> None:
+    def _delete_later(self, segment: Segment, monotonic_ms: int) -> None:
         """Take a segment's names away, durably, so that it cannot come back when a later one has gone."""
         segment.rename(DELETED, snapshot=True, log_first=True)
-        self._deleted.append((now_ms + self.config.file_delete_delay_ms, segment))
+        self._deleted.append((monotonic_ms + self.config.file_delete_delay_ms, segment))
 
-    def remove_deleted(self, now_ms: int) -> int:
+    def remove_deleted(self, monotonic_ms: int) -> int:
         """Delete the files of segments whose delay has passed; return how many segments there were."""
-        due = [segment for time, segment in self._deleted if time <= now_ms]
-        self._deleted = [(time, segment) for time, segment in self._deleted if time > now_ms]
+        due = [segment for time, segment in self._deleted if time <= monotonic_ms]
+        self._deleted = [(time, segment) for time, segment in self._deleted if time > monotonic_ms]
         with self.health:
             for segment in due:
                 segment.release()
@@ -663,16 +666,16 @@ class PartitionLog:
                         self.files.delete(entry.path)
         return len(due)
 
-    def _cut_head(self, now_ms: int) -> Removed | None:
+    def _cut_head(self, now: Moment) -> Removed | None:
         """Cut off the head of the first segment, as far as it is due: a new file with the rest takes its place."""
         segment = self.segments[0]
-        head = self._head_cut(segment, now_ms)
+        head = self._head_cut(segment, now.date_ms)
         if head is None:
             return None
         removed = self._head_removed(segment, head)
         base = removed.end_offset
         if segment is self.active:
-            self._roll(self.log_end_offset, now_ms)
+            self._roll(self.log_end_offset, now.monotonic_ms)
         rest = self.new_segment(base)
         position = head.position
         while position < segment.size:
@@ -680,7 +683,7 @@ class PartitionLog:
             rest.log.write_at(position - head.position, piece)
             position += len(piece)
         rest.take_log(segment.transactions(base, self.log_end_offset))
-        self.replace([segment], [rest], now_ms)
+        self.replace([segment], [rest], now)
         return removed
 
     # ---- exchanging segments
@@ -692,7 +695,7 @@ class PartitionLog:
         """
         return Segment.create(self.files, self.folder, base_offset, self.config, suffix=CLEANED)
 
-    def replace(self, old: Sequence[Segment], new: Sequence[Segment], now_ms: int) -> None:
+    def replace(self, old: Sequence[Segment], new: Sequence[Segment], now: Moment) -> None:
         """Put `new` in place of `old`, neighbours of the log that are not active, at once as far as a crash can see.
 
         `new` come from `new_segment`, in order; their offsets lie within those of `old`. Segments of `old` that
@@ -702,7 +705,7 @@ class PartitionLog:
         with self.health:
             old = [each for each in old if each in self.segments]
             assert self.active not in old
-            modified = self.files.modified_ms(old[-1].path(LOG)) if old else now_ms
+            modified = self.files.modified_ms(old[-1].path(LOG)) if old else now.date_ms
             for segment in new:
                 segment.finish()
                 segment.sync()
@@ -715,7 +718,7 @@ class PartitionLog:
             at = self.segments.index(old[0]) if old else 0
             for segment in old:  # the first one first: else what a tombstone deleted could come back without it
                 segment.rename(DELETED, snapshot=segment.base_offset not in bases, log_first=True)
-                self._deleted.append((now_ms + self.config.file_delete_delay_ms, segment))
+                self._deleted.append((now.monotonic_ms + self.config.file_delete_delay_ms, segment))
             self.files.sync_directory(self.folder)  # else an old one could come back beside the new ones
             for segment in new:
                 segment.rename("")

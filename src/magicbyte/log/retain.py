@@ -25,6 +25,7 @@ from magicbyte.log.partition_log import PartitionLog, Removed
 from magicbyte.log.partitions import log_start_offset
 from magicbyte.log.rebuild import recognise
 from magicbyte.log.segment import exists
+from magicbyte.ports import Moment
 
 if TYPE_CHECKING:
     from magicbyte.ports import WritableFileSystem
@@ -159,11 +160,11 @@ def _retain(files: LocalFiles, partition: PartitionDirectory, limits: Limits, *,
         end, size = log.log_end_offset, log.size
     if removed and not dry_run:
         log = PartitionLog.open(
-            files, partition.path, config, now_ms=limits.now_ms, clean=True, log_start_offset=start,
+            files, partition.path, config, monotonic_ms=limits.now_ms, clean=True, log_start_offset=start,
             mends=Mends.NOTHING,
         )  # fmt: skip
         log.high_watermark = known
-        removed = log.delete_old_segments(limits.now_ms)
+        removed = log.delete_old_segments(Moment.fixed(limits.now_ms))
         log.remove_deleted(limits.now_ms)
         begin = log.log_start_offset
         log.close()

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from magicbyte.log.open_files import OpenFile, OpenFiles
     from magicbyte.log.producer_state import LeaderEpochs, ProducerStates
     from magicbyte.log.record_set import IndexEntry, RecordSet
-    from magicbyte.ports import ReadableFile, WritableFileSystem
+    from magicbyte.ports import Moment, ReadableFile, WritableFileSystem
 
 _HEAD = struct.Struct(">qiib")  # offset, size, CRC or leader epoch, magic
 _LAST_DELTA = struct.Struct(">i")
@@ -80,13 +80,13 @@ class Recovered:
 class Segment:
     """An open segment. `size` is in bytes; timestamps in ms, -1 while none is known.
 
-    `largest_timestamp` and the offset that it counts as are those of all entries. `created_ms` is the time of the first
-    roll rule; `jitter_ms` what was drawn for this segment.
+    `largest_timestamp` and the offset that it counts as are those of all entries. `activated_at_ms`, by the monotonic
+    clock, is the time of the first roll rule; `jitter_ms` what was drawn for this segment.
     """
 
     def __init__(self, files: OpenFiles, folder: str, base_offset: int, config: LogConfig, *, suffix: str = "") -> None:
         self.files, self.folder, self.base_offset, self.config, self.suffix = files, folder, base_offset, config, suffix
-        self.created_ms = self.jitter_ms = 0
+        self.activated_at_ms = self.jitter_ms = 0
         self.log: OpenFile
         self.size = 0
         self.largest_timestamp, self.largest_offset = NO_TIMESTAMP, base_offset
@@ -209,9 +209,9 @@ class Segment:
     def _has(self, kind: str) -> bool:
         return exists(self.files, self.path(kind))
 
-    def activate(self, now_ms: int, jitter_ms: int) -> None:
+    def activate(self, monotonic_ms: int, jitter_ms: int) -> None:
         """Make the segment the one that is appended to: indexes get their full size."""
-        self.created_ms, self.jitter_ms = now_ms, jitter_ms
+        self.activated_at_ms, self.jitter_ms = monotonic_ms, jitter_ms
         for index in self._indexes.values():
             index.grow()
         if self.config.preallocate and self.log.size < self.config.segment_bytes:
@@ -255,7 +255,7 @@ class Segment:
 
     # ---- appending
 
-    def must_roll(self, records: RecordSet | PreparedAppend, now_ms: int) -> bool:
+    def must_roll(self, records: RecordSet | PreparedAppend, now: Moment) -> bool:
         """Say whether the set belongs into the next segment."""
         config = self.config
         if self.size > config.segment_bytes - records.size:
@@ -266,18 +266,18 @@ class Segment:
             return True
         if not self.size:
             return False
-        return self.waited_ms(records.max_timestamp, now_ms) > config.roll_ms - self.jitter_ms
+        return self.waited_ms(records.max_timestamp, now) > config.roll_ms - self.jitter_ms
 
-    def waited_ms(self, timestamp: int, now_ms: int) -> int:
+    def waited_ms(self, timestamp: int, now: Moment) -> int:
         """Return the age of the segment by a set's timestamp, or by the clock where the first entry has none.
 
         Up to 0.10.0, and of the enriched dialect by its first message, the clock decides alone.
         """
         if self.config.dialect is Dialect.ENRICHED:
-            return now_ms - self.first_timestamp if self.first_timestamp >= 0 else 0
+            return now.date_ms - self.first_timestamp if self.first_timestamp >= 0 else 0
         if self.config.rules.has_time_index and self.first_timestamp >= 0:
             return timestamp - self.first_timestamp
-        return now_ms - self.created_ms
+        return now.monotonic_ms - self.activated_at_ms
 
     @property
     def first_timestamp(self) -> int:

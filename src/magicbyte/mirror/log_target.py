@@ -26,11 +26,13 @@ from magicbyte.log.log_directory import LogDirectory, Settings
 from magicbyte.log.partition_log import PartitionLog
 from magicbyte.log.record_set import record_set
 from magicbyte.log.segment import exists
+from magicbyte.ports import Moment
 from magicbyte.records.decode import DecodeOptions, decode
 from magicbyte.records.entry import entries
 from magicbyte.records.layout import Dialect
 from magicbyte.records.scan import scan
 
+_CLOCK = SystemClock()
 _READ_BYTES = 4 << 20
 _OFFSETS = DecodeOptions(keys=False, values=False, headers=False, control=True)
 
@@ -49,7 +51,7 @@ class LogTarget:
         self._new: dict[TopicPartition, Dialect] = {}
         settings = Settings(config_of=self._config, token=lambda: uuid.uuid4().hex)
         directory.parent.mkdir(parents=True, exist_ok=True)
-        self._logs = LogDirectory.open(self._files, str(directory), settings, now_ms=_now_ms())
+        self._logs = LogDirectory.open(self._files, str(directory), settings, monotonic_ms=_CLOCK.monotonic_ms())
 
     def __enter__(self) -> Self:
         return self
@@ -73,7 +75,7 @@ class LogTarget:
         found = self._logs.logs.get(key)
         if found is None:
             self._new[key] = dialect
-            return self._logs.create(key, now_ms=_now_ms(), topic_id=topic_id)
+            return self._logs.create(key, monotonic_ms=_CLOCK.monotonic_ms(), topic_id=topic_id)
         if found.config.dialect is not dialect:
             raise MirrorError(f"{found.folder}: a log in the dialect {found.config.dialect.value}, not {dialect.value}")
         path = f"{found.folder}/{checkpoints.PARTITION_METADATA}"
@@ -98,14 +100,14 @@ class LogTarget:
         if len(taken.data):
             made = record_set(taken.data, log.config.rules, log.config.dialect)
             if not log.size and (first := _first_offset(taken.data, log.config.dialect)):
-                log.truncate_fully(first, _now_ms())
-            log.append(made, _now_ms())
+                log.truncate_fully(first, _CLOCK.monotonic_ms())
+            log.append(made, Moment.of(_CLOCK))
             log.high_watermark = log.log_end_offset
         return len(taken.data)
 
     def flush(self, log: PartitionLog) -> None:
         """Make a log durable. May run in a thread, while nothing is appended to it."""
-        log.flush(_now_ms())
+        log.flush(_CLOCK.monotonic_ms())
 
     def offsets(self, topic: str, partition: int, start: int) -> set[int]:
         """Return the offsets from `start` on that the log of a partition holds records of."""
@@ -123,7 +125,3 @@ def _first_offset(data: memoryview, dialect: Dialect) -> int:
     """Return the offset that sets begin with; a wrapper of magic 0 or 1 has to be opened for it."""
     _, entry = next(entries(data, dialect))
     return first_offset(scan(data), 0) if entry.base_offset is None else entry.base_offset
-
-
-def _now_ms() -> int:
-    return SystemClock().now_ms()

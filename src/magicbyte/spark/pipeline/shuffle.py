@@ -24,6 +24,7 @@ from magicbyte.log.compact import CompactOptions, looked_at
 from magicbyte.log.compact_groups import Group, WrittenGroup, overlapping, plan_groups, some_segments, write_group
 from magicbyte.log.compaction import Compaction
 from magicbyte.log.offset_marks import OffsetMarks
+from magicbyte.ports import Moment
 from magicbyte.records.forms import form_for
 from magicbyte.wire.kernel import expect, worth_compiling
 
@@ -81,7 +82,7 @@ def plan(partition: PartitionDirectory, options: CompactOptions, marks: Path) ->
         if not selection.cleanable_bytes:
             return None
         end, now, secret = selection.first_uncleanable, options.now_ms, options.secret
-        compaction = Compaction(log, selection, options.config, now_ms=now, secret=secret, writes=False)
+        compaction = Compaction(log, selection, options.config, now=Moment.fixed(now), secret=secret, writes=False)
         sources = compaction.sources(end)
         bases, size = [each.base_offset for each in sources], sum(each.size for each in sources)
         aborted = tuple(overlapping(bases, compaction.aborted(sources, end)))
@@ -212,7 +213,9 @@ def _rows_of(
         expect(segment.size)
         compiled = worth_compiling(segment.size)
         now, secret = job.options.now_ms, job.secrets[0]
-        compaction = Compaction(log, job.selection, job.options.config, now_ms=now, secret=secret, writes=False)
+        compaction = Compaction(
+            log, job.selection, job.options.config, now=Moment.fixed(now), secret=secret, writes=False
+        )
         for columns in compaction.keys(segment, transactions):
             assert columns.key is not None
             assert columns.value is not None
