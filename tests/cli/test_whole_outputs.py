@@ -192,6 +192,28 @@ def test_a_new_output_has_the_permissions_that_the_umask_leaves_and_an_old_one_k
     assert (stat.S_IMODE(new.stat().st_mode), stat.S_IMODE(old.stat().st_mode)) == (0o640, 0o604)
 
 
+@pytest.mark.parametrize("form", FORMS)
+def test_an_output_is_on_the_disk_before_it_has_its_name_and_the_name_behind_it(
+    form: str, logs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps: list[str] = []
+    fsync, replace = os.fsync, Path.replace
+
+    def synced(descriptor: int) -> None:
+        is_folder = stat.S_ISDIR(os.fstat(descriptor).st_mode)
+        steps.append("folder synced" if is_folder else f"{os.fstat(descriptor).st_size} bytes synced")
+        fsync(descriptor)
+
+    def replaced(source: Path, target: Path) -> Path:
+        steps.append(f"named {target.name}")
+        return replace(source, target)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(Path, "replace", replaced)
+    assert run("cat", logs, "--format", form, "-o", tmp_path / "out").exit_code == 0
+    assert steps == [f"{(tmp_path / 'out').stat().st_size} bytes synced", "named out", "folder synced"]
+
+
 def test_an_output_that_is_a_link_stays_one(logs: Path, tmp_path: Path) -> None:
     (tmp_path / "there").mkdir()
     (tmp_path / "link").symlink_to("there/records")
