@@ -60,23 +60,53 @@ def test_a_request_of_any_length_is_given_up() -> None:
 
 
 def test_a_request_that_does_not_come_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http, "_PATIENCE_S", 0.05)
+    monkeypatch.setattr(http, "_REQUEST_S", 0.05)
     assert asked(b"GET /hello HTTP/1.1\r\n") == b""
 
 
-def test_more_connections_than_the_bound_are_closed_unanswered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http, "_MOST_CONNECTIONS", 1)
-
+def test_the_connection_that_was_silent_longest_gives_way_where_there_are_too_many() -> None:
     async def work() -> None:
         pages = Pages(PAGES)
         port = await pages.listen("127.0.0.1", 0)
-        one = await asyncio.open_connection("127.0.0.1", port)
-        two = await asyncio.open_connection("127.0.0.1", port)
-        assert await two[0].read() == b""
-        one[1].write(b"GET /hello HTTP/1.1\r\n\r\n")
-        assert b"200 OK" in await one[0].read()
-        one[1].close()
-        two[1].close()
+        silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(3 * http._MOST_CONNECTIONS)]
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"GET /hello HTTP/1.1\r\n\r\n")
+        assert b"200 OK" in await reader.read()
+        assert [await each.read() for each, _ in silent[: 2 * http._MOST_CONNECTIONS]] == [b""] * (
+            2 * http._MOST_CONNECTIONS
+        )
+        last_reader, last_writer = silent[-1]
+        last_writer.write(b"GET /hello HTTP/1.1\r\n\r\n")
+        assert b"200 OK" in await last_reader.read()
+        for _, each in [*silent, (reader, writer)]:
+            each.close()
+        await pages.aclose()
+
+    asyncio.run(work())
+
+
+def test_a_connection_is_closed_unanswered_where_all_others_are_being_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http, "_MOST_CONNECTIONS", 1)
+
+    async def work() -> None:
+        go_on, begun = asyncio.Event(), asyncio.Event()
+
+        async def slow(_: str) -> Answer:
+            begun.set()
+            await go_on.wait()
+            return Answer("text/plain", b"slow")
+
+        pages = Pages({"/slow": slow})
+        port = await pages.listen("127.0.0.1", 0)
+        one, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"GET /slow HTTP/1.1\r\n\r\n")
+        await begun.wait()
+        two, other = await asyncio.open_connection("127.0.0.1", port)
+        assert await two.read() == b""
+        go_on.set()
+        assert b"slow" in await one.read()
+        writer.close()
+        other.close()
         await pages.aclose()
 
     asyncio.run(work())

@@ -9,9 +9,10 @@ import pytest
 
 from magicbyte.errors import ProtocolError
 from magicbyte.net import server as module
+from magicbyte.net.complaints import BURST
 from magicbyte.net.descriptors import lowest_free
 from magicbyte.net.memory import Budget
-from magicbyte.net.server import Answer, Limits, Server
+from magicbyte.net.server import Answer, Limits, Server, Terms
 from magicbyte.net.stream import Stream
 
 
@@ -313,3 +314,44 @@ def test_the_listener_is_paused_while_descriptors_are_for_files_and_takes_connec
     assert [each for each in caplog.messages if "no connections are taken" in each] == [
         "no connections are taken until some of the 21 end: the descriptors that are left are for files"
     ]
+
+
+def test_a_peer_that_breaks_the_rules_again_and_again_gets_a_few_lines(caplog: pytest.LogCaptureFixture) -> None:
+    async def work() -> None:
+        async with serving(limits=Limits(largest_frame=100)) as (_, port):
+            for _ in range(3 * BURST):
+                stream = await Stream.connect("127.0.0.1", port)
+                await stream.write([b"GET "])
+                assert await stream.read(1) == b""
+                stream.close()
+
+    with caplog.at_level(logging.WARNING):
+        run(work())
+    assert sum(each.startswith("closing ") for each in caplog.messages) == BURST
+
+
+def test_a_frame_may_be_as_large_as_its_head_allows_and_is_let_go_when_it_was_read() -> None:
+    async def work() -> None:
+        used: list[int] = []
+
+        def terms(head: memoryview) -> Terms:
+            return Terms(200_000 if head == b"some" else 100_000, is_kept=head != b"some")
+
+        async def handler(frame: memoryview) -> Answer:
+            used.append(server.budget.used)
+            return [framed(bytes(frame[:4]))]
+
+        async with serving(handler, Limits(terms_of=terms)) as (server, port):
+            stream = await Stream.connect("127.0.0.1", port)
+            for head, size in ((b"some", 200_000), (b"kept", 100_000), (b"tiny", 10)):
+                await stream.write([framed(head + bytes(size - 4))])
+                assert await read_exactly(stream, 8) == framed(head)
+            assert used == [0, 100_000, 0]
+            await stream.write([(100_001).to_bytes(4, "big")])
+            await stream.write([b"kep"])
+            await stream.write([b"t"])
+            assert await stream.read(1) == b""
+            stream.close()
+            assert server.budget.used == 0
+
+    run(work())

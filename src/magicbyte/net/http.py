@@ -15,7 +15,8 @@ log = logging.getLogger(__name__)
 
 _MOST_HEAD_BYTES: Final = 16 << 10
 _MOST_CONNECTIONS: Final = 64
-_PATIENCE_S: Final = 10.0  # for a request to come, and for its answer to be taken
+_PATIENCE_S: Final = 10.0  # for an answer to be made and taken
+_REQUEST_S: Final = 2.0  # for a request to come, from when the connection was made
 _GONE = (ConnectionError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError)
 
 
@@ -32,12 +33,17 @@ Page: TypeAlias = Callable[[str], Awaitable[Answer]]
 
 
 class Pages:
-    """Serves pages by their paths. Requests are bounded in size, number and time."""
+    """Serves pages by their paths. Requests are bounded in size, number and time.
+
+    Where there are too many connections, the one that has been silent for longest gives way: those that only connect
+    keep nobody from asking.
+    """
 
     def __init__(self, pages: Mapping[str, Page]) -> None:
         self._pages = pages
         self._server: asyncio.Server | None = None
         self._open = set[asyncio.Task[None]]()
+        self._silent = dict[asyncio.Task[None], None]()  # those whose request has not come yet, the oldest first
 
     async def listen(self, host: str, port: int) -> int:
         """Take requests at `host` ("" is any); port 0 is any free one. Return the port. Raises NetworkError."""
@@ -60,21 +66,29 @@ class Pages:
         task = asyncio.current_task()
         assert task is not None, "each connection has one"
         self._open.add(task)
+        self._silent[task] = None
+        if len(self._open) > _MOST_CONNECTIONS:  # `task` itself where all others have been asked something
+            oldest = next(iter(self._silent))
+            del self._silent[oldest]
+            oldest.cancel()
         try:
-            if len(self._open) <= _MOST_CONNECTIONS:
-                async with asyncio.timeout(_PATIENCE_S):
-                    await self._answer(reader, writer)
+            async with asyncio.timeout(_REQUEST_S):
+                head = await reader.readuntil(b"\r\n\r\n")
+            self._silent.pop(task, None)
+            async with asyncio.timeout(_PATIENCE_S):
+                await self._answer(head, writer)
         except _GONE as error:
             log.debug("a request for a page was not answered: %s", error)
         finally:
+            self._silent.pop(task, None)
             self._open.discard(task)
             writer.close()
             with contextlib.suppress(OSError):
                 await writer.wait_closed()
 
-    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _answer(self, request: bytes, writer: asyncio.StreamWriter) -> None:
         """Answer one request. What stands behind its headers is not read: no page wants a body."""
-        head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
+        head = request.decode("latin-1").split("\r\n")
         method, path = [*head[0].split(" "), "", ""][:2]
         accept = next((line.partition(":")[2].strip() for line in head if line.lower().startswith("accept:")), "")
         page = self._pages.get(path.partition("?")[0])
