@@ -11,6 +11,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
@@ -24,6 +25,7 @@ from magicbyte.errors import (
     OutOfDescriptorsError,
 )
 from magicbyte.log.append import NOTHING_STORED, PreparedAppend, prepare, take
+from magicbyte.log.append_set import KEPT_SCRATCH, RoomNeeded
 from magicbyte.log.config import FOREVER
 from magicbyte.log.group_commit import GroupCommit, Outcome
 from magicbyte.log.record_set import record_set
@@ -45,6 +47,9 @@ log = logging.getLogger(__name__)
 
 QUICK_BYTES: Final = 2 << 20  # of a set that is mostly stored before the loop would wait for something else
 QUICK_SLOW_CODEC_BYTES: Final = 128 << 10
+DECOMPRESSED_TIMES: Final = 4
+"""Memory that is counted for a set of much, in times of what it may decompress to: it may have to be written anew."""
+_USUAL_RATIO: Final = 4
 _QUICK_CODECS: Final = (Codec.NONE, Codec.SNAPPY, Codec.LZ4)
 WARM_AFTER_BYTES: Final = 1 << 20  # of records, from which on the kernels are loaded, in a thread
 _POLL_S: Final = 0.2
@@ -128,8 +133,7 @@ class Appends:
                 dialect=dialect,
                 is_ours=is_ours,
             )
-            store = partial(_store, partition.log, work, now)
-            prepared, first, last, spent = await self._write(partition, store, is_quick=_is_quick(records))
+            prepared, first, last, spent = await self._stored(partition, records, rules, work, now)
             if first == NOTHING_STORED:
                 return Appended(NOTHING_STORED, NOTHING_STORED, NO_TIMESTAMP)
             is_new = first >= end_before
@@ -142,6 +146,24 @@ class Appends:
                 _count(broker.metrics.of(partition.topic), what, len(records), prepared, spent)
         await self._check_durable(partition, durable)
         return Appended(first, last, prepared.log_append_time)
+
+    async def _stored(
+        self,
+        partition: Partition,
+        records: memoryview,
+        rules: AppendRules,
+        look_through: Callable[..., PreparedAppend],
+        now: Moment,
+    ) -> _Stored:
+        """Look a set through and write it; one that holds much more than it is long waits for memory to do so."""
+        if not _is_compressed(records) or len(records) <= KEPT_SCRATCH // _USUAL_RATIO:
+            work = partial(_store, partition.log, partial(look_through, has_room=False), now)
+            with suppress(RoomNeeded):
+                return await self._write(partition, work, is_quick=_is_quick(records))
+        async with self._broker.memory.work(DECOMPRESSED_TIMES * rules.max_decompressed_bytes):
+            self._broker.trimming.ask()
+            work = partial(_store, partition.log, look_through, now)
+            return await self._write(partition, work, is_quick=False)
 
     async def take(self, partition: Partition, records: memoryview, dialect: Dialect) -> Appended:
         """Append sets as a follower does: their bytes, offsets and leader epochs stay what they are.
@@ -258,6 +280,11 @@ def _is_quick(records: memoryview) -> bool:
         return True
     place = _ATTRIBUTES.get(records[MAGIC.start])
     return size <= QUICK_BYTES and place is not None and records[place] & CODEC_MASK in _QUICK_CODECS
+
+
+def _is_compressed(records: memoryview) -> bool:
+    place = _ATTRIBUTES.get(records[MAGIC.start]) if len(records) >= _LONGEST_HEADER else None
+    return place is not None and records[place] & CODEC_MASK != 0
 
 
 def _store(log: PartitionLog, look_through: Callable[[], PreparedAppend], now: Moment) -> _Stored:

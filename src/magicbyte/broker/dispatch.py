@@ -35,6 +35,7 @@ log = logging.getLogger(__name__)
 FIRST_ASKED: Final = (18, 3, 0, 1)  # ApiVersions, Metadata, Produce, Fetch
 FEW_ELEMENTS: Final = 2_000
 """Elements of a message that is read on the event loop, in some 3 ms; of nearly all there are fewer."""
+LARGE_BODY: Final = 1 << 20  # bytes, after which memory is given back to the system
 ELEMENT_BYTES: Final = 512
 """Memory that is counted for an element of a larger message: the object made of it, and that in its response."""
 _ANY_SIZE: Final = 1 << 31  # which no frame has: the setting is the limit
@@ -99,6 +100,8 @@ class Dispatcher:
         if route is None:
             route = await self._broker.reading.run(_route, api.key)
         body = frame[at:]
+        if len(body) >= LARGE_BODY:
+            self._broker.trimming.ask()
         del frame  # what is only read is not kept in memory until it is answered
         message = None
         # Bytes behind it are let be, as Kafka does: librdkafka 2.16 asks for all topics with three too many.

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from magicbyte.broker.conversion import SliceConversion, converted, newest_magic
 from magicbyte.broker.metrics import count, now_ns
@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     from magicbyte.broker.sessions import Begun
     from magicbyte.log.partition_log import PartitionLog
     from magicbyte.log.segment import FileSlice
+
+T = TypeVar("T")
 
 _FORMAT_OF_VERSION: Final = (Format.V0, Format.V0, Format.V1, Format.V1)  # later ones: V2
 _FIRST_WITH_WHOLE_SETS: Final = 3  # a set that is larger than the limit comes whole, if it is the first
@@ -396,15 +398,20 @@ class _Partition:
         """
         limit = self.broker.topics.rules(self.topic).max_decompressed_bytes
         dialect = partition.log.config.dialect
-        reading, kept = self.broker.reading, KeptFile(found.file, self.broker.reading)
+        kept = KeptFile(found.file, self.broker.reading)
 
         def convert(how: SliceConversion) -> Iterator[list[memoryview]]:
             found_here = found._replace(file=kept)
             return partition.telling_damage(converted(found_here, dialect, how, self.asked.fetch_offset, limit))
 
+        async def in_thread(step: Callable[[], T]) -> T:
+            async with self.broker.memory.work(limit):
+                self.broker.trimming.ask()
+                return await self.broker.reading.run(step)
+
         chunks = convert(conversion)
         try:
-            first, second = await reading.run(_first_two, chunks)
+            first, second = await in_thread(partial(_first_two, chunks))
         except BaseException:
             kept.close()
             raise
@@ -427,7 +434,7 @@ class _Partition:
             done()
             answer.data.records = [*first]
         else:
-            answer.data.records = [ConvertedPart(announced, first + second, chunks, done, reading)]
+            answer.data.records = [ConvertedPart(announced, first + second, chunks, done, in_thread)]
         return answer
 
 

@@ -106,11 +106,11 @@ async def _offset(
         response.offset = end
     else:
         quick = timestamp == EARLIEST_TIMESTAMP
-        found = (
-            log.offset_for_timestamp(timestamp)
-            if quick
-            else await broker.read(partition, log.offset_for_timestamp, timestamp)
-        )
+        if quick:
+            found = log.offset_for_timestamp(timestamp)
+        else:
+            async with broker.memory.work(broker.topics.rules(partition.topic).max_decompressed_bytes):
+                found = await broker.read(partition, log.offset_for_timestamp, timestamp)
         if found is None or (not quick and found[1] >= end):
             return response
         response.timestamp, response.offset = found

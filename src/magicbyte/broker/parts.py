@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Final, Self
 
 from magicbyte.errors import MagicbyteError
@@ -95,10 +96,10 @@ class ConvertedPart(Elsewhere):
     """A slice that is converted while it is sent, of which only an estimate of the size was announced.
 
     What is longer is cut there, what is shorter is filled with the beginning of an entry that never comes: readers
-    drop what is not whole at the end of a fetch, and ask again from there.
+    drop what is not whole at the end of a fetch, and ask again from there. `convert` does a step of it in a thread.
     """
 
-    __slots__ = ("_chunks", "_done", "_first", "_threads")
+    __slots__ = ("_chunks", "_convert", "_done", "_first")
 
     def __init__(
         self,
@@ -106,10 +107,10 @@ class ConvertedPart(Elsewhere):
         first: list[memoryview],
         rest: Iterator[list[memoryview]],
         done: Callable[[], None],
-        threads: Threads,
+        convert: Callable[[Callable[[], list[memoryview]]], Awaitable[list[memoryview]]],
     ) -> None:
         super().__init__(nbytes)
-        self._first, self._chunks, self._done, self._threads = first, rest, done, threads
+        self._first, self._chunks, self._done, self._convert = first, rest, done, convert
 
     async def send(self, stream: Stream) -> None:
         """Send as many bytes as were announced. Damage further on ends the conversion, and is the next fetch's."""
@@ -127,7 +128,7 @@ class ConvertedPart(Elsewhere):
 
     async def _next(self) -> list[memoryview]:
         try:
-            return await self._threads.run(next, self._chunks, [])
+            return await self._convert(partial(next, self._chunks, []))
         except MagicbyteError:  # a reader who comes to it is refused with its code
             return []
 

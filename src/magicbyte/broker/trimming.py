@@ -11,25 +11,30 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from magicbyte.broker.broker import Broker
 
-AFTER_S: Final = 1.0  # since it was asked for first: a burst is followed by one
+AFTER_S: Final = 1.0
+"""Time since it was asked for last: memory that is used again soon is better kept."""
 
 
 class Trimming:
-    """Gives memory back, some time after it is asked for, in a thread."""
+    """Gives memory back, in a thread, when nothing has asked for it for a while. `count`: how often it has."""
 
     def __init__(self, broker: Broker) -> None:
         self.count = 0
         self._broker = broker
         self.is_due = False
+        self._asked_ms = 0
 
     def ask(self) -> None:
         """Have it done soon, once for all who ask until then."""
+        self._asked_ms = self._broker.clock.monotonic_ms()
         if not self.is_due and not self._broker.is_stopping:
             self.is_due = True
             self._broker.spawn(self._trim())
 
     async def _trim(self) -> None:
-        await asyncio.sleep(AFTER_S)
+        clock, after_ms = self._broker.clock, AFTER_S * 1000
+        while (left_ms := self._asked_ms + after_ms - clock.monotonic_ms()) > 0:
+            await asyncio.sleep(left_ms / 1000)
         self.is_due = False
         self.count += 1
         if (trim := _malloc_trim()) is not None:

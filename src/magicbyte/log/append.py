@@ -80,17 +80,20 @@ def prepare(
     request_version: int | None = None,
     dialect: Dialect = Dialect.KAFKA,
     is_ours: bool = False,
+    has_room: bool = True,
 ) -> PreparedAppend:
     """Return what a leader writes for the produced set `records`, whose first record gets `next_offset`.
 
     `request_version` is that of the Produce request, None for what the broker writes itself: that may hold control
     batches. `dialect` is that of `records`. `is_ours`: nobody else needs `records`, which are in memory that can be
     written to: headers are set there, not in copies. Sequences of producers are checked by ProducerChecks, not here.
+    `has_room`: whether there is memory for a set that decompresses to as much as the rules allow.
 
-    Raises AppendRefusedError, with the code that this version of the request knows; nothing is left behind then.
+    Raises AppendRefusedError, with the code that this version of the request knows; nothing is left behind then. Raises
+    RoomNeeded without `has_room`, for a set that holds more than threads keep memory for.
     """
     request = Request(request_version)
-    found = read_set(records, rules, request, now_ms, dialect)
+    found = read_set(records, rules, request, now_ms, dialect, has_room=has_room)
     if not found.parts:
         return _NOTHING
     compressed = 0

@@ -49,7 +49,8 @@ from magicbyte.wire.checksum import crc32
 
 MOST_NAMED = 1000
 """Records at fault that a refusal names: there may be millions."""
-_KEPT_SCRATCH = 4 << 20
+KEPT_SCRATCH = 4 << 20
+"""Bytes that each thread keeps to unpack into: sets that fit need no memory of their own."""
 _APPEND_TIME, _CREATE_TIME = TimestampType.LOG_APPEND_TIME, TimestampType.CREATE_TIME
 _V0, _V2 = Format.V0, Format.V2
 _WITH_TIMES = (Format.V2, Format.V1)
@@ -59,6 +60,10 @@ _MAGIC = MAGIC.start
 _SHORTEST = LOG_OVERHEAD + V0_MINIMUM
 _CODECS = tuple(Codec)
 _AS_IT_IS = DecodeOptions(verify=False, control=True, limit=1 << 62)
+
+
+class RoomNeeded(Exception):  # noqa: N818  (a signal to come back with more room, no fault of the set)
+    """A set holds more than a thread's scratch does. It may take `AppendRules.max_decompressed_bytes`."""
 
 
 @dataclass(slots=True)
@@ -101,14 +106,20 @@ class ProducedSet(NamedTuple):
 
 
 def read_set(
-    records: memoryview, rules: AppendRules, request: Request, now_ms: int, dialect: Dialect = Dialect.KAFKA
+    records: memoryview,
+    rules: AppendRules,
+    request: Request,
+    now_ms: int,
+    dialect: Dialect = Dialect.KAFKA,
+    *,
+    has_room: bool = True,
 ) -> ProducedSet:
     """Return the set, whole and legal for a log with these rules. A cut entry at its end is left out, if it may be.
 
-    Raises AppendRefusedError. What the parts refer to beside `records` is memory that the next call in this thread
-    uses again.
+    Raises AppendRefusedError, and RoomNeeded without `has_room`, where it does not fit into what is kept. What the
+    parts refer to beside `records` is memory that the next call in this thread uses again.
     """
-    reader = _Reader(rules, request, now_ms, dialect)
+    reader = _Reader(rules, request, now_ms, dialect, has_room=has_room)
     outer = reader.outer(records)
     reader.trusts = reader.may_trust(outer)
     parts, codec, is_control = [], _NONE, False
@@ -126,7 +137,7 @@ class _Memory(threading.local):
     """Where a thread unpacks what it only looks at: fresh memory costs as much as fast codecs do."""
 
     def __init__(self) -> None:
-        self.scratch = memoryview(bytearray(_KEPT_SCRATCH))  # the system gives it page by page, as it is used
+        self.scratch = memoryview(bytearray(KEPT_SCRATCH))  # the system gives it page by page, as it is used
 
 
 _memory = _Memory()
@@ -135,8 +146,9 @@ _memory = _Memory()
 class _Unpacker:
     """Unpacks the payloads of one set, within a limit for all of them together."""
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, *, has_room: bool) -> None:
         self._limit = self._left = limit
+        self._has_room = has_room
         self._scratch = _memory.scratch
 
     def unpack(self, codec: Codec, payload: memoryview, header: Lz4Header) -> memoryview:
@@ -144,6 +156,9 @@ class _Unpacker:
         wanted = min(max(4 * len(payload), 1024), self._left)
         while True:
             if len(self._scratch) < wanted:
+                if not self._has_room:
+                    raise RoomNeeded
+                self._scratch = room = memoryview(b"")  # the smaller one goes before there is a larger one
                 self._scratch = memoryview(bytearray(wanted))
             room = self._scratch[: self._left]
             try:
@@ -170,7 +185,8 @@ class _Outer(NamedTuple):
 
 
 class _Reader:
-    def __init__(self, rules: AppendRules, request: Request, now_ms: int, dialect: Dialect) -> None:
+    def __init__(self, rules: AppendRules, request: Request, now_ms: int, dialect: Dialect, *, has_room: bool) -> None:
+        self.has_room = has_room
         self.rules = rules
         self.request = request
         self.dialect = dialect
@@ -320,7 +336,7 @@ class _Reader:
 
     def _unpack(self, codec: Codec, payload: memoryview, header: Lz4Header) -> memoryview:
         if self._unpacker is None:
-            self._unpacker = _Unpacker(self.rules.max_decompressed_bytes)
+            self._unpacker = _Unpacker(self.rules.max_decompressed_bytes, has_room=self.has_room)
         self.decompressed += 1
         try:
             return self._unpacker.unpack(codec, payload, header)
