@@ -10,6 +10,7 @@ import pytest
 
 from magicbyte.errors import (
     BadVersionError,
+    CorruptRecordError,
     LogDirectoryError,
     LogDirectoryOfflineError,
     MetadataError,
@@ -228,7 +229,7 @@ def test_a_file_is_one_processes_at_a_time(tmp_path: Path) -> None:
 def test_a_file_that_is_something_else_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "tree.sqlite"
     path.write_bytes(b"not a database" * 1000)
-    with pytest.raises(LogDirectoryError, match="not a database"):
+    with pytest.raises(CorruptRecordError, match="not a database"):
         SqliteStore(str(path), Clock())
     assert path.read_bytes() == b"not a database" * 1000
     later = tmp_path / "later.sqlite"

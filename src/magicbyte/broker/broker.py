@@ -29,10 +29,10 @@ from magicbyte.broker.partition import Partition
 from magicbyte.broker.request import Connection
 from magicbyte.broker.sessions import Sessions
 from magicbyte.broker.threads import Threads
-from magicbyte.broker.topics import Topic, Topics, log_config_of, refused_of, settings_of
+from magicbyte.broker.topics import Topic, Topics, keep_all, log_config_of, refused_of, settings_of
 from magicbyte.broker.trimming import Trimming
 from magicbyte.clock import SystemClock
-from magicbyte.errors import MagicbyteError, UnknownTopicError
+from magicbyte.errors import CorruptRecordError, LogDirectoryError, MagicbyteError, UnknownTopicError
 from magicbyte.groups.partitioning import OFFSETS_TOPIC
 from magicbyte.log import checkpoints
 from magicbyte.log.checkpoints import TopicPartition
@@ -40,11 +40,12 @@ from magicbyte.log.directory import parse_file
 from magicbyte.log.files import LocalFiles
 from magicbyte.log.log_directory import Identity, LogDirectory, Settings
 from magicbyte.metadata.layout import DEFAULT_ENTITY, BrokerEndpoint
-from magicbyte.metadata.sqlite import FILE_NAME, SqliteStore
+from magicbyte.metadata.salvage import open_metadata
 from magicbyte.net import descriptors
 from magicbyte.net.complaints import Complaints
 from magicbyte.net.memory import Budget
 from magicbyte.net.server import Handler, Limits, Server
+from magicbyte.records.layout import Dialect
 
 if TYPE_CHECKING:
     from magicbyte.broker.config import BrokerConfig, Listener
@@ -144,9 +145,12 @@ class Broker:
     def _open(self) -> None:
         path = str(Path(self.config.log_directory).absolute())
         Path(path).mkdir(parents=True, exist_ok=True)
-        store = SqliteStore(f"{path}/{FILE_NAME}", self.clock)
+        store, salvaged = open_metadata(Path(path), self.clock)
         self._opened.callback(store.close)
         self.metadata = store
+        if salvaged is not None:
+            log.error("%s", salvaged)
+            keep_all(store)
         known = _known_cluster_id(Path(path))
         self.cluster_id = cluster.found_cluster(self.metadata, known, uuid.uuid4)
         self.config.change(
@@ -155,7 +159,7 @@ class Broker:
         )
         self.slow_ns = _slow_ns(self.config)
         settings = Settings(
-            config_of=log_config_of(self.metadata, self.config),
+            config_of=log_config_of(self.metadata, self.config, dialect_of=partial(_dialect_of, self._files, path)),
             token=lambda: uuid.uuid4().hex,
             identity=Identity(self.node_id, self.cluster_id),
             jitter=lambda most: random.randint(0, most),
@@ -175,8 +179,17 @@ class Broker:
                 log.warning("%s: recovery %s", key, cut)
         adoption.adopt(self.config, self.metadata, self.logs)
         self.topics = Topics(self.metadata, self.config, self.logs, self.clock)
-        self.producer_ids = cluster.ProducerIds(self.metadata, self.node_id)
+        if self.topics.adopted:
+            names = ", ".join(self.topics.adopted[:20])
+            why = "topics that the metadata does not have are adopted; without settings they keep all their records"
+            log.warning("%s: %s: %s", path, why, names)
+        self.producer_ids = cluster.ProducerIds(self.metadata, self.node_id, self._last_producer_id)
         self.appends = Appends(self)
+
+    def _last_producer_id(self) -> int:
+        """Return the largest id of a producer that a log knows; -1 without any."""
+        known = (each.producer_id for log in self.logs.logs.values() for each in log.producers.snapshot().producers)
+        return max(known, default=-1)
 
     async def _listen(self) -> None:
         config = self.config
@@ -388,9 +401,19 @@ def _limits(config: BrokerConfig) -> Limits:
     )
 
 
+def _dialect_of(files: WritableFileSystem, directory: str, key: TopicPartition) -> Dialect:
+    """Return the dialect that the folder of a partition names."""
+    try:
+        path = f"{directory}/{key}/{checkpoints.MESSAGE_DIALECT}"
+        return parse_file(files, path, checkpoints.parse_message_dialect)
+    except FileNotFoundError:
+        return Dialect.KAFKA
+
+
 def _known_cluster_id(path: Path) -> str | None:
     """Return the cluster that a log directory says it is of."""
     file = path / checkpoints.META_PROPERTIES
-    if not file.exists():
+    try:
+        return parse_file(LocalFiles(), str(file), checkpoints.parse_meta_properties).cluster_id
+    except (OSError, CorruptRecordError, LogDirectoryError):  # the log directory says so, and makes it anew
         return None
-    return parse_file(LocalFiles(), str(file), checkpoints.parse_meta_properties).cluster_id

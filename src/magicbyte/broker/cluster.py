@@ -26,7 +26,10 @@ def found_cluster(metadata: MetadataStore, known_id: str | None, new_id: Callabl
     if node is not None:
         cluster_id = layout.load_cluster_id(node.data)
         if known_id not in (None, cluster_id):
-            raise LogDirectoryError(f"the metadata is of cluster {cluster_id}, the log directory of {known_id}")
+            raise LogDirectoryError(
+                f"the metadata is of cluster {cluster_id}, the log directory of {known_id}: put back the one that "
+                "belongs to the other, or move it away, metadata or meta.properties, to go on without it"
+            )
     else:
         cluster_id = known_id or layout.id_text(new_id())
     wanted = dict.fromkeys(layout.ALWAYS_THERE, b"")
@@ -84,10 +87,11 @@ class ProducerIds:
     """Gives each producer id once, over restarts, too.
 
     Blocks of them are noted in the tree before any is given; what is left of one is lost with the process.
+    `last_in_logs`: the largest id in logs, asked for where the tree knows of none: it is another broker's, or was lost.
     """
 
-    def __init__(self, metadata: MetadataStore, broker_id: int) -> None:
-        self._metadata, self._broker_id = metadata, broker_id
+    def __init__(self, metadata: MetadataStore, broker_id: int, last_in_logs: Callable[[], int] = lambda: -1) -> None:
+        self._metadata, self._broker_id, self._last_in_logs = metadata, broker_id, last_in_logs
         self._next = self._end = 0
 
     def next(self) -> int:
@@ -105,7 +109,7 @@ class ProducerIds:
     def take_block(self) -> None:
         """Have some more ids; what is left of those that there were is lost."""
         node = self._metadata.exists(layout.PRODUCER_IDS)
-        first = 0 if node is None else layout.load_last_producer_id(node.data) + 1
+        first = self._last_in_logs() + 1 if node is None else layout.load_last_producer_id(node.data) + 1
         data = layout.dump_producer_ids(self._broker_id, first)
         change = (
             CreateNode(layout.PRODUCER_IDS, data) if node is None else SetNode(layout.PRODUCER_IDS, data, node.version)

@@ -38,6 +38,7 @@ from magicbyte.metadata import layout
 from magicbyte.metadata.layout import PartitionState, TopicNode
 from magicbyte.ports import CreateNode, DeleteNode, NodeChange, SetNode
 from magicbyte.records.encode import Format
+from magicbyte.records.layout import Dialect
 
 if TYPE_CHECKING:
     from magicbyte.broker.config import BrokerConfig
@@ -442,7 +443,7 @@ class Topics:
                 found.setdefault(key.topic, []).append(key.partition)
         for name, partitions in found.items():
             count = max(partitions) + 1
-            own = {"cleanup.policy": "compact"} if name in INTERNAL else _KEEPS_ALL
+            own = settings_of(self._metadata, "topics", name) or self._settings_of_adopted(name)
             config = topic_config.resolve(own, self._config)
             topic = Topic(name, self._id_in_folder(name), count, own, config, (0,) * count)
             self._metadata.transaction(self._creation(topic, partitions))  # as many nodes as folders
@@ -450,6 +451,14 @@ class Topics:
             for partition in partitions:
                 self._go_on_with_epoch(name, partition)
         return sorted(found)
+
+    def _settings_of_adopted(self, name: str) -> dict[str, str]:
+        """Return the settings of a topic of which only the logs are known: nothing of it is deleted."""
+        own = {"cleanup.policy": "compact"} if name in INTERNAL else dict(_KEEPS_ALL)
+        logs = (each for key, each in self._logs.logs.items() if key.topic == name)
+        if any(each.config.dialect is Dialect.ENRICHED for each in logs):
+            own[topic_config.FORMAT] = Format.ENRICHED.value
+        return own
 
     def _go_on_with_epoch(self, name: str, partition: int) -> None:
         """Lead in no earlier epoch than that of the last batches in the log: readers go by the latest they saw."""
@@ -471,14 +480,33 @@ class Topics:
 
 
 def log_config_of(
-    metadata: MetadataStore, config: BrokerConfig, rules: IndexRules = LATEST_RULES
+    metadata: MetadataStore,
+    config: BrokerConfig,
+    rules: IndexRules = LATEST_RULES,
+    dialect_of: Callable[[TopicPartition], Dialect] = lambda _key: Dialect.KAFKA,
 ) -> Callable[[TopicPartition], LogConfig]:
-    """Return what gives the logs of a directory their configuration, when one is opened or made."""
+    """Return what gives the logs of a directory their configuration, when one is opened or made.
+
+    `dialect_of`: what the folder of a log says, where the tree has no settings of its topic.
+    """
 
     def config_of(key: TopicPartition) -> LogConfig:
-        return topic_config.resolve(settings_of(metadata, "topics", key.topic), config, rules).log
+        own = settings_of(metadata, "topics", key.topic)
+        known = metadata.exists(layout.config_path("topics", key.topic)) is not None
+        if not known and dialect_of(key) is Dialect.ENRICHED:
+            own[topic_config.FORMAT] = Format.ENRICHED.value
+        return topic_config.resolve(own, config, rules).log
 
     return config_of
+
+
+def keep_all(metadata: MetadataStore) -> None:
+    """Give topics whose settings were lost those under which nothing of them is deleted."""
+    for name in metadata.children(layout.TOPICS) if metadata.exists(layout.TOPICS) else []:
+        path = layout.config_path("topics", name)
+        if metadata.exists(path) is None:
+            own = {"cleanup.policy": "compact"} if name in INTERNAL else _KEEPS_ALL
+            metadata.create(path, layout.dump_config(own), parents=True)
 
 
 def refused_of(metadata: MetadataStore) -> Callable[[Collection[TopicPartition]], Mapping[TopicPartition, str]]:

@@ -11,9 +11,12 @@ import json
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from magicbyte.errors import MetadataError
+
+if TYPE_CHECKING:
+    from magicbyte.metadata.tree import Stored
 
 BROKER_IDS: Final = "/brokers/ids"
 TOPICS: Final = "/brokers/topics"
@@ -244,6 +247,31 @@ def load_config(path: str, data: bytes) -> dict[str, str]:
 def dump_config_change(kind: str, name: str) -> bytes:
     """Return the data of a node that tells other brokers whose settings have changed."""
     return dump({"version": 2, "entity_path": f"{kind}/{name}"})
+
+
+def check_node(path: str, node: Stored) -> None:
+    """Raise MetadataError for a node that cannot be: its values, or what one of Kafka's own nodes says."""
+    numbers = (
+        *(node.version, node.czxid, node.mzxid, node.pzxid, node.ctime_ms, node.mtime_ms),
+        *(node.created, node.ephemeral_owner),
+    )
+    if not isinstance(path, str) or not isinstance(node.data, bytes) or not all(type(each) is int for each in numbers):
+        raise MetadataError(str(path), "expected text, bytes and numbers")
+    if not path.startswith("/") or (path != "/" and not all(path.split("/")[1:])):
+        raise MetadataError(path, "expected a path such as /brokers/ids")
+    match path.split("/")[1:]:
+        case ["brokers", "topics", _]:
+            TopicNode.load(path, node.data)
+        case ["brokers", "topics", _, "partitions", _, "state"]:
+            PartitionState.load(path, node.data)
+        case ["config", "topics" | "brokers", _]:
+            load_config(path, node.data)
+        case ["cluster", "id"]:
+            load_cluster_id(node.data)
+        case ["latest_producer_id_block"]:
+            load_last_producer_id(node.data)
+        case ["controller_epoch"] if not node.data.isdigit():
+            raise MetadataError(path, f"expected a number, found {node.data[:80]!r}")
 
 
 def dump_producer_ids(broker_id: int, first: int) -> bytes:

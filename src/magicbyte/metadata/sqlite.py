@@ -12,7 +12,8 @@ from collections.abc import Mapping
 from dataclasses import astuple, fields
 from typing import TYPE_CHECKING, Final
 
-from magicbyte.errors import LogDirectoryError, LogDirectoryOfflineError
+from magicbyte.errors import CorruptRecordError, LogDirectoryError, LogDirectoryOfflineError, MetadataError
+from magicbyte.metadata.layout import check_node
 from magicbyte.metadata.tree import ROOT, Session, Stored, Tree
 
 if TYPE_CHECKING:
@@ -24,14 +25,27 @@ FILE_NAME: Final = "magicbyte-metadata.sqlite"
 _FORMAT: Final = 1  # the file's user_version
 _FIELDS: Final = [field.name for field in fields(Stored)]
 _CREATE: Final = f"CREATE TABLE nodes (path TEXT PRIMARY KEY, {', '.join(_FIELDS)}) WITHOUT ROWID"
-_READ: Final = f"SELECT path, {', '.join(_FIELDS)} FROM nodes"
+READ_NODES: Final = f"SELECT path, {', '.join(_FIELDS)} FROM nodes"
 _PUT: Final = f"INSERT OR REPLACE INTO nodes VALUES ({', '.join('?' * (len(_FIELDS) + 1))})"
 _DELETE: Final = "DELETE FROM nodes WHERE path = ?"
 _PUT_LAST: Final = "INSERT OR REPLACE INTO last VALUES (0, ?)"
 
 
+_NOT_OF_THE_FILE: Final = frozenset(
+    {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_FULL, sqlite3.SQLITE_PERM, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_NOMEM}
+)
+"""Errors that say nothing of what the file holds."""
+
+
+def _damaged(path: str, error: Exception) -> CorruptRecordError:
+    return CorruptRecordError("metadata", expected="nodes in an SQLite database", found=str(error)).locate(path=path)
+
+
 class SqliteTree(Tree):
-    """A tree in the file at `path`, made if need be. Raises LogDirectoryError when another process has it open.
+    """A tree in the file at `path`, made if need be.
+
+    Raises LogDirectoryError when another process has it open, CorruptRecordError when it cannot be read, or says what
+    no tree can.
 
     After a change could not be written each further one raises LogDirectoryOfflineError, too.
     """
@@ -47,8 +61,14 @@ class SqliteTree(Tree):
             nodes, last_zxid = self._load()
         except sqlite3.Error as error:
             self._database.close()
-            locked = error.sqlite_errorcode == sqlite3.SQLITE_BUSY
-            raise LogDirectoryError(f"{path}: {'another process is using it' if locked else error}") from error
+            code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT)
+            if code & 0xFF in _NOT_OF_THE_FILE:
+                locked = code & 0xFF == sqlite3.SQLITE_BUSY
+                raise LogDirectoryError(f"{path}: {'another process is using it' if locked else error}") from error
+            raise _damaged(path, error) from error
+        except (UnicodeDecodeError, OverflowError, TypeError, MetadataError) as error:
+            self._database.close()
+            raise _damaged(path, error) from error
         except LogDirectoryError:
             self._database.close()
             raise
@@ -75,8 +95,15 @@ class SqliteTree(Tree):
             run(_PUT_LAST, (0,))
             run(f"PRAGMA user_version = {_FORMAT}")
         run("COMMIT")
-        nodes = {path: Stored(*values) for path, *values in run(_READ)}
-        return nodes, run("SELECT zxid FROM last").fetchone()[0]
+        nodes = {path: Stored(*values) for path, *values in run(READ_NODES)}
+        last = run("SELECT zxid FROM last").fetchone()
+        if ROOT not in nodes or last is None or not isinstance(last[0], int):
+            raise MetadataError(ROOT, "the root, or the number of the last transaction, is not there")
+        for path, node in nodes.items():
+            check_node(path, node)
+            if path != ROOT and (path.rpartition("/")[0] or ROOT) not in nodes:
+                raise MetadataError(path, "the node above it is not there")
+        return nodes, last[0]
 
     def _write(self, nodes: Mapping[str, Stored | None], zxid: int) -> None:
         if self._error is not None:

@@ -1,0 +1,135 @@
+"""Opens the metadata of a log directory; what can be read of a damaged file makes a new one, the old one is put aside.
+
+SQLite has no checksums: a page that cannot be read is noticed by it, a changed value only by what it means.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import stat
+from collections.abc import Iterator
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from magicbyte.errors import CorruptRecordError, LogDirectoryError, MetadataError
+from magicbyte.log.files import is_locked, sync_directory
+from magicbyte.log.log_directory import LOCK
+from magicbyte.log.names import QUARANTINE
+from magicbyte.metadata.layout import check_node
+from magicbyte.metadata.sqlite import FILE_NAME, READ_NODES, SqliteStore
+from magicbyte.metadata.tree import ROOT, Stored
+from magicbyte.ports import CreateNode, SetNode
+
+if TYPE_CHECKING:
+    from magicbyte.ports import Clock
+
+_FILES = ("", "-wal", "-shm", "-journal")  # of one database, by what stands behind its name
+
+
+@dataclass(frozen=True, slots=True)
+class Salvaged:
+    """What became of a damaged file: `why` it is, where it is now, how many nodes are kept, which are known to be lost.
+
+    Others may be lost of which nothing tells.
+    """
+
+    why: str
+    quarantine: str
+    kept: int
+    lost: list[str]
+
+    def __str__(self) -> str:
+        lost = f", {len(self.lost)} nodes are lost ({', '.join(self.lost[:10])})" if self.lost else ""
+        return (
+            f"{self.why}: {self.kept} nodes of the metadata are kept{lost}; topics without settings keep all their "
+            f"records until settings are given to them; the damaged file is {self.quarantine} now"
+        )
+
+
+def open_metadata(directory: Path, clock: Clock) -> tuple[SqliteStore, Salvaged | None]:
+    """Open the metadata in a log directory, made if need be.
+
+    Raises LogDirectoryError when another process has it, or when it is of a later format.
+    """
+    path = directory / FILE_NAME
+    try:
+        for ending in _FILES:
+            _check_type(Path(f"{path}{ending}"))
+        return SqliteStore(str(path), clock), None
+    except CorruptRecordError as error:
+        why = str(error)
+    if is_locked(directory / LOCK):
+        raise LogDirectoryError(f"{directory}: another process is using this log directory")
+    aside = _put_aside(path)
+    nodes, lost = _sound(_rows(aside))
+    store = SqliteStore(str(path), clock)
+    try:
+        store.transaction(
+            [SetNode(node, data) if node == ROOT else CreateNode(node, data) for node, data in nodes.items()]
+        )
+    except BaseException:
+        store.close()
+        raise
+    return store, Salvaged(why, str(aside), len(nodes), lost)
+
+
+def _check_type(path: Path) -> None:
+    """Raise CorruptRecordError for what is no regular file: SQLite would wait for a pipe, and follow a dead link."""
+    with suppress(FileNotFoundError):
+        if not stat.S_ISREG(path.lstat().st_mode) and not (path.is_symlink() and path.is_file()):
+            raise CorruptRecordError("file", expected="a regular one", found="something else").locate(path=str(path))
+
+
+def _put_aside(path: Path) -> Path:
+    """Move all files of a database into the quarantine, durably; return where it is now."""
+    quarantine = path.parent / QUARANTINE
+    quarantine.mkdir(exist_ok=True)
+    targets = (quarantine / (f"{number}.{path.name}" if number else path.name) for number in count())
+    target = next(each for each in targets if not any(os.path.lexists(f"{each}{ending}") for ending in _FILES))
+    for ending in _FILES:
+        if os.path.lexists(f"{path}{ending}"):
+            Path(f"{path}{ending}").rename(f"{target}{ending}")
+    sync_directory(quarantine)
+    sync_directory(path.parent)
+    return target
+
+
+def _rows(path: Path) -> Iterator[tuple[str, Stored]]:
+    """Yield the nodes that a damaged file still gives, from both ends."""
+    try:
+        for ending in _FILES:
+            _check_type(Path(f"{path}{ending}"))
+    except CorruptRecordError:
+        return
+    for order in ("ASC", "DESC"):
+        with suppress(sqlite3.Error, OverflowError), closing(sqlite3.connect(path, timeout=0)) as database:
+            database.text_factory = bytes
+            for name, *values in database.execute(f"{READ_NODES} ORDER BY path {order}"):
+                with suppress(UnicodeDecodeError, AttributeError):
+                    yield name.decode(), Stored(*values)
+
+
+def _sound(rows: Iterator[tuple[str, Stored]]) -> tuple[dict[str, bytes], list[str]]:
+    """Return the data of the nodes that say what they should, those above each first, and the paths of all others."""
+    found, lost = dict[str, bytes](), list[str]()
+    for path, node in rows:
+        try:
+            check_node(path, node)
+        except MetadataError:
+            lost.append(path)
+            continue
+        if not node.ephemeral_owner:
+            found[path] = node.data
+    kept = {ROOT: found.get(ROOT, b"")}
+    for path in sorted(found):
+        if path == ROOT:
+            continue
+        if (path.rpartition("/")[0] or ROOT) in kept:
+            kept[path] = found[path]
+        else:
+            lost.append(path)
+    return kept, sorted(set(lost) - kept.keys())
