@@ -465,3 +465,30 @@ def test_what_is_appended_for_a_group_is_what_a_real_broker_appends_byte_for_byt
             assert made == entry.buffer
             compared += 1
     assert compared > 3
+
+
+def test_what_may_be_done_with_a_group_is_said_where_it_is_asked_for_and_the_group_could_be_described() -> None:
+    not_said, said = -(1 << 31), 1 << 3 | 1 << 6 | 1 << 8  # read, delete, describe
+
+    async def work() -> None:
+        async with Broker({"offsets.topic.num.partitions": "1"}) as broker:
+            host, _, port = broker.bootstrap_servers.partition(":")
+            connection = await Connection.open(host, int(port), client_id="test")
+
+            async def told(version: int, *, asks: bool) -> tuple[int, int]:
+                request = DescribeGroupsRequest(groups=["g"], include_authorized_operations=asks)
+                response = await connection.send(request, versions=range(version, version + 1))
+                assert isinstance(response, DescribeGroupsResponse)
+                return response.groups[0].error_code, response.groups[0].authorized_operations
+
+            for version in (3, 5, 6):
+                assert await told(version, asks=True) == (ErrorCode.NOT_COORDINATOR, not_said)
+            while (await told(5, asks=False))[0] != ErrorCode.NONE:
+                await connection.send(FindCoordinatorRequest(key="g"), versions=range(2, 3))
+            for version in (3, 5):
+                assert await told(version, asks=True) == (ErrorCode.NONE, said)
+                assert await told(version, asks=False) == (ErrorCode.NONE, not_said)
+            assert await told(6, asks=True) == (ErrorCode.GROUP_ID_NOT_FOUND, not_said)
+            await connection.aclose()
+
+    asyncio.run(asyncio.wait_for(work(), 30))

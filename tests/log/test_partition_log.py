@@ -296,6 +296,18 @@ def test_reads_end_at_the_upper_bound(folder: Path) -> None:
     assert part.length == SIZE
 
 
+def test_bytes_up_to_an_offset_are_counted_in_the_segment_that_has_it_and_in_no_older_one(folder: Path) -> None:
+    log = open_log(folder, **SMALL)
+    fill(log, 60)
+    second, last = bases(log)[1], bases(log)[-1]
+    for offset, upper in ((0, 5), (2, second - 1), (last, 60), (last, 59), (59, 60), (5, 5), (60, 60)):
+        assert log.size_in_segment(offset, upper) == (upper - offset) * SIZE
+    for offset, upper in ((0, second), (second - 1, second), (second - 1, 60), (0, 60), (last - 1, 60)):
+        assert log.size_in_segment(offset, upper) is None
+    add(log, offset=70)
+    assert log.size_in_segment(62, 71) == SIZE  # from the first entry that reaches it
+
+
 @pytest.mark.parametrize(
     ("timestamp", "offset"), [(420, 42), (421, 43), (430, 43), (431, 44), (401, 41), (399, 40), (491, None)]
 )
