@@ -33,6 +33,7 @@ from magicbyte.client.fetch import fetch_sets
 from magicbyte.client.produce import send
 from magicbyte.errors import ErrorCode
 from magicbyte.log.files import LocalFiles, LocalWritableFile
+from magicbyte.net import descriptors
 from magicbyte.ports import FileEntry
 from magicbyte.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from magicbyte.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -290,3 +291,55 @@ def test_10000_partitions_are_served_with_1024_descriptors(tmp_path: Path) -> No
         asyncio.run(again(broker))
         broker.stop(600)
     assert "offline" not in (tmp_path / "errors").read_text()
+
+
+def test_produce_and_fetch_of_an_open_segment_open_and_close_nothing(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def work() -> None:
+        async with Running(folder) as broker:
+            peer = await Peer.of(broker)
+            broker.topics.create("topic")
+            data = made(records(5), Format.V2)
+            assert (await produce(peer, "topic", data, Format.V2)).error_code == 0
+            assert (await fetch(peer, 11, asking("topic", 0))).records
+            called: list[str] = []
+            with monkeypatch.context() as patch:
+                for name in ("open", "close", "dup"):
+                    patch.setattr(os, name, lambda *_arguments, _name=name: called.append(_name))
+                for _ in range(20):
+                    assert (await produce(peer, "topic", data, Format.V2)).error_code == 0
+                    assert (await fetch(peer, 11, asking("topic", 0))).records
+            assert called == []
+            peer.close()
+
+    run(work())
+
+
+def test_serve_raises_the_soft_limit_to_the_hard_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    limits = [(256, 4096)]
+    monkeypatch.setattr(resource, "getrlimit", lambda _kind: limits[-1])
+    monkeypatch.setattr(resource, "setrlimit", lambda _kind, wanted: limits.append(wanted))
+    assert descriptors.raise_limit() == 4096
+    assert limits[1:] == [(4096, 4096)]
+    assert descriptors.raise_limit() == 4096  # there is nothing to raise
+    assert len(limits) == 2
+
+
+def test_a_hard_limit_that_the_system_does_not_give_is_approached(monkeypatch: pytest.MonkeyPatch) -> None:
+    limits = [(256, resource.RLIM_INFINITY)]
+
+    def give(_kind: int, wanted: tuple[int, int]) -> None:
+        if wanted[0] == resource.RLIM_INFINITY:
+            raise ValueError("current limit exceeds maximum limit")
+        limits.append(wanted)
+
+    monkeypatch.setattr(resource, "getrlimit", lambda _kind: limits[-1])
+    monkeypatch.setattr(resource, "setrlimit", give)
+    assert descriptors.raise_limit() == 10_240
+
+
+@pytest.mark.parametrize("limit", [64, 256, 1024, 20_000, 1 << 20])
+def test_logs_and_pages_have_a_share_of_the_descriptors(limit: int) -> None:
+    assert limit // 2 < descriptors.for_connections(limit) < limit
+    assert limit - descriptors.for_connections(limit) <= 4096 + 64

@@ -118,7 +118,8 @@ class OpenFile:
         """Write all of `pieces`, one behind the other, from `position` on."""
         was, self._is_pinned = self._is_pinned, True  # before `_is_written`: see `give_up`
         try:
-            file = self.opened()
+            self.used = next(self._files.ticks)
+            file = self._file or self._files.open_again(self)
             self._is_written = True
             file.write_at(position, *pieces)
             self.size = file.size

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -293,10 +292,10 @@ class Segment:
         """
         begin, interval = self.size, self.config.index_interval_bytes
         due = records.due(self._since_entry, interval, self.largest_timestamp, self.largest_offset)
-        with contextlib.ExitStack() if due.entries else contextlib.nullcontext() as pinned:
-            if pinned is not None:
-                for index in self._indexes.values():
-                    pinned.callback(index.file.unpin, index.file.pin())
+        pinned: list[tuple[OpenFile, bool]] = []
+        try:
+            if due.entries:
+                pinned.extend((index.file, index.file.pin()) for index in self._indexes.values())
             self.log.write_at(begin, *records.pieces)
             if not begin:
                 self._first_timestamp = records.first_timestamp
@@ -305,6 +304,9 @@ class Segment:
             self.largest_offset = due.time_offset
             if due.entries:
                 self._add_entries(due.entries, begin)
+        finally:
+            for file, before in pinned:
+                file.unpin(before)
         if self.config.dialect is Dialect.ENRICHED:
             assert not isinstance(records.parts, PlainEntries), "its entries are no plain ones"
             self._last_head = records.parts[-1].first_offset, begin + records.parts[-1].position

@@ -29,8 +29,9 @@ def raise_limit() -> int:
     except ImportError:  # Windows
         return _UNKNOWN
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    for wanted in (hard, _MACOS_MOST):
-        if soft != resource.RLIM_INFINITY and (wanted == resource.RLIM_INFINITY or wanted > soft):
+    no_limit = resource.RLIM_INFINITY
+    for wanted in (no_limit, _MACOS_MOST) if hard == no_limit else (hard,):
+        if soft != no_limit and (wanted == no_limit or wanted > soft):
             try:
                 resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
                 break
