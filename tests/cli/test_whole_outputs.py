@@ -129,6 +129,19 @@ def test_a_log_directory_that_is_interrupted_has_whole_partitions_alone_and_is_g
     assert all((out / name).read_bytes() == (whole / name).read_bytes() for name in names(whole))
 
 
+def test_a_compaction_that_was_killed_within_a_deletion_is_gone_on_with(logs: Path) -> None:
+    assert run("rebuild-index", logs, "--write").exit_code == 0
+    folder, lost = logs / "orders-0", logs / "orders-1"
+    (folder / f"{0:020}.log").rename(folder / f"{0:020}.log.deleted")
+    (lost / f"{0:020}.log").unlink()
+    assert run("compact", folder).exit_code == 0
+    assert not list(folder.glob(f"{0:020}.*"))
+    result = run("compact", lost)
+    assert (result.exit_code, "expected a file, as there is its" in result.stderr) == (1, True), (
+        "here nothing tells why"
+    )
+
+
 def test_rebuilt_indexes_are_whole_or_not_there(logs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     out, whole = tmp_path / "out", tmp_path / "whole"
     assert run("rebuild-index", logs, "--out", whole).exit_code == 0

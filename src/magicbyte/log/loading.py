@@ -211,11 +211,24 @@ def _names(files: WritableFileSystem, folder: str) -> list[tuple[int, str, str]]
     ]
 
 
+def _finish_deletions(files: OpenFiles, folder: str) -> None:
+    """Delete the indexes of segments whose logs are renamed to be deleted, before those logs: else they look lost."""
+    names = _names(files, folder)
+    going = {base for base, kind, suffix in names if (kind, suffix) == (LOG, DELETED)}
+    going -= {base for base, kind, suffix in names if kind == LOG and not suffix}
+    indexes = [(base, kind) for base, kind, suffix in names if kind in INDEXES and not suffix and base in going]
+    for base, kind in indexes:
+        files.delete(f"{folder}/{base:020}{kind}")
+    if indexes:
+        files.sync_directory(folder)
+
+
 def finish_swaps(files: OpenFiles, folder: str, config: LogConfig) -> None:
     """Delete what was to be deleted or was not whole, and give the logs of a whole swap their names.
 
     They get no indexes, so that these are made again: one that had its name already cannot be told from an old one's.
     """
+    _finish_deletions(files, folder)
     names = _names(files, folder)
     unfinished = min((base for base, _, suffix in names if suffix == CLEANED), default=None)
     swaps = []
