@@ -15,7 +15,7 @@ from magicbyte.log.files import LocalFiles
 from magicbyte.log.log_directory import Identity, LogDirectory, Settings
 from magicbyte.log.partition_log import PartitionLog
 from magicbyte.log.record_set import record_set
-from magicbyte.ports import Moment
+from magicbyte.ports import Moment, WritableFileSystem
 
 NOW: Final = 1_700_000_000_000
 GOOD, BAD = TopicPartition("good", 0), TopicPartition("bad", 0)
@@ -26,11 +26,11 @@ IN_FOLDER: Final = ("first.log", "last.log", "last.index", "last.timeindex", "fi
                     "last.snapshot", "leader-epoch-checkpoint", "partition.metadata")  # fmt: skip
 
 
-def opened(path: Path, *, repairs: bool = False) -> LogDirectory:
+def opened(path: Path, *, repairs: bool = False, files: WritableFileSystem | None = None) -> LogDirectory:
     settings = Settings(
         config_of=lambda _key: CONFIG, token=lambda: "0" * 32, identity=Identity(7, "cluster"), repairs=repairs
     )
-    return LogDirectory.open(LocalFiles(), str(path), settings, monotonic_ms=NOW)
+    return LogDirectory.open(files or LocalFiles(), str(path), settings, monotonic_ms=NOW)
 
 
 def fill(log: PartitionLog) -> None:

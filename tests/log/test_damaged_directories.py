@@ -5,6 +5,7 @@ The other partition is served, the one that is concerned is too, or is offline, 
 
 from __future__ import annotations
 
+import errno
 import os
 import tempfile
 from collections.abc import Iterator
@@ -33,6 +34,7 @@ from log.damaged_directories import (
 )
 from magicbyte.errors import InvalidRequestError, LogDirectoryOfflineError
 from magicbyte.log.checkpoints import TopicPartition
+from magicbyte.log.files import LocalFile, LocalFiles, LocalWritableFile
 from magicbyte.log.log_directory import LogDirectory
 from magicbyte.log.names import LARGEST_PARTITION, FolderState, folder_name, offset_file, why_not_loaded
 from magicbyte.log.record_set import record_set
@@ -344,4 +346,43 @@ def test_a_folder_whose_files_have_gone_is_offline_not_empty(tmp_path: Path) -> 
         each.unlink()
     logs = opened(path)
     assert f"offset {COUNT}" in logs.offline[BAD].why
+    logs.close()
+
+
+class Forbidden(LocalFiles):
+    """Files of this machine, of which those with an ending may not be opened."""
+
+    def __init__(self, ending: str) -> None:
+        self.ending = ending
+
+    def _check(self, path: str) -> None:
+        if path.endswith(self.ending):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+
+    def open(self, path: str) -> LocalFile:
+        self._check(path)
+        return super().open(path)
+
+    def edit(self, path: str) -> LocalWritableFile:
+        self._check(path)
+        return super().edit(path)
+
+
+@pytest.mark.parametrize("ending", ["bad-0/partition.metadata", f"bad-0/{7:020}.log", "bad-0/leader-epoch-checkpoint"])
+def test_a_file_that_may_not_be_opened_is_one_offline_partition(tmp_path: Path, ending: str) -> None:
+    path = made(tmp_path / "logs", closed=True)
+    logs = opened(path, files=Forbidden(ending))
+    assert "Permission denied" in logs.offline[BAD].why
+    assert ending in logs.offline[BAD].why
+    assert (logs[GOOD].log_end_offset, logs.health.error) == (COUNT, None)
+    logs.close()
+
+
+@pytest.mark.parametrize("damage", [garbled, *DAMAGES[5:7]])
+def test_a_damaged_dialect_is_one_offline_partition_that_nobody_guesses_about(tmp_path: Path, damage: Damage) -> None:
+    path = made(tmp_path / "logs", closed=True)
+    damage(path / str(BAD) / "message.dialect")
+    logs = started(path)
+    assert "message.dialect" in logs.offline[BAD].why
+    assert logs[GOOD].log_end_offset == COUNT
     logs.close()

@@ -208,17 +208,16 @@ class LogDirectory:
         metadata = f"{key}/{checkpoints.PARTITION_METADATA}"
         try:
             self._parsed(metadata, checkpoints.parse_partition_metadata, "the topic's id is that of the metadata")
-            health = Health(
-                self._folder(key), tells=False
-            )  # what cannot be opened by its name says nothing of the others
+            health = Health(self._folder(key), tells=False)  # one path says nothing of the others
             mends = Mends.DAMAGE if self.settings.repairs else Mends.TORN_END
             log = self._opened(key, monotonic_ms, found, health, mends, clean=self.was_clean)
             log.health = self.health
             self.logs[key] = log
-        except LogDirectoryOfflineError as error:
-            if not isinstance(error.__cause__, OSError) or error.__cause__.errno not in _OF_ONE_PATH:
-                raise error.__cause__ or error from None
-            why = f"{error.__cause__}: see to it that the broker can read and write it, and start it again"
+        except (LogDirectoryOfflineError, OSError) as error:
+            cause = error if isinstance(error, OSError) else error.__cause__
+            if not isinstance(cause, OSError) or cause.errno not in _OF_ONE_PATH:
+                raise cause or error from None
+            why = f"{cause}: see to it that the broker can read and write it, and start it again"
         except OutOfDescriptorsError:  # says nothing of this partition
             raise
         except CorruptRecordError as error:
