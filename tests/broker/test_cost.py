@@ -28,6 +28,7 @@ from magicbyte.protocol.messages.describe_configs import (
 )
 from magicbyte.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from magicbyte.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from magicbyte.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from magicbyte.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -173,6 +174,7 @@ class Seen:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.steps = list[int]()
+        self.written = set[str]()
         self.threads = set[str]()
         read, write = Message.__dict__["read_within"].__func__, dispatch.write_response
 
@@ -184,6 +186,7 @@ class Seen:
                     self.threads.add(threading.current_thread().name.partition("_")[0])
 
         def noted_write(*arguments: Any, **named: Any) -> Any:
+            self.written.add(threading.current_thread().name.partition("_")[0])
             self.threads.add(threading.current_thread().name.partition("_")[0])
             return write(*arguments, **named)
 
@@ -410,5 +413,24 @@ def test_another_client_is_answered_while_a_large_request_waits_for_its_reading(
             assert len((await large).topics) == 5000
             assert broker.memory.used == 0
             assert broker.trimming.is_due
+
+    run(work())
+
+
+def test_megabytes_of_members_are_written_in_a_thread(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = Seen(monkeypatch)
+    settings = {"group.initial.rebalance.delay.ms": "0"}
+    protocol = JoinGroupRequestProtocol(name="range", metadata=bytes(4 << 20))
+    request = JoinGroupRequest(
+        group_id="group", session_timeout_ms=30_000, rebalance_timeout_ms=1000, protocol_type="consumer",
+        protocols=[protocol],
+    )  # fmt: skip
+
+    async def work() -> None:
+        async with Running(folder, settings) as broker:
+            await broker.groups.found()
+            joined = await _ask(broker, request, 3, JoinGroupResponse)
+            assert [each.metadata for each in joined.members] == [bytes(4 << 20)]
+            assert seen.written == {"messages"}
 
     run(work())

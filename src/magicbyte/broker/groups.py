@@ -33,6 +33,7 @@ from magicbyte.groups.loading import LoadedPartition, Loading
 from magicbyte.groups.partitioning import OFFSETS_TOPIC
 from magicbyte.metadata import layout
 from magicbyte.ports import Moment
+from magicbyte.protocol.messages.describe_groups import DescribeGroupsResponse
 from magicbyte.protocol.messages.find_coordinator import (
     Coordinator as FoundCoordinator,
 )
@@ -40,6 +41,7 @@ from magicbyte.protocol.messages.find_coordinator import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
+from magicbyte.protocol.messages.join_group import JoinGroupResponse
 from magicbyte.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -70,6 +72,7 @@ log = logging.getLogger(__name__)
 READ_BYTES: Final = 4 << 20  # of a partition's log at a time, when its groups are loaded
 _ZOOKEEPER: Final = 0  # version of OffsetCommit and OffsetFetch
 _QUICK_BYTES: Final = 64 << 10  # of records that are encoded on the event loop
+_STEP_BYTES: Final = 4096  # of an answer, to be written in one step
 _TREE_STEPS: Final = 20  # to look something up in the metadata tree
 _MANY_KEYS: Final = 4  # version of FindCoordinator from which on it asks for several groups
 _GROUP, _TRANSACTION = 0, 1
@@ -136,6 +139,8 @@ class Groups:
             if answers:
                 await request.turns.take(STEPS_AT_ONCE)
             answers.append(await self._ask(request, piece))
+        for each in answers:
+            await request.turns.take(_payload_bytes(each) // _STEP_BYTES)
         if len(answers) == 1:
             return answers[0]
         return await self._broker.messages.run(joined, type(request.message), answers)
@@ -264,6 +269,16 @@ def read_groups(each: PartitionLog) -> LoadedPartition:
             break
         offset = last + 1
     return loading.finish()
+
+
+def _payload_bytes(answer: Message) -> int:
+    """Return the bytes of members' own in an answer: a leader is told those of all."""
+    if isinstance(answer, JoinGroupResponse):
+        return sum(len(each.metadata) for each in answer.members)
+    if isinstance(answer, DescribeGroupsResponse):
+        members = (each for group in answer.groups for each in group.members)
+        return sum(len(each.member_metadata) + len(each.member_assignment) for each in members)
+    return 0
 
 
 def records_of(store: Store, target: Format, codec: Codec, now_ms: int) -> memoryview:
