@@ -232,6 +232,23 @@ def test_an_older_release_is_offered_with_what_its_brokers_can_read(version: str
     check_readable(magics(folder), values(folder), 0 if version == "0.9.0.1" else 1, protocol)
 
 
+@pytest.mark.parametrize("damaged", ["topic", "groups"])
+def test_a_log_that_is_damaged_does_not_keep_the_others_from_telling(damaged: str, folder: Path) -> None:
+    topic = lay_out(folder, "0.10.2.2")
+    name = f"{topic}-0" if damaged == "topic" else "__consumer_offsets-0"
+    (file,) = (folder / name).glob("*.log")
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2 :] = bytes(len(content) - len(content) // 2)
+    file.write_bytes(content)
+    (folder / ".kafka_cleanshutdown").touch()  # so that nobody cuts it off
+
+    async def work() -> tuple[int, tuple[int, ...]]:
+        async with Running(folder) as broker:
+            return broker.config.log_message_format_version.magic, broker.config.inter_broker_protocol_version
+
+    assert run(work()) == (1, (0, 10, 1) if damaged == "topic" else (0, 10, 0))
+
+
 def test_what_is_forgotten_follows_from_the_records_again(folder: Path) -> None:
     """As after an import of metadata: another broker had the directory meanwhile."""
     use(folder, "topic", {"log.message.format.version": "0.10.2", "inter.broker.protocol.version": "0.10.2"})

@@ -10,7 +10,7 @@ import logging
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from magicbyte.broker.config import FORMAT, FORMAT_NAMES, PROTOCOL, SETTINGS
-from magicbyte.errors import CorruptRecordError
+from magicbyte.errors import CorruptRecordError, LogDirectoryError
 from magicbyte.groups.config import LATEST, needed_protocol
 from magicbyte.groups.partitioning import OFFSETS_TOPIC
 from magicbyte.log.checkpoints import PARTITION_METADATA
@@ -114,7 +114,7 @@ def _magics(each: PartitionLog) -> list[int]:
     for segment in each.segments:
         try:
             magic = segment.newest_magic()
-        except CorruptRecordError as error:  # whoever reads there is told
+        except (CorruptRecordError, OSError) as error:  # whoever reads there is told
             log.warning("%s: the format of its records is not known: %s", segment.log.path, error)
             continue
         found += [] if magic is None else [magic]
@@ -127,7 +127,7 @@ def _protocol_of_groups(each: PartitionLog) -> tuple[int, ...]:
 
     try:
         found = read_groups(each)
-    except CorruptRecordError:  # whoever loads the groups says so
+    except (CorruptRecordError, LogDirectoryError, OSError):  # whoever loads the groups says so
         return ()
     groups = [value.version for value in found.groups.values()]
     offsets = [value.version for places in found.offsets.values() for value in places.values()]
