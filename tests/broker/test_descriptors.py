@@ -247,7 +247,7 @@ def test_a_broker_with_256_descriptors_and_250_idle_sockets_goes_on_and_takes_ot
             assert len((await fetch_sets(client, "topic", 0, 0)).data) > 0
         assert (await asyncio.to_thread(broker.health))["logDirectories"][0]["error"] is None
 
-    with limited(tmp_path, 256) as broker:
+    with limited(tmp_path, 256, "log.retention.ms=-1") as broker:
         asyncio.run(asyncio.wait_for(work(broker), 120))
         broker.stop()
     told = (tmp_path / "errors").read_text()
@@ -273,21 +273,21 @@ def test_10000_partitions_are_served_with_1024_descriptors(tmp_path: Path) -> No
         for topic in range(topics):
             for partition in range(partitions):
                 found = await fetch_sets(client, f"topic-{topic}", partition, 0)
-                assert found.data.endswith(b"%d\0" % partition)
+                assert bytes(found.data).endswith(b"%d\0" % partition)
         assert broker.descriptors < 1024
 
     async def again(broker: Limited) -> None:
         async with Client(broker.bootstrap, request_timeout_ms=120_000) as client:
             await check(broker, client)
 
-    with limited(tmp_path, 1024) as broker:
+    with limited(tmp_path, 1024, "log.retention.ms=-1") as broker:
         asyncio.run(fill(broker))
         assert broker.health()["ready"]
         assert broker.metric("magicbyte_open_files") <= 512
         assert broker.metric("magicbyte_out_of_descriptors_total") == 0
         broker.stop(600)
     assert len(list((tmp_path / "logs").glob("topic-*"))) == topics * partitions
-    with limited(tmp_path, 1024) as broker:
+    with limited(tmp_path, 1024, "log.retention.ms=-1") as broker:
         asyncio.run(again(broker))
         broker.stop(600)
     assert "offline" not in (tmp_path / "errors").read_text()

@@ -166,7 +166,10 @@ def test_a_copy_that_has_no_room_any_more_ends_and_goes_on_when_there_is_some(pa
         timeout=60,
     )
     assert done.returncode == 2
-    assert re.search(r"^magicbyte: .*copy: offline since \[Errno 27\] File too large$", done.stderr, re.MULTILINE)
+    assert re.search(
+        r"^magicbyte: .*copy: offline since \[Errno 27\] File too large: '.*\.log'$", done.stderr, re.MULTILINE
+    )
+    assert done.stderr.count("is offline: File too large (EFBIG), at ") == 1
     result = command("mirror", *arguments)
     assert (result.exit_code, result.stderr) == (0, "")
     assert "0 offsets behind" in result.stdout
