@@ -59,7 +59,9 @@ def test_the_report_as_json_is_that_of_the_library(source: Path, tmp_path: Path)
         assert found["total"][name] == first[name] + second[name]
     state, *partitions = map(json.loads, (tmp_path / "out" / STATE).read_text().splitlines())
     assert state["complete"]
-    assert state["conversion"] == {"to": "v0", "codec": "none", "fixLz4": False, "kafka": "0.9.0.1", "dialect": None}
+    assert state["conversion"] == {
+        "to": "v0", "codec": "none", "fixLz4": False, "kafka": "0.9.0.1", "dialect": None, "newCluster": False,
+    }  # fmt: skip
     assert [each["partition"] for each in partitions] == ["orders-0", "orders-1"]
     again: Json = json.loads(run(*arguments).stdout)
     assert all(each.pop("resumed") for each in again["partitions"])

@@ -42,7 +42,9 @@ def test_what_is_salvaged_verifies_as_sound_and_the_source_stays_as_it_was(sourc
 
 
 def test_the_last_batch_of_a_crashed_broker_is_lost_and_nothing_else(tmp_path: Path) -> None:
-    result = run("salvage", "--format", "json", FLIPPED.partition_dir(named=True), "--out", tmp_path / "out")
+    result = run(
+        "salvage", "--format", "json", "--same-cluster", FLIPPED.partition_dir(named=True), "--out", tmp_path / "out"
+    )
     (partition,) = json.loads(result.stdout)["partitions"]
     (loss,) = partition["lost"]
     assert (loss["position"], loss["end"], loss["offsets"]) == (2923, 3442, [54, 59])
@@ -58,7 +60,7 @@ def test_a_sound_log_is_copied_byte_for_byte_with_status_0(tmp_path: Path) -> No
         cases = [each for each in golden_data.all_log_cases() if each.id == name]
         for case in cases:
             out = tmp_path / name
-            assert run("salvage", case.partition_dir(named=True), "--out", out).exit_code == 0
+            assert run("salvage", "--same-cluster", case.partition_dir(named=True), "--out", out).exit_code == 0
             folder = out / f"{case.topic}-{case.partition}"
             assert {path.name: path.read_bytes() for path in folder.glob("*.log")} == case.segments()
 

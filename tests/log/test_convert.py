@@ -513,7 +513,20 @@ def test_segments_that_are_not_there_as_they_were_are_converted_again(
 
 def command(source: Path, out: Path, *, before: str = "") -> list[str]:
     program = f"{before}\nfrom magicbyte.cli.main import main; main()"
-    arguments = ["convert", source, "--to", "v2", "--codec", "gzip", "--out", out, "--verify", "--threads", "2"]
+    arguments = [
+        "convert",
+        source,
+        "--to",
+        "v2",
+        "--codec",
+        "gzip",
+        "--out",
+        out,
+        "--verify",
+        "--threads",
+        "2",
+        "--same-cluster",
+    ]
     return [sys.executable, "-c", program, *map(str, arguments)]
 
 

@@ -10,7 +10,7 @@ import click
 from magicbyte.cli import options
 from magicbyte.cli.output import complain, say, say_json
 from magicbyte.cli.progress import progress
-from magicbyte.cli.render import many, size_text
+from magicbyte.cli.render import ended_text, many, size_text
 from magicbyte.errors import CorruptRecordError, UnsupportedCompressionError
 
 if TYPE_CHECKING:
@@ -67,6 +67,7 @@ _NOUNS = {
 @options.as_option
 @options.max_batch_bytes_option
 @options.threads_option
+@options.new_cluster_option
 def convert(
     paths: tuple[str, ...],
     target: str,
@@ -81,6 +82,7 @@ def convert(
     as_: TopicPartition | None,
     max_batch_bytes: int,
     threads: int,
+    new_cluster: bool,
 ) -> None:
     """Convert logs to another message format, or to another codec.
 
@@ -110,6 +112,7 @@ def convert(
             dialect=dialect,
             limit=max_batch_bytes,
             threads=threads,
+            new_cluster=new_cluster,
             progress=advance,
         )
         done = _all(convert_partitions(partitions, out, chosen), form, len(partitions), out)
@@ -167,6 +170,7 @@ def _json(done: list[PartitionConversion]) -> Json:
                 "verified": each.verified,
                 "error": None if each.error is None else str(each.error),
                 "differing": None if each.comparison is None else sum(each.comparison.differing.values()),
+                "endedTransactions": each.ended_transactions,
                 **_report_json(each.report, each.lz4_headers),
             }
             for each in done
@@ -212,6 +216,8 @@ def _lines(done: PartitionConversion) -> list[str]:
         ]
     before = ", by an earlier run" if done.resumed else ""
     lines = [f"{done.name}: {_sizes(done.report)}{before}", *_notes(done.report, done.lz4_headers)]
+    if done.ended_transactions:
+        lines.append(f"  {ended_text(done.ended_transactions)}")
     if done.verified:
         lines.append("  verified: the same records as in the source")
     elif done.comparison is not None:

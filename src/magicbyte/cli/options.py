@@ -151,3 +151,10 @@ def threads_option(command: F) -> F:
         metavar="N",
         help="Threads that decompress and decode.",
     )(command)
+
+
+new_cluster_option = click.option(
+    "--new-cluster/--same-cluster", default=True, show_default=True,
+    help="Write magic 2 for a cluster that knows nothing of the old one: leader epochs 0, no producers but those of "
+    "transactions, open transactions ended. Or leave all that as it is.",
+)  # fmt: skip

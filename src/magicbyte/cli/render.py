@@ -230,6 +230,12 @@ def many(count: int, what: str) -> str:
     return f"{count} {what}{'' if count == 1 else 's'}"
 
 
+def ended_text(count: int) -> str:
+    """Return what is said of transactions that were open at the end of a log for a new cluster."""
+    ended = many(count, "open transaction")
+    return f"ended: {ended}, by ABORT markers behind the last record (not with --same-cluster)"
+
+
 def size_text(size: float) -> str:
     """Return a size with its unit, three digits or so."""
     unit = 0

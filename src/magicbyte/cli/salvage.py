@@ -10,7 +10,7 @@ import click
 from magicbyte.cli import options
 from magicbyte.cli.output import complain, say, say_json
 from magicbyte.cli.progress import progress
-from magicbyte.cli.render import many, size_text
+from magicbyte.cli.render import ended_text, many, size_text
 
 if TYPE_CHECKING:
     from magicbyte.log.checkpoints import TopicPartition
@@ -31,6 +31,7 @@ Json = dict[str, Any]
 @options.dialect_option
 @options.as_option
 @options.max_batch_bytes_option
+@options.new_cluster_option
 def salvage(
     paths: tuple[str, ...],
     out: Path,
@@ -40,6 +41,7 @@ def salvage(
     dialect: Dialect | None,
     as_: TopicPartition | None,
     max_batch_bytes: int,
+    new_cluster: bool,
 ) -> None:
     """Write every whole batch of damaged logs into a new log directory, with indexes.
 
@@ -58,7 +60,9 @@ def salvage(
     total = sum(each.size for each in partitions.values())
     done: list[SalvagedPartition] = []
     with progress(total) as advance:
-        chosen = SalvageOptions(version=kafka, dialect=dialect, limit=max_batch_bytes, progress=advance)
+        chosen = SalvageOptions(
+            version=kafka, dialect=dialect, limit=max_batch_bytes, new_cluster=new_cluster, progress=advance
+        )
         try:
             for each in salvage_logs(partitions, out, chosen):
                 done.append(each)
@@ -83,6 +87,8 @@ def _lines(done: SalvagedPartition) -> list[str]:
     lines = [f"{done.name}: {batches} recovered, {size_text(report.bytes)} of {size_text(done.size)}{before}"]
     if report.moved:
         lines.append(f"  put back in their places: {report.moved}")
+    if report.ended_transactions:
+        lines.append(f"  {ended_text(report.ended_transactions)}")
     for loss in report.lost:
         offsets = "no offsets" if loss.offsets is None else f"offsets {loss.offsets[0]}..{loss.offsets[1]}"
         place = f"{loss.path}, bytes {loss.position}..{loss.end - 1}"
@@ -105,6 +111,7 @@ def _json(done: SalvagedPartition) -> Json:
         "bytes": report.bytes,
         "bytesIn": done.size,
         "moved": report.moved,
+        "endedTransactions": report.ended_transactions,
         "lost": [
             {
                 "path": loss.path,

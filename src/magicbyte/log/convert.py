@@ -19,7 +19,15 @@ from typing import Any
 from magicbyte.codecs import Codec
 from magicbyte.errors import CorruptRecordError, LogDirectoryError, MagicbyteError
 from magicbyte.log.checkpoints import TopicPartition
-from magicbyte.log.diff import Difference, DiffOptions, DiffReport, PartitionComparison, Side, diff_partition
+from magicbyte.log.diff import (
+    Difference,
+    DiffOptions,
+    DiffReport,
+    Ignored,
+    PartitionComparison,
+    Side,
+    diff_partition,
+)
 from magicbyte.log.directory import PartitionDirectory, discover
 from magicbyte.log.files import replace_file
 from magicbyte.log.index_writer import IndexRules
@@ -59,9 +67,10 @@ class ConvertOptions:
     `codec`: None keeps each batch's. `fix_lz4`: wrappers with the LZ4 header checksum of the other format get their
     own, the blocks untouched. `version`: the Kafka whose index files are written. `verify`: compare each partition with
     its source. `dialect`: of the source, None for what its folders say. `limit`: bytes that one batch may have or
-    decompress to. `following`: the base of the segment behind, where only segments in front of that are converted, for
-    `join_parts`. `segment_bytes`: where a segment ends at the latest, unless one of the source is larger. `progress` is
-    told the bytes of each chunk that was read, to convert it or to verify.
+    decompress to. `new_cluster`, `is_part`: as in PartitionWriter. `following`: the base of the segment behind, where
+    only segments in front of that are converted, for `join_parts`. `segment_bytes`: where a segment ends at the latest,
+    unless one of the source is larger. `progress` is told the bytes of each chunk that was read, to convert it or to
+    verify.
     """
 
     target: Format
@@ -72,6 +81,8 @@ class ConvertOptions:
     dialect: Dialect | None = None
     limit: int = DEFAULT_MAX_BATCH_BYTES
     threads: int = 1
+    new_cluster: bool = False
+    is_part: bool = False
     following: int | None = None
     segment_bytes: int = 1 << 30
     progress: Callable[[int], None] = lambda _: None
@@ -106,6 +117,7 @@ class ConvertOptions:
             "fixLz4": self.fix_lz4,
             "kafka": self.rules.version,
             "dialect": None if self.dialect is None else self.dialect.value,
+            "newCluster": self.new_cluster and self.target is Format.V2,
         }
 
 
@@ -124,6 +136,8 @@ class PartitionConversion:
     report: ConversionReport = field(default_factory=ConversionReport)
     lz4_headers: int = 0
     """Wrappers whose LZ4 header checksum was repaired."""
+    ended_transactions: int = 0
+    """Transactions that were open at the log's end, and are ended for a new cluster; none where `resumed`."""
     verified: bool = False
     """Compared with its source, in this run or an earlier one, and found to be the same."""
     resumed: bool = False
@@ -186,7 +200,7 @@ def convert_part(
     `options.following` says where the next part begins. An error is in the conversion, as in `convert_logs`.
     """
     alone = replace(part, texts={}, snapshots={})
-    (done,) = convert_partitions({name: alone}, out, options)
+    (done,) = convert_partitions({name: alone}, out, replace(options, is_part=True))
     if done.error is not None:
         return done, []
     (written,) = discover([str(done.folder)])
@@ -232,6 +246,8 @@ def partition_writer(
         topic_id=None if metadata is None else metadata.topic_id,
         dialect=options.target.dialect,
         resume_at=resume_at,
+        new_cluster=options.new_cluster,
+        is_part=options.is_part,
     )
 
 
@@ -462,7 +478,7 @@ class _Job:
                 if (epoch := last_epoch(source)) is not None:
                     writer.note_epoch(epoch)
                 self.remember(done, whole=writer.complete())  # a crash behind it leaves only the name to be given
-                writer.finish()
+                done.ended_transactions = writer.finish().ended_transactions
         except MagicbyteError as error:
             done.error = error
             self.given_up.add(name)
@@ -481,6 +497,7 @@ class _Job:
         options = DiffOptions(
             limit=self.options.limit,
             threads=self.options.threads,
+            ignore=frozenset({Ignored.CONTROL} if self.options.new_cluster else ()),  # markers may be added
             progress=lambda size: self.options.progress(size * source.size // total),
         )
         report = DiffReport()

@@ -84,13 +84,17 @@ class Aside(NamedTuple):
 
 @dataclass(slots=True)
 class SalvageReport:
-    """What became of one partition. `moved`: entries that were out of order and are in order now."""
+    """What became of one partition. `moved`: entries that were out of order and are in order now.
+
+    `ended_transactions`: those that were open at the end of what is whole, in a log for a new cluster.
+    """
 
     path: str
     segments: int = 0
     entries: int = 0
     bytes: int = 0
     moved: int = 0
+    ended_transactions: int = 0
     lost: list[Loss] = field(default_factory=list)
     aside: list[Aside] = field(default_factory=list)
 
@@ -501,13 +505,14 @@ class _Planner:
 class SalvageOptions:
     """How to salvage. `version`: of the Kafka whose index rules to write by, None for the newest.
 
-    `dialect` overrules what the folders say. Entries of more than `limit` bytes are damage. `progress` is told of the
-    bytes walked.
+    `dialect` overrules what the folders say. Entries of more than `limit` bytes are damage. `new_cluster`: as in
+    PartitionWriter. `progress` is told of the bytes walked.
     """
 
     version: str | None = None
     dialect: Dialect | None = None
     limit: int = DEFAULT_MAX_BATCH_BYTES
+    new_cluster: bool = False
     progress: Callable[[int], None] = lambda _: None
 
     @property
@@ -549,10 +554,13 @@ def salvage_logs(
             report = salvage_partition(partition, None, options)
         else:
             with writer.partition(
-                *name, topic_id=_topic_id(partition), dialect=options.dialect or partition.dialect
+                *name,
+                topic_id=_topic_id(partition),
+                dialect=options.dialect or partition.dialect,
+                new_cluster=options.new_cluster,
             ) as to:
                 report = salvage_partition(partition, to, options)
-                to.finish()
+                report.ended_transactions = to.finish().ended_transactions
         yield SalvagedPartition(name, partition.path, partition.size, out / str(name), resumed, report)
     writer.finish(meta_properties(partitions.values()), _log_starts(partitions))
 

@@ -29,9 +29,12 @@ from magicbyte.log.index_writer import (
     last_offsets,
 )
 from magicbyte.log.indexes import OffsetIndex, TimeIndex, TransactionIndex
+from magicbyte.log.new_cluster import closing_markers, of_new_cluster
+from magicbyte.log.producer_snapshot import ProducerSnapshot
 from magicbyte.log.producer_state import LeaderEpochs
 from magicbyte.log.reader import read_chunks
 from magicbyte.records.batch import RecordBatch
+from magicbyte.records.control import MARKER_BYTES
 from magicbyte.records.layout import Dialect
 from magicbyte.records.scan import BatchTable, scan
 from magicbyte.wire import kernel
@@ -58,6 +61,7 @@ class WrittenPartition(NamedTuple):
     end_offset: int
     segments: int
     size: int  # bytes of all `.log` files
+    ended_transactions: int = 0  # that were open, in a log for a new cluster
 
 
 def temporary_name(folder: Path) -> Path:
@@ -80,6 +84,10 @@ class PartitionWriter:
     under the temporary name is replaced; or continued, if that run's `checkpoint` said that its segments below base
     `resume_at` are complete: that is where to roll to, then. Raises LogDirectoryError when `folder` exists.
 
+    `new_cluster`: entries become what they are in a cluster that knows nothing of their leaders and producers (see
+    new_cluster.py); snapshots are empty, and transactions that are open at the end are ended there, by ABORT markers in
+    a segment of their own, unless the log `is_part` of one.
+
     A context manager: leaving it without `finish`, for an error or not, leaves the temporary folder, which nobody but
     the next PartitionWriter of this folder looks at.
     """
@@ -95,8 +103,13 @@ class PartitionWriter:
         topic_id: uuid.UUID | None = None,
         dialect: Dialect = Dialect.KAFKA,
         resume_at: int | None = None,
+        new_cluster: bool = False,
+        is_part: bool = False,
     ) -> None:
         self.folder = folder
+        self._new_cluster = new_cluster and dialect is Dialect.KAFKA
+        self._ends_transactions = self._new_cluster and not is_part
+        self._ended_transactions = 0
         self.name = folder.name if topic is None else f"{topic}-{partition}"
         self._rules = rules = rules.of_dialect(dialect)
         entries = min(
@@ -157,6 +170,8 @@ class PartitionWriter:
             raise TruncatedLogError(
                 "end of the data", expected=expected, found=len(view) - table.end, position=table.end
             )
+        if self._new_cluster and len(table):
+            table = scan(of_new_cluster(table), dialect=self._dialect)
         if len(table):
             self._append(table)
 
@@ -181,9 +196,13 @@ class PartitionWriter:
         self._base = self._end_offset = base_offset
         self._segment_size = 0
         self._bases.append(base_offset)
-        self._indexer = SegmentIndexer(base_offset, self._rules, dialect=self._dialect, producers=self._producers)
+        self._open_segment()
+
+    def _open_segment(self) -> None:
+        """Open the log of the last segment, which is empty."""
+        self._indexer = SegmentIndexer(self._base, self._rules, dialect=self._dialect, producers=self._producers)
         with self._named_errors():
-            self._log = self._path(base_offset, LOG).open("wb", buffering=0)  # closing it writes nothing more
+            self._log = self._path(self._base, LOG).open("wb", buffering=0)  # closing it writes nothing more
 
     def checkpoint(self) -> int:
         """Make the segments in front of the open one last, for `resume_at` of its base; return the bytes of their logs.
@@ -244,8 +263,11 @@ class PartitionWriter:
         self._whole_size += segment.size
 
     def note_epoch(self, epoch: int) -> None:
-        """Note the epoch of a leader that has written nothing so far, if it is above those of the batches."""
-        if self._epochs.entries:
+        """Note the epoch of a leader that has written nothing so far, if it is above those of the batches.
+
+        A new cluster has had no leader but the first.
+        """
+        if self._epochs.entries and not self._new_cluster:
             self._epochs.assign(epoch, self._end_offset)
 
     def complete(self) -> int:
@@ -255,6 +277,8 @@ class PartitionWriter:
         """
         if not self._bases:
             self.roll(0)
+        if self._ends_transactions:
+            self._end_transactions()
         self._close_segment()
         self._write_snapshot(self._end_offset, self._bases[-2] if len(self._bases) > 1 else self._bases[0])
         self._write_texts()
@@ -262,12 +286,29 @@ class PartitionWriter:
         self._is_complete = True
         return self._whole_size
 
+    def _end_transactions(self) -> None:
+        """End the transactions that are open, so that readers of committed records and new producers go on."""
+        markers = closing_markers(self._producers.snapshot(), self._end_offset)
+        if markers:
+            self.roll(self._end_offset)
+            if self._log is None:  # an empty segment that was adopted
+                self._open_segment()
+            self.append(markers)
+            self._ended_transactions = len(markers) // MARKER_BYTES
+
     def finish(self) -> WrittenPartition:
         """Complete the folder, unless that was done, and give it its name."""
         if not self._is_complete:
             self.complete()
         give_name(self.folder)
-        return WrittenPartition(self.folder, self._bases[0], self._end_offset, len(self._bases), self._whole_size)
+        return WrittenPartition(
+            self.folder,
+            self._bases[0],
+            self._end_offset,
+            len(self._bases),
+            self._whole_size,
+            self._ended_transactions,
+        )
 
     def _path(self, offset: int, suffix: str) -> Path:
         return self._temporary / f"{offset:020}{suffix}"
@@ -347,7 +388,8 @@ class PartitionWriter:
         """Write the producers as they are at `offset`; remove what a broker up to 2.7 would have removed by now."""
         if not self._rules.has_producers:
             return
-        self._put(self._path(offset, SNAPSHOT), self._producers.snapshot().to_bytes())
+        known = ProducerSnapshot(()) if self._new_cluster else self._producers.snapshot()
+        self._put(self._path(offset, SNAPSHOT), known.to_bytes())
         self._snapshots.append(offset)
         while self._rules.line < (2, 8) and self._snapshots[0] < second_newest:
             self._path(self._snapshots.pop(0), SNAPSHOT).unlink()
@@ -410,8 +452,10 @@ class LogDirectoryWriter:
         topic_id: uuid.UUID | None = None,
         dialect: Dialect = Dialect.KAFKA,
         resume_at: int | None = None,
+        new_cluster: bool = False,
+        is_part: bool = False,
     ) -> PartitionWriter:
-        """Return the writer of a partition that is not finished. `resume_at`: as in PartitionWriter."""
+        """Return the writer of a partition that is not finished. What is not said here: as in PartitionWriter."""
         return PartitionWriter(
             self._folder(topic, partition),
             rules=self._rules,
@@ -419,6 +463,8 @@ class LogDirectoryWriter:
             topic_id=topic_id,
             dialect=dialect,
             resume_at=resume_at,
+            new_cluster=new_cluster,
+            is_part=is_part,
         )
 
     def finish(

@@ -12,6 +12,9 @@ from magicbyte.errors import CorruptRecordError
 from magicbyte.records.batch import RecordBatch, batch_attributes, build_batch
 from magicbyte.wire.checksum import Buffer
 
+MARKER_BYTES = 78
+"""Size of the batch of a transaction marker, as `build_marker` makes it."""
+
 _KEY = struct.Struct(">hh")
 _MARKER_VALUE = struct.Struct(">hi")
 

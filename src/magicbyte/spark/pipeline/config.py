@@ -192,12 +192,13 @@ _SEGMENT_BYTES = _size(1 << 30, MAX_RELATIVE)
 STAGES: Mapping[str, Mapping[str, Option]] = {
     "inventory": {"deep": _FLAG},
     "verify": {"depth": _one_of(("usual", "quick", "deep"), "usual")},
-    "salvage": {"kafka": _KAFKA},
+    "salvage": {"same-cluster": _FLAG, "kafka": _KAFKA},
     "convert": {
         "format": _one_of(tuple(FORMATS)),
         "codec": _one_of(CODECS, "keep"),
         "fix-lz4": _FLAG,
         "part-above": _size(1 << 30),
+        "same-cluster": _FLAG,
         "kafka": _KAFKA,
     },
     "compact": {
@@ -501,4 +502,5 @@ def convert_options(stage: Stage, *, dialect: Dialect | None = None, limit: int 
         version=given["kafka"],
         dialect=dialect,
         limit=limit,
+        new_cluster=not given["same-cluster"],
     )

@@ -571,13 +571,19 @@ def _salvage(work: Work, stage: Stage) -> Json:
     from magicbyte.log.salvage import SalvageOptions, salvage_logs
 
     folder = work.next_folder()
-    options = SalvageOptions(version=stage.options["kafka"], dialect=work.log.dialect, limit=work.unit.limit)
+    options = SalvageOptions(
+        version=stage.options["kafka"],
+        dialect=work.log.dialect,
+        limit=work.unit.limit,
+        new_cluster=not stage.options["same-cluster"],
+    )
     (done,) = salvage_logs({work.key: work.log}, folder, options)
     work.take(folder)
     report = done.report
     return {
         "batches": report.entries,
         "moved": report.moved,
+        "endedTransactions": report.ended_transactions,
         "lost": [jsonable(each._asdict()) for each in report.lost],
         "leftOut": [jsonable(each._asdict()) for each in report.aside],
     }
@@ -857,12 +863,16 @@ def _digest(work: Work, _stage: Stage) -> Json:
 
 @dataclass(frozen=True, slots=True)
 class ComparePart:
-    """Some neighbouring segments of two logs, of the same offsets."""
+    """Some neighbouring segments of two logs, of the same offsets.
+
+    `ignores_control`: a stage has ended open transactions, by markers that the other log has not.
+    """
 
     other: PartitionDirectory
     log: PartitionDirectory
     name: str
     limit: int
+    ignores_control: bool = False
 
 
 class Compared(NamedTuple):
@@ -880,9 +890,11 @@ class Compared(NamedTuple):
 
 def compare_one(part: ComparePart) -> Compared:
     """Compare a part. Runs in a worker; nothing is raised for what is wrong with it."""
-    from magicbyte.log.diff import DiffOptions, DiffReport, Side, diff_partition
+    from magicbyte.log.diff import DiffOptions, DiffReport, Ignored, Side, diff_partition
 
-    begun, report, options = time.monotonic(), DiffReport(), DiffOptions(limit=part.limit)
+    begun, report = time.monotonic(), DiffReport()
+    ignored = frozenset({Ignored.CONTROL} if part.ignores_control else ())
+    options = DiffOptions(ignore=ignored, limit=part.limit)
     try:
         different = list(diff_partition(Side.of(part.other), Side.of(part.log), options, name=part.name, report=report))
     except (MagicbyteError, OSError) as error:
@@ -912,7 +924,9 @@ def _compare_parts(work: Work, stage: Stage) -> list[ComparePart]:
     cuts = [each.segments[0].base_offset for each in groups[1:] if each.segments[0].base_offset in bases]
     bounds = itertools.pairwise([0, *cuts, 1 << 63])
     return [
-        ComparePart(_between(other, *each), _between(work.log, *each), str(work.key), work.unit.limit)
+        ComparePart(
+            _between(other, *each), _between(work.log, *each), str(work.key), work.unit.limit, _ends_transactions(work)
+        )
         for each in bounds
     ]
 
@@ -921,8 +935,14 @@ def _between(log: PartitionDirectory, first: int, end: int) -> PartitionDirector
     return replace(log, segments=tuple(each for each in log.segments if first <= each.base_offset < end))
 
 
+def _ends_transactions(work: Work) -> bool:
+    """Whether a stage writes for a new cluster: then there may be markers that no source has."""
+    stages = [*work.unit.stages, *([SALVAGE] if may_salvage(work.unit) else [])]
+    return any(each.do in ("convert", "salvage") and not each.options["same-cluster"] for each in stages)
+
+
 def _compare(work: Work, stage: Stage) -> Json:
-    part = ComparePart(_other(work, stage), work.log, str(work.key), work.unit.limit)
+    part = ComparePart(_other(work, stage), work.log, str(work.key), work.unit.limit, _ends_transactions(work))
     return _compared(work, stage, [compare_one(part)])
 
 
