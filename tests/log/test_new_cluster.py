@@ -96,7 +96,7 @@ def batches(folder: Path) -> list[RecordBatch]:
 
 def visible(folder: Path, *, committed: bool) -> list[tuple[int, bytes]]:
     """What a reader gets: offsets and values, below the last stable offset and without what was aborted, or all."""
-    log = PartitionLog.open(LocalFiles(), str(folder / str(KEY)), LogConfig(), now_ms=0, clean=True)
+    log = PartitionLog.open(LocalFiles(), str(folder / str(KEY)), LogConfig(), monotonic_ms=0, clean=True)
     log.high_watermark = log.log_end_offset
     end = log.last_stable_offset if committed else log.log_end_offset
     aborted = log.aborted_transactions(0, end) if committed else []
@@ -138,7 +138,7 @@ def check_new(old: Path, new: Path, ended: list[int]) -> None:
 
 def check_accepted(folder: Path, *, clean: bool) -> None:
     """A log that is open for all: of no producer anything is known, and nothing is held back."""
-    log = PartitionLog.open(LocalFiles(), str(folder / str(KEY)), LogConfig(), now_ms=0, clean=clean,
+    log = PartitionLog.open(LocalFiles(), str(folder / str(KEY)), LogConfig(), monotonic_ms=0, clean=clean,
                             recovery_point=0 if clean else 1 << 40)  # fmt: skip
     log.high_watermark = log.log_end_offset
     assert log.last_stable_offset == log.log_end_offset
