@@ -120,14 +120,14 @@ def test_without_a_descriptor_requests_get_an_error_that_passes_and_nothing_goes
 
 
 def open_logs() -> list[str]:
-    """Return the `.log` files that this process has open, each as often as it has a descriptor."""
+    """Return the segments' `.log` files that this process has open, each as often as it has a descriptor."""
     found = []
     for each in Path("/proc/self/fd").iterdir():
         try:
             found.append(str(each.readlink()))
         except OSError:  # the one that lists them
             continue
-    return [each for each in found if each.endswith(".log")]
+    return [each for each in found if re.fullmatch(r"[0-9]{20}\.log", Path(each).name)]
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="descriptors are counted there")

@@ -240,7 +240,9 @@ def test_a_file_that_is_something_else_is_refused(tmp_path: Path) -> None:
         SqliteStore(str(later), Clock())
 
 
-def test_after_a_write_that_failed_nothing_is_changed_any_more(tmp_path: Path) -> None:
+def test_after_a_write_that_failed_nothing_is_changed_any_more(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     store = SqliteStore(str(tmp_path / "tree.sqlite"), Clock())
     store.create("/a", b"1")
     store._file._database.execute("PRAGMA query_only = 1")
@@ -250,6 +252,9 @@ def test_after_a_write_that_failed_nothing_is_changed_any_more(tmp_path: Path) -
         store._file._database.execute("PRAGMA query_only = 0")
     assert store.get("/a").data == b"1"
     store.close()
+    (line,) = [record.getMessage() for record in caplog.records]
+    assert "tree.sqlite cannot be written: attempt to write a readonly database" in line
+    assert "look at the disk and its permissions, then start again" in line
 
 
 WRITER = """

@@ -7,6 +7,7 @@ it open at a time. Whatever was ephemeral goes when the next process opens it.
 from __future__ import annotations
 
 import contextlib
+import logging
 import sqlite3
 from collections.abc import Mapping
 from dataclasses import astuple, fields
@@ -18,6 +19,8 @@ from magicbyte.metadata.tree import ROOT, Session, Stored, Tree
 
 if TYPE_CHECKING:
     from magicbyte.ports import Clock
+
+log = logging.getLogger(__name__)
 
 FILE_NAME: Final = "magicbyte-metadata.sqlite"
 """What the file is called in a log directory."""
@@ -41,6 +44,11 @@ def _damaged(path: str, error: Exception) -> CorruptRecordError:
     return CorruptRecordError("metadata", expected="nodes in an SQLite database", found=str(error)).locate(path=path)
 
 
+def _code(error: sqlite3.Error) -> int:
+    """Return SQLite's primary result code of an error; an error of Python's module alone is that of a damaged file."""
+    return int(getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT)) & 0xFF
+
+
 class SqliteTree(Tree):
     """A tree in the file at `path`, made if need be.
 
@@ -61,9 +69,8 @@ class SqliteTree(Tree):
             nodes, last_zxid = self._load()
         except sqlite3.Error as error:
             self._database.close()
-            code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT)
-            if code & 0xFF in _NOT_OF_THE_FILE:
-                locked = code & 0xFF == sqlite3.SQLITE_BUSY
+            if (code := _code(error)) in _NOT_OF_THE_FILE:
+                locked = code == sqlite3.SQLITE_BUSY
                 raise LogDirectoryError(f"{path}: {'another process is using it' if locked else error}") from error
             raise _damaged(path, error) from error
         except (UnicodeDecodeError, OverflowError, TypeError, MetadataError) as error:
@@ -122,6 +129,13 @@ class SqliteTree(Tree):
             self._error = error
             with contextlib.suppress(sqlite3.Error):
                 run("ROLLBACK")
+            log.critical(
+                "metadata in %s cannot be written: %s; topics and settings cannot be changed from now on. "
+                "What to do: %s, then start again",
+                self.path,
+                error,
+                "free some space" if _code(error) == sqlite3.SQLITE_FULL else "look at the disk and its permissions",
+            )
             raise LogDirectoryOfflineError(f"{self.path}: {error}") from error
 
 

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 from magicbyte.errors import LogDirectoryError
 from magicbyte.log.checkpoints import TopicPartition
 from magicbyte.log.files import LocalFile, sync_directory
-from magicbyte.log.names import folder_name
+from magicbyte.log.names import FolderState, folder_name
 from magicbyte.log.reader import CHUNK_BYTES, read_chunks
 from magicbyte.records.layout import LAST_OFFSET_DELTA, OFFSET
 from magicbyte.records.scan import scan
@@ -196,11 +196,11 @@ class LogSink:
 
 
 def partitions_there(folder: Path) -> list[TopicPartition]:
-    """Return the partitions that a log directory has, by the names of its folders."""
+    """Return the partitions that a log directory has, by its folders; not those being deleted or copied."""
     if not folder.is_dir():
         return []
     names = (folder_name(str(each)) for each in folder.iterdir() if each.is_dir())
-    return [key for found in names if found is not None for key in [found[1]]]
+    return [found.key for found in names if found is not None and found.state is FolderState.CURRENT]
 
 
 def _check(staged: Sequence[Staged]) -> None:
