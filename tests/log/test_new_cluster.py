@@ -16,6 +16,7 @@ from magicbyte.log.convert import ConvertOptions, convert_part, convert_partitio
 from magicbyte.log.diff import DiffOptions, DiffReport, Ignored, Side, diff_partition
 from magicbyte.log.directory import PartitionDirectory, discover
 from magicbyte.log.files import LocalFiles
+from magicbyte.log.new_cluster import FIRST_OLD_ID
 from magicbyte.log.partition_log import PartitionLog
 from magicbyte.log.salvage import SalvageOptions, salvage_logs
 from magicbyte.log.verify import Depth, Severity, verify
@@ -120,7 +121,8 @@ def check_new(old: Path, new: Path, ended: list[int]) -> None:
         each.verify()
         assert (each.producer_id >= 0) == (each.is_transactional or each.is_control)
     closing = found[len(found) - len(ended) :] if ended else []
-    assert [each.producer_id for each in closing] == ended
+    assert [each.producer_id for each in closing] == [FIRST_OLD_ID + each for each in ended]
+    assert all(each.producer_id < 0 or each.producer_id >= FIRST_OLD_ID for each in found), "a new producer may have it"
     assert all((marker := marker_of(each)) is not None and marker.type is ControlType.ABORT for each in closing)
     written = found_in(new)
     assert list(written.leader_epochs() or []) == [LeaderEpoch(0, found[0].base_offset)]

@@ -1,9 +1,11 @@
 """What entries of an old cluster become in a new one: batches whose leaders and producers nobody there knows.
 
-A batch keeps its records, offsets and times. Its leader epoch becomes 0, that of a topic which was just made. A batch
-outside of transactions loses its producer: the new cluster gives ids from 0 on, and would take a new producer for the
-old one. A batch of a transaction keeps it, because markers and the index of aborted transactions tell by it what
-readers of committed records get. Source: Kafka's ProducerStateManager and LeaderEpochFileCache.
+A batch keeps its records, offsets and times. Its leader epoch becomes 0, that of a topic which was just made. The new
+cluster gives producer ids from 0 on, and a broker that recovers the log would take a new producer for an old one of the
+same id, and refuse its first batch. So a batch outside of transactions loses its producer. A batch of a transaction
+needs one, because markers and the index of aborted transactions tell by it what readers of committed records get: its
+id is moved by FIRST_OLD_ID, where no cluster gives any. Source: Kafka's ProducerStateManager, ProducerIdManager and
+LeaderEpochFileCache.
 """
 
 from __future__ import annotations
@@ -33,6 +35,8 @@ if TYPE_CHECKING:
     from magicbyte.records.scan import BatchTable
 
 LEADER_EPOCH = 0
+FIRST_OLD_ID = 1 << 62
+"""Producer ids of the old cluster are from here on; they stay where they are when a log is written anew once more."""
 
 
 def of_new_cluster(table: BatchTable) -> memoryview:
@@ -48,13 +52,18 @@ def of_new_cluster(table: BatchTable) -> memoryview:
     starts = np.asarray(table.position, np.int64)[rows]
     data[starts[:, None] + PARTITION_LEADER_EPOCH.start + np.arange(4)] = LEADER_EPOCH  # outside of the checksum
     bits = np.asarray(table.attributes, np.int64)[rows] & (CONTROL_BIT | TRANSACTIONAL_BIT)
-    loses = (table.gather(PRODUCER_ID, rows) != NO_PRODUCER_ID) & (bits == 0)
+    ids = table.gather(PRODUCER_ID, rows)
+    is_known = (ids != NO_PRODUCER_ID) & ((bits == 0) | (ids < FIRST_OLD_ID))
     view, sizes = memoryview(content), np.asarray(table.size, np.int64)[rows]
-    for at, size in zip(starts[loses].tolist(), sizes[loses].tolist(), strict=True):
-        batch = view[at : at + size]
-        PRODUCER_ID.write(batch, NO_PRODUCER_ID)
-        PRODUCER_EPOCH.write(batch, -1)
-        BASE_SEQUENCE.write(batch, NO_SEQUENCE)
+    for row in np.flatnonzero(is_known).tolist():
+        at = int(starts[row])
+        batch = view[at : at + int(sizes[row])]
+        if bits[row]:
+            PRODUCER_ID.write(batch, FIRST_OLD_ID + max(int(ids[row]), 0))
+        else:
+            PRODUCER_ID.write(batch, NO_PRODUCER_ID)
+            PRODUCER_EPOCH.write(batch, -1)
+            BASE_SEQUENCE.write(batch, NO_SEQUENCE)
         BATCH_CRC.write(batch, crc32c(batch[ATTRIBUTES.start :]))
     return view.toreadonly()
 
