@@ -85,3 +85,16 @@ def test_a_row_group_ends_with_the_record_that_fills_it(monkeypatch: pytest.Monk
     rows = [Record(at, 0, TimestampType.CREATE_TIME, None, bytes(size)) for at, size in enumerate([900, 400, 5000, 3])]
     file = pq.ParquetFile(io.BytesIO(parquet(decode(encode_records(rows, Format.V2)))))
     assert [file.metadata.row_group(each).num_rows for each in range(file.num_row_groups)] == [2, 1, 1]
+
+
+def test_a_row_group_has_as_many_topics_as_there_are() -> None:
+    rows = decode(encode_records([Record(0, 0, TimestampType.CREATE_TIME, None, b"value")], Format.V2))
+    (columns,) = rows
+    names = [f"topic-{at}" for at in range(1000)]
+    stream = io.BytesIO()
+    with ParquetWriter(stream) as writer:
+        for name in names:
+            writer.write(columns, name, 0)
+    file = pq.ParquetFile(io.BytesIO(stream.getvalue()))
+    assert file.num_row_groups == 1
+    assert file.read().column("topic").to_pylist() == names

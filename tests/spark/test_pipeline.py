@@ -103,7 +103,8 @@ def logs_of(found: dict[str, str]) -> dict[str, str]:
 
 
 def test_a_digest_is_that_of_diff_and_a_comparison_proves_a_conversion(logs: Path, tmp_path: Path) -> None:
-    text = '[[stage]]\ndo = "digest"\n[[stage]]\ndo = "convert"\nformat = "v2"\n[[stage]]\ndo = "compare"'
+    text = '[[stage]]\ndo = "digest"\n[[stage]]\ndo = "convert"\nformat = "v2"\nsame-cluster = true\n'
+    text += '[[stage]]\ndo = "compare"'
     done = run(pipeline(tmp_path, text, source=logs))
     assert done.status == 0
     told = json.loads(command("diff", str(logs), str(tmp_path / "out"), "--format", "json").stdout)

@@ -127,7 +127,8 @@ def load(
         producers = None
     if loaded.segments and loaded.end_offset < log_start_offset:
         for segment in loaded.segments:
-            opening.put_aside(segment, 0, "in front of the log's start")
+            if segment.size:
+                opening.put_aside(segment, 0, "in front of the log's start")
             segment.release()
             delete_files(files, folder, segment.base_offset)
         loaded.segments.clear()
@@ -193,8 +194,9 @@ def _check_end(loaded: Loaded, folder: str, recovery_point: int, log_start_offse
     What it lacks may be no more than the offsets that its last set ended with, without records.
     """
     expected = max(recovery_point, log_start_offset)
-    if loaded.end_offset >= expected:
-        return
+    is_empty = not any(each.size for each in loaded.segments)
+    if loaded.end_offset >= expected or (is_empty and loaded.segments and loaded.end_offset >= recovery_point):
+        return  # a truncation cuts a whole batch, of which some records may have been deleted: nothing is lost
     error = CorruptRecordError("end of the log", expected=f"offset {expected}", found=loaded.end_offset)
     error.locate(path=loaded.segments[-1].path(LOG) if loaded.segments else folder)
     if mends is not Mends.DAMAGE and (not loaded.segments or loaded.end_offset < log_start_offset):

@@ -37,10 +37,14 @@ class _Writer:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
     ) -> None:
-        if error is None or isinstance(error, CorruptRecordError):
-            self.close()
-        else:
+        if error is not None and not isinstance(error, CorruptRecordError):
             self.abandon()
+            return
+        try:
+            self.close()
+        except BaseException:
+            self.abandon()
+            raise
 
     def close(self) -> None:
         """Finish the output."""
@@ -72,7 +76,7 @@ def _names() -> pa.DataType:
     """Return the type of a column of a few names: none of its cells is looked up again to be written."""
     import pyarrow as pa
 
-    return pa.dictionary(pa.int8(), pa.string())
+    return pa.dictionary(pa.int32(), pa.string())
 
 
 class ParquetWriter(_Writer):
@@ -110,7 +114,7 @@ class ParquetWriter(_Writer):
         if topic is None:
             names = pa.nulls(count, _names())
         else:
-            names = pa.DictionaryArray.from_arrays(np.zeros(count, np.int8), pa.array([topic], pa.string()))
+            names = pa.DictionaryArray.from_arrays(np.zeros(count, np.int32), pa.array([topic], pa.string()))
         batch = batch.add_column(self._at, "topic", names)
         ends = np.cumsum(_row_bytes(columns))  # behind each row
         first = before = 0
