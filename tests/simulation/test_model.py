@@ -66,7 +66,7 @@ class LiveLog(RuleBasedStateMachine):
         self.log = self.opened(clean=True)
         self.end = 0
 
-    def opened(self, *, clean: bool, start: int = 0) -> PartitionLog:
+    def opened(self, *, clean: bool, start: int = 0, recovery_point: int = 0) -> PartitionLog:
         return PartitionLog.open(
             self.disk,
             "/log-0",
@@ -74,7 +74,7 @@ class LiveLog(RuleBasedStateMachine):
             monotonic_ms=self.now,
             clean=clean,
             log_start_offset=start,
-            recovery_point=0,
+            recovery_point=recovery_point,
         )
 
     @rule(records=st.integers(1, 4), gap=st.sampled_from((0, 0, 0, 3)), age=st.integers(0, 3000))
@@ -134,7 +134,7 @@ class LiveLog(RuleBasedStateMachine):
         else:
             self.log.flush(self.now)
             self.log.release()
-        self.log = self.opened(clean=clean, start=start)
+        self.log = self.opened(clean=clean, start=start, recovery_point=self.log.recovery_point if clean else 0)
         assert bool(self.log.loaded.recovered) is not clean
         assert self.log.log_end_offset <= self.end
         self.end = self.log.log_end_offset

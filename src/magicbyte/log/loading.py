@@ -189,17 +189,17 @@ def set_aside(files: WritableFileSystem, path: str, quarantine: str) -> str:
 
 
 def _check_end(loaded: Loaded, folder: str, recovery_point: int, log_start_offset: int, mends: Mends) -> None:
-    """Raise CorruptRecordError if a log that was closed has nothing of what it had; take note if only its end differs.
+    """Raise CorruptRecordError if a log that was closed has nothing of what it had, or would begin behind its end.
 
-    What it lacks may be no more than the offsets that its last set ended with, without records.
+    Where only its end differs, take note. What it lacks may be no more than the offsets that its last set ended with,
+    without records, or the rest of a batch that a truncation cut as a whole.
     """
     expected = max(recovery_point, log_start_offset)
-    is_empty = not any(each.size for each in loaded.segments)
-    if loaded.end_offset >= expected or (is_empty and loaded.segments and loaded.end_offset >= recovery_point):
-        return  # a truncation cuts a whole batch, of which some records may have been deleted: nothing is lost
+    if loaded.end_offset >= expected:
+        return
     error = CorruptRecordError("end of the log", expected=f"offset {expected}", found=loaded.end_offset)
     error.locate(path=loaded.segments[-1].path(LOG) if loaded.segments else folder)
-    if mends is not Mends.DAMAGE and (not loaded.segments or loaded.end_offset < log_start_offset):
+    if mends is not Mends.DAMAGE and (not loaded.segments or log_start_offset > recovery_point):
         raise error
     loaded.notes.append(f"{error}: records that were there are lost; the next one gets offset {expected}")
 
