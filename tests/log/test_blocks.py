@@ -1,5 +1,6 @@
 """Blocks that threads walk: the same entries and the same damage as one walk finds, wherever blocks begin and end."""
 
+from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -57,6 +58,32 @@ def test_blocks_have_the_entries_of_one_walk(monkeypatch: pytest.MonkeyPatch, th
         expected = by_chunks(path)
         monkeypatch.setattr(reader, "CHUNK_BYTES", size)
         assert by_blocks(path, threads) == expected, path
+
+
+@pytest.mark.parametrize("known", [0, 1])
+def test_a_buffer_in_use_is_given_to_nobody_when_other_threads_try_the_rest(
+    monkeypatch: pytest.MonkeyPatch, known: int
+) -> None:
+    class Contended(deque[bytearray]):
+        """Says that there is one more than there is: another thread has it just now."""
+
+        def __len__(self) -> int:
+            return known + 1
+
+        def popleft(self) -> bytearray:
+            if self.taken == known:
+                raise IndexError
+            self.taken += 1
+            return super().popleft()
+
+        taken = 0
+
+    buffers = Buffers()
+    in_use = [buffers.unused(100) for _ in range(known)]
+    monkeypatch.setattr(buffers, "_known", Contended(buffers._known))
+    with buffers.unused(100) as view:
+        assert len(view) >= 100
+        assert all(each.obj is not view.obj for each in in_use)
 
 
 @pytest.mark.parametrize("slack", [0, 20, 300])

@@ -167,10 +167,11 @@ class Buffers:
 
     def unused(self, size: int) -> memoryview:
         """Return `size` bytes or more; they are in use as long as this view, or one made of it, is alive."""
+        unused: bytearray | None = None
         for _ in range(len(self._known)):
             try:
                 buffer = self._known.popleft()
-            except IndexError:  # another thread tries the last ones
+            except IndexError:  # other threads try the last ones
                 break
             if len(buffer) < size:
                 continue
@@ -180,9 +181,9 @@ class Buffers:
                 self._known.append(buffer)
                 continue
             buffer.pop()
+            unused = buffer
             break
-        else:
-            buffer = bytearray(size)
+        buffer = bytearray(size) if unused is None else unused
         view = memoryview(buffer)
         self._known.append(buffer)
         while len(self._known) > self.kept:
