@@ -21,16 +21,16 @@ from collections.abc import Callable
 import data
 import harness
 from magicbyte.codecs import Codec, decompress_into
-from magicbyte.log.append import prepare
-from magicbyte.log.append_rebuild import rebuild
-from magicbyte.log.append_rules import AppendRules, Request
-from magicbyte.log.append_set import read_set
+from magicbyte.compiled.kernel import warm
+from magicbyte.log.append.prepare import prepare
+from magicbyte.log.append.reencode import rebuild
+from magicbyte.log.append.rules import AppendRules, Request
+from magicbyte.log.append.sets import read_set
 from magicbyte.records.columns import Record
 from magicbyte.records.encode import Format, encode_records
 from magicbyte.records.entry import parse_entry
 from magicbyte.records.message import Message
 from magicbyte.wire.checksum import crc32c
-from magicbyte.wire.kernel import warm
 
 NOW = 1_700_000_100_000
 ROUNDS = 11

@@ -22,10 +22,10 @@ from pathlib import Path
 import numpy as np
 
 import data
+from magicbyte.archive.writer import LogDirectoryWriter
 from magicbyte.codecs import Codec
-from magicbyte.log import checkpoints
-from magicbyte.log.index_writer import IndexRules
-from magicbyte.log.writer import LogDirectoryWriter
+from magicbyte.log.files import checkpoints
+from magicbyte.log.files.index_writer import IndexRules
 from magicbyte.records.columns import BytesColumn, HeaderColumns, RecordColumns
 from magicbyte.records.control import ControlType, build_marker
 from magicbyte.records.encode import BatchHeader, Format, encode

@@ -26,13 +26,13 @@ import numpy as np
 
 import data
 import harness
+from magicbyte.archive.writer import LogDirectoryWriter
 from magicbyte.codecs import Codec
-from magicbyte.log.compaction import Compaction, CompactionConfig, Selection
-from magicbyte.log.config import LogConfig
-from magicbyte.log.files import LocalFiles
-from magicbyte.log.index_writer import IndexRules
-from magicbyte.log.partition_log import PartitionLog
-from magicbyte.log.writer import LogDirectoryWriter
+from magicbyte.log.cleaning.compaction import Compaction, CompactionConfig, Selection
+from magicbyte.log.files.filesystem import LocalFiles
+from magicbyte.log.files.index_writer import IndexRules
+from magicbyte.log.live.config import LogConfig
+from magicbyte.log.live.partition_log import PartitionLog
 from magicbyte.ports import Moment
 from magicbyte.records.columns import BytesColumn, HeaderColumns, RecordColumns
 from magicbyte.records.encode import Format, encode_chunks

@@ -30,18 +30,18 @@ from pathlib import Path
 
 import data
 import harness
-from magicbyte.log.append import prepare
-from magicbyte.log.append_rules import AppendRules
-from magicbyte.log.config import LogConfig
-from magicbyte.log.files import LocalFiles
-from magicbyte.log.group_commit import GroupCommit
-from magicbyte.log.partition_log import PartitionLog
+from magicbyte.compiled.kernel import warm
+from magicbyte.log.append.prepare import prepare
+from magicbyte.log.append.rules import AppendRules
+from magicbyte.log.files.filesystem import LocalFiles
+from magicbyte.log.live.config import LogConfig
+from magicbyte.log.live.group_commit import GroupCommit
+from magicbyte.log.live.partition_log import PartitionLog
 from magicbyte.ports import Moment
 from magicbyte.records.batch import RecordBatch
 from magicbyte.records.columns import Record
 from magicbyte.records.encode import Format, encode_records
 from magicbyte.records.entry import entries
-from magicbyte.wire.kernel import warm
 
 NOW = 1_700_000_100_000
 LOOKUPS = 20_000

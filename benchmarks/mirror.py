@@ -41,7 +41,7 @@ from magicbyte.client.offsets import LATEST, list_offset
 from magicbyte.client.produce import Addressed, goes_with, send_together
 from magicbyte.codecs import Codec
 from magicbyte.errors import BrokerError, ErrorCode
-from magicbyte.log.append_rebuild import joined
+from magicbyte.log.append.reencode import joined
 from magicbyte.mirror.rewrite import closed_message
 from magicbyte.protocol.runtime import as_bytes
 from magicbyte.records.batch import RecordBatch

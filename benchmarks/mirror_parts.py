@@ -31,6 +31,7 @@ from magicbyte.client.fetch import ClosedSets
 from magicbyte.client.produce import Addressed
 from magicbyte.client.produce_frames import Produced, SetsRequest, SetsResponse
 from magicbyte.client.versions import BrokerVersions
+from magicbyte.compiled.kernel import WORTH_LOADING, expect
 from magicbyte.mirror import outbox
 from magicbyte.mirror.flow import Flow
 from magicbyte.mirror.rewrite import Identity, Storage, closed_batch
@@ -44,7 +45,6 @@ from magicbyte.records.entry import entries
 from magicbyte.records.forward import NO_LIMIT, forward_batches
 from magicbyte.records.forward_kernels import HEADER
 from magicbyte.records.scan import scan
-from magicbyte.wire.kernel import WORTH_LOADING, expect
 
 PARTITIONS = 8
 ROUNDS = 40

@@ -3,11 +3,11 @@
 import numpy as np
 
 import data
+from magicbyte.compiled.kernel import expect
 from magicbyte.records.columns import BytesColumn, RecordColumns
 from magicbyte.records.convert import ConversionReport, convert
 from magicbyte.records.decode import DecodeOptions, decode, decode_batch
 from magicbyte.records.encode import Format, encode_chunks
-from magicbyte.wire.kernel import expect
 
 PROGRAM = "from magicbyte.cli.main import main; main()"  # for python -c: the command line
 

@@ -47,8 +47,8 @@ import data
 import harness
 import spark as source
 from interop import jvm, spark_kafka
-from magicbyte.log.directory import discover
-from magicbyte.log.writer import LogDirectoryWriter
+from magicbyte.archive.writer import LogDirectoryWriter
+from magicbyte.log.files.directory import discover
 from magicbyte.records.columns import BytesColumn
 from magicbyte.records.encode import Format
 from magicbyte.spark import local_session

@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 
 import harness
+from magicbyte.archive.writer import LogDirectoryWriter
 from magicbyte.codecs import Codec
-from magicbyte.log.index_writer import IndexRules
-from magicbyte.log.writer import LogDirectoryWriter
+from magicbyte.log.files.index_writer import IndexRules
 from magicbyte.records.columns import Record
 from magicbyte.records.encode import Format, encode_records
 from magicbyte.spark.pipeline import driver, load

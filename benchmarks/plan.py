@@ -33,11 +33,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import harness
-from magicbyte.broker import planner
 from magicbyte.client import Client
 from magicbyte.client.admin import NewTopic, Resource, alter_configs, create_topic
 from magicbyte.client.fetch import FetchOptions, fetch_sets
 from magicbyte.codecs import Codec
+from magicbyte.migration import planner
 from magicbyte.net.scrape import Scrape, scrape
 from magicbyte.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from magicbyte.records.columns import Record

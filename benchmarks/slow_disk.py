@@ -26,7 +26,7 @@ import harness
 from broker import Peer, Server
 from magicbyte.broker.broker import Broker
 from magicbyte.broker.config import BrokerConfig
-from magicbyte.log.files import LocalFiles, LocalWritableFile
+from magicbyte.log.files.filesystem import LocalFiles, LocalWritableFile
 from magicbyte.ports import Buffer
 from magicbyte.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from magicbyte.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse

@@ -102,8 +102,8 @@ def value_bytes(path: str) -> int:
     """Return the bytes of all values of a segment. Runs in a worker."""
     import numpy as np
 
-    from magicbyte.log.directory import discover
-    from magicbyte.log.reader import SegmentReader
+    from magicbyte.log.files.directory import discover
+    from magicbyte.log.files.reader import SegmentReader
     from magicbyte.records.decode import DecodeOptions
 
     (partition,) = discover([path])

@@ -1,54 +1,166 @@
-"""Decoding a log with two threads beside one, on a machine with two free cores.
+"""Two threads on two cores beside one thread on one: `cat`, `inventory --deep`, `verify --deep`.
 
-The same segment files (v2, records of 100 bytes, no codec, lz4 and zstd; see data.py) through SegmentReader.records,
-checksums verified, keys and values packed; one and two threads take turns. Target: two do 1.7 times the work of one.
+A partition of four segments (v2, records of 100 bytes, no codec, lz4 and zstd; see data.py) with consecutive offsets,
+in the page cache. `cat`: SegmentReader.records, checksums verified, keys and values packed. `verify` with one thread
+decodes in one and walks in another: so one thread is held on one core in all cases. Beside it, as what the machine
+gives: two processes, each with a thread and a core of its own, and half of the segments. All take turns. `ratio` is
+one thread's time over that of two threads, `machine` over that of two processes. Target: 1.8.
 
-Run: python benchmarks/threads.py   (written to benchmarks/results/threads.json)
+Run: python benchmarks/threads.py [CASE...]   (written to benchmarks/results/threads.json)
 """
 
-import shutil
+import os
 import statistics
-import tempfile
+import struct
+import subprocess
+import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import data
 import harness
-from magicbyte.log.directory import discover
-from magicbyte.log.reader import SegmentReader
+from magicbyte.archive.inventory import take_inventory
+from magicbyte.archive.verify import Depth, verify
+from magicbyte.log.files.directory import PartitionDirectory, discover
+from magicbyte.log.files.reader import SegmentReader
 from magicbyte.records.decode import DecodeOptions
 
-TARGET = 1.7
+TARGET = 1.8
 COPIES = 4  # segments in the partition, so that a run takes long enough
+CODECS = ("none", "lz4", "zstd")
+CORES = sorted(os.sched_getaffinity(0))[:2]
 
 
-def seconds(reader: SegmentReader, threads: int) -> float:
-    """Return how long it takes to decode the whole partition."""
-    start = time.perf_counter()
-    for _ in reader.records(options=DecodeOptions(packed=True), threads=threads):
+def cat(partition: PartitionDirectory, threads: int) -> None:
+    """Decode all records."""
+    for _ in SegmentReader(partition).records(options=DecodeOptions(packed=True), threads=threads):
         pass
+
+
+def inventory(partition: PartitionDirectory, threads: int) -> None:
+    """Take a deep inventory."""
+    assert not take_inventory(partition, deep=True, threads=threads).damage
+
+
+def verify_deep(partition: PartitionDirectory, threads: int) -> None:
+    """Verify every record."""
+    assert all(each.what == "offset index" for each in verify([partition], depth=Depth.DEEP, threads=threads))
+
+
+WORK: dict[str, Callable[[PartitionDirectory, int], None]] = {
+    "cat": cat,
+    "inventory --deep": inventory,
+    "verify --deep": verify_deep,
+}
+
+
+def partition_of(codec: str) -> Path:
+    """Return the folder of a partition, beside it two with half of its segments each."""
+    home = data.folder() / f"threads-{codec}"
+    if not home.exists():
+        draft = home.with_suffix(".draft")
+        folders = [draft / name / "benchmark-0" for name in ("whole", "first", "second")]
+        for folder in folders:
+            folder.mkdir(parents=True)
+        content, base = bytearray(data.log(100, 2, codec).read_bytes()), 0
+        for copy in range(COPIES):
+            name, at = f"{base:020}.log", 0
+            while at < len(content):
+                struct.pack_into(">q", content, at, base)  # no checksum covers the offset
+                base += data.LENGTH.unpack_from(content, at + 57)[0]
+                at += 12 + data.LENGTH.unpack_from(content, at + 8)[0]
+            (folders[0] / name).write_bytes(content)
+            (folders[1 + 2 * copy // COPIES] / name).hardlink_to(folders[0] / name)
+        draft.rename(home)
+    return home
+
+
+def seconds(work: str, partition: PartitionDirectory, threads: int) -> float:
+    """Return how long so many threads take, on as many cores."""
+    everywhere = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, CORES[:threads])
+    try:
+        start = time.perf_counter()
+        WORK[work](partition, threads)
+        return time.perf_counter() - start
+    finally:
+        os.sched_setaffinity(0, everywhere)
+
+
+def be_process(folder: str) -> None:
+    """Do each work that is named on standard input with one thread."""
+    (partition,) = discover([folder])
+    for line in sys.stdin:
+        WORK[line.strip()](partition, 1)
+        print("done", flush=True)
+
+
+def run(processes: list[subprocess.Popen[str]], work: str) -> float:
+    """Return how long both processes take, at the same time."""
+    start = time.perf_counter()
+    for process in processes:
+        assert process.stdin is not None
+        process.stdin.write(f"{work}\n")
+        process.stdin.flush()
+    for process in processes:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "done\n"
     return time.perf_counter() - start
 
 
-def compare(codec: str) -> dict[str, object]:
-    """Run one thread and two in turns."""
-    with tempfile.TemporaryDirectory() as folder:
-        for copy in range(COPIES):
-            shutil.copy(data.log(100, 2, codec), Path(folder) / f"{copy * 10**9:020}.log")
-        (partition,) = discover([folder])
-        reader = SegmentReader(partition)
-        seconds(reader, 1)
-        times: dict[int, list[float]] = {1: [], 2: []}
-        for _ in range(harness.ROUNDS):
-            for threads, runs in times.items():
-                runs.append(seconds(reader, threads))
-    one, two = statistics.median(times[1]), statistics.median(times[2])
-    results = {
-        f"{threads} threads": {"seconds": statistics.median(runs), "lowest": min(runs), "highest": max(runs)}
-        for threads, runs in times.items()
+def compare(work: str, codec: str) -> dict[str, object]:
+    """Run one thread, two threads and two processes in turns."""
+    home = partition_of(codec)
+    (partition,) = discover([str(home / "whole")])
+    processes = [
+        subprocess.Popen(
+            ["taskset", "-c", str(core), sys.executable, __file__, "--worker", str(home / half)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for core, half in zip(CORES, ("first", "second"), strict=True)
+    ]
+    turns: dict[str, Callable[[], float]] = {
+        "1 thread": lambda: seconds(work, partition, 1),
+        "2 threads": lambda: seconds(work, partition, 2),
+        "2 processes": lambda: run(processes, work),
     }
-    return {"results": results, "ratio": round(one / two, 3), "target": TARGET, "reached": one / two >= TARGET}
+    try:
+        for turn in turns.values():
+            turn()
+        times: dict[str, list[float]] = {name: [] for name in turns}
+        for _ in range(harness.ROUNDS):
+            for name, turn in turns.items():
+                times[name].append(turn())
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+    results = {
+        name: {
+            "seconds": round(statistics.median(runs), 4),
+            "lowest": round(min(runs), 4),
+            "highest": round(max(runs), 4),
+        }
+        for name, runs in times.items()
+    }
+    one, two, apart = (each["seconds"] for each in results.values())
+    return {
+        "load_average": round(os.getloadavg()[0], 1),
+        "results": results,
+        "ratio": round(one / two, 3),
+        "machine": round(one / apart, 3),
+        "target": TARGET,
+        "reached": one / two >= TARGET,
+    }
 
 
 if __name__ == "__main__":
-    harness.save("threads", __doc__, {f"v2 {codec} 100": compare(codec) for codec in ("none", "lz4", "zstd")})
+    if "--worker" in sys.argv:
+        be_process(sys.argv[-1])
+    else:
+        cases = {f"{work}, v2 {codec} 100": (work, codec) for codec in CODECS for work in WORK}
+        chosen = sys.argv[1:] or list(cases)
+        harness.save("threads", __doc__, {name: compare(*cases[name]) for name in chosen})

@@ -5,20 +5,24 @@ rebuild-index makes for it. Deep: DumpLogSegments --deep-iteration, which decomp
 each record, to /dev/null; both have all cores. Quick: a Python process that reads the file in pieces of 4 MiB and
 computes their CRC-32C with the crc32c package; on one core. All start from nothing, with bytecode and machine code on
 the disk as an earlier run left them, and take turns. Quick is measured a second time with no bytecode on the disk for
-either side, as before 2026-11-21: `compiled anew`. Targets: deep, rival's time / ours >= 10; quick, rival's time /
-ours >= 0.6. `peak_mib` is resident memory at its highest.
+either side, as before 2026-11-21: `compiled anew`. Beside deep stands what no reader can do without: `lz4 alone`, a
+Python process on one core that reads the file and decompresses its blocks with the lz4 package. Targets: deep, rival's
+time / ours >= 10; quick, rival's time / ours >= 0.6. `peak_mib` is resident memory at its highest.
 
 Run: python benchmarks/verify.py [quick|deep]   (written to benchmarks/results/verify.json)
 """
 
+import mmap
 import os
 import statistics
+import struct
 import subprocess
 import sys
 import time
 from pathlib import Path
 
 import crc32c
+import lz4.block
 
 import data
 import harness
@@ -28,6 +32,8 @@ from data import kafka_oracle
 TARGETS = {"deep": 10.0, "quick": 0.6}
 ROUNDS = {"deep": 5, "quick": 7}
 PIECE = 4 << 20
+BATCH_HEADER, FRAME_HEADER = 61, 7
+BLOCK = struct.Struct("<I")  # its size, in front of it
 
 
 def read_with_crc(path: str) -> None:
@@ -37,6 +43,22 @@ def read_with_crc(path: str) -> None:
     with open(path, "rb", buffering=0) as file:
         while size := file.readinto(buffer):
             crc = crc32c.crc32c(memoryview(buffer)[:size], crc)
+
+
+def read_with_lz4(path: str) -> None:
+    """Decompress each block of each batch, and look at nothing else."""
+    with Path(path).open("rb") as file:
+        content, at = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)), 0
+    while at < len(content):
+        end = at + 12 + data.LENGTH.unpack_from(content, at + 8)[0]
+        place = at + BATCH_HEADER + FRAME_HEADER
+        while word := BLOCK.unpack_from(content, place)[0]:
+            place += BLOCK.size
+            size = word & 0x7FFFFFFF
+            if word == size:  # else it is stored as it is
+                lz4.block.decompress(content[place : place + size], uncompressed_size=1 << 16)
+            place += size
+        at = end
 
 
 def measure(command: list[str], *, bytecode: bool = True) -> dict[str, float]:
@@ -113,7 +135,12 @@ def compare(depth: str) -> dict[str, object]:
         libs = kafka_oracle.fetch(data.KAFKA)
         java = [kafka_oracle.jdk_program("java"), "-Xmx2g", "-cp", f"{libs}/*", "kafka.tools.DumpLogSegments"]
         results = turns(
-            {"magicbyte": verify, "java": [*java, "--deep-iteration", "--files", str(segment)]}, ROUNDS[depth]
+            {
+                "magicbyte": verify,
+                "java": [*java, "--deep-iteration", "--files", str(segment)],
+                "lz4 alone": harness.python(__file__, "--lz4", str(segment)),
+            },
+            ROUNDS[depth],
         )
         other = "java"
     ratios = harness.ratios(results, {other: TARGETS[depth]}, "seconds")
@@ -126,7 +153,7 @@ def compare(depth: str) -> dict[str, object]:
 
 if __name__ == "__main__":
     if "--worker" in sys.argv:
-        read_with_crc(sys.argv[-1])
+        (read_with_lz4 if "--lz4" in sys.argv else read_with_crc)(sys.argv[-1])
     else:
         wanted = sys.argv[1:] or list(TARGETS)
         harness.save("verify", __doc__, {f"{depth}, 1 GiB": compare(depth) for depth in wanted})

@@ -3,7 +3,10 @@
 import functools
 import os
 import shutil
+import signal
 import subprocess
+import threading
+from collections import Counter
 from collections.abc import Generator
 
 import pytest
@@ -15,8 +18,13 @@ settings.register_profile("fixed", derandomize=True, deadline=None)
 settings.register_profile("explore", deadline=None)
 settings.load_profile("fixed")
 
+# A script starts its background jobs with SIGINT ignored, and whatever they start inherits that: tests send it.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN and threading.current_thread() is threading.main_thread():
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
 NEEDS = {"spark": ("java",), "interop": ("javac", "mvn")}
 PACKAGES = {"java": "default-jre-headless", "javac": "default-jdk-headless", "mvn": "maven"}
+NEIGHBOURS = 16
 NOTHING_MAY_BE_SKIPPED = os.environ.get("CI") == "true"
 
 
@@ -34,12 +42,27 @@ def needs(item: pytest.Item) -> tuple[str, ...]:
 
 @pytest.hookimpl(tryfirst=True)  # before xdist looks at the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests with Spark share a process, and so its session; those with brokers do by file."""
+    """Tests with Spark share a process, and so its session; those with brokers do by file.
+
+    The others are handed out in small groups of neighbours: the time that xdist takes grows with the square of the
+    number of groups, and fixtures of a module are made once for a group.
+    """
+    of_file: Counter[str] = Counter()
+    with_spark, others = [], []
     for item in items:
-        if item.get_closest_marker("interop"):
-            item.add_marker(pytest.mark.xdist_group(item.path.stem))
-        elif item.get_closest_marker("spark"):
-            item.add_marker(pytest.mark.xdist_group("spark"))
+        marks = {mark.name for mark in item.iter_markers()}
+        file = item.nodeid.partition("::")[0]
+        of_file[file] += 1
+        if "interop" in marks:
+            group = file
+        elif "spark" in marks:
+            group = "spark"
+        else:
+            group = f"{file} {of_file[file] // NEIGHBOURS}"
+        item.add_marker(pytest.mark.xdist_group(group))
+        (with_spark if group == "spark" else others).append(item)
+    # `./test` keeps this order. The longest group comes first: at the end, the other processes would wait for it.
+    items[:] = with_spark + others
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -10,11 +10,14 @@ import json
 import shutil
 import tempfile
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
+
+import pytest
+from _pytest.mark.structures import ParameterSet
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -181,6 +184,22 @@ def log_cases(*, state: str | None = None, group: str | None = None, topic: str 
         case
         for case in all_log_cases()
         if state in (None, case.state) and group in (None, case.group) and topic in (None, case.topic)
+    ]
+
+
+def one_of_each_kind(cases: Iterable[Case]) -> list[ParameterSet]:
+    """`cases` as `parametrize` takes them: one of each kind is in every run, the others are marked slow.
+
+    A kind is what code may tell apart: the formats, the codecs, what the topic was made for, what happened to the log.
+    Of one kind after another another member is taken, so that all brokers have their share: about a third in all.
+    """
+    kinds: dict[object, list[Case]] = {}
+    for case in cases:
+        kinds.setdefault((case.magics, case.codecs_found, case.group, case.state), []).append(case)
+    return [
+        pytest.param(case, id=str(case), marks=() if at == number % len(members) else pytest.mark.slow)
+        for number, members in enumerate(kinds.values())
+        for at, case in enumerate(members)
     ]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -47,22 +48,25 @@ def intervals_of_dates(tree: ast.AST) -> Iterator[int]:
                 yield each.lineno
 
 
+@functools.cache
+def modules() -> dict[Path, ast.Module]:
+    return {path: ast.parse(path.read_text()) for path in SOURCE.rglob("*.py")}
+
+
 def test_only_one_module_asks_the_machine_for_a_date() -> None:
     found = {
         f"{path.relative_to(SOURCE)}:{line}"
-        for path in SOURCE.rglob("*.py")
+        for path, tree in modules().items()
         if path != ONLY_PLACE
-        for line in date_readings(ast.parse(path.read_text()))
+        for line in date_readings(tree)
     }
     assert found == set(), "ask a `ports.Clock` for dates, and `time.monotonic` for intervals"
-    assert list(date_readings(ast.parse(ONLY_PLACE.read_text())))
+    assert list(date_readings(modules()[ONLY_PLACE]))
 
 
 def test_no_interval_or_deadline_is_counted_from_a_date() -> None:
     found = {
-        f"{path.relative_to(SOURCE)}:{line}"
-        for path in SOURCE.rglob("*.py")
-        for line in intervals_of_dates(ast.parse(path.read_text()))
+        f"{path.relative_to(SOURCE)}:{line}" for path, tree in modules().items() for line in intervals_of_dates(tree)
     }
     assert found == set(), "deadlines are counted by `Clock.monotonic_ms`"
 

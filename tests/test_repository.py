@@ -85,6 +85,18 @@ def test_every_room_below_the_line_is_kept_from_sockets_and_clocks() -> None:
     assert {f"magicbyte.{room}" for room in below} <= set(contracts[-1]["source_modules"])
 
 
+def test_releases_of_kafka_are_compared_in_one_place() -> None:
+    compared = re.compile(r"[<>]=? *\(\d+, *\d+|\(\d+, *\d+(, *\d+)*\) *[<>]")
+    found = [
+        f"{path.relative_to(ROOT)}:{number}: {line.strip()}"
+        for path in sorted((ROOT / "src/magicbyte").rglob("*.py"))
+        if path.name != "releases.py"
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if compared.search(line) and "version_info" not in line
+    ]
+    assert found == []
+
+
 # ---- what an import costs
 
 

@@ -16,6 +16,9 @@ venv/bin/python - <<'END'
 from importlib.metadata import distribution
 from importlib.resources import files
 
+import magicbyte
+
+assert all(hasattr(magicbyte, name) for name in magicbyte.__all__)
 assert files("magicbyte").joinpath("py.typed").is_file()
 assert any(path.name == "LICENSE" for path in distribution("magicbyte").files)
 assert [each.value for each in distribution("magicbyte").entry_points if each.group == "pytest11"] == [

@@ -1,3 +1,142 @@
-"""Every Kafka message format in one package: read, write, convert, compact, serve, mirror."""
+"""Every Kafka message format in one package: read, write, convert, compact, serve, mirror.
+
+    for record in magicbyte.records("logs/orders-0", since="2016-11-01"):
+        print(record.offset, record.key, record.value)
+
+    table = magicbyte.open_log("logs").to_arrow(topic="orders")
+
+The names in `__all__`, with the signatures of what can be called and the attributes of what comes back, are the public
+interface; docs/python.md describes them. Every other module is internal: it moves and changes without notice.
+
+Importing this package loads none of it. Each name is imported when it is first used.
+"""
+
+import sys
+
+TYPE_CHECKING = False  # to type checkers it is true; importing `typing` would take longer than all the rest
+if TYPE_CHECKING:
+    from inspect import Signature
+    from types import ModuleType
+    from typing import Any
+
+    from magicbyte import testing
+    from magicbyte.client import Client
+    from magicbyte.codecs import Codec
+    from magicbyte.errors import (
+        BatchTooLargeError,
+        BrokerError,
+        CorruptRecordError,
+        LogDirectoryError,
+        MagicbyteError,
+        NetworkError,
+        TruncatedLogError,
+        UnknownTopicError,
+        UnsupportedCompressionError,
+    )
+    from magicbyte.public.logs import Log, open_log, records
+    from magicbyte.public.operations import convert, diff, inventory, salvage, verify
+    from magicbyte.records.columns import Record
+    from magicbyte.records.encode import Format
+    from magicbyte.records.layout import Dialect
+else:
+    ModuleType = type(sys)
 
 __version__ = "0.1.0"
+
+__all__ = [
+    "BatchTooLargeError",
+    "BrokerError",
+    "Client",
+    "Codec",
+    "CorruptRecordError",
+    "Dialect",
+    "Format",
+    "Log",
+    "LogDirectoryError",
+    "MagicbyteError",
+    "NetworkError",
+    "Record",
+    "TruncatedLogError",
+    "UnknownTopicError",
+    "UnsupportedCompressionError",
+    "convert",
+    "diff",
+    "inventory",
+    "open_log",
+    "records",
+    "salvage",
+    "testing",
+    "verify",
+]
+
+_MODULES = {
+    "Client": "client",
+    "Codec": "codecs",
+    "Dialect": "records.layout",
+    "Format": "records.encode",
+    "Log": "public.logs",
+    "Record": "records.columns",
+    "convert": "public.operations",
+    "diff": "public.operations",
+    "inventory": "public.operations",
+    "open_log": "public.logs",
+    "salvage": "public.operations",
+    "verify": "public.operations",
+}
+"""Where each name is that is neither an error nor a module."""
+
+
+def _imported(name: str) -> "ModuleType":
+    """Return a module of this package, which `importlib` would do no better, but would have to be loaded itself."""
+    __import__(f"{__name__}.{name}")
+    return sys.modules[f"{__name__}.{name}"]
+
+
+if not TYPE_CHECKING:  # else every name would be there
+
+    def __getattr__(name: str) -> "Any":
+        """Import a public name when it is first asked for (PEP 562)."""
+        if name not in __all__:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}: expected one of {', '.join(__all__)}")
+        if name == "testing":
+            return _imported("testing")
+        value = getattr(_imported(_MODULES.get(name, "errors")), name)
+        globals()[name] = value
+        return value
+
+
+def __dir__() -> list[str]:
+    """Return the public names, for completion."""
+    return [*__all__, "__version__"]
+
+
+class _CallableRoom(ModuleType):
+    """The module `magicbyte.records`, which is a function, too.
+
+    The public function has the name of an internal package: an import of any module in there puts the package where the
+    function is looked up.
+    """
+
+    def __call__(self, *args: "Any", **kwargs: "Any") -> "Any":
+        """Return what the function returns."""
+        return self._function(*args, **kwargs)
+
+    def __reduce__(self) -> "tuple[Any, ...]":
+        """Pickle it by name, as cloudpickle does with modules of no class of their own."""
+        return _imported, ("records",)
+
+    @property
+    def __signature__(self) -> "Signature":
+        """The function's, for `help` and editors."""
+        from inspect import signature
+
+        return signature(self._function)
+
+    @property
+    def _function(self) -> "Any":
+        from magicbyte.public.logs import records
+
+        return records
+
+
+_imported("records").__class__ = _CallableRoom  # which imports nothing: the package is a docstring

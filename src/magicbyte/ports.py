@@ -1,7 +1,7 @@
 """The outside world as small interfaces. What lies behind them is real, or simulated by a test.
 
-`log/files.py` has the file system of this machine and, for reading, those of fsspec URLs; `testing/disk.py` one that
-loses what was not synced. `metadata/` has the trees of nodes.
+`log/files/filesystem.py` has the file system of this machine and, for reading, those of fsspec URLs; `testing/disk.py`
+one that loses what was not synced. `metadata/` has the trees of nodes.
 """
 
 from __future__ import annotations
@@ -10,7 +10,17 @@ import enum
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Protocol, Self, TypeAlias
+from typing import NamedTuple, Protocol, Self, TypeAlias
+
+
+class TopicPartition(NamedTuple):
+    """A partition of a topic."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,10 @@ how the rest is read or begin a line of its own is shown as an escape; all other
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import logging
 
 _UNSAFE = re.compile(
     "["
@@ -37,3 +41,42 @@ def printable_label(text: str) -> str:
 
 def _escape(found: re.Match[str]) -> str:
     return found[0].encode("unicode_escape").decode()
+
+
+def logger(name: str) -> logging.Logger:
+    """Return the logger of a module, all of whose lines are safe to show: the formatter may be an application's."""
+    import logging  # which commands without a logger do not wait for
+
+    found = logging.getLogger(name)
+    found.addFilter(_made_safe)  # a second time does nothing
+    return found
+
+
+def _made_safe(record: logging.LogRecord) -> bool:
+    """Escape what a line is made of: its arguments, and the traceback, which formatters take as it stands here."""
+    record.msg = printable(str(record.msg))
+    if isinstance(record.args, tuple):
+        record.args = tuple(map(_safe, record.args))
+    if record.exc_info and record.exc_info[1] is not None and not record.exc_text:
+        import traceback
+
+        lines = "".join(traceback.format_exception(record.exc_info[1])).splitlines()
+        record.exc_text = "\n".join(f"    {printable(line)}" for line in lines)
+    return True
+
+
+def _safe(argument: object) -> object:
+    return argument if isinstance(argument, int | float | None) else _Shown(argument)
+
+
+class _Shown:
+    """An argument of a line of the log, whose text is safe to show."""
+
+    def __init__(self, argument: object) -> None:
+        self._argument = argument
+
+    def __str__(self) -> str:
+        return printable(str(self._argument))
+
+    def __repr__(self) -> str:
+        return printable(repr(self._argument))

@@ -17,7 +17,7 @@ from magicbyte.broker.broker import Broker
 from magicbyte.broker.config import BrokerConfig
 from magicbyte.broker.versions import SERVED
 from magicbyte.errors import LogDirectoryError, NetworkError
-from magicbyte.log.files import LocalFiles, LocalWritableFile
+from magicbyte.log.files.filesystem import LocalFiles, LocalWritableFile
 from magicbyte.protocol import APIS, read_response, write_request
 from magicbyte.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from magicbyte.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic

@@ -10,7 +10,7 @@ from log.test_append_checks import mixed
 from magicbyte.broker import conversion
 from magicbyte.broker.conversion import SliceConversion, converted, newest_magic
 from magicbyte.codecs import Codec
-from magicbyte.log.segment import FileSlice
+from magicbyte.log.live.segment import FileSlice
 from magicbyte.records.columns import Record
 from magicbyte.records.control import ControlType, build_marker
 from magicbyte.records.decode import decode

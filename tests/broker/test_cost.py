@@ -48,6 +48,7 @@ from magicbyte.protocol.messages.offset_fetch import (
     OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
     OffsetFetchResponse,
+    OffsetFetchResponseGroup,
 )
 from magicbyte.protocol.messages.request_header import RequestHeader
 from magicbyte.protocol.runtime import Allowance, Writer
@@ -434,3 +435,10 @@ def test_megabytes_of_members_are_written_in_a_thread(folder: Path, monkeypatch:
             assert seen.written == {"messages"}
 
     run(work())
+
+
+def test_a_group_that_becomes_unavailable_between_two_pieces_is_said_to_be() -> None:
+    parts = [OffsetFetchResponseGroup(group_id="g", error_code=code) for code in (0, 16, 0)]
+    answer = pieces.joined(OffsetFetchRequest, [OffsetFetchResponse(groups=[each]) for each in parts])
+    assert isinstance(answer, OffsetFetchResponse)
+    assert [(each.group_id, each.error_code) for each in answer.groups] == [("g", 16)]

@@ -7,7 +7,9 @@ import ctypes
 import subprocess
 import sys
 import threading
+import tracemalloc
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +22,14 @@ from magicbyte.broker.groups import records_of
 from magicbyte.codecs import Codec
 from magicbyte.errors import ErrorCode
 from magicbyte.groups.effects import Store
-from magicbyte.log.append_set import KEPT_SCRATCH
+from magicbyte.groups.records import GroupMetadataValue
+from magicbyte.log.append.prepare import prepare
+from magicbyte.log.append.rules import AppendRules
+from magicbyte.log.append.sets import KEPT_SCRATCH
 from magicbyte.net.stream import Stream
 from magicbyte.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from magicbyte.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from magicbyte.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from magicbyte.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -36,6 +42,7 @@ from magicbyte.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
+from magicbyte.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from magicbyte.records.columns import Record
 from magicbyte.records.encode import BatchHeader, Format, encode_records
 from magicbyte.records.layout import TimestampType
@@ -109,6 +116,20 @@ def test_sets_that_decompress_to_much_wait_for_each_other_and_small_ones_for_non
     run(work())
 
 
+@pytest.mark.parametrize("codec", [Codec.GZIP, Codec.SNAPPY, Codec.LZ4])
+def test_a_set_that_is_written_in_another_format_takes_no_more_memory_than_is_counted(codec: Codec) -> None:
+    rules = AppendRules(format=Format.V1, max_message_bytes=1 << 30, max_decompressed_bytes=MOST)
+    data = memoryview(bomb(MOST - 1000, codec))
+    work = partial(prepare, data, rules, next_offset=5, now_ms=1_700_000_000_000, leader_epoch=0, request_version=9)
+    work()  # what is imported and kept for the next set is there, whatever ran before
+    tracemalloc.start()
+    try:
+        work()
+        assert 2 * MOST < tracemalloc.get_traced_memory()[1] <= DECOMPRESSED_TIMES * MOST
+    finally:
+        tracemalloc.stop()
+
+
 def test_who_waits_too_long_for_memory_is_told_to_try_again(folder: Path) -> None:
     async def work() -> None:
         async with Running(folder, SETTINGS) as broker:
@@ -137,7 +158,7 @@ def test_conversions_and_searches_by_time_take_from_the_same_memory(
             broker.topics.create("topic", PARTITIONS)
             peers = [await Peer.of(broker) for _ in range(PARTITIONS)]
             for at, each in enumerate(peers):
-                assert await produce(each, at, bomb(1 << 20, Codec.LZ4)) == ErrorCode.NONE
+                assert await produce(each, at, bomb(1 << 18, Codec.LZ4)) == ErrorCode.NONE
 
             async def fetch(at: int, peer: Peer) -> int:
                 part = FetchPartition(partition=at, partition_max_bytes=1 << 20)
@@ -164,6 +185,25 @@ def test_conversions_and_searches_by_time_take_from_the_same_memory(
     run(work())
 
 
+def test_work_on_a_message_that_takes_all_memory_itself_does_not_wait_for_it(folder: Path) -> None:
+    async def work() -> None:
+        async with Running(folder, SETTINGS) as broker:
+            broker.topics.create("topic", 1)
+            broker.memory._patience_s = 0.02
+            peer = await Peer.of(broker)
+            assert await produce(peer, 0, bomb(1000)) == ErrorCode.NONE
+            parts = [ListOffsetsPartition(partition_index=0, timestamp=5)]
+            parts += [ListOffsetsPartition(partition_index=at, timestamp=-1) for at in range(1, 3000)]
+            asked = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name="topic", partitions=parts)])
+            answer = await peer.ask(asked, 5, ListOffsetsResponse)
+            assert broker.memory.peak > MOST
+            first = answer.topics[0].partitions[0]
+            assert (first.error_code, first.offset) == (ErrorCode.NONE, 0)
+            peer.close()
+
+    run(work())
+
+
 CONVERT = conversion.convert
 
 
@@ -185,6 +225,38 @@ def test_megabytes_of_a_group_are_encoded_in_a_thread(folder: Path, monkeypatch:
 
     run(work())
     assert threads == ["MainThread", "writing"]
+
+
+def test_a_group_of_megabytes_is_written_as_a_record_in_a_thread(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    threads: list[tuple[int, str]] = []
+    real = GroupMetadataValue.to_bytes
+
+    def noted(self: GroupMetadataValue) -> bytes:
+        made = real(self)
+        threads.append((len(made) >> 20, threading.current_thread().name.partition("_")[0]))
+        return made
+
+    monkeypatch.setattr(GroupMetadataValue, "to_bytes", noted)
+    settings = {"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "1"}
+
+    async def work() -> None:
+        async with Running(folder, settings) as broker:
+            await broker.groups.found()
+            peer = await Peer.of(broker)
+            for group, size in (("small", 10), ("large", 3 << 20)):
+                protocols = [JoinGroupRequestProtocol(name="range", metadata=bytes(size))]
+                join = JoinGroupRequest(
+                    group_id=group, session_timeout_ms=30_000, rebalance_timeout_ms=1000, protocol_type="consumer",
+                    protocols=protocols,
+                )  # fmt: skip
+                joined = await peer.ask(join, 3, JoinGroupResponse)
+                sync = SyncGroupRequest(group_id=group, generation_id=joined.generation_id, member_id=joined.member_id)
+                synced = await peer.ask(sync, 2, SyncGroupResponse)
+                assert (synced.error_code == ErrorCode.NONE) == (group == "small")  # no record may be so large
+            peer.close()
+
+    run(work())
+    assert threads == [(0, "MainThread"), (3, "writing")]
 
 
 def test_memory_goes_back_to_the_system_when_large_requests_are_over(

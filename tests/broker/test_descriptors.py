@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from broker.serving import Peer, Running, run
 from broker.test_fetch import asking, fetch, made, produce, records
@@ -27,18 +28,20 @@ from magicbyte.broker.config import BrokerConfig
 from magicbyte.broker.fetch import fetch as fetch_handler
 from magicbyte.broker.parts import FilePart
 from magicbyte.broker.request import Connection, Request
+from magicbyte.cli.main import main
 from magicbyte.client import Client, admin
 from magicbyte.client.admin import NewTopic
 from magicbyte.client.fetch import fetch_sets
 from magicbyte.client.produce import send
 from magicbyte.errors import ErrorCode
-from magicbyte.log.files import LocalFiles, LocalWritableFile
+from magicbyte.log.files.filesystem import LocalFiles, LocalWritableFile
 from magicbyte.net import descriptors
 from magicbyte.ports import FileEntry
 from magicbyte.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from magicbyte.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from magicbyte.records.columns import Record
 from magicbyte.records.encode import Format
+from magicbyte.spark import expect_bytes
 
 TIME = 1_700_000_000_000
 
@@ -316,14 +319,30 @@ def test_produce_and_fetch_of_an_open_segment_open_and_close_nothing(
     run(work())
 
 
-def test_serve_raises_the_soft_limit_to_the_hard_one(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def limits(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
+    """The process's limits, soft and hard, the present ones last."""
     limits = [(256, 4096)]
     monkeypatch.setattr(resource, "getrlimit", lambda _kind: limits[-1])
     monkeypatch.setattr(resource, "setrlimit", lambda _kind, wanted: limits.append(wanted))
+    return limits
+
+
+def test_the_soft_limit_is_raised_to_the_hard_one(limits: list[tuple[int, int]]) -> None:
     assert descriptors.raise_limit() == 4096
     assert limits[1:] == [(4096, 4096)]
     assert descriptors.raise_limit() == 4096  # there is nothing to raise
     assert len(limits) == 2
+
+
+def test_every_command_raises_the_soft_limit(limits: list[tuple[int, int]], folder: Path) -> None:
+    CliRunner().invoke(main, ["inventory", str(folder)])
+    assert limits[1:] == [(4096, 4096)]
+
+
+def test_a_worker_of_spark_raises_the_soft_limit(limits: list[tuple[int, int]]) -> None:
+    expect_bytes(0)
+    assert limits[1:] == [(4096, 4096)]
 
 
 def test_a_hard_limit_that_the_system_does_not_give_is_approached(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -343,3 +362,14 @@ def test_a_hard_limit_that_the_system_does_not_give_is_approached(monkeypatch: p
 def test_logs_and_pages_have_a_share_of_the_descriptors(limit: int) -> None:
     assert limit // 2 < descriptors.for_connections(limit) < limit
     assert limit - descriptors.for_connections(limit) <= 4096 + 64
+    assert limit - descriptors.for_connections(limit) - descriptors.for_pages(limit) >= min(limit // 4, 4096)
+
+
+def test_pages_take_their_share_of_the_descriptors_and_no_more(limits: list[tuple[int, int]], folder: Path) -> None:
+    async def work() -> None:
+        async with Running(folder, {"http.address": "127.0.0.1:0"}) as broker:
+            assert broker._pages is not None
+            assert broker._pages._most == 256 // 16
+
+    limits[0] = (256, 256)
+    run(work())

@@ -21,7 +21,7 @@ from magicbyte.broker.threads import Threads
 from magicbyte.client import Client
 from magicbyte.codecs import Codec
 from magicbyte.errors import BrokerError, OffsetOutOfRangeError
-from magicbyte.log.files import LocalFiles, LocalWritableFile
+from magicbyte.log.files.filesystem import LocalFiles, LocalWritableFile
 from magicbyte.metadata.sqlite import SqliteTree
 from magicbyte.ports import Buffer
 from magicbyte.protocol import Message

@@ -15,7 +15,7 @@ from magicbyte.broker.broker import Broker
 from magicbyte.broker.conversion import CHUNK_BYTES
 from magicbyte.broker.metrics import Client, Conversion
 from magicbyte.codecs import Codec
-from magicbyte.log.segment import FileSlice
+from magicbyte.log.live.segment import FileSlice
 from magicbyte.protocol import APIS, read_response, write_request
 from magicbyte.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
 from magicbyte.protocol.messages.produce import (

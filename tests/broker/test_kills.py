@@ -1,11 +1,14 @@
 """A broker that is killed under producers and the cleaner loses nothing that it acknowledged."""
 
 import asyncio
+import json
 from pathlib import Path
 
 import pytest
 
 from broker.run_kills import KINDS, Found, Kind, Ledger, LostError, campaign, verify
+
+FIGURES = Path(__file__).with_name("kill_figures.json")
 
 
 @pytest.mark.slow
@@ -25,6 +28,20 @@ def test_a_record_that_is_missing_or_twice_there_is_noticed(kind: Kind) -> None:
     if kind.idempotent:
         with pytest.raises(LostError):
             verify(ledger, Found([*whole, (5, 4)]), ledger.acknowledged)
+
+
+def test_two_hundred_kills_are_recorded_behind_which_every_acknowledged_record_was_there() -> None:
+    runs = json.loads(FIGURES.read_text())
+    assert sum(each["kills"] + each["killsOfAStart"] for each in runs) >= 200
+    for each in runs:
+        assert each["descriptors"] == 256
+        assert each["topics"].keys() == {kind.name for kind in KINDS}
+        for kind in KINDS:
+            topic = each["topics"][kind.name]
+            assert 0 < topic["acknowledged"] <= topic["sent"]
+            if not kind.compacted:
+                assert topic["kept"] >= topic["acknowledged"]
+                assert not kind.idempotent or topic["kept"] <= topic["sent"]
 
 
 def test_twelve_topics_of_all_formats_are_written_to_by_plain_and_idempotent_producers() -> None:

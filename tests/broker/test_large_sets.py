@@ -12,8 +12,8 @@ import pytest
 from broker.serving import Clock, Peer, Running
 from magicbyte.broker.broker import Broker
 from magicbyte.codecs import Codec
-from magicbyte.log.append import prepare
-from magicbyte.log.append_rules import AppendRules
+from magicbyte.log.append.prepare import prepare
+from magicbyte.log.append.rules import AppendRules
 from magicbyte.protocol.messages.produce import (
     PartitionProduceData,
     ProduceRequest,

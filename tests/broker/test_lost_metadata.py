@@ -19,7 +19,7 @@ from log.damaged_directories import DAMAGES, Damage, copied
 from magicbyte.broker.broker import Broker
 from magicbyte.broker.config import BrokerConfig
 from magicbyte.errors import LogDirectoryError
-from magicbyte.log.record_set import record_set
+from magicbyte.log.append.record_set import record_set
 from magicbyte.metadata import layout
 from magicbyte.metadata.sqlite import FILE_NAME
 

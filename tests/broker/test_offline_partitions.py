@@ -13,8 +13,9 @@ from broker.serving import Peer, Running, run
 from broker.test_fetch import asking, fetch, made, produce, read, records
 from magicbyte.broker.broker import Broker
 from magicbyte.broker.config import BrokerConfig
+from magicbyte.broker.pages import LoopIdle, families
 from magicbyte.errors import ErrorCode
-from magicbyte.log.names import MOST_PARTITIONS
+from magicbyte.log.files.names import MOST_PARTITIONS
 from magicbyte.metadata import layout
 from magicbyte.ports import CreateNode
 from magicbyte.protocol.messages.create_partitions import (
@@ -240,8 +241,21 @@ def test_a_log_cut_short_beside_the_mark_is_one_offline_partition_until_it_is_re
         await takes_records(peer, "bad")
 
     after_a_start(folder, repaired, repairs=True)
-    assert [each.name for each in (folder / "quarantine").iterdir()] == [f"bad-0.{0:020}.0.bytes"]
+    (kept,) = (folder / "quarantine").iterdir()
+    assert kept.name == f"bad-0.{0:020}.0.bytes"
+    caplog.clear()
     after_a_start(folder, repaired)
+    size = kept.stat().st_size
+    assert [each for each in caplog.messages if "quarantine" in each] == [
+        f"{folder}/quarantine: files that were cut off or replaced are kept until you delete them: 1, of {size} bytes"
+    ]
+
+    async def measured(broker: Broker, _: Peer) -> None:
+        found = {each.name: [value for _, _, value in each.samples] for each in families(broker, LoopIdle())}
+        assert found["magicbyte_quarantine_files"] == [1]
+        assert found["magicbyte_quarantine_bytes"] == [size]
+
+    after_a_start(folder, measured)
 
 
 def test_a_topic_with_an_offline_partition_can_be_deleted_and_does_not_come_back(folder: Path) -> None:

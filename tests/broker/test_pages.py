@@ -24,9 +24,8 @@ from magicbyte.broker.metrics import BOUNDS_NS, MOST_CLIENTS, OTHERS, Conversion
 from magicbyte.cli.logs import JsonFormatter
 from magicbyte.codecs import Codec
 from magicbyte.errors import ErrorCode
-from magicbyte.log.checkpoints import TopicPartition
-from magicbyte.log.maintenance import Action
-from magicbyte.ports import Moment
+from magicbyte.log.cleaning.maintenance import Action
+from magicbyte.ports import Moment, TopicPartition
 from magicbyte.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from magicbyte.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from magicbyte.protocol.messages.fetch import FetchResponse
@@ -424,7 +423,7 @@ def test_what_recovery_cuts_off_is_told_when_the_broker_starts(
             pass
 
     run(work())
-    (line,) = (each.getMessage() for each in caplog.records if "recovery" in each.getMessage())
+    (line,) = (each.getMessage() for each in caplog.records if "recovery cut" in each.getMessage())
     assert line.startswith(f"topic-0: recovery cut 4 bytes off {tmp_path}/topic-0/{0:020}.log, position ")
     assert f"a copy is in {tmp_path}/quarantine/topic-0." in line
 

@@ -9,16 +9,16 @@ import pytest
 from broker.serving import Clock, Peer, Running, run
 from broker.test_admin import background_of
 from broker.test_fetch import asking, fetch, made, produce, read, records
-from magicbyte.broker import planner, rehearsal
+from magicbyte.archive.migration import Phase, Step, Stored, stage_of
 from magicbyte.broker.broker import Broker
-from magicbyte.broker.planner import Estimate, Plan, Sample, TopicFacts, TopicPlan, Usage, load_of, upgraded
-from magicbyte.broker.rehearsal import Load, rehearse
 from magicbyte.client import Client
 from magicbyte.client.admin import NewTopic, Resource, alter_configs, create_topic
 from magicbyte.codecs import Codec
-from magicbyte.log.directory import discover
-from magicbyte.log.maintenance import Action
-from magicbyte.log.migration import Phase, Step, Stored, stage_of
+from magicbyte.log.cleaning.maintenance import Action
+from magicbyte.log.files.directory import discover
+from magicbyte.migration import planner, rehearsal
+from magicbyte.migration.planner import Estimate, Plan, Sample, TopicFacts, TopicPlan, Usage, load_of, upgraded
+from magicbyte.migration.rehearsal import Load, rehearse
 from magicbyte.net.scrape import Scrape, scrape
 from magicbyte.ports import Moment
 from magicbyte.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse

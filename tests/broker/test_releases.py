@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from tests.broker.serving import CLOSED, Peer, Running, run
 
-from magicbyte.broker import releases
+from magicbyte.broker import offer
 from magicbyte.broker.config import BrokerConfig
 from magicbyte.broker.versions import SERVED
 from magicbyte.errors import ErrorCode, InvalidConfigError
@@ -40,7 +40,7 @@ ANSWER_S = 0.2
 
 @pytest.mark.parametrize("name", REAL)
 def test_what_is_listed_is_what_that_release_lists_as_far_as_it_is_served_here(name: str) -> None:
-    listed = {key: (each[0], each[-1]) for key, each in releases.release(name).listed.items()}
+    listed = {key: (each[0], each[-1]) for key, each in offer.offer_of(name).listed.items()}
     theirs = {int(key): (least, most) for key, (least, most) in REAL[name].items()}
     assert listed == {
         key: (least, min(most, SERVED[key].versions[-1])) for key, (least, most) in theirs.items() if key in SERVED
@@ -48,8 +48,8 @@ def test_what_is_listed_is_what_that_release_lists_as_far_as_it_is_served_here(n
 
 
 def test_before_there_was_api_versions_it_is_not_listed_and_groups_come_with_0_9() -> None:
-    assert not releases.release("0.8.2.2").answered.keys() & set(range(11, 60))
-    assert releases.release("0.9.0.1").answered.keys() == {0, 1, 2, 3, *range(8, 17)}
+    assert not offer.offer_of("0.8.2.2").answered.keys() & set(range(11, 60))
+    assert offer.offer_of("0.9.0.1").answered.keys() == {0, 1, 2, 3, *range(8, 17)}
 
 
 @pytest.mark.parametrize("name", ["0.8.1", "4.2", "5.0", "2", "new", "", "3.9.x"])

@@ -23,13 +23,12 @@ from magicbyte.errors import (
     PolicyViolationError,
     UnknownTopicError,
 )
-from magicbyte.log.checkpoints import TopicPartition
-from magicbyte.log.files import LocalFiles
-from magicbyte.log.log_directory import LogDirectory, Settings
+from magicbyte.log.files.filesystem import LocalFiles
+from magicbyte.log.live.log_directory import LogDirectory, Settings
 from magicbyte.metadata import layout
 from magicbyte.metadata.layout import BrokerEndpoint
 from magicbyte.metadata.memory import MemoryStore
-from magicbyte.ports import DeleteNode, MetadataStore
+from magicbyte.ports import DeleteNode, MetadataStore, TopicPartition
 from magicbyte.records.encode import Format
 
 NOW = 1_700_000_000_000

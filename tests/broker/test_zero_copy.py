@@ -12,7 +12,7 @@ import pytest
 from broker.serving import Peer, Running, run
 from broker.test_fetch import FORMATS, asking, fetch, made, produce, records
 from magicbyte.codecs import Codec
-from magicbyte.log.files import LocalFile
+from magicbyte.log.files.filesystem import LocalFile
 from magicbyte.records.encode import Format
 
 READERS = {0: Format.V0, 1: Format.V0, 2: Format.V1, 3: Format.V1, 4: Format.V2, 12: Format.V2}

@@ -15,8 +15,9 @@ import pytest
 
 import golden_data
 from cli.command import run
-from magicbyte.cli.render import parse_time, time_text
+from magicbyte.cli.render import time_text
 from magicbyte.codecs import Codec
+from magicbyte.log.files.units import parse_time
 from magicbyte.records import columnar
 from magicbyte.records.batch import build_batch
 from magicbyte.records.message import build_message, build_wrapper
@@ -60,7 +61,7 @@ def cells(record: Json) -> list[bytes | None]:
 # ---- the contract
 
 
-@pytest.mark.parametrize("case", [case for case in CASES if case.has_records], ids=str)
+@pytest.mark.parametrize("case", golden_data.one_of_each_kind(case for case in CASES if case.has_records))
 def test_jsonl_is_line_by_line_what_a_consumer_saw(case: golden_data.Case) -> None:
     result = run("cat", folder_of(case), "--format", "jsonl")
     assert (result.exit_code, result.stderr) == (0, "")
@@ -74,7 +75,7 @@ def test_jsonl_with_read_committed_is_what_such_a_consumer_saw(case: golden_data
     assert result.stdout.splitlines() == expected_lines(case, committed=True)
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
+@pytest.mark.parametrize("case", golden_data.one_of_each_kind(CASES))
 def test_batches_are_line_by_line_those_of_kafkas_dump_tool(case: golden_data.Case) -> None:
     result = run("cat", folder_of(case), "--batches", "--on-damage", "skip")
     assert result.stdout.splitlines() == case.read("batches.jsonl").decode().splitlines()
@@ -420,10 +421,11 @@ def test_batches_above_the_limit_are_damage(tmp_path: Path) -> None:
     assert result.stderr.count("batch size: expected <= 2048, found") == sum(row["size"] > 2048 for row in rows) > 0
 
 
-def test_a_log_in_the_other_dialect_is_warned_about() -> None:
+@pytest.mark.parametrize(("command", "status"), [("cat", 1), ("inventory", 0), ("verify", 0)])
+def test_a_log_in_the_other_dialect_is_warned_about(command: str, status: int) -> None:
     case = golden_data.log_case("0.10.2.2/basic-none")
-    result = run("cat", case.partition_dir(), "--dialect", "enriched")
-    assert result.exit_code == 1
+    result = run(command, case.partition_dir(), "--dialect", "enriched")
+    assert result.exit_code == status
     assert "warning" in result.stderr.splitlines()[0]
     assert "is this log in Kafka's own dialect?" in result.stderr.splitlines()[0]
 

@@ -6,8 +6,8 @@ import pytest
 
 from cli.command import run
 from golden_data import checkpoints, log_case
-from magicbyte.log.checkpoints import CLEAN_SHUTDOWN, CLEANER, HIGH_WATERMARK, parse_offset_checkpoint
-from magicbyte.log.files import LocalLock
+from magicbyte.log.files.checkpoints import CLEAN_SHUTDOWN, CLEANER, HIGH_WATERMARK, parse_offset_checkpoint
+from magicbyte.log.files.filesystem import LocalLock
 
 GZIP, TRANSACTIONS, OTHER = "compact-gzip", "txn-compact-none", "basic-none"
 

@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from golden_data import Case, Stage, checkpoints, log_case, log_cases, scratch, unpack
+from golden_data import Case, Stage, checkpoints, log_case, log_cases, one_of_each_kind, scratch, unpack
 from magicbyte.cli.main import main
 from magicbyte.codecs import Codec
 from magicbyte.records.control import ControlType, build_marker
@@ -91,7 +91,7 @@ def kafka_line(batch: dict[str, Any]) -> str:
 # ---- the same as Kafka's tool
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
+@pytest.mark.parametrize("case", one_of_each_kind(CASES))
 def test_the_batches_of_every_golden_log_are_printed_as_by_kafkas_tool(case: Case) -> None:
     crashed = case.state == "crashed"
     result = dump(*logs(case), "--on-damage", "skip")
@@ -140,7 +140,7 @@ def test_records_of_internal_topics_are_printed_as_by_kafkas_decoders(case: Case
     assert [line for line in printed if not line.startswith("Dumping ")] == case.decoded()
 
 
-@pytest.mark.parametrize("case", [case for case in CASES if case.has_records], ids=str)
+@pytest.mark.parametrize("case", one_of_each_kind(case for case in CASES if case.has_records))
 def test_the_records_of_every_golden_log_come_with_their_bytes(case: Case) -> None:
     found = objects(*logs(case), "--deep")
     first = case.records()[0]["offset"] if case.records() else 0

@@ -18,8 +18,8 @@ from aiokafka.record.legacy_records import LegacyRecordBatchBuilder
 import golden_data
 from cli.command import run
 from magicbyte.codecs import Codec
-from magicbyte.log import headers as log_headers
-from magicbyte.log.files import LocalFile
+from magicbyte.log.files import headers as log_headers
+from magicbyte.log.files.filesystem import LocalFile
 from magicbyte.records.control import ControlType, build_marker
 from magicbyte.records.enriched import build_enriched_message, build_enriched_wrapper
 from magicbyte.records.message import build_message
@@ -77,7 +77,7 @@ def holes_of(rows: list[Json]) -> Json:
     return {"count": sum(gap > 0 for gap in gaps), "offsets": sum(gap for gap in gaps if gap > 0)}
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
+@pytest.mark.parametrize("case", golden_data.one_of_each_kind(CASES))
 def test_a_shallow_inventory_is_the_sum_over_kafkas_list_of_batches(case: golden_data.Case) -> None:
     damaged = "tear.crashed" in case.id or "zeros.crashed" in case.id or index_is_damaged(case)
     found = only_partition(case.partition_dir(named=True), status=int(damaged))
@@ -113,7 +113,7 @@ def index_is_damaged(case: golden_data.Case) -> bool:
     return "crash-tear.crashed" in case.id
 
 
-@pytest.mark.parametrize("case", [case for case in CASES if case.has_records], ids=str)
+@pytest.mark.parametrize("case", golden_data.one_of_each_kind(case for case in CASES if case.has_records))
 def test_a_deep_inventory_counts_what_a_consumer_saw(case: golden_data.Case) -> None:
     found = only_partition(case.partition_dir(named=True), "--deep")
     rows, records = case.batches(), case.records()
@@ -139,7 +139,9 @@ def test_a_deep_inventory_counts_what_a_consumer_saw(case: golden_data.Case) -> 
     assert found["minTimestamp"] == min(times, default=None)
 
 
-@pytest.mark.parametrize("case", [case for case in CASES if case.has_records and "trimmed" not in case.id], ids=str)
+@pytest.mark.parametrize(
+    "case", golden_data.one_of_each_kind(case for case in CASES if case.has_records and "trimmed" not in case.id)
+)
 def test_the_smallest_timestamp_is_told_without_decoding_only_where_it_is_right(case: golden_data.Case) -> None:
     found = only_partition(case.partition_dir(named=True))
     times = [record["timestamp"] for record in case.records() if record["timestamp"] not in (None, -1)]

@@ -22,7 +22,7 @@ from cli.command import run
 from magicbyte.cli.main import main
 from magicbyte.cli.options import OutputPath
 from magicbyte.errors import LogDirectoryError
-from magicbyte.log import outputs
+from magicbyte.log.files import outputs
 from magicbyte.mirror.log_target import LogTarget
 from magicbyte.spark.pipeline import config
 from magicbyte.spark.writing import parse_write_options

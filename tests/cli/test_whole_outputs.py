@@ -24,9 +24,10 @@ from click.testing import Result
 
 import golden_data
 from cli.command import run
+from magicbyte.archive import batch_list
 from magicbyte.cli import cat, progress
 from magicbyte.codecs import Codec
-from magicbyte.log import outputs
+from magicbyte.log.files import outputs
 from magicbyte.records.columns import Record
 from magicbyte.records.encode import Format, encode_records
 
@@ -82,7 +83,8 @@ def is_interrupted(result: Result) -> None:
 def test_cat_that_is_interrupted_leaves_what_was_there(
     form: str, old: bytes | None, logs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cat, "_reader", interrupted_at(2, cat._reader))
+    where, name = (batch_list, "list_batches") if form == "batches" else (cat, "read_source")
+    monkeypatch.setattr(where, name, interrupted_at(2, getattr(where, name)))
     out = tmp_path / "out" / "records"
     out.parent.mkdir()
     if old is not None:
@@ -114,7 +116,7 @@ def test_a_signal_in_the_middle_of_a_parquet_file_ends_the_process_without_a_tra
 def test_a_log_directory_that_is_interrupted_has_whole_partitions_alone_and_is_gone_on_with(
     command: str, logs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from magicbyte.log import writer
+    from magicbyte.archive import writer
 
     out, whole = tmp_path / "out", tmp_path / "whole"
     arguments = [command, str(logs), *(["--to", "v1"] if command == "convert" else []), "--out"]
@@ -190,12 +192,12 @@ def test_a_new_output_has_the_permissions_that_the_umask_leaves_and_an_old_one_k
     old.touch()
     old.chmod(0o604)
 
-    def look(*given: Any) -> Any:
+    def look(*given: Any, **named: Any) -> Any:
         seen.extend(stat.S_IMODE(each.stat().st_mode) for each in tmp_path.glob(f"{outputs.SCRATCH}*"))
-        return real(*given)
+        return real(*given, **named)
 
-    real = cat._reader
-    monkeypatch.setattr(cat, "_reader", look)
+    real = cat.read_source
+    monkeypatch.setattr(cat, "read_source", look)
     before = os.umask(0o027)
     try:
         assert run("cat", logs, "-o", new).exit_code == run("cat", logs, "-o", old).exit_code == 0
@@ -309,6 +311,7 @@ def shell(line: str, *arguments: str | Path) -> tuple[int, str]:
     done = subprocess.run(
         ["bash", "-c", f'set -o pipefail; "$@" {line}', "bash", *PROGRAM, *map(str, arguments)],
         capture_output=True, text=True, timeout=60,
+        env={name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"},
     )  # fmt: skip
     return done.returncode, done.stderr
 

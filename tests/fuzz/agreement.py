@@ -6,6 +6,7 @@ As a program it prints a digest of that for each input of the corpus: tests run 
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import os
 import sys
@@ -25,13 +26,16 @@ CORPUS = Path(__file__).parent / "corpus.zip"
 LOGS = ("decode", "reader", "scan", "views", "anatomy")  # targets whose inputs are one byte of flags and a log
 
 
+@functools.cache
+def stored() -> tuple[tuple[str, bytes], ...]:
+    """Target and content of all inputs that fuzzing kept, unpacked once a process."""
+    with zipfile.ZipFile(CORPUS) as archive:
+        return tuple((name.partition("/")[0], archive.read(name)) for name in archive.namelist())
+
+
 def corpus(*names: str) -> Iterator[tuple[str, bytes]]:
     """Yield target and content of the inputs that fuzzing kept, of the given targets or of all."""
-    with zipfile.ZipFile(CORPUS) as archive:
-        for name in archive.namelist():
-            target = name.partition("/")[0]
-            if not names or target in names:
-                yield target, archive.read(name)
+    return ((target, content) for target, content in stored() if not names or target in names)
 
 
 @contextlib.contextmanager

@@ -11,6 +11,8 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self
 
+from magicbyte.archive.batch_list import list_batches
+from magicbyte.archive.inventory import take_inventory
 from magicbyte.codecs import Codec, Lz4Header, OutputFull, decompress, decompress_into
 from magicbyte.errors import (
     CorruptRecordError,
@@ -21,11 +23,9 @@ from magicbyte.errors import (
 )
 from magicbyte.groups import consumer_protocol
 from magicbyte.groups import records as group_records
-from magicbyte.log import checkpoints, indexes, producer_snapshot, properties, reader
-from magicbyte.log.batch_list import list_batches
-from magicbyte.log.directory import OFFSET_INDEX, PartitionDirectory, Segment
-from magicbyte.log.inventory import take_inventory
-from magicbyte.log.names import FolderState
+from magicbyte.log.files import checkpoints, indexes, producer_snapshot, properties, reader
+from magicbyte.log.files.directory import OFFSET_INDEX, PartitionDirectory, Segment
+from magicbyte.log.files.names import FolderState
 from magicbyte.ports import FileEntry
 from magicbyte.protocol import Frames, read_request, write_request
 from magicbyte.records.anatomy import anatomy, inside

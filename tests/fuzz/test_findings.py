@@ -15,8 +15,8 @@ from fuzz import agreement, targets
 from fuzz.mutations import sealed, split
 from magicbyte.codecs import Codec, compress
 from magicbyte.errors import BatchTooLargeError, CorruptRecordError, TruncatedLogError
-from magicbyte.log.directory import discover
-from magicbyte.log.reader import Isolation, SegmentReader, Selection, read_chunks
+from magicbyte.log.files.directory import discover
+from magicbyte.log.files.reader import Isolation, SegmentReader, Selection, read_chunks
 from magicbyte.records import arrays
 from magicbyte.records.batch import RecordBatch, build_batch
 from magicbyte.records.control import ControlType, build_marker, marker_of

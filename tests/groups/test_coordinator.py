@@ -716,3 +716,62 @@ def test_a_group_survives_a_restart_with_its_members_and_offsets(world: World) -
     world.later(10_000)
     assert world.beat(leader, generation) == ErrorCode.UNKNOWN_MEMBER_ID
     assert describe(world).group_state == "Empty"
+
+
+# ---- what members send, in bytes
+
+
+def test_beyond_the_bytes_of_all_groups_nobody_joins_and_those_that_are_there_go_on() -> None:
+    world = World(GroupConfig(initial_rebalance_delay_ms=0, metadata_max_bytes=10_000))
+    large = {"range": bytes(3000)}
+    ids = [world.join(version=3, group=f"g{at}", protocols=large).answer.member_id for at in range(2)]
+    used = world.coordinator.usage.used
+    assert 2 * 3000 < used < 10_000
+    for group in ("g0", "g2"):
+        refused = world.join(version=3, group=group, protocols=large).answer
+        assert (refused.error_code, refused.member_id) == (ErrorCode.GROUP_MAX_SIZE_REACHED, "")
+    assert "g2" not in world.coordinator.groups
+    assert world.coordinator.usage.used == used
+    again = world.join(ids[0], version=3, group="g0", protocols=large).answer
+    assert (again.error_code, again.member_id) == (ErrorCode.NONE, ids[0])
+    assert world.join(version=3, group="g3", protocols={"range": b""}).answer.error_code == ErrorCode.NONE
+    world.later(60_000)
+    assert world.coordinator.usage.used == 0
+    assert world.join(version=3, group="g2", protocols=large).answer.error_code == ErrorCode.NONE
+
+
+def test_an_assignment_beyond_the_bytes_of_all_groups_is_refused_as_one_that_no_record_holds() -> None:
+    world = World(GroupConfig(initial_rebalance_delay_ms=0, metadata_max_bytes=10_000))
+    joined = world.join(version=3, protocols={"range": bytes(3000)}).answer
+    used = world.coordinator.usage.used
+    refused = world.sync(joined.member_id, joined.generation_id, {joined.member_id: bytes(7000)}, version=2).answer
+    assert refused.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert world.coordinator.usage.used == used
+    joined = world.join(joined.member_id, version=3, protocols={"range": bytes(3000)}).answer
+    for size in (5000, 6000):  # the new one takes the place of the one before
+        synced = world.sync(joined.member_id, joined.generation_id, {joined.member_id: bytes(size)}, version=2).answer
+        assert (synced.error_code, len(synced.assignment)) == (ErrorCode.NONE, size)
+        assert world.coordinator.usage.used == used + size
+        joined = world.join(joined.member_id, version=3, protocols={"range": bytes(3000)}).answer
+
+
+@pytest.mark.parametrize("code", [ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION])
+def test_of_a_group_that_was_let_go_while_it_was_stored_nothing_is_counted(code: ErrorCode) -> None:
+    world = World()
+    joined = world.join(version=3).answer
+    world.holds, group = True, world.group()
+    synced = world.sync(joined.member_id, joined.generation_id, {joined.member_id: bytes(5000)}, version=2)
+    world.perform(world.coordinator.resign(group.partition))
+    assert synced.answer.error_code == ErrorCode.NOT_COORDINATOR
+    world.append_code = code
+    world.release()
+    assert (world.coordinator.usage.used, group.state) == (0, GroupState.DEAD)
+
+
+def test_ids_that_nobody_comes_back_with_are_counted_too() -> None:
+    world = World(GroupConfig(initial_rebalance_delay_ms=0, metadata_max_bytes=20_000))
+    codes = [world.join(group=f"g{at}").answer.error_code for at in range(100)]
+    assert set(codes) == {ErrorCode.MEMBER_ID_REQUIRED, ErrorCode.GROUP_MAX_SIZE_REACHED}
+    assert len(world.coordinator.groups) == codes.count(ErrorCode.MEMBER_ID_REQUIRED) < 40
+    world.later(60_000)
+    assert world.coordinator.usage.used == 0

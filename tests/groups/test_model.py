@@ -12,6 +12,7 @@ from groups.world import Asked, World
 from magicbyte.errors import ErrorCode
 from magicbyte.groups.config import GroupConfig
 from magicbyte.groups.rules import GroupState
+from magicbyte.groups.usage import weight
 
 SESSION_MS, REBALANCE_MS = 6_000, 9_000
 CONFIGS = [GroupConfig(initial_rebalance_delay_ms=delay, offsets_partitions=3) for delay in (0, 2_000)]
@@ -228,6 +229,14 @@ class Consumers(RuleBasedStateMachine):
             assert all(each.joining is None for each in group.members.values())
         if group.state is not GroupState.COMPLETING_REBALANCE:
             assert all(each.syncing is None for each in group.members.values())
+
+    @invariant()
+    def what_members_have_sent_is_counted(self) -> None:
+        coordinator = self.world.coordinator
+        found = sum(each.weight for group in coordinator.groups.values() for each in group.members.values())
+        found += sum(weight((), each) for group in coordinator.groups.values() for each in group.pending)
+        if not self.world.held:  # else there are assignments that are being stored
+            assert coordinator.usage.used == found
 
     @invariant()
     def offsets_are_what_was_committed_last(self) -> None:

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from magicbyte.errors import ErrorCode
 from magicbyte.groups.config import GroupConfig
 from magicbyte.groups.coordinator import Coordinator
-from magicbyte.groups.effects import Caller, Effect, Reply, Store
+from magicbyte.groups.effects import Caller, Effect, Reply, Store, encoded
 from magicbyte.groups.group import Group
 from magicbyte.groups.loading import Loading
 from magicbyte.ports import Moment
@@ -112,7 +112,7 @@ class World:
         if not self.append_code:
             log = self.log.setdefault(store.partition, [])
             for key, value in store.records:
-                log.append(Record(len(log), self.date_ms, TimestampType.CREATE_TIME, key, value))
+                log.append(Record(len(log), self.date_ms, TimestampType.CREATE_TIME, key, encoded(value)))
         self.perform(store.then(self.append_code, self.now))
 
     def release(self) -> None:

@@ -245,6 +245,30 @@ async def begin(talk: Talk) -> None:
             await asyncio.sleep(0.1)
 
 
+def talk_with(address: str, newest: int, work: Callable[[Talk], Awaitable[Any]]) -> Any:
+    """Run `work` with a conversation that has begun, in the latest versions up to `newest`; return what it returns."""
+
+    async def inside() -> Any:
+        talk = Talk(address, {})
+        try:
+            await begin(talk)
+            ranges = talk.connections[0].versions.ranges
+            talk.versions = {api: min(ranges[api][-1], newest) for api in (*GROUP_APIS, 12) if api in ranges}
+            return await work(talk)
+        finally:
+            await talk.close()
+
+    return asyncio.run(asyncio.wait_for(inside(), 100))
+
+
+async def join_alone(talk: Talk) -> tuple[str, int]:
+    """Make group g, stable with one member that lives while a broker is started again; return its id and generation."""
+    answer = await talk.join("join", session=120_000)
+    assert answer.error_code == ErrorCode.NONE
+    await talk.sync("sync", answer.member_id, answer.generation_id, {answer.member_id: b"assigned"})
+    return answer.member_id, answer.generation_id
+
+
 async def strangers(talk: Talk) -> None:
     """What is said to those that the coordinator does not know."""
     await talk.step("join: no group", talk.joining(group=""))

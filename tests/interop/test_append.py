@@ -16,8 +16,8 @@ from log.made_sets import batch as one_batch
 from log.made_sets import messages, patched, wrapped, wrapper
 from magicbyte.codecs import Codec
 from magicbyte.errors import AppendRefusedError
-from magicbyte.log.append import PreparedAppend, prepare
-from magicbyte.log.append_rules import UNLIMITED_MS, AppendRules
+from magicbyte.log.append.prepare import PreparedAppend, prepare
+from magicbyte.log.append.rules import UNLIMITED_MS, AppendRules
 from magicbyte.records.batch import RecordBatch
 from magicbyte.records.columns import Record
 from magicbyte.records.encode import Format

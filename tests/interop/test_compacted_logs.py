@@ -15,13 +15,13 @@ from golden_data import log_case
 from interop import jvm
 from interop.batches import Json, b64
 from interop.test_written_logs import LAST_TIME, SETTINGS, complaints
-from magicbyte.log.checkpoints import TopicPartition, parse_partition_metadata
-from magicbyte.log.config import LogConfig
-from magicbyte.log.files import LocalFiles
-from magicbyte.log.index_writer import IndexRules
-from magicbyte.log.log_directory import LogDirectory, Settings
-from magicbyte.log.record_set import record_set
-from magicbyte.ports import Moment
+from magicbyte.log.append.record_set import record_set
+from magicbyte.log.files.checkpoints import parse_partition_metadata
+from magicbyte.log.files.filesystem import LocalFiles
+from magicbyte.log.files.index_writer import IndexRules
+from magicbyte.log.live.config import LogConfig
+from magicbyte.log.live.log_directory import LogDirectory, Settings
+from magicbyte.ports import Moment, TopicPartition
 from magicbyte.records.decode import decode
 from magicbyte.records.entry import entries
 

@@ -3,7 +3,6 @@
 The same member, with the same id, is heard by all three, and each tells the offsets that the one before has stored.
 """
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 import pytest
 
 from interop import jvm
-from interop.group_steps import GROUP_APIS, SUBSCRIPTION, Talk, begin
+from interop.group_steps import SUBSCRIPTION, Talk, join_alone, talk_with
 from magicbyte.client import Client, groups
 from magicbyte.client.groups import Committed
 from magicbyte.errors import ErrorCode
@@ -32,7 +31,6 @@ OURS = {
 }
 """By version of the real broker: how ours is told what to write."""
 NAMES = ["simple", "polygenelubricants", "negative-hash-2", "größe", "\U0001f600"]
-SESSION_MS = 120_000  # longer than it takes to start a broker again
 
 
 def offsets_of(place: int, lap: int) -> dict[groups.TopicPartition, Committed]:
@@ -40,17 +38,7 @@ def offsets_of(place: int, lap: int) -> dict[groups.TopicPartition, Committed]:
 
 
 def at(address: str, work: Callable[[Talk], Awaitable[Any]]) -> Any:
-    async def inside() -> Any:
-        talk = Talk(address, {})
-        try:
-            await begin(talk)
-            ranges = talk.connections[0].versions.ranges
-            talk.versions = {api: min(ranges[api][-1], 5) for api in (*GROUP_APIS, 12) if api in ranges}
-            return await work(talk)
-        finally:
-            await talk.close()
-
-    return asyncio.run(asyncio.wait_for(inside(), 100))
+    return talk_with(address, 5, work)
 
 
 async def lap(talk: Talk, number: int) -> None:
@@ -69,13 +57,6 @@ async def told(talk: Talk) -> dict[str, dict[groups.TopicPartition, Committed]]:
             }
             for name in NAMES
         }
-
-
-async def join(talk: Talk) -> tuple[str, int]:
-    """Make a stable group of one member; return its id and generation."""
-    answer = await talk.join("join", session=SESSION_MS)
-    await talk.sync("sync", answer.member_id, answer.generation_id, {answer.member_id: b"assigned"})
-    return answer.member_id, answer.generation_id
 
 
 async def check_member(talk: Talk, member: str, generation: int) -> None:
@@ -101,7 +82,7 @@ def test_groups_and_offsets_go_from_a_real_broker_to_ours_and_back(version: str,
 
         async def first(talk: Talk) -> tuple[str, int]:
             await lap(talk, 1)
-            return await join(talk)
+            return await join_alone(talk)
 
         member, generation = at(address, first)
     stored = {each.name: sum(file.stat().st_size for file in each.glob("*.log")) for each in data.glob("__consumer*")}

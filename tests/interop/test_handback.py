@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from interop import jvm
-from interop.group_steps import GROUP_APIS, Talk, begin
+from interop.group_steps import Talk, join_alone, talk_with
 from magicbyte.client import Client
 from magicbyte.client.admin import NewTopic, create_topic
 from magicbyte.client.fetch import FetchOptions, read_records
@@ -26,7 +26,6 @@ from magicbyte.testing import Broker
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.usefixtures("needs_java")]
 
 START = 1_700_000_000_000
-SESSION_MS = 120_000  # longer than it takes to start a broker again
 LONG_SESSIONS = "group.max.session.timeout.ms=300000"
 LIVE = "g"
 CREATE_TOPICS = 19
@@ -42,17 +41,7 @@ Seen = list[tuple[int, bytes | None, bytes | None]]
 
 
 def at(address: str, work: Callable[[Talk], Awaitable[Any]]) -> Any:
-    async def inside() -> Any:
-        talk = Talk(address, {})
-        try:
-            await begin(talk)
-            ranges = talk.connections[0].versions.ranges
-            talk.versions = {api: min(ranges[api][-1], 2) for api in (*GROUP_APIS, 12) if api in ranges}
-            return await work(talk)
-        finally:
-            await talk.close()
-
-    return asyncio.run(asyncio.wait_for(inside(), 100))
+    return talk_with(address, 2, work)
 
 
 def run(address: str, work: Callable[[Client], Awaitable[Any]]) -> Any:
@@ -93,13 +82,6 @@ def consume(address: str, group: str, count: int, version: str) -> list[int]:
     return [int(line) for line in jvm.run("ConsumeGroup", address, "t", group, str(count), version=version).split()]
 
 
-async def join(talk: Talk) -> tuple[str, int]:
-    answer = await talk.join("join", session=SESSION_MS)
-    assert answer.error_code == ErrorCode.NONE
-    await talk.sync("sync", answer.member_id, answer.generation_id, {answer.member_id: b"assigned"})
-    return answer.member_id, answer.generation_id
-
-
 async def is_heard(talk: Talk, member: str, generation: int) -> bool:
     beat = HeartbeatRequest(group_id=LIVE, member_id=member, generation_id=generation)
     return bool((await talk.send(beat)).error_code == ErrorCode.NONE)
@@ -120,7 +102,7 @@ def test_a_real_broker_has_its_directory_back_with_all_groups_and_records(
         run(address, make)
         run(address, lambda client: fill(client, 1))
         assert consume(address, "left", 10, version) == list(range(10))
-        member = at(address, join)
+        member = at(address, join_alone)
 
     with Broker(DOCUMENTED[version] if settings == "documented" else {}, directory=data) as broker:
         address = broker.bootstrap_servers

@@ -21,18 +21,18 @@ from interop import jvm
 from interop.batches import Json, b64
 from interop.test_written_logs import LAST_TIME, SETTINGS, complaints
 from magicbyte.codecs import Codec
-from magicbyte.log.append import prepare
-from magicbyte.log.append_rules import AppendRules
-from magicbyte.log.checkpoints import CLEANER, TopicPartition, parse_offset_checkpoint, parse_partition_metadata
-from magicbyte.log.compaction import CompactionConfig
-from magicbyte.log.config import LogConfig
-from magicbyte.log.files import LocalFiles
-from magicbyte.log.index_writer import IndexRules
-from magicbyte.log.log_directory import LogDirectory, Settings
-from magicbyte.log.maintenance import Action, Maintenance
-from magicbyte.log.partition_log import PartitionLog
-from magicbyte.log.record_set import record_set
-from magicbyte.ports import Moment
+from magicbyte.log.append.prepare import prepare
+from magicbyte.log.append.record_set import record_set
+from magicbyte.log.append.rules import AppendRules
+from magicbyte.log.cleaning.compaction import CompactionConfig
+from magicbyte.log.cleaning.maintenance import Action, Maintenance
+from magicbyte.log.files.checkpoints import CLEANER, parse_offset_checkpoint, parse_partition_metadata
+from magicbyte.log.files.filesystem import LocalFiles
+from magicbyte.log.files.index_writer import IndexRules
+from magicbyte.log.live.config import LogConfig
+from magicbyte.log.live.log_directory import LogDirectory, Settings
+from magicbyte.log.live.partition_log import PartitionLog
+from magicbyte.ports import Moment, TopicPartition
 from magicbyte.records.columns import Record
 from magicbyte.records.decode import decode
 from magicbyte.records.encode import Format, encode_records

@@ -10,12 +10,12 @@ import pytest
 
 from golden_data import log_case
 from interop import jvm
-from magicbyte.log import checkpoints
-from magicbyte.log.checkpoints import TopicPartition
-from magicbyte.log.convert import ConvertOptions, convert_logs
-from magicbyte.log.directory import discover
-from magicbyte.log.new_cluster import FIRST_OLD_ID
-from magicbyte.log.salvage import SalvageOptions, salvage_logs
+from magicbyte.archive.convert import ConvertOptions, convert_partitions, partitions_to_convert
+from magicbyte.archive.new_cluster import FIRST_OLD_ID
+from magicbyte.archive.salvage import SalvageOptions, salvage_logs
+from magicbyte.log.files import checkpoints
+from magicbyte.log.files.directory import discover
+from magicbyte.ports import TopicPartition
 from magicbyte.records.batch import RecordBatch
 from magicbyte.records.encode import Format
 from magicbyte.records.entry import entries
@@ -41,11 +41,10 @@ def producer_ids(folder: Path) -> set[int]:
 def written(version: str, folder: Path) -> dict[str, Path]:
     """Write both logs for a new cluster; return their folders."""
     case = log_case(f"{version}/{SOURCES[OPEN]}")
-    (done,) = convert_logs(
-        [str(case.partition_dir())],
+    (done,) = convert_partitions(
+        partitions_to_convert([str(case.partition_dir())], as_=TopicPartition(OPEN, 0)),
         folder / "converted",
         ConvertOptions(Format.V2, version=version, new_cluster=True),
-        as_=TopicPartition(OPEN, 0),
     )
     assert done.ended_transactions > 0
     source = folder / "old" / f"{CUT}-0"

@@ -7,7 +7,7 @@ import pytest
 
 from interop import matrix, releases
 from interop.releases import RELEASES, STEPS
-from magicbyte.broker.releases import release as as_release
+from magicbyte.broker.offer import offer_of as as_release
 
 RECORDED = releases.load()
 LISTED = json.loads((Path(__file__).parents[1] / "broker" / "releases.json").read_text())

@@ -15,8 +15,8 @@ from interop.batches import b64
 from interop.test_pipeline_sinks import append, consume
 from interop.test_spark_kafka import lines, transaction
 from interop.test_written_logs import SETTINGS, complaints
-from magicbyte.log.directory import discover
-from magicbyte.log.reader import SegmentReader
+from magicbyte.log.files.directory import discover
+from magicbyte.log.files.reader import SegmentReader
 from magicbyte.records.columns import arrow_schema
 from magicbyte.spark.options import parse_options
 from magicbyte.spark.pipeline.config import load

@@ -19,15 +19,15 @@ from golden_data import log_case
 from interop import jvm
 from interop.batches import Json, b64
 from log.appended import batch_of, indexes_of
+from magicbyte.archive.convert import ConvertOptions, convert_partitions, partitions_to_convert
+from magicbyte.archive.salvage import SalvageOptions, salvage_logs
+from magicbyte.archive.writer import LogDirectoryWriter
 from magicbyte.codecs import Codec
-from magicbyte.log import checkpoints
-from magicbyte.log.checkpoints import TopicPartition
-from magicbyte.log.convert import ConvertOptions, convert_logs, partitions_to_convert
-from magicbyte.log.index_writer import IndexRules, last_offsets
-from magicbyte.log.producer_snapshot import ProducerEntry, ProducerSnapshot
-from magicbyte.log.producer_state import LeaderEpochs
-from magicbyte.log.salvage import SalvageOptions, salvage_logs
-from magicbyte.log.writer import LogDirectoryWriter
+from magicbyte.log.files import checkpoints
+from magicbyte.log.files.index_writer import IndexRules, last_offsets
+from magicbyte.log.files.producer_snapshot import ProducerEntry, ProducerSnapshot
+from magicbyte.log.files.producer_state import LeaderEpochs
+from magicbyte.ports import TopicPartition
 from magicbyte.records.control import ControlType, build_marker
 from magicbyte.records.encode import Format
 from magicbyte.records.scan import scan
@@ -165,7 +165,8 @@ def write_converted(version: str, out: LogDirectoryWriter) -> dict[str, list[Jso
             verify=True,
         )
         folder = out.out.with_name("converted") / topic
-        (done,) = convert_logs([str(case.partition_dir())], folder, options, as_=TopicPartition(topic, 0))
+        partitions = partitions_to_convert([str(case.partition_dir())], as_=TopicPartition(topic, 0))
+        (done,) = convert_partitions(partitions, folder, options)
         assert done.verified
         (done.folder / checkpoints.PARTITION_METADATA).unlink(missing_ok=True)  # the topic is another one here
         done.folder.rename(out.out / done.folder.name)
@@ -398,7 +399,7 @@ def test_what_a_recovering_broker_makes_of_a_log_is_what_we_make_of_it(version: 
     rules, data = rules_of(version).recovering(), opened[version].data
     for topic, logs in opened[version].recovered.items():
         found, producers = files_of(data / f"{topic}-0"), rules.producer_states()
-        epochs, end = LeaderEpochs(ends_with_older=rules.line >= (2, 1, 1)), 0
+        epochs, end = LeaderEpochs(ends_with_older=rules.release.ends_epochs_with_older), 0
         for name, log in logs.items():
             base = name.removesuffix(".log")
             assert found[name] == log

@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 
 from golden_data import Case
-from magicbyte.log.index_writer import IndexRules, SegmentIndexer, SegmentIndexes
-from magicbyte.log.producer_state import ProducerStates
+from magicbyte.log.files.index_writer import IndexRules, SegmentIndexer, SegmentIndexes
+from magicbyte.log.files.producer_state import ProducerStates
 from magicbyte.records.batch import build_batch
 from magicbyte.records.scan import scan
 

@@ -4,11 +4,11 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from magicbyte.codecs import Codec
-from magicbyte.log.compaction import Compaction, CompactionConfig, CompactionReport, Selection, select
-from magicbyte.log.config import LogConfig
-from magicbyte.log.directory import LOG
-from magicbyte.log.partition_log import PartitionLog
-from magicbyte.log.record_set import record_set
+from magicbyte.log.append.record_set import record_set
+from magicbyte.log.cleaning.compaction import Compaction, CompactionConfig, CompactionReport, Selection, select
+from magicbyte.log.files.directory import LOG
+from magicbyte.log.live.config import LogConfig
+from magicbyte.log.live.partition_log import PartitionLog
 from magicbyte.ports import Moment
 from magicbyte.records.batch import RecordBatch
 from magicbyte.records.columns import Record
@@ -31,6 +31,8 @@ class Cleaned:
         if disk is None:
             self.disk.make_directory("/logs")
             self.disk.sync_directory("/")
+        # An index is made at its full size: at 10 MiB, filling and copying those takes most of the time.
+        settings.setdefault("segment_index_bytes", 1 << 16)
         self.config = LogConfig(compact=True, delete=False, **settings)
         self.log = PartitionLog.open(self.disk, FOLDER, self.config, monotonic_ms=NOW, clean=disk is None)
         self.log.high_watermark = self.log.log_end_offset

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Final
 
 from log.appended import batch_of
-from magicbyte.log.checkpoints import OFFSET_CHECKPOINTS, TopicPartition
-from magicbyte.log.config import LogConfig
-from magicbyte.log.files import LocalFiles
-from magicbyte.log.log_directory import Identity, LogDirectory, Settings
-from magicbyte.log.partition_log import PartitionLog
-from magicbyte.log.record_set import record_set
-from magicbyte.ports import Moment, WritableFileSystem
+from magicbyte.log.append.record_set import record_set
+from magicbyte.log.files.checkpoints import OFFSET_CHECKPOINTS
+from magicbyte.log.files.filesystem import LocalFiles
+from magicbyte.log.live.config import LogConfig
+from magicbyte.log.live.log_directory import Identity, LogDirectory, Settings
+from magicbyte.log.live.partition_log import PartitionLog
+from magicbyte.ports import Moment, TopicPartition, WritableFileSystem
 
 NOW: Final = 1_700_000_000_000
 GOOD, BAD = TopicPartition("good", 0), TopicPartition("bad", 0)

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 from golden_data import WireCase
 from magicbyte.errors import AppendRefusedError
-from magicbyte.log.append import prepare
-from magicbyte.log.append_rules import AppendRules
-from magicbyte.log.producer_check import ProducerChecks
+from magicbyte.log.append.prepare import prepare
+from magicbyte.log.append.producer_check import ProducerChecks
+from magicbyte.log.append.rules import AppendRules
 from wire_reader import Produce, produce_request, records
 
 FORMATS = {0: "0.9.0", 1: "0.10.2", 2: "2"}

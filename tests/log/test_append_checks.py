@@ -21,9 +21,9 @@ from log.made_sets import (
 )
 from magicbyte.codecs import Codec, Lz4Header, compress, decompress
 from magicbyte.errors import AppendRefusedError, CorruptRecordError, ErrorCode, UnsupportedCompressionError
-from magicbyte.log.append import PreparedAppend, prepare, take
-from magicbyte.log.append_rules import AppendRules
-from magicbyte.log.producer_snapshot import ProducerEntry
+from magicbyte.log.append.prepare import PreparedAppend, prepare, take
+from magicbyte.log.append.rules import AppendRules
+from magicbyte.log.files.producer_snapshot import ProducerEntry
 from magicbyte.records.batch import RecordBatch
 from magicbyte.records.columns import Record
 from magicbyte.records.control import ControlType, build_marker, parse_control_record

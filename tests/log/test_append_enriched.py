@@ -7,8 +7,8 @@ import pytest
 from log.made_sets import NOW, TWO, A, B, batch, enriched_set, kafka_set, resealed
 from magicbyte.codecs import Codec
 from magicbyte.errors import AppendRefusedError, CorruptRecordError, ErrorCode
-from magicbyte.log.append import PreparedAppend, prepare, take
-from magicbyte.log.append_rules import AppendRules
+from magicbyte.log.append.prepare import PreparedAppend, prepare, take
+from magicbyte.log.append.rules import AppendRules
 from magicbyte.records.columns import Record
 from magicbyte.records.decode import decode
 from magicbyte.records.encode import Format

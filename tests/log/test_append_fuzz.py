@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from log.made_sets import NOW, TWO, batch, enriched_set, kafka_set, resealed
 from magicbyte.codecs import Codec
 from magicbyte.errors import AppendRefusedError, CorruptRecordError, ErrorCode
-from magicbyte.log.append import prepare, take
-from magicbyte.log.append_rules import AppendRules
+from magicbyte.log.append.prepare import prepare, take
+from magicbyte.log.append.rules import AppendRules
 from magicbyte.records.decode import DecodeOptions, decode
 from magicbyte.records.encode import Format
 from magicbyte.records.layout import Dialect, TimestampType

@@ -16,8 +16,8 @@ from log.made_sets import NOW, A, enriched_set, kafka_set, value_start
 from magicbyte import codecs
 from magicbyte.codecs import Codec
 from magicbyte.errors import AppendRefusedError
-from magicbyte.log.append import PreparedAppend, prepare
-from magicbyte.log.append_rules import AppendRules
+from magicbyte.log.append.prepare import PreparedAppend, prepare
+from magicbyte.log.append.rules import AppendRules
 from magicbyte.records.columns import Record
 from magicbyte.records.decode import decode
 from magicbyte.records.encode import Format
@@ -106,7 +106,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     compress, decompress = noting("compress", codecs.compress), noting("decompress", codecs.decompress_into)
     for module in ("encode", "message", "enriched"):
         monkeypatch.setattr(f"magicbyte.records.{module}.compress", compress)
-    monkeypatch.setattr("magicbyte.log.append_set.decompress_into", decompress)
+    monkeypatch.setattr("magicbyte.log.append.sets.decompress_into", decompress)
     return calls
 
 

@@ -34,10 +34,10 @@ from log.made_sets import (
 from magicbyte.codecs import Codec, compress
 from magicbyte.codecs.snappy import HEADER as XERIAL_HEADER
 from magicbyte.errors import AppendRefusedError, ErrorCode, InvalidConfigError
-from magicbyte.log.append import PreparedAppend, prepare
-from magicbyte.log.append_rules import AppendRules, stored_format
-from magicbyte.log.producer_check import ProducerChecks
-from magicbyte.log.producer_snapshot import ProducerEntry, ProducerSnapshot
+from magicbyte.log.append.prepare import PreparedAppend, prepare
+from magicbyte.log.append.producer_check import ProducerChecks
+from magicbyte.log.append.rules import AppendRules, stored_format
+from magicbyte.log.files.producer_snapshot import ProducerEntry, ProducerSnapshot
 from magicbyte.records.columns import Record
 from magicbyte.records.encode import Format
 from magicbyte.records.layout import (

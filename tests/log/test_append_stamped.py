@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from magicbyte.codecs import Codec
-from magicbyte.log.append import prepare
-from magicbyte.log.append_rules import AppendRules
+from magicbyte.log.append.prepare import prepare
+from magicbyte.log.append.rules import AppendRules
 from magicbyte.records.columns import Record
 from magicbyte.records.encode import Format, encode_records
 from magicbyte.records.layout import TimestampType

@@ -1,5 +1,8 @@
 """Blocks that threads walk: the same entries and the same damage as one walk finds, wherever blocks begin and end."""
 
+import sys
+import threading
+import weakref
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -9,10 +12,20 @@ import pytest
 
 from golden_data import log_cases
 from magicbyte.errors import CorruptRecordError
-from magicbyte.log import reader, resync
-from magicbyte.log.files import LocalFile
-from magicbyte.log.reader import Block, Buffers, Chunk, ScanRules, in_order, read_blocks, read_chunks
-from magicbyte.log.resync import Limits, Sound, walk
+from magicbyte.log.files import reader, resync
+from magicbyte.log.files.directory import discover
+from magicbyte.log.files.filesystem import LocalFile
+from magicbyte.log.files.reader import (
+    Block,
+    Buffers,
+    Chunk,
+    ScanRules,
+    SegmentReader,
+    in_order,
+    read_blocks,
+    read_chunks,
+)
+from magicbyte.log.files.resync import Limits, Sound, walk
 from magicbyte.records.layout import Dialect
 from magicbyte.records.scan import scan
 
@@ -176,3 +189,29 @@ def test_a_read_that_fails_ends_all_blocks(monkeypatch: pytest.MonkeyPatch) -> N
     with Broken(str(SEGMENTS[0])) as file, pytest.raises(OSError, match="Input/output"):
         list(in_order(read_blocks(file, Buffers(), ScanRules(Dialect.KAFKA, LIMIT)), walk, 3))
     assert all(block.after.done() for block in blocks), "no thread may wait for what never comes"
+
+
+def test_a_buffer_that_is_used_again_does_not_grow() -> None:
+    buffers = Buffers()
+    sizes = []
+    for _ in range(3):
+        view = buffers.unused(1 << 16)
+        assert isinstance(view.obj, bytearray)
+        sizes.append(sys.getsizeof(view.obj))  # with what it has room for
+        del view
+    assert sizes == sizes[:1] * 3
+
+
+def test_blocks_of_a_segment_do_not_wait_for_those_of_the_one_before(tmp_path: Path) -> None:
+    for number, path in enumerate(SEGMENTS[:3]):
+        (tmp_path / f"{number:020}.log").write_bytes(path.read_bytes())
+    (partition,) = discover([str(tmp_path)])
+    found: list[Block] = []
+    taker = threading.Thread(target=lambda: found.extend(SegmentReader(partition).blocks(2)), daemon=True)
+    taker.start()
+    taker.join(5)  # nobody walks them
+    assert len(found) == 3
+    files = [weakref.ref(block.file) for block in found]
+    assert all(block.walk() for block in found)
+    found.clear()
+    assert [each() for each in files] == [None] * 3, "a file stays open"

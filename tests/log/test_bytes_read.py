@@ -6,10 +6,10 @@ import pytest
 
 from log.appended import batch_of
 from magicbyte.codecs import Codec
-from magicbyte.log.config import LogConfig
-from magicbyte.log.files import LocalFiles, LocalWritableFile
-from magicbyte.log.partition_log import PartitionLog
-from magicbyte.log.record_set import record_set
+from magicbyte.log.append.record_set import record_set
+from magicbyte.log.files.filesystem import LocalFiles, LocalWritableFile
+from magicbyte.log.live.config import LogConfig
+from magicbyte.log.live.partition_log import PartitionLog
 from magicbyte.ports import Moment
 from magicbyte.records.columns import Record
 from magicbyte.records.encode import Format, encode_records

@@ -8,10 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from magicbyte.errors import CorruptRecordError
-from magicbyte.log.checkpoints import (
+from magicbyte.log.files.checkpoints import (
     CleanShutdown,
     LeaderEpoch,
-    TopicPartition,
     parse_clean_shutdown,
     parse_leader_epochs,
     parse_message_dialect,
@@ -19,7 +18,8 @@ from magicbyte.log.checkpoints import (
     parse_offset_checkpoint,
     parse_partition_metadata,
 )
-from magicbyte.log.properties import parse_properties
+from magicbyte.log.files.properties import parse_properties
+from magicbyte.ports import TopicPartition
 from magicbyte.records.layout import Dialect
 
 PARSERS = (

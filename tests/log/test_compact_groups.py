@@ -2,8 +2,8 @@
 
 import random
 
-from magicbyte.log.cleaned_transactions import CleanedTransactions, Passage, SegmentTransactions
-from magicbyte.log.indexes import AbortedTransaction
+from magicbyte.log.cleaning.cleaned_transactions import CleanedTransactions, Passage, SegmentTransactions
+from magicbyte.log.files.indexes import AbortedTransaction
 from magicbyte.records.batch import RecordBatch
 from magicbyte.records.columns import Record
 from magicbyte.records.control import ControlType, build_marker

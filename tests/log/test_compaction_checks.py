@@ -8,8 +8,8 @@ import pytest
 from log.compacted import DAY, NOW, Cleaned
 from magicbyte.codecs import Codec, decompress
 from magicbyte.errors import CorruptRecordError
-from magicbyte.log.compaction import Compaction, CompactionConfig, Selection
-from magicbyte.log.index_writer import IndexRules
+from magicbyte.log.cleaning.compaction import Compaction, CompactionConfig, Selection
+from magicbyte.log.files.index_writer import IndexRules
 from magicbyte.ports import Moment
 from magicbyte.records.control import ControlType
 from magicbyte.records.decode import DecodeOptions, decode

@@ -8,10 +8,10 @@ import pytest
 
 from golden_data import Case, log_case, log_cases
 from log.appended import rules_of
-from magicbyte.log.compaction import Compaction, CompactionConfig, CompactionReport, select
-from magicbyte.log.config import LogConfig
-from magicbyte.log.files import LocalFiles
-from magicbyte.log.partition_log import PartitionLog
+from magicbyte.log.cleaning.compaction import Compaction, CompactionConfig, CompactionReport, select
+from magicbyte.log.files.filesystem import LocalFiles
+from magicbyte.log.live.config import LogConfig
+from magicbyte.log.live.partition_log import PartitionLog
 from magicbyte.ports import Moment
 from magicbyte.records.decode import decode
 

@@ -9,10 +9,10 @@ import pytest
 
 from fuzz.agreement import kernels
 from magicbyte.codecs import Codec, decompress
-from magicbyte.log import compaction_sets
-from magicbyte.log.cleaned_transactions import CleanedTransactions
-from magicbyte.log.compaction_sets import Dropped, Piece, Rules, SetFilter
-from magicbyte.log.offset_map import OffsetMap
+from magicbyte.log.cleaning import compaction_sets
+from magicbyte.log.cleaning.cleaned_transactions import CleanedTransactions
+from magicbyte.log.cleaning.compaction_sets import Dropped, Piece, Rules, SetFilter
+from magicbyte.log.cleaning.offset_map import OffsetMap
 from magicbyte.records import proof_kernels, thin_kernels
 from magicbyte.records.batch import HEADER
 from magicbyte.records.columns import Record

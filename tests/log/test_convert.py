@@ -17,17 +17,24 @@ import fsspec
 import pytest
 
 import golden_data
+from magicbyte.archive import convert
+from magicbyte.archive.convert import (
+    STATE,
+    ConvertOptions,
+    PartitionConversion,
+    convert_partitions,
+    partitions_to_convert,
+)
 from magicbyte.codecs import Codec, Lz4Header, compress
 from magicbyte.errors import (
     CorruptRecordError,
     LogDirectoryError,
     UnsupportedCompressionError,
 )
-from magicbyte.log import checkpoints, convert, reader
-from magicbyte.log.checkpoints import TopicPartition
-from magicbyte.log.convert import STATE, ConvertOptions, PartitionConversion, convert_logs
-from magicbyte.log.directory import discover
-from magicbyte.log.reader import SegmentReader
+from magicbyte.log.files import checkpoints, reader
+from magicbyte.log.files.directory import discover
+from magicbyte.log.files.reader import SegmentReader
+from magicbyte.ports import TopicPartition
 from magicbyte.records.columns import Record
 from magicbyte.records.control import ControlType, build_marker
 from magicbyte.records.encode import Format
@@ -50,7 +57,8 @@ def no_sync(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def run(source: Path | list[Path], out: Path, options: ConvertOptions) -> list[PartitionConversion]:
-    return list(convert_logs(map(str, source if isinstance(source, list) else [source]), out, options))
+    partitions = partitions_to_convert(map(str, source if isinstance(source, list) else [source]))
+    return list(convert_partitions(partitions, out, options))
 
 
 def tree(folder: Path) -> dict[str, bytes]:
@@ -97,7 +105,7 @@ def unpacked(text: str | None) -> bytes | None:
 
 
 @pytest.mark.usefixtures("no_sync")
-@pytest.mark.parametrize("case", ALL, ids=str)
+@pytest.mark.parametrize("case", golden_data.one_of_each_kind(ALL))
 def test_every_golden_log_in_every_direction(case: golden_data.Case, tmp_path: Path) -> None:
     source = case.partition_dir(named=True)
     sizes = {name: len(content) for name, content in case.segments().items()}
@@ -129,9 +137,12 @@ def test_every_golden_log_in_every_direction(case: golden_data.Case, tmp_path: P
 @pytest.mark.parametrize(
     "case",
     [
-        pytest.param(case, id=str(case), marks=() if case.name.startswith("basic-") else pytest.mark.slow)
-        for case in ALL
-        if case.state != "crashed"
+        *golden_data.one_of_each_kind(case for case in ALL if case.group == "basic"),
+        *(
+            pytest.param(case, id=str(case), marks=pytest.mark.slow)
+            for case in ALL
+            if case.group != "basic" and case.state != "crashed"
+        ),
     ],
 )
 def test_every_codec_holds_the_same_records(case: golden_data.Case, codec: Codec, tmp_path: Path) -> None:
@@ -687,7 +698,8 @@ def test_partitions_need_names_that_come_once(source: Path, tmp_path: Path) -> N
     with pytest.raises(LogDirectoryError, match="--as TOPIC-N"):
         run(unnamed, tmp_path / "out", ConvertOptions(Format.V1))
     options = ConvertOptions(Format.V1)
-    (done,) = convert_logs([str(unnamed)], tmp_path / "out", options, as_=TopicPartition("users", 3))
+    named = partitions_to_convert([str(unnamed)], as_=TopicPartition("users", 3))
+    (done,) = convert_partitions(named, tmp_path / "out", options)
     assert done.folder == tmp_path / "out" / "users-3"
     with pytest.raises(LogDirectoryError, match="orders-0: expected once"):
         run([source, source / "orders-0"], tmp_path / "twice", options)
@@ -741,7 +753,7 @@ def test_a_source_may_be_anywhere_that_fsspec_knows(source: Path, tmp_path: Path
     remote = fsspec.filesystem("memory")
     remote.put(str(source), "/test-convert", recursive=True)
     try:
-        done = list(convert_logs(["memory://test-convert"], tmp_path / "remote", OPTIONS))
+        done = list(convert_partitions(partitions_to_convert(["memory://test-convert"]), tmp_path / "remote", OPTIONS))
     finally:
         remote.rm("/test-convert", recursive=True)
     assert all(each.verified for each in done)

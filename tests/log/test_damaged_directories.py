@@ -33,12 +33,11 @@ from log.damaged_directories import (
     the_file,
 )
 from magicbyte.errors import InvalidRequestError, LogDirectoryOfflineError
-from magicbyte.log.checkpoints import TopicPartition
-from magicbyte.log.files import LocalFile, LocalFiles, LocalWritableFile
-from magicbyte.log.log_directory import LogDirectory
-from magicbyte.log.names import LARGEST_PARTITION, FolderState, folder_name, offset_file, why_not_loaded
-from magicbyte.log.record_set import record_set
-from magicbyte.ports import Moment
+from magicbyte.log.append.record_set import record_set
+from magicbyte.log.files.filesystem import LocalFile, LocalFiles, LocalWritableFile
+from magicbyte.log.files.names import LARGEST_PARTITION, FolderState, folder_name, offset_file, why_not_loaded
+from magicbyte.log.live.log_directory import LogDirectory
+from magicbyte.ports import Moment, TopicPartition
 
 SECONDS = 10  # for a start that would hang: a pipe is waited for, a sparse file is read
 SILENT = {

@@ -2,16 +2,18 @@
 
 import random
 import tracemalloc
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import pytest
 
 import golden_data
+import magicbyte
+from magicbyte.archive.diff import DEFAULT_OPTIONS, Difference, DiffOptions, DiffReport, Ignored, What, diff_logs
 from magicbyte.codecs import Codec
 from magicbyte.errors import CorruptRecordError, LogDirectoryError, UnknownTopicError
-from magicbyte.log import reader
-from magicbyte.log.diff import Difference, DiffOptions, DiffReport, Ignored, What, diff
+from magicbyte.log.files import reader
+from magicbyte.log.files.directory import discover
 from magicbyte.records.columns import BytesColumn, HeaderColumns, Record, RecordColumns
 from magicbyte.records.control import ControlType, build_marker
 from magicbyte.records.convert import convert
@@ -64,6 +66,18 @@ def entries(
     return bytes(encode(columns(records), target, codec, batch_bytes=batch_bytes))
 
 
+def diff(
+    a: str,
+    b: str,
+    options: DiffOptions = DEFAULT_OPTIONS,
+    *,
+    dialects: tuple[Dialect | None, Dialect | None] = (None, None),
+    report: DiffReport | None = None,
+) -> Iterator[Difference]:
+    """Compare the partitions at two paths."""
+    return diff_logs(discover([a]), discover([b]), options, dialects=dialects, report=report)
+
+
 class Logs:
     """Two partition folders, which tests fill."""
 
@@ -80,7 +94,7 @@ class Logs:
     def compare(self, a: bytes, b: bytes, options: DiffOptions | None = None) -> tuple[list[Difference], DiffReport]:
         report = DiffReport()
         paths = self.write("a", a), self.write("b", b)
-        return list(diff(*paths, options or DiffOptions(), report=report)), report
+        return list(diff(*paths, options or DEFAULT_OPTIONS, report=report)), report
 
 
 @pytest.fixture
@@ -95,7 +109,7 @@ def changed(at: int, change: Callable[[Record], Record]) -> list[Record]:
 # ---- the same
 
 
-@pytest.mark.parametrize("case", SOUND, ids=str)
+@pytest.mark.parametrize("case", golden_data.one_of_each_kind(SOUND))
 def test_a_log_is_the_same_as_itself_and_the_digest_counts_what_kafka_saw(case: golden_data.Case) -> None:
     report = DiffReport()
     path = str(case.partition_dir())
@@ -300,9 +314,10 @@ def test_only_the_topics_asked_for_are_compared(logs: Logs) -> None:
     logs.write("a", entries(RECORDS), name="users-0")
     logs.write("b", b"", name="users-0")
     paths = logs.write("a", entries(RECORDS)), logs.write("b", entries(RECORDS))
-    assert list(diff(*paths, topics=("orders",))) == []
+    assert magicbyte.diff(*paths, topic="orders").same
+    assert not magicbyte.diff(*paths).same
     with pytest.raises(UnknownTopicError, match="no topic 'none'"):
-        list(diff(*paths, topics=("none",)))
+        magicbyte.diff(*paths, topic="none")
 
 
 def test_a_partition_that_comes_twice_is_refused(logs: Logs, tmp_path: Path) -> None:

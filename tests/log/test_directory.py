@@ -14,15 +14,16 @@ from hypothesis import strategies as st
 
 from golden_data import checkpoints, log_case
 from magicbyte.errors import CorruptRecordError, LogDirectoryError
-from magicbyte.log.checkpoints import CLEANER, RECOVERY_POINT, TopicPartition
-from magicbyte.log.directory import (
+from magicbyte.log.files.checkpoints import CLEANER, RECOVERY_POINT
+from magicbyte.log.files.directory import (
     PartitionDirectory,
     discover,
     log_directories,
     parse_topic_partition,
 )
-from magicbyte.log.files import file_system
-from magicbyte.log.names import FolderState
+from magicbyte.log.files.filesystem import file_system
+from magicbyte.log.files.names import FolderState
+from magicbyte.ports import TopicPartition
 from magicbyte.records.layout import Dialect
 
 UUID = "0123456789abcdef0123456789abcdef"
@@ -305,7 +306,7 @@ def test_names_of_impossible_offsets_and_partitions_are_strangers(tmp_path: Path
 
 def test_looking_at_a_log_directory_loads_no_heavy_library(log_dir: Path) -> None:
     look = (
-        "import sys; from magicbyte.log.directory import discover, log_directories; "
+        "import sys; from magicbyte.log.files.directory import discover, log_directories; "
         "found = discover([sys.argv[1]]); found[1].snapshot(161); log_directories(found)[0].meta_properties(); "
         "print(sorted({'numpy', 'numba', 'pyarrow', 'fsspec', 'pyspark'} & sys.modules.keys()))"
     )

@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 
 import golden_data
+from magicbyte.archive.filter import Wanted, filter_partition
+from magicbyte.archive.verify import Severity, verify
+from magicbyte.archive.writer import end_offset
 from magicbyte.codecs import Codec
-from magicbyte.log.checkpoints import TopicPartition
-from magicbyte.log.directory import PartitionDirectory, discover
-from magicbyte.log.filter import Wanted, filter_partition
-from magicbyte.log.reader import SegmentReader
-from magicbyte.log.verify import Severity, verify
-from magicbyte.log.writer import end_offset
+from magicbyte.log.files.directory import PartitionDirectory, discover
+from magicbyte.log.files.reader import SegmentReader
+from magicbyte.ports import TopicPartition
 from magicbyte.records.batch import RecordBatch
 from magicbyte.records.columns import Record
 from magicbyte.records.decode import DecodeOptions
@@ -50,7 +50,13 @@ def limits_for(records: list[Record]) -> Iterator[Wanted]:
         yield Wanted(prefix=keys[0][: max(len(keys[0]) - 1, 1)])
 
 
-@pytest.mark.parametrize("case", CASES[::4], ids=lambda case: case.id)
+@pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(case, id=str(case), marks=pytest.mark.slow if number % 3 else ())  # a third in every run
+        for number, case in enumerate(CASES[::4])
+    ],
+)
 def test_what_stays_is_what_was_wanted_and_the_log_is_sound(case: golden_data.Case, tmp_path: Path) -> None:
     (source,) = discover([str(case.partition_dir())])
     before = records_of(source)

@@ -11,8 +11,8 @@ import pytest
 from magicbyte.groups.records import OffsetCommitKey
 from magicbyte.groups.records import decode_key as group_key
 from magicbyte.groups.records import decode_value as group_value
-from magicbyte.log.indexes import EnrichedIndex, OffsetIndex, TimeIndex, TransactionIndex
-from magicbyte.log.producer_snapshot import ProducerSnapshot
+from magicbyte.log.files.indexes import EnrichedIndex, OffsetIndex, TimeIndex, TransactionIndex
+from magicbyte.log.files.producer_snapshot import ProducerSnapshot
 from magicbyte.transactions.records import TransactionKey
 from magicbyte.transactions.records import decode_value as transaction_value
 from magicbyte.wire.reader import Reader

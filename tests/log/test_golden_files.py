@@ -3,9 +3,10 @@
 import pytest
 
 from golden_data import Case, Stage, checkpoints, log_cases
-from magicbyte.log import checkpoints as text
-from magicbyte.log.indexes import OffsetIndex, TimeIndex, TransactionIndex
-from magicbyte.log.producer_snapshot import ProducerEntry, ProducerSnapshot
+from magicbyte.log.files import checkpoints as text
+from magicbyte.log.files.indexes import OffsetIndex, TimeIndex, TransactionIndex
+from magicbyte.log.files.producer_snapshot import ProducerEntry, ProducerSnapshot
+from magicbyte.ports import TopicPartition
 
 COMPLAINTS = ("DUMP TOOL:", "Exception in thread", "The following indexed offsets")
 PARTITIONED = (text.RECOVERY_POINT, text.HIGH_WATERMARK, text.LOG_START, text.CLEANER)
@@ -107,4 +108,4 @@ def test_the_trimmed_logs_start_is_in_the_checkpoint() -> None:
     for case in trimmed:
         stage = next(each for each in checkpoints() if each.id == f"{case.version}/clean-shutdown")
         starts = text.parse_offset_checkpoint(stage.files[text.LOG_START])
-        assert starts[text.TopicPartition(case.topic, case.partition)] == 77
+        assert starts[TopicPartition(case.topic, case.partition)] == 77

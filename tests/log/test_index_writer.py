@@ -19,14 +19,15 @@ from hypothesis import strategies as st
 from golden_data import GOLDEN, Case, log_case, log_cases
 from log.appended import batch_of, batch_of_two, indexes_of, is_plain, rules_of
 from magicbyte.errors import CorruptRecordError, LogDirectoryError
-from magicbyte.log.index_writer import LINES, IndexRules, SegmentIndexer, last_offsets
-from magicbyte.log.indexes import AbortedTransaction, OffsetIndex, TimeIndex, TransactionIndex
-from magicbyte.log.producer_snapshot import ProducerEntry, ProducerSnapshot
-from magicbyte.log.producer_state import MarkerRule, ProducerStates
+from magicbyte.log.files.index_writer import IndexRules, SegmentIndexer, last_offsets
+from magicbyte.log.files.indexes import AbortedTransaction, OffsetIndex, TimeIndex, TransactionIndex
+from magicbyte.log.files.producer_snapshot import ProducerEntry, ProducerSnapshot
+from magicbyte.log.files.producer_state import ProducerStates
 from magicbyte.records.batch import RecordBatch
 from magicbyte.records.control import ControlType, build_marker
 from magicbyte.records.layout import MAX_TIMESTAMP, V1_TIMESTAMP
 from magicbyte.records.scan import BatchTable, scan
+from magicbyte.releases import LINES, MarkerRule
 
 
 def ints(*values: int) -> npt.NDArray[np.int64]:
@@ -88,7 +89,8 @@ def test_a_version_whose_rules_are_not_known_is_refused_with_what_is(version: st
 
 def test_every_known_line_has_rules_and_so_has_each_of_its_releases() -> None:
     for line in LINES:
-        assert replace(IndexRules.of(f"{line}.1"), version=line) == IndexRules.of(line)
+        of_line = IndexRules.of(line)
+        assert replace(IndexRules.of(f"{line}.1"), release=of_line.release) == of_line
 
 
 def test_an_offset_that_no_index_of_the_segment_can_name_is_damage() -> None:

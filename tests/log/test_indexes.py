@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from magicbyte.errors import CorruptRecordError
-from magicbyte.log.indexes import AbortedTransaction, EnrichedIndex, OffsetIndex, TimeIndex, TransactionIndex
+from magicbyte.log.files.indexes import AbortedTransaction, EnrichedIndex, OffsetIndex, TimeIndex, TransactionIndex
 
 OFFSETS = bytes.fromhex("00000003000000000000001400001068")
 TIMES = bytes.fromhex("00000000000003e80000000300000000000007d000000013")

@@ -15,16 +15,15 @@ import pytest
 
 from log.appended import batch_of
 from magicbyte.errors import ErrorCode, LogDirectoryError, LogDirectoryOfflineError, UnknownTopicError
-from magicbyte.log import checkpoints
-from magicbyte.log.checkpoints import TopicPartition
-from magicbyte.log.config import FOREVER, LogConfig
-from magicbyte.log.directory import discover
-from magicbyte.log.files import LocalFiles, is_locked
-from magicbyte.log.index_writer import IndexRules
-from magicbyte.log.log_directory import Identity, LogDirectory, Settings
-from magicbyte.log.partition_log import PartitionLog
-from magicbyte.log.record_set import record_set
-from magicbyte.ports import Moment, WritableFileSystem
+from magicbyte.log.append.record_set import record_set
+from magicbyte.log.files import checkpoints
+from magicbyte.log.files.directory import discover
+from magicbyte.log.files.filesystem import LocalFiles, is_locked
+from magicbyte.log.files.index_writer import IndexRules
+from magicbyte.log.live.config import FOREVER, LogConfig
+from magicbyte.log.live.log_directory import Identity, LogDirectory, Settings
+from magicbyte.log.live.partition_log import PartitionLog
+from magicbyte.ports import Moment, TopicPartition, WritableFileSystem
 from magicbyte.records.layout import Dialect
 from magicbyte.testing.disk import SimulatedDisk
 
@@ -108,7 +107,7 @@ def test_a_second_one_is_refused_in_this_process_and_in_another(tmp_path: Path) 
     with pytest.raises(LogDirectoryError, match="another process is using"):
         open_logs(FILES, tmp_path)
     program = (
-        "import sys\nfrom magicbyte.log.files import LocalFiles, is_locked\nfrom pathlib import Path\n"
+        "import sys\nfrom magicbyte.log.files.filesystem import LocalFiles, is_locked\nfrom pathlib import Path\n"
         "assert is_locked(Path(sys.argv[1]))\n"
         "try: LocalFiles().lock(sys.argv[1])\nexcept BlockingIOError: sys.exit(3)\n"
     )
@@ -221,6 +220,24 @@ def test_damaged_checkpoints_mean_nothing_is_known() -> None:
     directory = open_logs(disk, "/logs")
     assert directory[A].loaded.recovered[0] == 0
     assert directory[A].log_end_offset == 20
+
+
+def test_what_lies_in_quarantine_is_counted_and_not_looked_into(tmp_path: Path) -> None:
+    path = tmp_path / "logs"
+    open_logs(FILES, path).close()
+    aside = path / "quarantine"
+    aside.write_bytes(b"no directory")
+    directory = open_logs(FILES, path)
+    assert directory.notes == [f"{aside}: expected a directory that can be read: {os.strerror(errno.ENOTDIR)}"]
+    directory.close()
+    aside.unlink()
+    (aside / "00000000000000000000.log").mkdir(parents=True)
+    (aside / "00000000000000000000.log" / "inside").write_bytes(b"not counted")
+    (aside / "00000000000000000007.log").symlink_to("..")  # it leads to itself
+    (aside / "file").write_bytes(b"12345")
+    directory = open_logs(FILES, path)
+    assert directory.quarantined == (3, 5)
+    directory.close()
 
 
 def test_the_quorums_own_log_is_nobody_elses(tmp_path: Path) -> None:

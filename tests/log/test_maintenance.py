@@ -7,14 +7,13 @@ import pytest
 
 from log.compacted import NOW
 from magicbyte.errors import LogDirectoryOfflineError
-from magicbyte.log.checkpoints import TopicPartition
-from magicbyte.log.compaction import CompactionConfig
-from magicbyte.log.config import LogConfig
-from magicbyte.log.log_directory import LogDirectory, Settings
-from magicbyte.log.maintenance import BACKOFF_MS, Action, Damage, Maintenance
-from magicbyte.log.partition_log import PartitionLog
-from magicbyte.log.record_set import record_set
-from magicbyte.ports import Moment
+from magicbyte.log.append.record_set import record_set
+from magicbyte.log.cleaning.compaction import CompactionConfig
+from magicbyte.log.cleaning.maintenance import BACKOFF_MS, Action, Damage, Maintenance
+from magicbyte.log.live.config import LogConfig
+from magicbyte.log.live.log_directory import LogDirectory, Settings
+from magicbyte.log.live.partition_log import PartitionLog
+from magicbyte.ports import Moment, TopicPartition
 from magicbyte.records.columns import Record
 from magicbyte.records.encode import Format, encode_records
 from magicbyte.testing.disk import SimulatedDisk
@@ -124,6 +123,25 @@ def test_of_a_damaged_log_all_but_the_damaged_segment_is_compacted() -> None:
     assert world.directory.cleaner_offsets[A] == 21
     assert len(met) == 1  # it is known
     assert log.size < 3 * len(content)
+
+
+def test_a_damaged_log_becomes_as_small_as_its_sound_twin_but_for_the_damaged_segment() -> None:
+    world = World()
+    logs = [world.directory[A], world.directory[B]]
+    for log, rounds in zip(logs, (56, 58), strict=True):
+        for _ in range(rounds):
+            append(log, 1, 2, 3)
+            log.roll(NOW)
+    written = logs[0].size
+    assert written == logs[1].size
+    damaged = logs[0].segments[0]
+    damaged.log.write_at(100, b"damage")
+    worker = world.maintenance()
+    while worker.step(LOTS, Moment.fixed(NOW)).action is not Action.NOTHING:
+        pass
+    left, twin = (log.size for log in logs)
+    assert left - twin == damaged.size  # before, a log with damage was left as it was
+    assert written > 20 * left
 
 
 def test_damage_that_shows_in_the_second_pass_alone_is_set_aside_as_well() -> None:

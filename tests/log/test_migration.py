@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
+from magicbyte.archive.migration import Phase, Stage, Step, Use, format_read_by, leaves_ms, segment_facts, stage_of
 from magicbyte.codecs import Codec
-from magicbyte.log.append import prepare
-from magicbyte.log.append_rules import AppendRules
-from magicbyte.log.config import LogConfig
-from magicbyte.log.directory import PartitionDirectory, discover
-from magicbyte.log.files import LocalFiles
-from magicbyte.log.migration import Phase, Stage, Step, Use, format_read_by, leaves_ms, segment_facts, stage_of
-from magicbyte.log.partition_log import PartitionLog
+from magicbyte.log.append.prepare import prepare
+from magicbyte.log.append.rules import AppendRules
+from magicbyte.log.files.directory import PartitionDirectory, discover
+from magicbyte.log.files.filesystem import LocalFiles
+from magicbyte.log.live.config import LogConfig
+from magicbyte.log.live.partition_log import PartitionLog
 from magicbyte.ports import Moment
 from magicbyte.records.columns import Record
 from magicbyte.records.encode import Format, encode_records

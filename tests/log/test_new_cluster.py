@@ -8,19 +8,20 @@ from pathlib import Path
 import pytest
 
 from cli.command import run
+from magicbyte.archive.convert import ConvertOptions, convert_part, convert_partitions, join_parts
+from magicbyte.archive.diff import DiffOptions, DiffReport, Ignored, Side, diff_partition
+from magicbyte.archive.new_cluster import FIRST_OLD_ID
+from magicbyte.archive.salvage import SalvageOptions, salvage_logs
+from magicbyte.archive.verify import Depth, Severity, verify
+from magicbyte.archive.writer import LogDirectoryWriter
 from magicbyte.codecs import Codec
-from magicbyte.log import checkpoints
-from magicbyte.log.checkpoints import LeaderEpoch, TopicPartition
-from magicbyte.log.config import LogConfig
-from magicbyte.log.convert import ConvertOptions, convert_part, convert_partitions, join_parts
-from magicbyte.log.diff import DiffOptions, DiffReport, Ignored, Side, diff_partition
-from magicbyte.log.directory import PartitionDirectory, discover
-from magicbyte.log.files import LocalFiles
-from magicbyte.log.new_cluster import FIRST_OLD_ID
-from magicbyte.log.partition_log import PartitionLog
-from magicbyte.log.salvage import SalvageOptions, salvage_logs
-from magicbyte.log.verify import Depth, Severity, verify
-from magicbyte.log.writer import LogDirectoryWriter
+from magicbyte.log.files import checkpoints
+from magicbyte.log.files.checkpoints import LeaderEpoch
+from magicbyte.log.files.directory import PartitionDirectory, discover
+from magicbyte.log.files.filesystem import LocalFiles
+from magicbyte.log.live.config import LogConfig
+from magicbyte.log.live.partition_log import PartitionLog
+from magicbyte.ports import TopicPartition
 from magicbyte.records.batch import RecordBatch
 from magicbyte.records.columns import Record
 from magicbyte.records.control import MARKER_BYTES, ControlType, build_marker, marker_of

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from magicbyte.log.offset_map import OffsetMap
+from magicbyte.log.cleaning.offset_map import OffsetMap
 from magicbyte.records.columns import Record
 from magicbyte.records.encode import columns_of
 

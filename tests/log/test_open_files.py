@@ -6,21 +6,21 @@ import contextlib
 import errno
 import logging
 import random
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from log.appended import batch_of
 from magicbyte.errors import ErrorCode, LogDirectoryOfflineError, OutOfDescriptorsError
-from magicbyte.log.checkpoints import TopicPartition
-from magicbyte.log.config import LogConfig
-from magicbyte.log.files import LocalFiles
-from magicbyte.log.health import Health
-from magicbyte.log.log_directory import LogDirectory, Settings
-from magicbyte.log.open_files import RESERVE, OpenFiles
-from magicbyte.log.partition_log import PartitionLog
-from magicbyte.log.record_set import record_set
-from magicbyte.ports import Moment, WritableFileSystem
+from magicbyte.log.append.record_set import record_set
+from magicbyte.log.files.filesystem import LocalFiles
+from magicbyte.log.files.health import Health
+from magicbyte.log.files.open_files import RESERVE, OpenFiles
+from magicbyte.log.live.config import LogConfig
+from magicbyte.log.live.log_directory import LogDirectory, Settings
+from magicbyte.log.live.partition_log import PartitionLog
+from magicbyte.ports import Moment, TopicPartition, WritableFileSystem
 from magicbyte.testing.disk import SimulatedDisk, SimulatedFile
 
 NOW = 1_700_000_000_000
@@ -319,3 +319,102 @@ def test_a_sync_waits_for_the_file_itself_while_another_closes_it() -> None:
     disk.within.append(also_sync)
     files.shrink(9)
     assert done == [1]  # it is durable when `sync` returns, before the other sync is over
+
+
+def test_a_sync_waits_for_the_file_itself_though_it_was_opened_and_closed_again_meanwhile() -> None:
+    disk = Meanwhile()
+    files = OpenFiles(disk, Health("/"), limit=9, reserve=0)
+    file = files.create("/log")
+    file.write_at(0, b"x")
+    done: list[int] = []
+
+    def opened_closed_and_synced() -> None:
+        file.read_at(0, 1)
+        files.shrink(9)
+        file.sync()
+        done.append(disk.counted["sync", ""])
+
+    disk.within.append(opened_closed_and_synced)
+    files.shrink(9)
+    assert done == [1]
+    files.shrink(9)
+    assert disk.descriptors == 0
+
+
+def test_a_sync_in_the_midst_of_a_write_does_not_make_the_write_durable() -> None:
+    disk = Meanwhile()
+    files = OpenFiles(disk, Health("/"), limit=9)
+    file = files.create("/log")
+    files.sync_directory("/")
+    disk.within.append(file.sync)
+    file.write_at(0, b"x")
+    assert files.shrink(9) == 1
+    assert all(dict(disk.after_a_cut(seed).walk()) == {"/log": b"x"} for seed in range(20))
+
+
+def test_a_sync_that_failed_is_not_followed_by_one_that_does_not() -> None:
+    disk = SimulatedDisk()
+    files = OpenFiles(disk, Health("/", tells=False), limit=9)
+    file = files.create("/log")
+    file.write_at(0, b"x")
+    disk.failures[disk.operations + 1] = errno.EIO
+    for _ in range(2):  # the system reports it once
+        with pytest.raises(OSError, match="Input/output"):
+            file.sync()
+
+
+class Opening(SimulatedDisk):
+    """A disk on which something happens once, before a file is opened."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.before: list[Callable[[], object]] = []
+
+    def edit(self, path: str) -> SimulatedFile:
+        while self.before:
+            self.before.pop()()
+        return super().edit(path)
+
+
+def test_a_file_that_is_let_go_of_while_it_is_opened_keeps_no_descriptor() -> None:
+    disk = Opening()
+    files = OpenFiles(disk, Health("/"), limit=9, reserve=0)
+    file = files.create("/log")
+    files.shrink(9)
+    disk.before.append(file.close)
+    file.opened()
+    assert (files.descriptors, disk.descriptors) == (0, 0)
+
+
+def test_two_that_open_a_file_at_once_share_one_descriptor() -> None:
+    disk = Opening()
+    files = OpenFiles(disk, Health("/"), limit=9, reserve=0)
+    file = files.create("/log")
+    files.shrink(9)
+    first: list[object] = []
+    disk.before.append(lambda: first.append(file.opened()))
+    assert file.opened() is first[0]
+    assert disk.descriptors == 1
+
+
+def test_a_file_without_a_name_is_never_taken_for_the_one_that_has_its_name_now() -> None:
+    disk = SimulatedDisk()
+    files = OpenFiles(disk, Health("/"), limit=9)
+    file, other = files.create("/a"), files.create("/b")
+    file.write_at(0, b"a")
+    other.write_at(0, b"b")
+    files.shrink(9)
+    files.rename("/b", "/a")
+    with pytest.raises(FileNotFoundError):
+        file.read_at(0, 1)
+    assert other.read_at(0, 1) == b"b"
+
+
+def test_a_file_that_loses_its_name_while_it_is_written_stays_open() -> None:
+    disk = Meanwhile()
+    files = OpenFiles(disk, Health("/"), limit=9)
+    file = files.create("/log")
+    disk.within.append(lambda: files.delete("/log"))
+    file.write_at(0, b"x")
+    assert files.shrink(9) == 0
+    assert file.read_at(0, 1) == b"x"

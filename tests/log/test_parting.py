@@ -9,9 +9,9 @@ import pytest
 from log.appended import batch_of
 from log.compacted import NOW, Cleaned, latest
 from magicbyte.codecs import Codec
-from magicbyte.log.config import LogConfig
-from magicbyte.log.directory import LOG
-from magicbyte.log.partition_log import PartitionLog
+from magicbyte.log.files.directory import LOG
+from magicbyte.log.live.config import LogConfig
+from magicbyte.log.live.partition_log import PartitionLog
 from magicbyte.records.columns import Record
 from magicbyte.records.encode import Format, encode_records
 from magicbyte.testing.disk import SimulatedDisk
@@ -115,13 +115,15 @@ def test_a_segment_between_others_is_parted_in_its_place() -> None:
 def test_storage_check_9_a_crash_at_any_step_leaves_it_whole_or_in_parts_that_are() -> None:
     disk = a_disk(batches(OFFSETS), index=b"", timeindex=b"")
     cuts: list[SimulatedDisk] = []
-    disk.observer = lambda _kind, _path: cuts.extend(disk.after_a_cut(10 * len(cuts) + at) for at in range(6))
+    disk.observer = lambda kind, _path: cuts.extend(
+        disk.after_a_cut(10 * len(cuts) + at) for at in range(60 if kind == "rename" else 4)
+    )
     opened(disk).release()
     disk.observer = None
     assert len(cuts) > 100
     names = {tuple(sorted(entry.name for entry in cut.list(FOLDER) if LOG in entry.name)) for cut in cuts}
     assert {name.rpartition(".")[2] for found in names for name in found} == {"log", "cleaned", "swap"}
-    for cut in cuts:
+    for cut in {tuple(each.walk()): each for each in cuts}.values():
         log = opened(cut)
         assert (bases(log), content(log)) == ([0, FAR + 5, 2 * FAR + 9], batches(OFFSETS))
 

@@ -19,17 +19,17 @@ from magicbyte.errors import (
     LogDirectoryOfflineError,
     OffsetOutOfRangeError,
 )
-from magicbyte.log.append import prepare
-from magicbyte.log.append_rules import AppendRules
-from magicbyte.log.checkpoints import LeaderEpoch
-from magicbyte.log.config import LogConfig
-from magicbyte.log.files import LocalFile, LocalFiles
-from magicbyte.log.group_commit import GroupCommit
-from magicbyte.log.index_writer import IndexRules
-from magicbyte.log.partition_log import PartitionLog
-from magicbyte.log.producer_snapshot import ProducerSnapshot
-from magicbyte.log.record_set import prepared_set, record_set
-from magicbyte.log.retention import Reason
+from magicbyte.log.append.prepare import prepare
+from magicbyte.log.append.record_set import prepared_set, record_set
+from magicbyte.log.append.rules import AppendRules
+from magicbyte.log.files.checkpoints import LeaderEpoch
+from magicbyte.log.files.filesystem import LocalFile, LocalFiles
+from magicbyte.log.files.index_writer import IndexRules
+from magicbyte.log.files.producer_snapshot import ProducerSnapshot
+from magicbyte.log.live.config import LogConfig
+from magicbyte.log.live.group_commit import GroupCommit
+from magicbyte.log.live.partition_log import PartitionLog
+from magicbyte.log.live.retention import Reason
 from magicbyte.ports import Moment, WritableFileSystem
 from magicbyte.records.control import ControlType, build_marker
 from magicbyte.records.enriched import Tag, build_enriched_message, build_enriched_wrapper, encode_tags
@@ -422,6 +422,8 @@ def test_the_room_of_a_preallocated_file_is_no_damage_and_not_copied_however_oft
         add(log)
         log.release()
     assert not quarantine.exists()
+    used = sum(each.stat().st_blocks * 512 for each in tmp_path.rglob("*") if each.is_file())
+    assert used < 100_000, "3 GiB where each start copies the room"
 
 
 def test_what_is_cut_off_a_preallocated_file_is_copied_once_and_sparsely(folder: Path, tmp_path: Path) -> None:

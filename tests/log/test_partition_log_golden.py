@@ -7,11 +7,11 @@ import pytest
 
 from golden_data import Case, log_case, log_cases
 from log.appended import is_plain, rules_of
-from magicbyte.log.config import LogConfig
-from magicbyte.log.files import LocalFiles
-from magicbyte.log.partition_log import PartitionLog
-from magicbyte.log.producer_snapshot import ProducerSnapshot
-from magicbyte.log.record_set import record_set
+from magicbyte.log.append.record_set import record_set
+from magicbyte.log.files.filesystem import LocalFiles
+from magicbyte.log.files.producer_snapshot import ProducerSnapshot
+from magicbyte.log.live.config import LogConfig
+from magicbyte.log.live.partition_log import PartitionLog
 from magicbyte.ports import Moment
 from magicbyte.records.entry import entries
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from magicbyte.errors import CorruptRecordError
-from magicbyte.log.producer_snapshot import ENTRY, ProducerEntry, ProducerSnapshot
+from magicbyte.log.files.producer_snapshot import ENTRY, ProducerEntry, ProducerSnapshot
 from magicbyte.wire.checksum import crc32c
 
 SNAPSHOT = bytes.fromhex(

@@ -6,10 +6,10 @@ from dataclasses import replace
 import pytest
 
 from magicbyte.codecs import Codec
-from magicbyte.log.append import prepare
-from magicbyte.log.append_rules import AppendRules
-from magicbyte.log.index_writer import LATEST_RULES
-from magicbyte.log.record_set import Due, IndexEntry, PlainEntries, RecordSet, prepared_set, record_set
+from magicbyte.log.append.prepare import prepare
+from magicbyte.log.append.record_set import Due, IndexEntry, PlainEntries, RecordSet, prepared_set, record_set
+from magicbyte.log.append.rules import AppendRules
+from magicbyte.log.files.index_writer import LATEST_RULES
 from magicbyte.records.columns import Record
 from magicbyte.records.encode import Format, encode_records
 from magicbyte.records.entry import entries

@@ -10,13 +10,7 @@ import zlib
 import pytest
 
 from fuzz import agreement
-from magicbyte.codecs import Codec
-from magicbyte.errors import TruncatedLogError
-from magicbyte.log.checkpoints import TopicPartition
-from magicbyte.log.directory import discover
-from magicbyte.log.index_writer import LATEST_RULES
-from magicbyte.log.resync import Gap, Limits, Sound, limits_of, walk
-from magicbyte.log.salvage import (
+from magicbyte.archive.salvage import (
     DUPLICATE,
     IMPOSSIBLE,
     MEANINGLESS,
@@ -26,7 +20,13 @@ from magicbyte.log.salvage import (
     salvage_logs,
     salvage_partition,
 )
-from magicbyte.log.writer import PartitionWriter
+from magicbyte.archive.writer import PartitionWriter
+from magicbyte.codecs import Codec
+from magicbyte.errors import TruncatedLogError
+from magicbyte.log.files.directory import discover
+from magicbyte.log.files.index_writer import LATEST_RULES
+from magicbyte.log.files.resync import Gap, Limits, Sound, limits_of, walk
+from magicbyte.ports import TopicPartition
 from magicbyte.records.batch import batch_attributes, build_batch
 from magicbyte.records.control import ControlType, build_marker
 from magicbyte.records.enriched import build_enriched_message, build_enriched_wrapper

@@ -6,14 +6,13 @@ import pytest
 
 from log.appended import batch_of
 from log.compacted import NOW
-from magicbyte.log.checkpoints import TopicPartition
-from magicbyte.log.compaction import CompactionConfig
-from magicbyte.log.config import LogConfig
-from magicbyte.log.log_directory import LogDirectory, Settings
-from magicbyte.log.maintenance import BACKOFF_MS, RETENTION_INTERVAL_MS, Action, Maintenance
-from magicbyte.log.partition_log import PartitionLog
-from magicbyte.log.record_set import record_set
-from magicbyte.ports import Moment
+from magicbyte.log.append.record_set import record_set
+from magicbyte.log.cleaning.compaction import CompactionConfig
+from magicbyte.log.cleaning.maintenance import BACKOFF_MS, RETENTION_INTERVAL_MS, Action, Maintenance
+from magicbyte.log.live.config import LogConfig
+from magicbyte.log.live.log_directory import LogDirectory, Settings
+from magicbyte.log.live.partition_log import PartitionLog
+from magicbyte.ports import Moment, TopicPartition
 from magicbyte.records.columns import Record
 from magicbyte.records.encode import Format, encode_records
 from magicbyte.testing.disk import SimulatedDisk

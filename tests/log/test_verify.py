@@ -11,12 +11,13 @@ import pytest
 import golden_data
 from fuzz import agreement
 from golden_data import Case
+from magicbyte.archive.verify import Depth, Finding, Severity, verify
+from magicbyte.archive.writer import LogDirectoryWriter
 from magicbyte.codecs import Codec, Lz4Header, compress
-from magicbyte.log import checkpoints
-from magicbyte.log.checkpoints import LeaderEpoch, TopicPartition, format_leader_epochs, format_offset_checkpoint
-from magicbyte.log.directory import discover
-from magicbyte.log.verify import Depth, Finding, Severity, verify
-from magicbyte.log.writer import LogDirectoryWriter
+from magicbyte.log.files import checkpoints
+from magicbyte.log.files.checkpoints import LeaderEpoch, format_leader_epochs, format_offset_checkpoint
+from magicbyte.log.files.directory import discover
+from magicbyte.ports import TopicPartition
 from magicbyte.records.batch import build_batch
 from magicbyte.records.enriched import build_enriched_message, build_enriched_wrapper
 from magicbyte.records.layout import Dialect

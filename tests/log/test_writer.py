@@ -8,15 +8,15 @@ import pytest
 from golden_data import Case, Stage, log_cases
 from golden_data import checkpoints as golden_checkpoints
 from log.appended import batch_of_two, is_plain, rules_of
+from magicbyte.archive.writer import LogDirectoryWriter, PartitionWriter, temporary_name
 from magicbyte.codecs import Codec
 from magicbyte.errors import CorruptRecordError, LogDirectoryError, TruncatedLogError
-from magicbyte.log import checkpoints
-from magicbyte.log.checkpoints import TopicPartition
-from magicbyte.log.directory import discover
-from magicbyte.log.index_writer import IndexRules
-from magicbyte.log.indexes import OffsetIndex, TimeIndex, TransactionIndex
-from magicbyte.log.producer_snapshot import ProducerSnapshot
-from magicbyte.log.writer import LogDirectoryWriter, PartitionWriter, temporary_name
+from magicbyte.log.files import checkpoints
+from magicbyte.log.files.directory import discover
+from magicbyte.log.files.index_writer import IndexRules
+from magicbyte.log.files.indexes import OffsetIndex, TimeIndex, TransactionIndex
+from magicbyte.log.files.producer_snapshot import ProducerSnapshot
+from magicbyte.ports import TopicPartition
 from magicbyte.records.enriched import build_enriched_message, build_enriched_wrapper
 from magicbyte.records.entry import entries
 from magicbyte.records.layout import Dialect

@@ -12,10 +12,10 @@ import pytest
 
 from golden_data import log_case
 from log.appended import batch_of_two
-from magicbyte.log.directory import discover
-from magicbyte.log.index_writer import IndexRules
-from magicbyte.log.rebuild import put, rebuild
-from magicbyte.log.writer import LogDirectoryWriter, PartitionWriter
+from magicbyte.archive.rebuild import put, rebuild
+from magicbyte.archive.writer import LogDirectoryWriter, PartitionWriter
+from magicbyte.log.files.directory import discover
+from magicbyte.log.files.index_writer import IndexRules
 
 SEED = 20261121
 RULES = IndexRules.of("3.9.1")

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from broker.serving import KEEP_ALL
 from magicbyte.client import Client, admin
 from magicbyte.client.connection import Connection
 from magicbyte.client.offsets import ends
@@ -18,8 +19,6 @@ from magicbyte.mirror.mirror import Mirror
 from magicbyte.testing import Broker
 from mirror.pair import ALL, Pair, records
 from mirror.sets import some
-
-KEPT = {"log.retention.ms": "-1"}
 
 
 @asynccontextmanager
@@ -78,7 +77,7 @@ def test_of_many_partitions_those_without_news_cost_one_request_in_all(
         async with here, there:
             await work(here, there)
 
-    with Broker(KEPT) as source, Broker(KEPT) as target:
+    with Broker(KEEP_ALL) as source, Broker(KEEP_ALL) as target:
         asyncio.run(inside([each.bootstrap_servers for each in (source, target)]))
 
 

@@ -1,8 +1,12 @@
 """Pages over HTTP: what is asked rightly, wrongly, slowly, and by too many."""
 
 import asyncio
+import contextlib
+import socket
+import sys
 from collections.abc import Mapping
 from http import HTTPStatus
+from pathlib import Path
 
 import pytest
 
@@ -66,15 +70,13 @@ def test_a_request_that_does_not_come_is_given_up(monkeypatch: pytest.MonkeyPatc
 
 def test_the_connection_that_was_silent_longest_gives_way_where_there_are_too_many() -> None:
     async def work() -> None:
-        pages = Pages(PAGES)
+        pages = Pages(PAGES, connections=10)
         port = await pages.listen("127.0.0.1", 0)
-        silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(3 * http._MOST_CONNECTIONS)]
+        silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(30)]
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(b"GET /hello HTTP/1.1\r\n\r\n")
         assert b"200 OK" in await reader.read()
-        assert [await each.read() for each, _ in silent[: 2 * http._MOST_CONNECTIONS]] == [b""] * (
-            2 * http._MOST_CONNECTIONS
-        )
+        assert [await each.read() for each, _ in silent[:20]] == [b""] * 20
         last_reader, last_writer = silent[-1]
         last_writer.write(b"GET /hello HTTP/1.1\r\n\r\n")
         assert b"200 OK" in await last_reader.read()
@@ -85,9 +87,7 @@ def test_the_connection_that_was_silent_longest_gives_way_where_there_are_too_ma
     asyncio.run(work())
 
 
-def test_a_connection_is_closed_unanswered_where_all_others_are_being_answered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http, "_MOST_CONNECTIONS", 1)
-
+def test_a_connection_is_closed_unanswered_where_all_others_are_being_answered() -> None:
     async def work() -> None:
         go_on, begun = asyncio.Event(), asyncio.Event()
 
@@ -96,7 +96,7 @@ def test_a_connection_is_closed_unanswered_where_all_others_are_being_answered(m
             await go_on.wait()
             return Answer("text/plain", b"slow")
 
-        pages = Pages({"/slow": slow})
+        pages = Pages({"/slow": slow}, connections=2)
         port = await pages.listen("127.0.0.1", 0)
         one, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(b"GET /slow HTTP/1.1\r\n\r\n")
@@ -107,6 +107,56 @@ def test_a_connection_is_closed_unanswered_where_all_others_are_being_answered(m
         assert b"slow" in await one.read()
         writer.close()
         other.close()
+        await pages.aclose()
+
+    asyncio.run(work())
+
+
+def open_descriptors() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_a_hundred_that_connect_at_once_take_no_more_descriptors_than_are_allowed() -> None:
+    async def work() -> None:
+        pages = Pages(PAGES, connections=5)
+        port = await pages.listen("127.0.0.1", 0)
+        await asyncio.sleep(0)
+        before = open_descriptors()
+        with contextlib.ExitStack() as opened:
+            for _ in range(100):
+                opened.enter_context(socket.create_connection(("127.0.0.1", port)))  # the loop stands still meanwhile
+            most = 0
+            for _ in range(500):
+                await asyncio.sleep(0)
+                most = max(most, open_descriptors() - before - 100)
+        assert 1 < most <= 5
+        await pages.aclose()
+
+    asyncio.run(work())
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_a_peer_that_takes_nothing_of_its_answer_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http, "_PATIENCE_S", 0.05)
+
+    async def large(_: str) -> Answer:
+        return Answer("text/plain", bytes(16 << 20))
+
+    async def work() -> None:
+        pages = Pages({"/large": large})
+        port = await pages.listen("127.0.0.1", 0)
+        before = open_descriptors()
+        with socket.create_connection(("127.0.0.1", port)) as peer:
+            peer.sendall(b"GET /large HTTP/1.1\r\n\r\n")
+            await asyncio.sleep(0.02)
+            assert open_descriptors() == before + 2
+            for _ in range(200):
+                await asyncio.sleep(0.01)
+                if open_descriptors() == before + 1:
+                    break
+            else:
+                raise AssertionError
         await pages.aclose()
 
     asyncio.run(work())

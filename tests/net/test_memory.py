@@ -80,3 +80,23 @@ def test_without_a_limit_nobody_waits() -> None:
             assert budget.used == 7 << 40
 
     asyncio.run(work())
+
+
+def test_messages_that_fill_all_memory_do_not_wait_for_work_on_themselves() -> None:
+    async def work() -> None:
+        budget, done = Budget(100, patience_s=0.5), list[str]()
+
+        async def answered(name: str) -> None:
+            await budget.take(60)
+            async with budget.message(80):
+                await asyncio.sleep(0)
+                async with budget.work(40):
+                    await asyncio.sleep(0)
+                done.append(name)
+            budget.give(60)
+
+        await asyncio.gather(*[answered(str(at)) for at in range(6)])
+        assert (sorted(done), budget.used) == (list("012345"), 0)
+        assert budget.peak <= 2 * 60 + 80 + 40  # requests before it was full, and one of each kind
+
+    asyncio.run(work())

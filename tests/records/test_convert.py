@@ -136,7 +136,7 @@ def test_the_type_of_the_timestamps_is_kept_where_there_is_one(
 
 
 @pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("case", [case for case in golden_data.log_cases() if case.has_records], ids=str)
+@pytest.mark.parametrize("case", golden_data.one_of_each_kind(c for c in golden_data.log_cases() if c.has_records))
 def test_every_golden_log_is_the_same_in_every_format(
     case: golden_data.Case, form: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,9 +11,10 @@ import pytest
 from fuzz.agreement import assert_agreement, kernels, outcome
 from magicbyte.codecs import Codec, lz4_read_kernels
 from magicbyte.records.columns import Record
-from magicbyte.records.decode import DecodeOptions
+from magicbyte.records.decode import DecodeOptions, decode_rows
 from magicbyte.records.encode import Format, encode_records
 from magicbyte.records.layout import Dialect, TimestampType
+from magicbyte.records.scan import GROUP_BYTES, scan
 from magicbyte.wire.checksum import crc32, crc32c
 
 ENTRIES = 24
@@ -153,3 +154,12 @@ def test_two_lz4_blocks_at_once_give_what_each_gives_and_stay_within_their_bound
         assert status != 0 or ends.tolist() == twin_ends
         damaged += status != 0
     assert 50 < damaged < 250
+
+
+def test_uncompressed_batches_leave_no_small_rest_behind_a_group() -> None:
+    record = Record(0, 1, TimestampType.CREATE_TIME, None, bytes(1 << 16), ())
+    batch = bytes(encode_records([record], Format.V2, Codec.NONE))
+    table = scan(memoryview(batch * (GROUP_BYTES // len(batch) + 2)))
+    with kernels("compiled"):
+        (columns,) = decode_rows(table, range(len(table)))
+    assert len(columns) == len(table)

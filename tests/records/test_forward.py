@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from magicbyte.codecs import Codec
+from magicbyte.compiled.primitives import CASTAGNOLI
 from magicbyte.mirror.rewrite import Identity, closed_batch
 from magicbyte.protocol.runtime import as_bytes
 from magicbyte.records import forward_kernels as kernels
@@ -14,7 +15,6 @@ from magicbyte.records.encode import Format, encode_records
 from magicbyte.records.forms import form_for
 from magicbyte.records.forward import powers
 from magicbyte.wire.checksum import crc32c
-from magicbyte.wire.primitives import CASTAGNOLI
 from mirror.sets import some, stored
 
 OURS = Identity(4000, 3, 0x7FFFFFF0)

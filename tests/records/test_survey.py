@@ -5,16 +5,18 @@ from collections.abc import Callable
 from unittest import mock
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from magicbyte.codecs import Codec
 from magicbyte.errors import BatchTooLargeError, CorruptRecordError
+from magicbyte.records import survey_kernels
 from magicbyte.records.batch import RecordBatch
 from magicbyte.records.columns import Record
 from magicbyte.records.decode import decode
 from magicbyte.records.encode import Format, encode_records
 from magicbyte.records.enriched import build_enriched_message, encode_tags
+from magicbyte.records.forms import form_for
 from magicbyte.records.layout import Dialect, TimestampType
 from magicbyte.records.message import build_message
 from magicbyte.records.survey import Survey, first_of_time, survey_messages, survey_records
@@ -145,3 +147,31 @@ def test_a_search_for_a_time_tells_of_records_that_are_not_whole() -> None:
             pytest.raises(CorruptRecordError, match="record length"),
         ):
             first_of_time(RecordBatch(memoryview(content)), 2, 0)
+
+
+@given(RECORDS)
+@example([Record(0, survey_kernels.LEAST_TIME, 0, b"", b"")])
+def test_columns_are_summed_up_alike_by_both_forms(records: list[Record]) -> None:
+    batch = encode_records([each._replace(offset=at) for at, each in enumerate(records)], Format.V2, Codec.NONE)
+    said = []
+    for form in ("plain", "compiled"):
+        with mock.patch.dict(os.environ, MAGICBYTE_KERNELS=form):
+            (columns,) = decode(memoryview(batch))
+            assert columns.key is not None
+            assert columns.value is not None
+            assert columns.headers is not None
+            make = form_for(compiled=form == "compiled")
+            counted = make.zeros(survey_kernels.COUNTED)
+            cells = columns.timestamp, columns.key.length, columns.value.length, columns.headers.count
+            make.form(survey_kernels.count_columns)(*cells, counted)
+            said.append([int(each) for each in counted])
+    times = [each.timestamp for each in records if each.timestamp != -1]
+    expected = [
+        sum(each.key is not None for each in records),
+        sum(each.value is None for each in records),
+        sum(bool(each.headers) for each in records),
+        sum(len(each.headers) for each in records),
+        min(times, default=survey_kernels.MOST_TIME),
+        max(times, default=survey_kernels.LEAST_TIME),
+    ]
+    assert said == [expected, expected]

@@ -1,5 +1,6 @@
 """What read_committed gives: small histories, and real logs against their index and a real consumer."""
 
+import random
 import struct
 from collections.abc import Iterable
 
@@ -96,6 +97,21 @@ def test_two_aborted_transactions_of_one_producer_do_not_hide_what_it_committed_
     assert delivered(history, [one._replace(last_offset=-1) for one in scan.aborted], 8) == [2, 6]
 
 
+def test_an_index_whose_transactions_overlap_hides_what_lies_in_any_of_them() -> None:
+    """No sound log has such an index: a producer has one transaction at a time."""
+    rng = random.Random(5)
+    for _ in range(200):
+        spans = [(rng.randrange(2), rng.randrange(40), rng.randrange(40)) for _ in range(rng.randrange(6))]
+        batches = [data(rng.randrange(2), first, first + rng.randrange(3)) for first in range(0, 40, 3)]
+        expected = [
+            each.base_offset
+            for each in batches
+            if not any(who == each.producer_id and first <= each.last_offset and last >= each.base_offset
+                       for who, first, last in spans)
+        ]  # fmt: skip
+        assert delivered(batches, [AbortedTransaction(*span) for span in spans], 50) == expected, spans
+
+
 def test_an_emptied_marker_or_one_of_another_type_ends_nothing() -> None:
     history = [data(1, 0, 0), marker(1, 1, None), marker(1, 2, ControlType.LEADER_CHANGE)]
     assert scan_transactions(history) == ([], 0, {1: 0})
@@ -175,6 +191,16 @@ def test_a_reader_gets_what_a_real_consumer_with_read_committed_got(case: Case, 
     committed = CommittedFilter(scan.aborted if source == "scan" else txn_index(case), scan.last_stable_offset)
     found = [offset for batch in batches if committed.delivers(batch_facts(batch)) for offset in offsets_in(batch)]
     assert found == [record["offset"] for record in case.committed()]
+
+
+@pytest.mark.parametrize("case", TRANSACTIONAL, ids=str)
+def test_batches_may_be_asked_about_in_any_order_where_the_ends_of_transactions_are_known(case: Case) -> None:
+    facts = [*map(batch_facts, batches_of(case))]
+    scan = scan_transactions(facts)
+    in_order = delivered(facts, scan.aborted, scan.last_stable_offset)
+    shuffled = random.Random(0).sample(facts, len(facts))
+    for order in (facts[::-1], shuffled):
+        assert sorted(delivered(order, scan.aborted, scan.last_stable_offset)) == in_order
 
 
 def test_a_log_with_an_open_transaction_ends_for_readers_where_that_begins() -> None:

@@ -14,18 +14,17 @@ from collections.abc import Callable
 
 from log.appended import batch_of
 from magicbyte.errors import CorruptRecordError
-from magicbyte.log import checkpoints
-from magicbyte.log.checkpoints import TopicPartition
-from magicbyte.log.compaction import CompactionConfig
-from magicbyte.log.config import LogConfig
-from magicbyte.log.directory import parse_file
-from magicbyte.log.group_commit import GroupCommit
-from magicbyte.log.log_directory import Identity, LogDirectory, Settings
-from magicbyte.log.maintenance import Maintenance
-from magicbyte.log.open_files import DEFAULT_LIMIT
-from magicbyte.log.partition_log import PartitionLog
-from magicbyte.log.record_set import record_set
-from magicbyte.ports import Moment
+from magicbyte.log.append.record_set import record_set
+from magicbyte.log.cleaning.compaction import CompactionConfig
+from magicbyte.log.cleaning.maintenance import Maintenance
+from magicbyte.log.files import checkpoints
+from magicbyte.log.files.directory import parse_file
+from magicbyte.log.files.open_files import DEFAULT_LIMIT
+from magicbyte.log.live.config import LogConfig
+from magicbyte.log.live.group_commit import GroupCommit
+from magicbyte.log.live.log_directory import Identity, LogDirectory, Settings
+from magicbyte.log.live.partition_log import PartitionLog
+from magicbyte.ports import Moment, TopicPartition
 from magicbyte.testing.disk import SimulatedDisk
 from simulation.ledger import (
     RETENTION_MS,
@@ -36,9 +35,9 @@ from simulation.ledger import (
     enriched_set,
     expect,
     keyed_batch,
+    known_of,
     marker,
     plain_batch,
-    producers_of,
     verify_log,
 )
 
@@ -146,7 +145,10 @@ class World:
                 ledger.durable = max(ledger.durable, noted.get(key, 0))
             verify_log(directory.logs[key], ledger, disk.now_ms)
             if directory.was_clean and ledger.closed is not None:
-                expect(producers_of(directory.logs[key]) == ledger.closed, f"{key} was closed, and forgot producers")
+                expect(
+                    known_of(directory.logs[key]) == ledger.closed,
+                    f"{key} was closed, and forgot producers or transactions",
+                )
         for key in directory.logs:
             expect(key in self.ledgers, f"{key} came back")
         if goes_on:
@@ -339,7 +341,7 @@ class World:
         assert self.directory is not None
         self.maintenance.close()
         for each, ledger in self.ledgers.items():
-            ledger.closed = producers_of(self.directory.logs[each])
+            ledger.closed = known_of(self.directory.logs[each])
         self.directory.close()
         for each, ledger in self.ledgers.items():
             ledger.durable = max(ledger.durable, self.directory.logs[each].log_end_offset)

@@ -13,11 +13,12 @@ from dataclasses import dataclass, field
 
 from magicbyte.codecs import Codec
 from magicbyte.errors import OffsetOutOfRangeError
-from magicbyte.log.checkpoints import TopicPartition
-from magicbyte.log.index_writer import last_offsets
-from magicbyte.log.partition_log import PartitionLog
-from magicbyte.log.producer_state import ProducerStates
-from magicbyte.log.reader import read_chunks
+from magicbyte.log.files.index_writer import last_offsets
+from magicbyte.log.files.indexes import AbortedTransaction
+from magicbyte.log.files.producer_state import ProducerStates
+from magicbyte.log.files.reader import read_chunks
+from magicbyte.log.live.partition_log import PartitionLog
+from magicbyte.ports import TopicPartition
 from magicbyte.records.batch import RecordBatch, build_batch
 from magicbyte.records.columns import Record
 from magicbyte.records.control import ControlType, build_marker
@@ -29,6 +30,7 @@ from magicbyte.records.scan import scan
 
 RETENTION_MS = 60_000
 Keyed = tuple[int, bytes | None, bytes | None]  # offset, key, value
+Known = tuple[dict[int, tuple[int, int]], list[AbortedTransaction]]  # producers: last sequence number and offset
 
 
 class BrokenError(AssertionError):
@@ -71,7 +73,7 @@ class Ledger:
     cleaned_to: int = 0
     epoch: int = 0  # of the leader, which never goes back
     maybe_gone: bool = False  # it is being made, deleted, or emptied
-    closed: dict[int, tuple[int, int]] | None = None  # the producers that it knew when it was closed
+    closed: Known | None = None  # what it knew when it was closed
 
     @property
     def whole(self) -> list[Batch]:
@@ -320,9 +322,12 @@ def verify_producers(log: PartitionLog) -> None:
             raise BrokenError(f"{log.folder}: an open transaction is forgotten: {each}")
 
 
-def producers_of(log: PartitionLog) -> dict[int, tuple[int, int]]:
-    """Last sequence number and offset of each producer that a log knows, whether it still holds its records or not."""
-    return {each.producer_id: (each.last_sequence, each.last_offset) for each in log.producers.snapshot().producers}
+def known_of(log: PartitionLog) -> Known:
+    """Return what a log knows of producers, whether it still holds their records or not, and of transactions."""
+    producers = {
+        each.producer_id: (each.last_sequence, each.last_offset) for each in log.producers.snapshot().producers
+    }
+    return producers, log.aborted_transactions(0, log.log_end_offset)
 
 
 def verify_epochs(log: PartitionLog, batches: Iterable[tuple[int, int]], start: int) -> None:

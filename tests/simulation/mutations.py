@@ -1,71 +1,106 @@
-"""Finds the calls in the code of `log/` that an order on the disk hangs on, and takes one out while a test runs.
+"""Finds the statements of `log/` and `archive/` that an order on the disk or trust in a file hangs on, and changes one.
 
-A site is a statement of its own that calls `sync`, `sync_directory` or `rename`. It is named by its function, so that
-lines may move. A mutated function is compiled from its module's source and put in place by its code alone: whoever has
-the function has the mutated one.
+A site is a statement of its own that calls `sync`, `rename` or their like, or an `if` that ends in `raise`: a check. It
+is named by its function, so that lines may move. A mutated function is compiled from its module's source and put in
+place by its code alone: whoever has the function has the mutated one.
 """
 
 from __future__ import annotations
 
 import ast
 import contextlib
+import functools
 import importlib
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import magicbyte.log
+import magicbyte
 
-FOLDER = Path(magicbyte.log.__file__).parent
-SYNCS = ("sync", "sync_directory")
-_HOOK = "_what_a_mutation_calls"
+PACKAGE = Path(magicbyte.__file__).parent
+PATHS = {
+    path.stem: path
+    for room in ("log", "archive")
+    for path in sorted((PACKAGE / room).rglob("*.py"))
+    if path.stem != "__init__"
+}
+"""By name: the modules that write logs."""
+SYNCS = ("sync", "sync_by", "sync_directory", "fsync")
+RENAMES = ("rename", "replace")
+CHECK = "check"
+_ON_DISK = {
+    *SYNCS,
+    *RENAMES,
+    "create",
+    "delete",
+    "make_directory",
+    "write_at",
+    "truncate",
+    "put_file",
+    "_put",
+    "unlink",
+}
+_ON_DISK |= {"mkdir", "rmtree", "copyfile", "_put_epochs", "replace_file"}
+"""Calls whose order among each other a crash can show."""
 
 
 @dataclass(frozen=True)
 class Site:
-    """A call in a function of `log/`; `number` tells it from equal ones there, in their order."""
+    """A statement in a function; `number` tells it from equal ones there, in their order."""
 
     module: str
     function: str
-    call: str
+    text: str
     number: int
 
     @property
-    def call_name(self) -> str:
-        return called(ast.parse(self.call).body[0])
+    def kind(self) -> str:
+        return kind_of(ast.parse(self.text).body[0])
 
     @property
     def name(self) -> str:
-        return f"{self.module}.{self.function}: {self.call}" + (f" ({self.number})" if self.number > 1 else "")
+        line = self.text.partition("\n")[0]
+        return f"{self.module}.{self.function}: {line}" + (f" ({self.number})" if self.number > 1 else "")
 
 
-def called(statement: ast.AST) -> str:
-    """Return the name of what a statement calls that is a call and nothing else."""
+def kind_of(statement: ast.AST) -> str:
+    """Return the name of what a statement calls that is a call and nothing else; CHECK for one that may raise."""
     match statement:
         case ast.Expr(value=ast.Call(func=ast.Attribute(attr=name) | ast.Name(id=name))):
             return str(name)
+        case ast.If(body=[*_, ast.Raise()], orelse=[]):
+            return CHECK
     return ""
 
 
-def sites(*names: str) -> list[Site]:
-    """Return the calls of these names in all of `log/`."""
-    return [
-        site
-        for path in sorted(FOLDER.glob("*.py"))
-        for site, _ in _sites_in(ast.parse(path.read_text()), path.stem, names)
-    ]
+def sites(*kinds: str, modules: Iterable[str] | None = None) -> list[Site]:
+    """Return the statements of these kinds in all modules, or in some."""
+    names = sorted(PATHS) if modules is None else sorted(set(modules))
+    return [site for name in names for site, _ in _found_in(name, kinds)]
 
 
-def _sites_in(tree: ast.AST, module: str, names: tuple[str, ...]) -> list[tuple[Site, ast.stmt]]:
+@functools.cache
+def _found_in(module: str, kinds: tuple[str, ...]) -> list[tuple[Site, ast.stmt]]:
+    return _sites_in(_tree(module), module, kinds)
+
+
+@functools.cache
+def _tree(module: str) -> ast.Module:
+    """Return a module's tree, which is not to be changed."""
+    return ast.parse(PATHS[module].read_text())
+
+
+def _sites_in(tree: ast.AST, module: str, kinds: tuple[str, ...]) -> list[tuple[Site, ast.stmt]]:
     found: list[tuple[Site, ast.stmt]] = []
     seen: dict[tuple[str, str], int] = {}
     for function, statement in _statements(tree, ""):
-        if called(statement) in names:
-            call = ast.unparse(statement)
-            seen[function, call] = seen.get((function, call), 0) + 1
-            found.append((Site(module, function, call, seen[function, call]), statement))
+        if kind_of(statement) in kinds:
+            text = ast.unparse(statement)
+            line = text.partition("\n")[0]
+            seen[function, line] = seen.get((function, line), 0) + 1
+            found.append((Site(module, function, text, seen[function, line]), statement))
     return found
 
 
@@ -83,41 +118,47 @@ Change = Callable[[ast.Module, ast.stmt], None]
 
 
 def taken_out(tree: ast.Module, statement: ast.stmt) -> None:
-    """Call the hook where the statement was."""
+    """Do nothing where the statement was."""
     block, at = _place(tree, statement)
-    block[at] = ast.copy_location(ast.parse(f"{_HOOK}()").body[0], statement)
+    block[at] = ast.copy_location(ast.Pass(), statement)
+
+
+@functools.lru_cache(maxsize=32)
+def _nodes(tree: ast.AST) -> tuple[ast.AST, ...]:
+    """Return all nodes of a tree that is not changed yet."""
+    return tuple(ast.walk(tree))
 
 
 def _parents(tree: ast.AST, statement: ast.stmt, kind: type[ast.stmt]) -> list[ast.stmt]:
     """Return the statements of a kind that a statement lies in, the outermost first."""
-    return [each for each in ast.walk(tree) if isinstance(each, kind) and statement in list(ast.walk(each))[1:]]
+    first, end = statement.lineno, statement.end_lineno or 0
+    above = (each for each in _nodes(tree) if isinstance(each, kind) and each is not statement)
+    return [each for each in above if each.lineno <= first and end <= (each.end_lineno or 0)]
 
 
 def _place(tree: ast.Module, statement: ast.stmt) -> tuple[list[Any], int]:
-    for node in ast.walk(tree):
-        for _, value in ast.iter_fields(node):
+    for node in _nodes(tree):
+        for value in vars(node).values():
             if isinstance(value, list) and any(each is statement for each in value):
                 return value, next(at for at, each in enumerate(value) if each is statement)
     raise AssertionError(statement)
 
 
 @contextlib.contextmanager
-def mutated(site: Site, change: Change = taken_out, hook: Callable[[], None] = lambda: None) -> Iterator[None]:
-    """Run the block with the function of `site` changed; `hook` is called where a call was taken out."""
-    module = importlib.import_module(f"magicbyte.log.{site.module}")
-    path = FOLDER / f"{site.module}.py"
+def mutated(site: Site, change: Change = taken_out) -> Iterator[None]:
+    """Run the block with the function of `site` changed."""
+    path = PATHS[site.module]
+    module = importlib.import_module(".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts))
     tree = ast.parse(path.read_text())
-    (statement,) = [each for found, each in _sites_in(tree, site.module, (site.call_name,)) if found == site]
+    (statement,) = [each for found, each in _sites_in(tree, site.module, (site.kind,)) if found == site]
     change(tree, statement)
     code = _code_of(compile(ast.fix_missing_locations(tree), str(path), "exec"), site.function)
     function = _function_of(module, site.function)
     before, function.__code__ = function.__code__, code
-    setattr(module, _HOOK, hook)
     try:
         yield
     finally:
         function.__code__ = before
-        delattr(module, _HOOK)
 
 
 def _code_of(code: types.CodeType, function: str) -> types.CodeType:
@@ -158,16 +199,22 @@ def moved_before_the_last(tree: ast.Module, statement: ast.stmt) -> None:
 
 
 def applies(site: Site, change: str) -> bool:
-    """Say whether a site can be changed so: a loop that can be reversed, a neighbour to change places with."""
-    tree = ast.parse((FOLDER / f"{site.module}.py").read_text())
-    statement = next(each for found, each in _sites_in(tree, site.module, (site.call_name,)) if found == site)
+    """Say whether a site can be changed so: a loop to reverse, a neighbour that does something on the disk as well."""
+    tree = _tree(site.module)
+    statement = next(each for found, each in _found_in(site.module, (site.kind,)) if found == site)
     loops = _parents(tree, statement, ast.For)
     block, at = _place(tree, loops[0] if loops else statement)
     match change:
         case "loop reversed":
             return bool(loops)
         case "behind the next":
-            return at + 1 < len(block)
+            return at + 1 < len(block) and _is_on_disk(block[at + 1])
         case "before the last":
-            return at > 0
+            return at > 0 and _is_on_disk(block[at - 1])
     return True
+
+
+def _is_on_disk(statement: ast.stmt) -> bool:
+    calls = (each.func for each in ast.walk(statement) if isinstance(each, ast.Call))
+    names = {each.attr if isinstance(each, ast.Attribute) else getattr(each, "id", "") for each in calls}
+    return bool(names & _ON_DISK)

@@ -1,7 +1,8 @@
-"""Takes each sync of `log/` out, and each rename out of its order, and notes which quick simulation misses it.
+"""Takes out each sync of `log/` and `archive/` and each check that recovery trusts, moves each rename, and notes what
+quick simulation misses it.
 
 Run: PYTHONPATH=tests python -m simulation.run_sync_mutations --out tests/simulation/sync_mutations.json
-It takes some ten minutes; `--only TEXT` does the sites with that in their name, the others stay as they are noted.
+It takes some minutes; `--only TEXT` does the mutations with that in their name, the others stay as they are noted.
 """
 
 from __future__ import annotations
@@ -9,20 +10,34 @@ from __future__ import annotations
 import argparse
 import functools
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
 
 import log.test_parting as parting
 import simulation.test_compaction as compaction
 import simulation.test_head_truncation as heads
-from simulation import mutations
+from magicbyte.errors import CorruptRecordError, MagicbyteError
+from magicbyte.log.files.resync import Gap, Limits, Place, Sound
+from magicbyte.log.live import loading, partition_log, segment
+from magicbyte.records.scan import scan
+from simulation import damaged_starts, mutations, recorded
 from simulation.aimed import AIMED
-from simulation.mutations import SYNCS, Change, Site, mutated
+from simulation.mutations import CHECK, RENAMES, SYNCS, Change, mutated
+from simulation.recorded import RECORDED
+
+if TYPE_CHECKING:
+    from magicbyte.log.live.loading import Loaded
+    from magicbyte.ports import ReadableFile
+    from magicbyte.records.layout import Dialect
 
 NOTED = Path(__file__).with_name("sync_mutations.json")
 QUICK: dict[str, Callable[[], None]] = {
     **AIMED,
+    **{name: functools.partial(recorded.run, name) for name in RECORDED},
+    "damaged_starts": lambda: [start() for _, start in damaged_starts.simulations()],
     "parting": parting.test_storage_check_9_a_crash_at_any_step_leaves_it_whole_or_in_parts_that_are,
     "compaction_at_every_operation": functools.partial(
         compaction.test_after_a_cut_at_any_operation_no_record_is_lost_changed_or_twice_there, 0
@@ -33,25 +48,71 @@ QUICK: dict[str, Callable[[], None]] = {
     ),
 }
 """What `./test` runs: each must fail of some mutation, and none without one."""
+BROKEN = (AssertionError, MagicbyteError, OSError)
+"""What a simulation raises that sees a promise broken: of a log that is not as it must be, or that cannot be opened."""
 FIRST = {
+    "checkpoints.": ("damaged_starts",),
+    "index": ("damaged_starts",),
+    "producer_snapshot.": ("damaged_starts",),
+    "an index": ("damaged_starts",),
+    "a copy": ("damaged_starts",),
+    "the CRC": ("damaged_starts",),
+    "the mark": ("a_first_start_and_a_first_record",),
+    "filesystem.Local": ("a_small_file_that_is_replaced",),
+    "filesystem.sync_directory": ("a_small_file_that_is_replaced",),
+    "filesystem.make_directory": ("a_log_directory_that_is_written",),
+    "filesystem.put_file": ("retention_of_old_segments", "enriched_heads", "truncation_behind_several_segments"),
     "loading.finish_swaps": ("parting", "compaction_of_several_segments_into_one"),
+    "loading._finish_deletions": ("a_start_that_finishes_a_deletion",),
     "loading._": ("recovery_of_a_log_with_damage_inside",),
-    "loading.load": ("recovery_of_a_log_with_damage_inside",),
-    "parting": ("parting",),
+    "loading.load": ("indexes_that_a_recovery_made", "damaged_starts"),
+    "loading._set": ("damaged_starts",),
+    "loading._check": ("damaged_starts",),
+    "loading._Opening": ("damaged_starts",),
+    "segment.Segment.open_indexes": ("damaged_starts",),
+    "segment.Segment._load": ("damaged_starts",),
+    "loading.set_aside": ("a_start_that_puts_damaged_files_aside",),
+    "log_directory.LogDirectory._load": ("a_start_behind_a_truncation_within_a_batch",),
     "log_directory": ("a_first_start_and_a_first_record", "a_partition_that_is_deleted_and_made_again"),
-    "partition_log.PartitionLog.replace": ("enriched_heads", "tombstones", "compaction_of_several_segments_into_one"),
+    "open_files.OpenFiles.": ("appends_and_flushes_with_few_descriptors",),
+    "convert.": ("a_conversion_and_one_in_parts",),
+    "materialize": ("what_a_pipeline_left_in_a_store",),
+    "outputs": ("whole_outputs",),
+    "retain": ("a_retention",),
+    "writer": ("a_log_directory_that_is_written", "a_conversion_and_one_in_parts"),
+    "parting": ("parting",),
+    "partition_log.PartitionLog.replace": (
+        "compaction_that_leaves_no_transaction_index", "a_head_that_is_cut_off_twice", "enriched_heads", "tombstones",
+        "compaction_of_several_segments_into_one",
+    ),
     "partition_log.PartitionLog._put_snapshot": ("a_close_and_a_new_start",),
-    "partition_log.PartitionLog.close": ("a_close_and_a_new_start",),
-    "partition_log.PartitionLog.open": ("a_first_start_and_a_first_record",),
+    "partition_log.PartitionLog.close": ("a_close_of_a_log_with_an_aborted_transaction", "a_close_and_a_new_start"),
+    "partition_log.PartitionLog.open": (
+        "recovery_of_a_log_with_damage_inside", "a_start_behind_a_truncation_within_a_batch",
+    ),
     "partition_log.PartitionLog._roll": ("appends_rolls_and_flushes",),
     "partition_log.PartitionLog._end_at": ("truncation_of_a_whole_log", "truncation_behind_several_segments"),
     "partition_log.PartitionLog._delete_now": ("truncation_behind_several_segments",),
     "segment.Segment.truncate_to": ("truncation_behind_several_segments",),
+    "segment.Segment.rename": ("a_retention_of_a_segment_whose_latest_record_is_its_first",),
     "segment": ("appends_rolls_and_flushes", "retention_of_old_segments"),
-}
+}  # fmt: skip
 """Where a mutation of these is found most likely."""
-ELSEWHERE = ("materialize", "outputs", "writer", "retain", "convert", "store")
-"""Modules that write to the file system of this machine alone: no simulated disk is below them."""
+CANNOT_BE_MISSED = {
+    "loading.finish_swaps: files.rename(f'{path}{SWAP}', path) [loop reversed]": (
+        "from the last to the first does as well: those that are still called `.swap` have no other log between them"
+    ),
+    "outputs.whole_folder: each.rename(target / each.name) [loop reversed]": (
+        "a folder that was there already gets its files one by one, in no order that anything hangs on"
+    ),
+    "writer.PartitionWriter.adopt: made.rename(self._path(base, suffix)) [loop reversed]": (
+        "the files of a segment are moved into a folder that has no name yet"
+    ),
+    "index_file.IndexFile._used: if size > SMALL_FILE_LIMIT: [taken out]": (
+        "it bounds memory: tests/log/test_damaged_directories.py starts with indexes of a tebibyte"
+    ),
+}
+"""Mutations that change nothing that has to hold, and why."""
 CHANGES: dict[str, Change] = {
     "taken out": mutations.taken_out,
     "loop reversed": mutations.order_reversed,
@@ -60,35 +121,89 @@ CHANGES: dict[str, Change] = {
 }
 
 
-def cases() -> list[tuple[Site, str]]:
+CHECKED = (
+    "checkpoints.parse_offset_checkpoint",
+    "checkpoints.parse_leader_epochs",
+    "checkpoints.parse_clean_shutdown",
+    "checkpoints.parse_meta_properties",
+    "checkpoints._checkpoint_lines",
+    "checkpoints._two_lines",
+    "checkpoints._integer",
+    "index_file.IndexFile._used",
+    "index_file.IndexFile.verify",
+    "indexes.TransactionIndex.parse",
+    "indexes.TransactionIndex.verify",
+    "loading.load",
+    "loading._set_aside_what_is_no_file",
+    "loading._check_end",
+    "loading._Opening._opened",
+    "loading._Opening._cut",
+    "producer_snapshot.ProducerSnapshot.parse",
+    "segment.Segment.open_indexes",
+    "segment.Segment._load_largest",
+)
+"""What stands between a file and the trust of whoever opens a log."""
+Mutation = Callable[[], AbstractContextManager[object]]
+
+
+@functools.cache
+def cases() -> dict[str, Mutation]:
     """Return each site with each change that it can have."""
     found = [(site, "taken out") for site in mutations.sites(*SYNCS)]
-    for site in mutations.sites("rename"):
-        found += [(site, name) for name in CHANGES if mutations.applies(site, name)]
-    return [
-        (site, name)
-        for site, name in found
-        if site.module not in ELSEWHERE and not (site.module == "files" and site.function != "put_file")
-    ]
+    for site in mutations.sites(*RENAMES):
+        if ", now)" not in site.text:  # else it is `PartitionLog.replace` that is called
+            found += [(site, name) for name in CHANGES if mutations.applies(site, name)]
+    modules = {each.partition(".")[0] for each in CHECKED}
+    checks = [each for each in mutations.sites(CHECK, modules=modules) if f"{each.module}.{each.function}" in CHECKED]
+    found += [(site, "taken out") for site in checks]
+    named = {f"{site.name} [{name}]": functools.partial(mutated, site, CHANGES[name]) for site, name in found}
+    return {**named, **BELIEVED}
 
 
-def found_by(site: Site, change: str) -> tuple[str | None, int]:
-    """Return the quick simulation that fails of a change, and how many of them came to it without failing."""
-    order = [name for prefix, names in FIRST.items() if site.name.startswith(prefix) for name in names]
-    came = 0
-    for name in dict.fromkeys([*order, *QUICK]):
-        calls = [0]
-        with mutated(site, CHANGES[change], functools.partial(_count, calls)):
+def _every_entry(file: ReadableFile, _limits: Limits, dialect: Dialect) -> Iterator[Sound | Gap]:
+    """What `sound_beginning` does, by the headers of entries alone."""
+    data = memoryview(file.read_at(0, file.size))
+    table = scan(data, dialect=dialect)
+    if table.end:
+        yield Sound(0, data[: table.end], len(table), 0, 0, Place.MAIN, 0, True)
+    if table.end < file.size:
+        yield Gap(table.end, file.size, CorruptRecordError("entry", expected="one", found="none"), 0)
+
+
+def _opened_as_if_closed(*arguments: Any, **named: Any) -> Loaded:
+    return loading.load(*arguments, **{**named, "clean": True})
+
+
+BELIEVED: dict[str, Mutation] = {
+    "the CRC of each entry that is recovered [not looked at]": functools.partial(
+        patch.object, segment, "sound_beginning", _every_entry
+    ),
+    "the mark of a clean shutdown [not looked at]": functools.partial(
+        patch.object, partition_log, "load", _opened_as_if_closed
+    ),
+    "an index that names what its log does not have [not looked at]": functools.partial(
+        patch.object, segment.Segment, "names_more_than_there_is", lambda *_: False
+    ),
+    "a copy in the quarantine [taken for the same]": functools.partial(
+        patch.object, loading, "_is_copy", lambda *_: True
+    ),
+}
+"""Checks that are no statement of their own."""
+
+
+def found_by(name: str, mutation: Mutation) -> str | None:
+    """Return the quick simulation that sees a promise broken by a change, None if there is none.
+
+    Raises what else a simulation ends with: then the changed code does not work at all, which shows nothing.
+    """
+    order = [each for prefix, names in FIRST.items() if name.startswith(prefix) for each in names]
+    for each in dict.fromkeys([*order, *QUICK]):
+        with mutation():
             try:
-                QUICK[name]()
-            except Exception:  # noqa: BLE001 - of whatever kind: the test fails
-                return name, came
-        came += bool(calls[0])
-    return None, came
-
-
-def _count(calls: list[int]) -> None:
-    calls[0] += 1
+                QUICK[each]()
+            except BROKEN:
+                return each
+    return None
 
 
 def main() -> None:
@@ -96,17 +211,14 @@ def main() -> None:
     parser.add_argument("--only", default="")
     parser.add_argument("--out", type=Path, default=NOTED)
     chosen = parser.parse_args()
-    noted: dict[str, Any] = json.loads(chosen.out.read_text()) if chosen.out.exists() else {}
+    noted: dict[str, str | None] = json.loads(chosen.out.read_text()) if chosen.out.exists() else {}
     wanted = cases()
-    for site, change in wanted:
-        key = f"{site.name} [{change}]"
-        if chosen.only not in key or (not chosen.only and key in noted):
-            continue
-        simulation, came = found_by(site, change)
-        noted[key] = {"foundBy": simulation} if simulation else {"foundBy": None, "reachedBy": came, "reason": ""}
-        print(f"{key}: {simulation}", flush=True)
-        known = {f"{site.name} [{change}]" for site, change in wanted}
-        chosen.out.write_text(json.dumps({k: v for k, v in sorted(noted.items()) if k in known}, indent=1) + "\n")
+    for name, mutation in wanted.items():
+        if chosen.only in name and name not in CANNOT_BE_MISSED:
+            noted[name] = found_by(name, mutation)
+            print(f"{name}: {noted[name]}", flush=True)
+            known = {name: each for name, each in sorted(noted.items()) if name in wanted}
+            chosen.out.write_text(json.dumps(known, indent=1) + "\n")
 
 
 if __name__ == "__main__":

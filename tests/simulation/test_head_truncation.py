@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from magicbyte.log.config import LogConfig
-from magicbyte.log.partition_log import PartitionLog
-from magicbyte.log.record_set import record_set
+from magicbyte.log.append.record_set import record_set
+from magicbyte.log.live.config import LogConfig
+from magicbyte.log.live.partition_log import PartitionLog
 from magicbyte.ports import Moment
 from magicbyte.records.enriched import Tag, build_enriched_message, encode_tags
 from magicbyte.testing.disk import SimulatedDisk

@@ -14,10 +14,10 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from log.appended import batch_of
 from magicbyte.codecs import Codec
 from magicbyte.errors import OffsetOutOfRangeError
-from magicbyte.log.compaction import Compaction, CompactionConfig, select
-from magicbyte.log.config import LogConfig
-from magicbyte.log.partition_log import PartitionLog
-from magicbyte.log.record_set import record_set
+from magicbyte.log.append.record_set import record_set
+from magicbyte.log.cleaning.compaction import Compaction, CompactionConfig, select
+from magicbyte.log.live.config import LogConfig
+from magicbyte.log.live.partition_log import PartitionLog
 from magicbyte.ports import Moment
 from magicbyte.records.columns import Record
 from magicbyte.records.decode import DecodeOptions, decode

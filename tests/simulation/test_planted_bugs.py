@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
-from magicbyte.log import checkpoints, loading, log_directory, partition_log, producer_snapshot
-from magicbyte.log import files as log_files
-from magicbyte.log.group_commit import GroupCommit
-from magicbyte.log.log_directory import LogDirectory
-from magicbyte.log.partition_log import Flush, PartitionLog
-from magicbyte.log.segment import CLEANED, COMPANIONS, DELETED, SWAP, Segment
+from magicbyte.log.files import checkpoints, producer_snapshot
+from magicbyte.log.files import filesystem as log_files
+from magicbyte.log.live import loading, log_directory, partition_log
+from magicbyte.log.live.group_commit import GroupCommit
+from magicbyte.log.live.log_directory import LogDirectory
+from magicbyte.log.live.partition_log import Flush, PartitionLog
+from magicbyte.log.live.segment import CLEANED, COMPANIONS, DELETED, SWAP, Segment
 from magicbyte.testing.disk import SimulatedDisk
 from simulation.crashes import run
 from simulation.ledger import BrokenError

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from fuzz import agreement
-from magicbyte.log.resync import Limits
-from magicbyte.log.salvage import plan_segment
+from magicbyte.archive.salvage import plan_segment
+from magicbyte.log.files.resync import Limits
 from magicbyte.records.layout import Dialect
 from simulation.damage_score import Salvaged, of_salvage
 from simulation.damaged_logs import damaged

@@ -27,8 +27,8 @@ from typing import Any
 if __name__ == "__main__":
     sys.path.append(str(Path(__file__).parents[1]))
 
-from magicbyte.log.directory import discover
-from magicbyte.log.reader import SegmentReader
+from magicbyte.log.files.directory import discover
+from magicbyte.log.files.reader import SegmentReader
 from magicbyte.mirror.log_target import LogTarget
 from magicbyte.records.columns import Record
 from magicbyte.records.encode import BatchHeader, Format, encode_records

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from magicbyte.log.checkpoints import TopicPartition
-from magicbyte.log.reader import Isolation
+from magicbyte.log.files.reader import Isolation
+from magicbyte.ports import TopicPartition
 from magicbyte.records.layout import Dialect
 from magicbyte.spark.options import EARLIEST, LATEST, Bound, OptionError, SourceOptions, parse_options
 

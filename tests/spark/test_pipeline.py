@@ -14,8 +14,8 @@ from py4j.protocol import Py4JError
 
 from cli.command import run as command
 from magicbyte.errors import LogDirectoryError, MagicbyteError, UnknownTopicError
-from magicbyte.log.directory import discover
-from magicbyte.log.reader import SegmentReader
+from magicbyte.log.files.directory import discover
+from magicbyte.log.files.reader import SegmentReader
 from magicbyte.spark import first_line
 from magicbyte.spark.pipeline import driver
 from magicbyte.spark.pipeline.config import Pipeline, PipelineError, load
@@ -351,7 +351,7 @@ def test_a_crash_behind_the_manifest_is_finished_by_the_next_run(
 def test_a_full_disk_fails_one_partition_and_the_rerun_completes(
     archive: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from magicbyte.log.writer import PartitionWriter
+    from magicbyte.archive.writer import PartitionWriter
 
     append = PartitionWriter.append
 

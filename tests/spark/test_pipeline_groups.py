@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import golden_data
+from magicbyte.archive.compact_groups import Group, WrittenGroup, join_groups, write_group
 from magicbyte.codecs import Codec
-from magicbyte.log.cleaned_transactions import Passage
-from magicbyte.log.compact_groups import Group, WrittenGroup, join_groups, write_group
-from magicbyte.log.config import LogConfig
-from magicbyte.log.directory import LOG, TRANSACTION_INDEX, PartitionDirectory
-from magicbyte.log.files import LocalFiles
-from magicbyte.log.index_writer import IndexRules
-from magicbyte.log.indexes import TransactionIndex
-from magicbyte.log.offset_marks import OffsetMarks
-from magicbyte.log.partition_log import PartitionLog
-from magicbyte.log.record_set import record_set
+from magicbyte.log.append.record_set import record_set
+from magicbyte.log.cleaning.cleaned_transactions import Passage
+from magicbyte.log.cleaning.offset_marks import OffsetMarks
+from magicbyte.log.files.directory import LOG, TRANSACTION_INDEX, PartitionDirectory
+from magicbyte.log.files.filesystem import LocalFiles
+from magicbyte.log.files.index_writer import IndexRules
+from magicbyte.log.files.indexes import TransactionIndex
+from magicbyte.log.live.config import LogConfig
+from magicbyte.log.live.partition_log import PartitionLog
 from magicbyte.ports import Moment, WritableFile
 from magicbyte.records.columns import Record
 from magicbyte.records.control import ControlType, build_marker

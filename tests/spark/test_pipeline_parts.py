@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 import golden_data
+from magicbyte.archive.writer import PartitionWriter
 from magicbyte.codecs import Codec
-from magicbyte.log.directory import discover
-from magicbyte.log.writer import PartitionWriter
+from magicbyte.log.files.directory import discover
 from magicbyte.records.encode import Format
 from magicbyte.spark.pipeline import driver, units, work
 from magicbyte.spark.pipeline.config import load

@@ -10,7 +10,7 @@ import pytest
 import golden_data
 from cli.command import run as command
 from magicbyte.codecs import Codec
-from magicbyte.log.offset_marks import OffsetMarks
+from magicbyte.log.cleaning.offset_marks import OffsetMarks
 from magicbyte.records.columns import Record
 from magicbyte.records.encode import Format
 from magicbyte.spark.pipeline.shuffle import _ROW, HashCollisionError, last_of_each

@@ -21,10 +21,10 @@ import pytest
 from moto.server import ThreadedMotoServer
 
 from cli.command import run as command
+from magicbyte.archive.materialize import materialize
 from magicbyte.codecs import Codec
 from magicbyte.errors import LogDirectoryError
-from magicbyte.log.materialize import materialize
-from magicbyte.log.store import ObjectStore
+from magicbyte.log.files.store import ObjectStore
 from magicbyte.records.encode import Format
 from magicbyte.spark.pipeline import driver, store_sink
 from magicbyte.spark.pipeline.config import Pipeline, load

@@ -22,11 +22,11 @@ from magicbyte.errors import (
     TruncatedLogError,
     UnknownTopicError,
 )
-from magicbyte.log import headers
-from magicbyte.log.checkpoints import TopicPartition
-from magicbyte.log.directory import discover
-from magicbyte.log.files import LocalFile
-from magicbyte.log.reader import SegmentReader
+from magicbyte.log.files import headers
+from magicbyte.log.files.directory import discover
+from magicbyte.log.files.filesystem import LocalFile
+from magicbyte.log.files.reader import SegmentReader
+from magicbyte.ports import TopicPartition
 from magicbyte.records.encode import Format
 from magicbyte.spark import plan, reading
 from magicbyte.spark.options import OptionError
@@ -108,7 +108,7 @@ def test_the_index_splits_without_reading_the_log(
 ) -> None:
     topic = next(topic for topic, case in golden.cases.items() if case.id == "2.8.2/basic-none")
     whole = pieces_of(golden.partition(topic))
-    monkeypatch.setattr("magicbyte.log.headers.read_headers", lambda *_, **__: pytest.fail("the log was read"))
+    monkeypatch.setattr("magicbyte.log.files.headers.read_headers", lambda *_, **__: pytest.fail("the log was read"))
     indexed = pieces_of(golden.partition(topic), target=8192)
     assert len(indexed) > len(golden.cases[topic].segments())
     assert len(whole) >= len(indexed)

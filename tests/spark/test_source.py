@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from magicbyte.codecs import Codec
-from magicbyte.log.directory import discover
-from magicbyte.log.reader import SegmentReader
+from magicbyte.log.files.directory import discover
+from magicbyte.log.files.reader import SegmentReader
 from magicbyte.records.encode import Format
 from magicbyte.spark import SparkUnavailableError, local_session, use_this_python
 from magicbyte.spark.options import OptionError

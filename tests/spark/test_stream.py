@@ -11,8 +11,9 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
 
 from magicbyte.errors import CorruptRecordError, MagicbyteError
-from magicbyte.log import checkpoints
-from magicbyte.log.checkpoints import HIGH_WATERMARK, TopicPartition
+from magicbyte.log.files import checkpoints
+from magicbyte.log.files.checkpoints import HIGH_WATERMARK
+from magicbyte.ports import TopicPartition
 from magicbyte.records.columns import arrow_schema
 from magicbyte.records.encode import Format
 from magicbyte.spark.options import OptionError, parse_options

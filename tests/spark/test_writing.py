@@ -11,13 +11,13 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from magicbyte.archive.verify import Depth, Severity, verify
 from magicbyte.client.partitioning import partition_of
 from magicbyte.codecs import Codec
 from magicbyte.errors import InvalidTopicError, LogDirectoryError, MagicbyteError
-from magicbyte.log.directory import discover
-from magicbyte.log.files import LocalFiles
-from magicbyte.log.reader import SegmentReader
-from magicbyte.log.verify import Depth, Severity, verify
+from magicbyte.log.files.directory import discover
+from magicbyte.log.files.filesystem import LocalFiles
+from magicbyte.log.files.reader import SegmentReader
 from magicbyte.mirror.log_target import LogTarget
 from magicbyte.records.columns import Record, arrow_schema
 from magicbyte.spark import log_sink, writing

@@ -6,9 +6,9 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from magicbyte.wire import primitives
+from magicbyte.compiled import primitives
+from magicbyte.compiled.kernel import Kernel
 from magicbyte.wire.checksum import crc32c
-from magicbyte.wire.kernel import Kernel
 
 DATA = np.random.default_rng(7).integers(0, 256, 70_000, dtype=np.uint8)
 CASES = [

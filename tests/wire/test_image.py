@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from magicbyte.wire import image
-from magicbyte.wire.kernel import Bytes, Int64s, MutableBytes, kernel
+from magicbyte.compiled import image
+from magicbyte.compiled.kernel import Bytes, Int64s, MutableBytes, kernel
 
 pytestmark = pytest.mark.skipif(not image.supported(), reason="images are for Linux")
 

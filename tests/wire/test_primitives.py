@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from magicbyte.wire.kernel import Bytes, MutableBytes, kernel
-from magicbyte.wire.primitives import copy_bytes, copy_cell_ahead, load_pair, load_word
+from magicbyte.compiled.kernel import Bytes, MutableBytes, kernel
+from magicbyte.compiled.primitives import copy_bytes, copy_cell_ahead, load_pair, load_word
 
 
 @kernel

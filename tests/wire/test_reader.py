@@ -46,26 +46,6 @@ def test_a_uuid_is_16_bytes() -> None:
     assert Reader(bytes(range(16))).uuid() == uuid.UUID(bytes=bytes(range(16)))
 
 
-def test_known_tagged_fields_are_read_and_others_skipped() -> None:
-    found: list[int] = []
-    reader = Reader(bytes.fromhex("02" + "0003aabbcc" + "0104" + "00000007" + "05"), flexible=True)
-    reader.tagged_fields({1: lambda: found.append(reader.int32())})
-    assert found == [7]
-    assert reader.int8() == 5
-
-
-def test_a_tagged_field_of_another_size_than_it_says_is_refused() -> None:
-    reader = Reader(bytes.fromhex("01" + "0105" + "0000000700"), flexible=True)
-    with pytest.raises(CorruptRecordError, match="position 3: size of tag 1: expected 5, found 4"):
-        reader.tagged_fields({1: lambda: [reader.int32()].clear()})
-
-
-def test_a_version_that_is_not_flexible_has_no_tagged_fields() -> None:
-    reader = Reader(b"\x01")
-    reader.tagged_fields()
-    assert reader.position == 0
-
-
 @pytest.mark.parametrize(
     ("encoded", "read", "position"),
     [
@@ -95,5 +75,5 @@ def test_junk_is_a_value_or_corrupt_and_nothing_else(junk: bytes, flexible: bool
         while reader.position < len(junk):
             reader.nullable_string()
             reader.nullable_array(lambda: reader.array(reader.nullable_bytes))
-            reader.tagged_fields({0: lambda: [reader.uuid()].clear()})
+            reader.uuid()
             reader.unsigned_varint()

@@ -4,8 +4,8 @@ import random
 
 import pytest
 
+from magicbyte.compiled.running_crc import CRC32, CRC32C
 from magicbyte.wire.checksum import crc32, crc32c
-from magicbyte.wire.running_crc import CRC32, CRC32C
 
 DATA = random.Random(7).randbytes(3 << 20)
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from magicbyte.log import offset_map_kernels as kernels
-from magicbyte.wire.siphash import siphash128
+from magicbyte.compiled.siphash import siphash128
+from magicbyte.log.cleaning import offset_map_kernels as kernels
 
 KEY = tuple(int.from_bytes(bytes(range(at, at + 8)), "little") for at in (0, 8))
 VECTORS = ["a3817f04ba25a8e66df67214c7550293", "da87c1d86b99af44347659119b22fc45"]

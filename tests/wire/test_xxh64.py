@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import xxhash
 
+from magicbyte.compiled.xxh64 import xxh64_of
 from magicbyte.records.digest_kernels import BAD_CELL, DONE, hash_cells
-from magicbyte.wire.xxh64 import xxh64_of
 
 BYTES = random.Random(64).randbytes(5000)
 NULL = 99

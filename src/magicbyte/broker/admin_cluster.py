@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from magicbyte.broker.metadata import CLUSTER_OPERATIONS
 from magicbyte.broker.request import Handler, Request
 from magicbyte.errors import ErrorCode, MagicbyteError
-from magicbyte.log.checkpoints import TopicPartition
+from magicbyte.ports import TopicPartition
 from magicbyte.protocol.messages.describe_cluster import (
     DescribeClusterBroker,
     DescribeClusterRequest,

@@ -11,7 +11,7 @@ from magicbyte.broker.cluster import tell_of_config_change
 from magicbyte.broker.configs import Change, Described, Source, Synonym
 from magicbyte.broker.request import Handler, Request
 from magicbyte.errors import InvalidConfigError, InvalidRequestError, MagicbyteError
-from magicbyte.log.names import check_topic_name
+from magicbyte.log.files.names import check_topic_name
 from magicbyte.metadata import layout
 from magicbyte.ports import CreateNode, SetNode
 from magicbyte.protocol.messages.alter_configs import (

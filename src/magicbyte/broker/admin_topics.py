@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from magicbyte.broker import configs
 from magicbyte.broker.request import Handler, Request
 from magicbyte.errors import ErrorCode, LogDirectoryError, MagicbyteError, PolicyViolationError, UnknownTopicError
-from magicbyte.log.names import MOST_PARTITIONS
+from magicbyte.log.files.names import MOST_PARTITIONS
 from magicbyte.protocol.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,

@@ -6,31 +6,30 @@ back. Settings that are given come first; they are remembered for starts without
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from magicbyte.broker.config import FORMAT, FORMAT_NAMES, PROTOCOL, SETTINGS
 from magicbyte.errors import CorruptRecordError, LogDirectoryError
 from magicbyte.groups.config import LATEST, needed_protocol
 from magicbyte.groups.partitioning import OFFSETS_TOPIC
-from magicbyte.log.checkpoints import PARTITION_METADATA
-from magicbyte.log.segment import exists
+from magicbyte.log.files.checkpoints import PARTITION_METADATA
+from magicbyte.log.live.segment import exists
 from magicbyte.metadata import layout
+from magicbyte.printable import logger
 from magicbyte.records.encode import Format
 from magicbyte.records.layout import Dialect
+from magicbyte.releases import TOPIC_IDS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from magicbyte.broker.config import BrokerConfig
-    from magicbyte.log.log_directory import LogDirectory
-    from magicbyte.log.partition_log import PartitionLog
+    from magicbyte.log.live.log_directory import LogDirectory
+    from magicbyte.log.live.partition_log import PartitionLog
     from magicbyte.ports import MetadataStore
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
-TOPIC_IDS: Final = (2, 8)
-"""The first protocol version whose brokers give topics ids, and write them into the folders of partitions."""
 _LATEST_GROUPS: Final = needed_protocol(LATEST.group_value, LATEST.offset_value)
 
 

@@ -6,56 +6,78 @@ Whoever has records for a partition comes here: producers, and the broker itself
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from magicbyte.broker.metrics import UNNAMED, Client, TopicMetrics, count, now_ns
 from magicbyte.codecs import Codec
+from magicbyte.compiled import kernel
 from magicbyte.errors import (
     AppendRefusedError,
     ErrorCode,
     LogDirectoryOfflineError,
+    MagicbyteError,
     OffsetOutOfRangeError,
     OutOfDescriptorsError,
+    UnknownTopicError,
 )
-from magicbyte.log.append import NOTHING_STORED, PreparedAppend, prepare, take
-from magicbyte.log.append_set import KEPT_SCRATCH, RoomNeeded
-from magicbyte.log.config import FOREVER
-from magicbyte.log.group_commit import GroupCommit, Outcome
-from magicbyte.log.record_set import record_set
+from magicbyte.log.append.prepare import NOTHING_STORED, PreparedAppend, prepare, take
+from magicbyte.log.append.record_set import record_set
+from magicbyte.log.append.sets import KEPT_SCRATCH, RoomNeeded
+from magicbyte.log.live.config import FOREVER
+from magicbyte.log.live.group_commit import GroupCommit, Outcome
 from magicbyte.ports import Moment
-from magicbyte.records.encode import Format
+from magicbyte.printable import logger
+from magicbyte.records.encode import KAFKA_FORMATS, Format
 from magicbyte.records.entry import entries
 from magicbyte.records.layout import CODEC_MASK, LOG_OVERHEAD, MAGIC, NO_TIMESTAMP, OFFSET, Dialect
-from magicbyte.wire import kernel
 
 if TYPE_CHECKING:
     from magicbyte.broker.broker import Broker
     from magicbyte.broker.partition import Partition
-    from magicbyte.log.append_rules import AppendRules
-    from magicbyte.log.partition_log import PartitionLog
+    from magicbyte.log.append.rules import AppendRules
+    from magicbyte.log.live.partition_log import PartitionLog
 
 T = TypeVar("T")
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 QUICK_BYTES: Final = 2 << 20  # of a set that is mostly stored before the loop would wait for something else
 QUICK_SLOW_CODEC_BYTES: Final = 128 << 10
+SMALL_BYTES: Final = 64 << 10
+"""Of a set whose way to a thread and back costs more than what is done there, so that it goes with others."""
+TOGETHER_BYTES: Final = 256 << 10
+"""Of sets that go to a thread together: what is more goes to other threads at the same time."""
 DECOMPRESSED_TIMES: Final = 4
 """Memory that is counted for a set of much, in times of what it may decompress to: it may have to be written anew."""
 _USUAL_RATIO: Final = 4
 _QUICK_CODECS: Final = (Codec.NONE, Codec.SNAPPY, Codec.LZ4)
 WARM_AFTER_BYTES: Final = 1 << 20  # of records, from which on the kernels are loaded, in a thread
 _POLL_S: Final = 0.2
-_FORMATS: Final = (Format.V0, Format.V1, Format.V2)  # by magic
 _ATTRIBUTES: Final = {0: 17, 1: 17, 2: 22}  # position of the byte that has the codec, by magic
 _LONGEST_HEADER: Final = 23
+
+
+class NewSet(NamedTuple):
+    """A set that is to be appended. `rules` None: it is taken as it is, as a follower does.
+
+    `request_version`: of the Produce request, None for what the broker writes itself; `client`: whose it is. `dialect`:
+    of `records`. `is_ours`: nobody else needs those, which are in memory that can be written to.
+    """
+
+    partition: Partition
+    records: memoryview
+    rules: AppendRules | None
+    request_version: int | None = None
+    client: Client = UNNAMED
+    dialect: Dialect = Dialect.KAFKA
+    is_ours: bool = False
 
 
 class Appended(NamedTuple):
@@ -96,66 +118,123 @@ class Appends:
         self._commits = GroupCommit[_Waiter]()
         self._committer: asyncio.Task[None] | None = None
 
-    async def append(
-        self,
-        partition: Partition,
-        records: memoryview,
-        rules: AppendRules,
-        *,
-        request_version: int | None = None,
-        client: Client = UNNAMED,
-        dialect: Dialect = Dialect.KAFKA,
-        is_ours: bool = False,
-    ) -> Appended:
+    async def append(self, new: NewSet) -> Appended:
         """Append a set; return when it is as durable as the topic's settings ask for, and readers can have it.
 
-        `request_version`: of the Produce request, None for what the broker writes itself; `client`: whose it is.
-        `dialect`: of `records`. `is_ours`: nobody else needs those, which are in memory that can be written to.
         Raises AppendRefusedError, LogDirectoryOfflineError, and UnknownTopicError where the topic was deleted
-        meanwhile: then nothing of it is in the log.
+        meanwhile: then nothing of it is in the log. Of sets that are taken as they are, also what `take` raises.
         """
-        broker = self._broker
-        if broker.release.newest_format is not Format.V2 and _is_batch(records):
-            raise AppendRefusedError(ErrorCode.CORRUPT_MESSAGE, "magic 2 came with 0.11")
-        self._expect(len(records))
-        if not _is_plain_batch(records):
-            await broker.load_numpy()
-        async with partition.lock:
-            now, end_before = Moment.of(broker.clock), partition.log.log_end_offset
-            work = partial(
-                prepare,
-                records,
-                rules,
-                next_offset=end_before,
-                now_ms=now.date_ms,
-                leader_epoch=broker.topics.leader_epoch(partition.topic, partition.index),
-                request_version=request_version,
-                dialect=dialect,
-                is_ours=is_ours,
-            )
-            prepared, first, last, spent = await self._stored(partition, records, rules, work, now)
-            if first == NOTHING_STORED:
-                return Appended(NOTHING_STORED, NOTHING_STORED, NO_TIMESTAMP)
-            is_new = first >= end_before
-            magic = rules.format.magic
-            durable = self._written(partition, prepared.first_offset, prepared.size, magic) if is_new else None
-            if request_version is not None:
-                magic = records[MAGIC.start]
-                source = Format.ENRICHED if dialect is Dialect.ENRICHED else _FORMATS[magic]
-                what = (source, rules.format, request_version, client)
-                _count(broker.metrics.of(partition.topic), what, len(records), prepared, spent)
-        await self._check_durable(partition, durable)
-        return Appended(first, last, prepared.log_append_time)
+        await self._expect((new,))
+        return await self._append(new)
 
-    async def _stored(
-        self,
-        partition: Partition,
-        records: memoryview,
-        rules: AppendRules,
-        look_through: Callable[..., PreparedAppend],
-        now: Moment,
-    ) -> _Stored:
+    async def _append(self, new: NewSet) -> Appended:
+        if new.rules is None:
+            return await self.take(new.partition, new.records.toreadonly(), new.dialect)
+        if self._is_too_new(new):
+            raise AppendRefusedError(ErrorCode.CORRUPT_MESSAGE, "magic 2 came with 0.11")
+        async with new.partition.lock:
+            stored = await self._stored(new, new.rules)
+            found, durable = self._taken(new, new.rules, stored)
+        await self._check_durable(new.partition, durable)
+        return found
+
+    async def append_all(self, sets: Sequence[NewSet]) -> list[Appended | Exception]:
+        """Do as `append` does for each set; return what it returns, or would raise.
+
+        Small ones go to a thread together. Those for one partition are appended in their order.
+        """
+        await self._expect(sets)  # no set waits for that by itself: those of its partition would overtake it
+        if len(sets) == 1:
+            return [await self._outcome(sets[0])]
+        groups = self._groups(sets)
+        found = await asyncio.gather(*[self._append_together([sets[at] for at in group]) for group in groups])
+        outcomes: dict[int, Appended | Exception] = {
+            at: each for at, each in zip(chain(*groups), chain(*found), strict=True) if not isinstance(each, RoomNeeded)
+        }
+        alone = [at for at in range(len(sets)) if at not in outcomes]
+        results = await asyncio.gather(*[self._outcome(sets[at]) for at in alone])
+        outcomes.update(zip(alone, results, strict=True))
+        return [outcomes[at] for at in range(len(sets))]
+
+    async def _outcome(self, new: NewSet) -> Appended | Exception:
+        try:
+            return await self._append(new)
+        except Exception as error:  # noqa: BLE001 (the caller raises it, when the other sets need the frame no more)
+            return error
+
+    async def _append_together(self, sets: Sequence[NewSet]) -> list[Appended | Exception]:
+        """Append sets, each to a partition of its own, in one work of a thread; RoomNeeded: that one was not."""
+        outcomes: list[Appended | Exception] = []
+        waiting: list[tuple[int, asyncio.Future[bool]]] = []
+        held: list[asyncio.Lock] = []
+        try:
+            # All who wait for a lock while they hold others take them in one order.
+            for partition in sorted((new.partition for new in sets), key=lambda each: (each.topic, each.index)):
+                await partition.lock.acquire()
+                held.append(partition.lock)
+            for new, stored in zip(sets, await self._stored_together(sets), strict=True):
+                if isinstance(stored, Exception):
+                    outcomes.append(stored)
+                    continue
+                assert new.rules is not None, "sets that are taken as they are go alone"
+                found, durable = self._taken(new, new.rules, stored)
+                if durable is not None:
+                    waiting.append((len(outcomes), durable))
+                outcomes.append(found)
+        finally:
+            for lock in held:
+                lock.release()
+        for at, durable in waiting:
+            try:
+                await self._check_durable(sets[at].partition, durable)
+            except MagicbyteError as error:
+                outcomes[at] = error
+        return outcomes
+
+    async def _stored_together(self, sets: Sequence[NewSet]) -> list[_Stored | Exception]:
+        """Look small sets through and write them, the locks of their partitions held."""
+        broker, partitions = self._broker, [new.partition for new in sets]
+        slowest = max(partitions, key=lambda each: each.is_slow)
+        await broker.gate.enter()
+        try:
+            now = Moment.of(broker.clock)
+            works = [self._small_work(new, now) for new in sets]
+            found = await broker.soon(broker.writing, slowest, partial(_store_each, works))
+        finally:
+            broker.gate.leave()
+        for partition in partitions:
+            partition.is_slow = slowest.is_slow  # nobody knows which of them took its time
+        return found
+
+    def _small_work(self, new: NewSet, now: Moment) -> Callable[[], _Stored] | UnknownTopicError:
+        """Return what stores a small set, or why nothing can."""
+        assert new.rules is not None, "sets that are taken as they are go alone"
+        try:
+            self._broker.check_is_there(new.partition)
+        except UnknownTopicError as error:
+            return error
+        look_through = partial(self._look_through(new, new.rules, now), has_room=False)
+        return partial(_store, new.partition.log, look_through, now)
+
+    def _look_through(self, new: NewSet, rules: AppendRules, now: Moment) -> Callable[..., PreparedAppend]:
+        """Return what prepares a set for the end of its log."""
+        partition = new.partition
+        return partial(
+            prepare,
+            new.records,
+            rules,
+            next_offset=partition.log.log_end_offset,
+            now_ms=now.date_ms,
+            leader_epoch=self._broker.topics.leader_epoch(partition.topic, partition.index),
+            request_version=new.request_version,
+            dialect=new.dialect,
+            is_ours=new.is_ours,
+        )
+
+    async def _stored(self, new: NewSet, rules: AppendRules) -> _Stored:
         """Look a set through and write it; one that holds much more than it is long waits for memory to do so."""
+        partition, records, now = new.partition, new.records, Moment.of(self._broker.clock)
+        look_through = self._look_through(new, rules, now)
         if not _is_compressed(records) or len(records) <= KEPT_SCRATCH // _USUAL_RATIO:
             work = partial(_store, partition.log, partial(look_through, has_room=False), now)
             with suppress(RoomNeeded):
@@ -164,6 +243,20 @@ class Appends:
             self._broker.trimming.ask()
             work = partial(_store, partition.log, look_through, now)
             return await self._write(partition, work, is_quick=False)
+
+    def _taken(self, new: NewSet, rules: AppendRules, stored: _Stored) -> tuple[Appended, asyncio.Future[bool] | None]:
+        """Let readers have what was stored; return where it is, and what says that it is durable."""
+        prepared, first, last, spent = stored
+        if first == NOTHING_STORED:
+            return Appended(NOTHING_STORED, NOTHING_STORED, NO_TIMESTAMP), None
+        durable, partition, records = None, new.partition, new.records
+        if first == prepared.first_offset:  # else it was there before
+            durable = self._written(partition, first, prepared.size, rules.format.magic)
+        if new.request_version is not None:
+            source = Format.ENRICHED if new.dialect is Dialect.ENRICHED else KAFKA_FORMATS[records[MAGIC.start]]
+            what = (source, rules.format, new.request_version, new.client)
+            _count(self._broker.metrics.of(partition.topic), what, len(records), prepared, spent)
+        return Appended(first, last, prepared.log_append_time), durable
 
     async def take(self, partition: Partition, records: memoryview, dialect: Dialect) -> Appended:
         """Append sets as a follower does: their bytes, offsets and leader epochs stay what they are.
@@ -248,11 +341,47 @@ class Appends:
         finally:
             self._committer = None
 
-    def _expect(self, size: int) -> None:
-        """Have the kernels loaded, in the background, once there is work for them: no request waits for that."""
-        if self._seen_bytes < WARM_AFTER_BYTES <= self._seen_bytes + size:
-            self._broker.spawn(_warm())
-        self._seen_bytes += size
+    def _groups(self, sets: Sequence[NewSet]) -> list[list[int]]:
+        """Return which sets go to a thread together: small ones that need not wait, one of a partition in a group."""
+        seen: set[Partition] = set()
+        groups, group, size = list[list[int]](), list[int](), 0
+        for at, new in enumerate(sets):
+            is_first = new.partition not in seen
+            seen.add(new.partition)
+            if not is_first or not self._is_small(new):
+                continue
+            if size + len(new.records) > TOGETHER_BYTES:
+                groups.append(group)
+                group, size = [], 0
+            group.append(at)
+            size += len(new.records)
+        return [group for group in (*groups, group) if len(group) > 1]
+
+    def _is_small(self, new: NewSet) -> bool:
+        """Say whether a set is stored soon: without a wait for its partition, for a sync or for memory."""
+        partition = new.partition
+        return (
+            new.rules is not None
+            and len(new.records) <= SMALL_BYTES
+            and partition.log.config.flush_messages == FOREVER
+            and not partition.lock.locked()
+            and not self._is_too_new(new)
+        )
+
+    def _is_too_new(self, new: NewSet) -> bool:
+        return self._broker.offer.newest_format is not Format.V2 and _is_batch(new.records)
+
+    async def _expect(self, sets: Iterable[NewSet]) -> None:
+        """Have loaded what is needed for sets; the kernels in the background, as no request waits for them."""
+        for new in sets:
+            if new.rules is None:
+                continue
+            size = len(new.records)
+            if self._seen_bytes < WARM_AFTER_BYTES <= self._seen_bytes + size:
+                self._broker.spawn(_warm())
+            self._seen_bytes += size
+            if not _is_plain_batch(new.records):
+                await self._broker.load_numpy()
 
 
 async def _warm() -> None:
@@ -295,6 +424,17 @@ def _store(log: PartitionLog, look_through: Callable[[], PreparedAppend], now: M
     if prepared.first_offset == NOTHING_STORED:
         return _Stored(prepared, NOTHING_STORED, NOTHING_STORED, spent)
     return _Stored(prepared, *log.append_prepared(prepared, now), spent)
+
+
+def _store_each(works: Iterable[Callable[[], _Stored] | UnknownTopicError]) -> list[_Stored | Exception]:
+    """Store sets; return what became of each: whatever it is, the others are stored, and readers can have them."""
+    found: list[_Stored | Exception] = []
+    for work in works:
+        try:
+            found.append(work if isinstance(work, UnknownTopicError) else work())
+        except Exception as error:  # noqa: BLE001 (it is raised where the set is answered)
+            found.append(error)
+    return found
 
 
 def _is_plain_batch(records: memoryview) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import secrets
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -12,17 +11,18 @@ from typing import TYPE_CHECKING, Final
 
 from magicbyte.broker.metrics import now_ns
 from magicbyte.errors import LogDirectoryOfflineError, OutOfDescriptorsError
-from magicbyte.log.config import FOREVER
+from magicbyte.log.live.config import FOREVER
 from magicbyte.ports import Moment
+from magicbyte.printable import logger
 
 if TYPE_CHECKING:
     from magicbyte.broker.broker import Broker
-    from magicbyte.log.checkpoints import TopicPartition
-    from magicbyte.log.compaction import CompactionConfig
-    from magicbyte.log.maintenance import Damage, Maintenance
-    from magicbyte.log.partition_log import Flush, PartitionLog
+    from magicbyte.log.cleaning.compaction import CompactionConfig
+    from magicbyte.log.cleaning.maintenance import Damage, Maintenance
+    from magicbyte.log.live.partition_log import Flush, PartitionLog
+    from magicbyte.ports import TopicPartition
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 STEP_BYTES: Final = 1 << 20  # that a step of maintenance reads and writes, while appends wait
 _FLUSH_CHECK_MS: Final = 200
@@ -83,7 +83,7 @@ class Background:
     def maintenance(self) -> Maintenance:
         """Return the worker; the first call imports it, which takes a while."""
         if self._maintenance is None:
-            from magicbyte.log.maintenance import Maintenance
+            from magicbyte.log.cleaning.maintenance import Maintenance
 
             self._maintenance = Maintenance(
                 self._broker.logs, self._compaction_of, secret=lambda: secrets.token_bytes(16), met=_uncleanable
@@ -97,7 +97,7 @@ class Background:
 
     def _step(self, now: Moment) -> int:
         """Do a step; return after how many ms the next one makes sense."""
-        from magicbyte.log.maintenance import Action
+        from magicbyte.log.cleaning.maintenance import Action
 
         result = self.maintenance().step(STEP_BYTES, now)
         shortest = _SHORTEST_SLEEP_MS if result.action is Action.NOTHING else 0

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import math
 import random
 import uuid
@@ -34,17 +33,18 @@ from magicbyte.broker.trimming import Trimming
 from magicbyte.clock import SystemClock
 from magicbyte.errors import CorruptRecordError, LogDirectoryError, MagicbyteError, UnknownTopicError
 from magicbyte.groups.partitioning import OFFSETS_TOPIC
-from magicbyte.log import checkpoints
-from magicbyte.log.checkpoints import TopicPartition
-from magicbyte.log.directory import parse_file
-from magicbyte.log.files import LocalFiles
-from magicbyte.log.log_directory import Identity, LogDirectory, Settings
+from magicbyte.log.files import checkpoints
+from magicbyte.log.files.directory import parse_file
+from magicbyte.log.files.filesystem import LocalFiles
+from magicbyte.log.live.log_directory import Identity, LogDirectory, Settings
 from magicbyte.metadata.layout import DEFAULT_ENTITY, BrokerEndpoint
 from magicbyte.metadata.salvage import open_metadata
 from magicbyte.net import descriptors
 from magicbyte.net.complaints import Complaints
 from magicbyte.net.memory import Budget
 from magicbyte.net.server import Handler, Limits, Server
+from magicbyte.ports import TopicPartition
+from magicbyte.printable import logger
 from magicbyte.records.layout import Dialect
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from magicbyte.net.http import Pages
     from magicbyte.ports import Clock, MetadataStore, WritableFileSystem
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -94,7 +94,7 @@ class Broker:
     ) -> None:
         self.config = config
         self._around, self._repairs = around, repairs
-        self.release = config.release
+        self.offer = config.offer
         self.node_id = config.broker_id
         self.clock: Clock = clock or SystemClock()
         self.metrics = Metrics()

@@ -11,8 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from magicbyte.broker import releases
-from magicbyte.broker.releases import Release
+from magicbyte.broker.offer import OWN, Offer, offer_of
 from magicbyte.broker.settings import (
     INT_MAX,
     LONG_MAX,
@@ -29,10 +28,11 @@ from magicbyte.broker.settings import (
     words,
 )
 from magicbyte.errors import InvalidConfigError
-from magicbyte.log.properties import parse_properties
+from magicbyte.log.files.properties import parse_properties
 from magicbyte.records.decode import DEFAULT_MAX_BATCH_BYTES
-from magicbyte.records.encode import Format
+from magicbyte.records.encode import KAFKA_FORMATS, Format
 from magicbyte.records.layout import Dialect
+from magicbyte.releases import MAGIC_NAMES, PROTOCOL_OF_MAGIC
 
 _INT = Kind.INT
 _ANY_TIME = Update.CLUSTER_WIDE
@@ -425,6 +425,13 @@ class BrokerConfig:
         "group.max.session.timeout.ms", 1_800_000, "The longest session timeout of members.", kind=_INT
     )
     group_max_size = integer("group.max.size", INT_MAX, "Members of a group.", least=1, kind=_INT)
+    group_metadata_max_bytes = integer(
+        "group.metadata.max.bytes",
+        128 << 20,
+        "Bytes that the members of all groups together have sent and that are kept: subscriptions, assignments, ids. "
+        "Beyond that, who joins is refused with error 81; Kafka has no such bound.",
+        least=0,
+    )
     offset_metadata_max_bytes = integer(
         "offset.metadata.max.bytes", 4096, "Bytes of the text beside a committed offset.", kind=_INT
     )
@@ -447,7 +454,7 @@ class BrokerConfig:
     def __init__(self, static: Mapping[str, str] | None = None) -> None:
         """Take settings by Kafka's names. Raises InvalidConfigError for a value that a setting cannot have."""
         given = _renamed(static or {})
-        self.release = _release(given)
+        self.offer = _offer(given)
         self.static: Mapping[str, str] = given
         self.of_all: Mapping[str, str] = {}
         self.of_this: Mapping[str, str] = {}
@@ -535,9 +542,9 @@ REFUSED: Final = {
 
 FORMAT: Final = BrokerConfig.log_message_format_version.name
 PROTOCOL: Final = BrokerConfig.inter_broker_protocol_version.name
-_NEEDED: Final = {Format.V0: (0, 8, 2), Format.V1: (0, 10, 0), Format.V2: (0, 11, 0), Format.ENRICHED: (0, 10, 0)}
+_NEEDED: Final = {each: PROTOCOL_OF_MAGIC[each.magic] for each in Format}
 """By stored format: the first protocol version that goes with it."""
-FORMAT_NAMES: Final[Mapping[Format, str]] = {Format.V0: "0.9.0", Format.V1: "0.10.0", Format.V2: "0.11.0"}
+FORMAT_NAMES: Final[Mapping[Format, str]] = {each: MAGIC_NAMES[each.magic] for each in KAFKA_FORMATS}
 
 
 def _meant(unknown: str) -> str:
@@ -559,13 +566,13 @@ def _renamed(static: Mapping[str, str]) -> dict[str, str]:
     return found
 
 
-def _release(static: dict[str, str]) -> Release:
+def _offer(static: dict[str, str]) -> Offer:
     """Return what is offered."""
     name = static.get("as.version")
     if name is None:
-        return releases.OWN
+        return OWN
     try:
-        return releases.release(name)
+        return offer_of(name)
     except ValueError:
         raise InvalidConfigError(f"as.version: expected a release from 0.8.2 to 4.1, found {name!r}") from None
 
@@ -577,9 +584,9 @@ def _of_directory(config: BrokerConfig, given: Mapping[str, str]) -> dict[str, s
     """
     stored: Format = SETTINGS[FORMAT].parse(config.remembered.get(FORMAT, SETTINGS[FORMAT].default))
     spoken: tuple[int, ...] = SETTINGS[PROTOCOL].parse(config.remembered.get(PROTOCOL, SETTINGS[PROTOCOL].default))
-    if stored.magic > config.release.newest_format.magic:
-        stored = config.release.newest_format
-    spoken = min(spoken, config.release.protocol)
+    if stored.magic > config.offer.newest_format.magic:
+        stored = config.offer.newest_format
+    spoken = min(spoken, config.offer.protocol)
     if FORMAT in given:
         spoken = max(spoken, _NEEDED[SETTINGS[FORMAT].parse(given[FORMAT])])
     found = {FORMAT: FORMAT_NAMES[stored], PROTOCOL: ".".join(map(str, spoken))}
@@ -682,7 +689,7 @@ def _http(config: BrokerConfig) -> tuple[str, int] | None:
 
 
 def _check_together(config: BrokerConfig) -> None:
-    most = config.release.newest_format
+    most = config.offer.newest_format
     if config.log_message_format_version.magic > most.magic:
         raise InvalidConfigError(
             f"log.message.format.version {config.texts['log.message.format.version']}: {config.as_version} stores no "

@@ -17,7 +17,7 @@ from magicbyte.records.layout import LOG_OVERHEAD, Dialect
 from magicbyte.records.scan import BatchTable, scan
 
 if TYPE_CHECKING:
-    from magicbyte.log.segment import FileSlice
+    from magicbyte.log.live.segment import FileSlice
 
 CHUNK_BYTES: Final = 512 << 10
 """Of stored bytes that are converted at a time: memory is some multiple of this, or of one batch that is larger."""

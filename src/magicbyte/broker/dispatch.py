@@ -6,7 +6,6 @@ start waits for its disk.
 
 from __future__ import annotations
 
-import logging
 import struct
 from contextlib import suppress
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from magicbyte.broker.request import Connection, Handler, Request
 from magicbyte.broker.versions import OTHERS_MOST_BYTES, SERVED, unsupported_versions
 from magicbyte.errors import TooManyElementsError, UnsupportedVersionError
 from magicbyte.net.server import Terms
+from magicbyte.printable import logger
 from magicbyte.protocol import APIS, Api, read_request_header, write_response
 from magicbyte.protocol.api import API_VERSIONS
 from magicbyte.protocol.outcomes import Collect, codes_of
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from magicbyte.protocol import Message
     from magicbyte.protocol.messages.request_header import RequestHeader
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 FIRST_ASKED: Final = (18, 3, 0, 1)  # ApiVersions, Metadata, Produce, Fetch
 FEW_ELEMENTS: Final = 2_000
@@ -91,7 +91,7 @@ class Dispatcher:
         and what the handler raises: each ends the connection.
         """
         api, header, at = read_request_header(frame)
-        version = self._broker.release.answers(api.key, header.request_api_version)
+        version = self._broker.offer.answers(api.key, header.request_api_version)
         if version is None:
             return self._refuse(api, header.request_api_version, header.correlation_id)
         started, connection = now_ns(), self._connection
@@ -133,7 +133,7 @@ class Dispatcher:
     ) -> Answer | None:
         """Answer a request that names more than most do: it is read in a thread, its memory counted beforehand."""
         broker, version, most = self._broker, header.request_api_version, route.most_elements
-        async with broker.memory.work(min(most, len(body)) * ELEMENT_BYTES):
+        async with broker.memory.message(min(most, len(body)) * ELEMENT_BYTES):
             read = partial(route.request.read_within, body, 0, version, Allowance(most))
             message, _ = await broker.messages.run(read)
             del body, read
@@ -200,13 +200,13 @@ class Dispatcher:
                     extra={"fields": facts})  # fmt: skip
 
     def _refuse(self, api: Api, version: int, correlation_id: int) -> Answer | None:
-        release = self._broker.release
-        known = release.answered.get(api.key, range(0))
-        if not known and release.ignores_unknown:
+        offer = self._broker.offer
+        known = offer.answered.get(api.key, range(0))
+        if not known and offer.ignores_unknown:
             return None
         if api.key != API_VERSIONS or version < 0 or not known:
             raise UnsupportedVersionError(api.name, version, known=known)
-        return write_response(unsupported_versions(release), 0, correlation_id=correlation_id).buffers()
+        return write_response(unsupported_versions(offer), 0, correlation_id=correlation_id).buffers()
 
 
 def _written(route: _Route, response: Message, version: int, correlation_id: int) -> tuple[Answer, list[int]]:

@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from magicbyte.broker.partition import Partition
     from magicbyte.broker.request import Handler, Request
     from magicbyte.broker.sessions import Begun
-    from magicbyte.log.partition_log import PartitionLog
-    from magicbyte.log.segment import FileSlice
+    from magicbyte.log.live.partition_log import PartitionLog
+    from magicbyte.log.live.segment import FileSlice
 
 T = TypeVar("T")
 

@@ -7,7 +7,6 @@ Offsets of version 0 are those that old consumers keep in ZooKeeper: they are in
 from __future__ import annotations
 
 import asyncio
-import logging
 import uuid
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -15,6 +14,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from magicbyte.broker.appends import NewSet
 from magicbyte.broker.metrics import now_ns
 from magicbyte.broker.pieces import joined, pieces
 from magicbyte.broker.turns import STEPS_AT_ONCE
@@ -28,11 +28,13 @@ from magicbyte.errors import (
 )
 from magicbyte.groups.config import GroupConfig, StoredVersions
 from magicbyte.groups.coordinator import ANSWERED, Coordinator
-from magicbyte.groups.effects import Caller, Effect, Reply, Store
+from magicbyte.groups.effects import Caller, Effect, Reply, Store, encoded
 from magicbyte.groups.loading import LoadedPartition, Loading
 from magicbyte.groups.partitioning import OFFSETS_TOPIC
+from magicbyte.groups.records import GroupMetadataValue
 from magicbyte.metadata import layout
 from magicbyte.ports import Moment
+from magicbyte.printable import logger
 from magicbyte.protocol.messages.describe_groups import DescribeGroupsResponse
 from magicbyte.protocol.messages.find_coordinator import (
     Coordinator as FoundCoordinator,
@@ -64,10 +66,10 @@ if TYPE_CHECKING:
     from magicbyte.broker.config import BrokerConfig
     from magicbyte.broker.request import Handler, Request
     from magicbyte.broker.topics import Topic
-    from magicbyte.log.partition_log import PartitionLog
+    from magicbyte.log.live.partition_log import PartitionLog
     from magicbyte.protocol import Message
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 READ_BYTES: Final = 4 << 20  # of a partition's log at a time, when its groups are loaded
 _ZOOKEEPER: Final = 0  # version of OffsetCommit and OffsetFetch
@@ -231,9 +233,9 @@ class Groups:
             codec = Codec(broker.config.offsets_topic_compression_codec)
             now_ms = broker.clock.now_ms()
             encode = partial(records_of, store, rules.format, codec, now_ms)
-            size = sum(len(key) + len(value or b"") for key, value in store.records)
+            size = sum(len(key) + _size(value) for key, value in store.records)
             records = encode() if size <= _QUICK_BYTES else await broker.writing.run(encode)
-            await broker.appends.append(partition, records, rules)
+            await broker.appends.append(NewSet(partition, records, rules))
         except MagicbyteError as error:
             broker.complaints.line(log, OFFSETS_TOPIC, "groups", "%s-%d: records of a group could not be stored: %s",
                                    OFFSETS_TOPIC, store.partition, error)  # fmt: skip
@@ -281,10 +283,14 @@ def _payload_bytes(answer: Message) -> int:
     return 0
 
 
+def _size(value: bytes | GroupMetadataValue | None) -> int:
+    return value.weight if isinstance(value, GroupMetadataValue) else len(value or b"")
+
+
 def records_of(store: Store, target: Format, codec: Codec, now_ms: int) -> memoryview:
     """Return the records of one effect as the set that a Kafka broker would append."""
     rows = [
-        Record(offset, now_ms, TimestampType.CREATE_TIME, key, value)
+        Record(offset, now_ms, TimestampType.CREATE_TIME, key, encoded(value))
         for offset, (key, value) in enumerate(store.records)
     ]
     header = BatchHeader() if store.is_group else _OFFSETS_HEADER
@@ -297,6 +303,7 @@ def _config(config: BrokerConfig) -> GroupConfig:
         max_session_timeout_ms=config.group_max_session_timeout_ms,
         initial_rebalance_delay_ms=config.group_initial_rebalance_delay_ms,
         max_size=config.group_max_size,
+        metadata_max_bytes=config.group_metadata_max_bytes,
         offsets_partitions=config.offsets_topic_num_partitions,
         offsets_retention_ms=config.offsets_retention_minutes * 60_000,
         offset_metadata_max_bytes=config.offset_metadata_max_bytes,

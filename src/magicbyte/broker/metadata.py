@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from magicbyte.broker.topics import INTERNAL
 from magicbyte.errors import ErrorCode, MagicbyteError
-from magicbyte.log.names import check_topic_name, is_reserved
+from magicbyte.log.files.names import check_topic_name, is_reserved
 from magicbyte.protocol.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from magicbyte.broker.fetch import epoch_fault
 from magicbyte.errors import ErrorCode, MagicbyteError
-from magicbyte.log.partition_log import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, MAX_TIMESTAMP_SEARCH
+from magicbyte.log.live.partition_log import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, MAX_TIMESTAMP_SEARCH
 from magicbyte.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from magicbyte.broker.broker import Broker
     from magicbyte.broker.partition import Partition
     from magicbyte.broker.request import Handler, Request
-    from magicbyte.log.partition_log import PartitionLog
+    from magicbyte.log.live.partition_log import PartitionLog
 
     _Find = Callable[
         [Broker, Request[ListOffsetsRequest], Partition, ListOffsetsPartition], Awaitable[ListOffsetsPartitionResponse]

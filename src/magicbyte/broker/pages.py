@@ -9,12 +9,13 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from magicbyte.broker.metrics import Conversion, Moved, Times, TopicMetrics
+from magicbyte.compiled import kernel
 from magicbyte.errors import ErrorCode
 from magicbyte.groups.rules import GroupState
+from magicbyte.net.descriptors import for_pages, limit
 from magicbyte.net.exposition import Family, counter, disk_bytes, gauge, health_page, metrics_page
 from magicbyte.net.http import Page, Pages
 from magicbyte.protocol import APIS
-from magicbyte.wire import kernel
 
 if TYPE_CHECKING:
     from magicbyte.broker.broker import Broker
@@ -48,7 +49,8 @@ def pages(broker: Broker) -> Pages:
     health = health_page(lambda: _health(broker))
     idle = LoopIdle()
     found: dict[str, Page] = {"/metrics": metrics_page(lambda: families(broker, idle)), "/health": health}
-    return Pages(found | {"/health/ready": health, "/health/live": health_page(lambda: (True, {"live": True}))})
+    found |= {"/health/ready": health, "/health/live": health_page(lambda: (True, {"live": True}))}
+    return Pages(found, for_pages(limit()))
 
 
 def _health(broker: Broker) -> tuple[bool, Mapping[str, Any]]:
@@ -199,6 +201,11 @@ def _logs(broker: Broker) -> Iterator[Family]:
     files.add(broker.logs.files.descriptors)
     scarce = counter("magicbyte_out_of_descriptors", "How often the process had no file descriptor for a log.")
     scarce.add(broker.logs.files.refused)
+    aside = gauge("magicbyte_quarantine_files", "What is in quarantine/ at the start, which nothing deletes.")
+    aside_bytes = gauge("magicbyte_quarantine_bytes", "Bytes of these files, holes included.")
+    for family, value in zip((aside, aside_bytes), broker.logs.quarantined, strict=True):
+        family.add(value, logDirectory=broker.logs.path)
+    yield from (aside, aside_bytes)
     cleaner = "kafka_log_logcleanermanager_uncleanable"
     uncleanable = broker.uncleanable_bytes()
     partitions = gauge(

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
 
 from magicbyte.errors import CorruptRecordError
-from magicbyte.log.segment import FileSlice, Segment
+from magicbyte.log.live.segment import FileSlice, Segment
+from magicbyte.printable import logger
 
 if TYPE_CHECKING:
-    from magicbyte.log.partition_log import PartitionLog
+    from magicbyte.log.live.partition_log import PartitionLog
 
 T = TypeVar("T")
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 MOST_DAMAGE_TOLD: Final = 100
 """Lines on damage in one partition, as long as it is open."""

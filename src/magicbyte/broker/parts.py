@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from magicbyte.broker.threads import Threads
-    from magicbyte.log.segment import FileSlice
+    from magicbyte.log.live.segment import FileSlice
     from magicbyte.net.stream import Stream
     from magicbyte.ports import ReadableFile
 

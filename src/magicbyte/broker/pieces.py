@@ -8,22 +8,50 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from magicbyte.protocol import Message
-from magicbyte.protocol.messages.delete_groups import DeleteGroupsRequest
-from magicbyte.protocol.messages.describe_groups import DescribeGroupsRequest
-from magicbyte.protocol.messages.leave_group import LeaveGroupRequest
-from magicbyte.protocol.messages.offset_commit import OffsetCommitRequest
-from magicbyte.protocol.messages.offset_delete import OffsetDeleteRequest
-from magicbyte.protocol.messages.offset_fetch import OffsetFetchRequest
+from magicbyte.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
+from magicbyte.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
+from magicbyte.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
+from magicbyte.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
+from magicbyte.protocol.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestTopic,
+    OffsetDeleteResponse,
+)
+from magicbyte.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+)
 
 PIECE: Final = 200  # elements
 
+T = TypeVar("T")
+Looked = TypeVar("Looked", OffsetFetchRequestTopic, OffsetFetchRequestTopics)
+Changed = TypeVar("Changed", OffsetCommitRequestTopic, OffsetDeleteRequestTopic)
+
+
+class _Topic(Protocol):
+    """A topic in an answer, with what is said of its partitions."""
+
+    name: str
+    partitions: list[Any]
+
+
+Told = TypeVar("Told", bound=_Topic)
+
 
 class _Form(NamedTuple):
-    """How a request is cut, and an answer made of those to its pieces."""
+    """How a request is cut, and an answer made of those to its pieces: one at least, the first is added to."""
 
     cut: Callable[[Any], Iterator[Message]]
     join: Callable[[Sequence[Any]], Message]
@@ -40,37 +68,32 @@ def joined(request: type[Message], answers: Sequence[Any]) -> Message:
     return _FORMS[request].join(answers)
 
 
-def _parts(items: Sequence[Any]) -> Iterator[Sequence[Any]]:
+# ---- requests
+
+
+def _parts(items: Sequence[T]) -> Iterator[list[T]]:
     for at in range(0, len(items) or 1, PIECE):
-        yield items[at : at + PIECE]
+        yield list(items[at : at + PIECE])
 
 
-def _cut_names(field: str, message: Message) -> Iterator[Message]:
-    """Cut a list, each element of it named once."""
-    for part in _parts(list(dict.fromkeys(getattr(message, field)))):
-        yield replace(message, **{field: part})  # type: ignore[type-var]
+def _looked_up(topic: Looked) -> Iterator[tuple[Looked, int]]:
+    """Yield a topic with few of its partitions each, and how many these are."""
+    for part in _parts(topic.partition_indexes):
+        yield replace(topic, partition_indexes=tuple(part)), len(part)
 
 
-def _cut_list(field: str, message: Message) -> Iterator[Message]:
-    for part in _parts(getattr(message, field)):
-        yield replace(message, **{field: part})  # type: ignore[type-var]
+def _changed(topic: Changed) -> Iterator[tuple[Changed, int]]:
+    for part in _parts(topic.partitions):
+        yield replace(topic, partitions=part), len(part)
 
 
-def _cut_topics(partitions: str, message: Message) -> Iterator[Message]:
-    for topics in _topics_in_parts(message.topics, partitions):  # type: ignore[attr-defined]
-        yield replace(message, topics=topics)  # type: ignore[type-var]
-
-
-def _topics_in_parts(topics: Iterable[Any] | None, partitions: str) -> Iterator[list[Any] | None]:
+def _in_parts(topics: Iterable[T], cut: Callable[[T], Iterator[tuple[T, int]]]) -> Iterator[list[T]]:
     """Yield topics with all their partitions in lists of about `PIECE` of these; one list at least."""
-    if topics is None:
-        yield None
-        return
-    found, count, is_first = list[Any](), 0, True
+    found, count, is_first = list[T](), 0, True
     for topic in topics:
-        for part in _parts(getattr(topic, partitions)):
-            found.append(replace(topic, **{partitions: part}))
-            count += len(part) + 1
+        for part, size in cut(topic):
+            found.append(part)
+            count += size + 1
             if count >= PIECE:
                 yield found
                 found, count, is_first = [], 0, False
@@ -78,13 +101,20 @@ def _topics_in_parts(topics: Iterable[Any] | None, partitions: str) -> Iterator[
         yield found
 
 
-def _cut_fetch(message: OffsetFetchRequest) -> Iterator[Message]:
-    if not message.groups:
-        yield from _cut_topics("partition_indexes", message)
-        return
-    few, count = list[Any](), 0
+def _cut_fetch(message: OffsetFetchRequest) -> Iterator[OffsetFetchRequest]:
+    if message.groups:
+        yield from _cut_groups(message)
+    elif message.topics is None:  # all that the group has
+        yield message
+    else:
+        for topics in _in_parts(message.topics, _looked_up):
+            yield replace(message, topics=topics)
+
+
+def _cut_groups(message: OffsetFetchRequest) -> Iterator[OffsetFetchRequest]:
+    few, count = list[OffsetFetchRequestGroup](), 0
     for group in {each.group_id: each for each in message.groups}.values():
-        for topics in _topics_in_parts(group.topics, "partition_indexes"):
+        for topics in (None,) if group.topics is None else _in_parts(group.topics, _looked_up):
             few.append(replace(group, topics=topics))
             count += 1 + sum(1 + len(each.partition_indexes) for each in topics or ())
             if count >= PIECE:
@@ -94,24 +124,32 @@ def _cut_fetch(message: OffsetFetchRequest) -> Iterator[Message]:
         yield replace(message, groups=few)
 
 
-def _join_lists(field: str, answers: Sequence[Any]) -> Message:
-    whole = answers[0]
-    for each in answers[1:]:
-        getattr(whole, field).extend(getattr(each, field))
-        if getattr(each, "error_code", 0) and not whole.error_code:
-            whole.error_code = each.error_code
-    return whole  # type: ignore[no-any-return]
+def _cut_commit(message: OffsetCommitRequest) -> Iterator[OffsetCommitRequest]:
+    return (replace(message, topics=topics) for topics in _in_parts(message.topics, _changed))
 
 
-def _join_topics(answers: Sequence[Any]) -> Message:
-    whole = _join_lists("topics", answers)
-    whole.topics = _merged(whole.topics)  # type: ignore[attr-defined]
-    return whole
+def _cut_offset_delete(message: OffsetDeleteRequest) -> Iterator[OffsetDeleteRequest]:
+    return (replace(message, topics=topics) for topics in _in_parts(message.topics, _changed))
 
 
-def _merged(topics: Iterable[Any]) -> list[Any]:
+def _cut_describe(message: DescribeGroupsRequest) -> Iterator[DescribeGroupsRequest]:
+    return (replace(message, groups=names) for names in _parts(list(dict.fromkeys(message.groups))))
+
+
+def _cut_delete(message: DeleteGroupsRequest) -> Iterator[DeleteGroupsRequest]:
+    return (replace(message, groups_names=names) for names in _parts(list(dict.fromkeys(message.groups_names))))
+
+
+def _cut_leave(message: LeaveGroupRequest) -> Iterator[LeaveGroupRequest]:
+    return (replace(message, members=members) for members in _parts(message.members))
+
+
+# ---- answers
+
+
+def _merged(topics: Iterable[Told]) -> list[Told]:
     """Return topics of which those that follow each other have different names."""
-    found = list[Any]()
+    found = list[Told]()
     for each in topics:
         if found and found[-1].name == each.name:
             found[-1].partitions.extend(each.partitions)
@@ -120,24 +158,56 @@ def _merged(topics: Iterable[Any]) -> list[Any]:
     return found
 
 
-def _join_fetch(answers: Sequence[Any]) -> Message:
-    whole = _join_topics(answers)
-    groups: dict[str, Any] = {}
-    for each in (group for answer in answers for group in answer.groups):
-        known = groups.setdefault(each.group_id, each)
-        if known is not each:
-            known.topics.extend(each.topics)
-    for each in groups.values():
-        each.topics = _merged(each.topics)
-    whole.groups = list(groups.values())  # type: ignore[attr-defined]
+def _first_code(codes: Iterable[int]) -> int:
+    return next((code for code in codes if code), 0)
+
+
+def _join_fetch(answers: Sequence[OffsetFetchResponse]) -> OffsetFetchResponse:
+    whole, groups = answers[0], dict[str, OffsetFetchResponseGroup]()
+    whole.error_code = _first_code(each.error_code for each in answers)
+    whole.topics = _merged(topic for each in answers for topic in each.topics)
+    for group in (group for each in answers for group in each.groups):
+        known = groups.setdefault(group.group_id, group)
+        if known is not group:
+            known.topics.extend(group.topics)
+            known.error_code = known.error_code or group.error_code
+    for group in groups.values():
+        group.topics = _merged(group.topics)
+    whole.groups = list(groups.values())
     return whole
+
+
+def _join_commit(answers: Sequence[OffsetCommitResponse]) -> OffsetCommitResponse:
+    whole = answers[0]
+    whole.topics = _merged(topic for each in answers for topic in each.topics)
+    return whole
+
+
+def _join_offset_delete(answers: Sequence[OffsetDeleteResponse]) -> OffsetDeleteResponse:
+    whole = answers[0]
+    whole.error_code = _first_code(each.error_code for each in answers)
+    whole.topics = _merged(topic for each in answers for topic in each.topics)
+    return whole
+
+
+def _join_describe(answers: Sequence[DescribeGroupsResponse]) -> DescribeGroupsResponse:
+    return replace(answers[0], groups=[group for each in answers for group in each.groups])
+
+
+def _join_delete(answers: Sequence[DeleteGroupsResponse]) -> DeleteGroupsResponse:
+    return replace(answers[0], results=[result for each in answers for result in each.results])
+
+
+def _join_leave(answers: Sequence[LeaveGroupResponse]) -> LeaveGroupResponse:
+    code = _first_code(each.error_code for each in answers)
+    return replace(answers[0], error_code=code, members=[member for each in answers for member in each.members])
 
 
 _FORMS: Final[Mapping[type[Message], _Form]] = {
     OffsetFetchRequest: _Form(_cut_fetch, _join_fetch),
-    OffsetCommitRequest: _Form(partial(_cut_topics, "partitions"), _join_topics),
-    OffsetDeleteRequest: _Form(partial(_cut_topics, "partitions"), _join_topics),
-    DescribeGroupsRequest: _Form(partial(_cut_names, "groups"), partial(_join_lists, "groups")),
-    DeleteGroupsRequest: _Form(partial(_cut_names, "groups_names"), partial(_join_lists, "results")),
-    LeaveGroupRequest: _Form(partial(_cut_list, "members"), partial(_join_lists, "members")),
+    OffsetCommitRequest: _Form(_cut_commit, _join_commit),
+    OffsetDeleteRequest: _Form(_cut_offset_delete, _join_offset_delete),
+    DescribeGroupsRequest: _Form(_cut_describe, _join_describe),
+    DeleteGroupsRequest: _Form(_cut_delete, _join_delete),
+    LeaveGroupRequest: _Form(_cut_leave, _join_leave),
 }

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from magicbyte.broker.appends import Appended
+from magicbyte.broker.appends import Appended, NewSet
 from magicbyte.errors import (
     AppendRefusedError,
     ErrorCode,
@@ -21,12 +20,13 @@ from magicbyte.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
-from magicbyte.records.layout import NO_TIMESTAMP, Dialect
+from magicbyte.records.layout import Dialect
 
 if TYPE_CHECKING:
     from magicbyte.broker.broker import Broker
     from magicbyte.broker.partition import Partition
     from magicbyte.broker.request import Handler, Request
+    from magicbyte.log.append.rules import AppendRules
 
 _ACKS: Final = (-1, 0, 1)
 _ALL: Final = -1
@@ -40,7 +40,6 @@ _NO_LOG_ASKED: Final = {  # faults that Kafka answers without the log's start, t
 }
 _TOGETHER: Final = 64  # partitions of a request that are appended to at a time
 _STEPS: Final = 20  # to append to a partition, on the event loop
-_AT_ONCE_BYTES: Final = 64 << 10  # of a request whose partitions are not worth a task each
 
 
 async def produce(broker: Broker, request: Request[ProduceRequest]) -> ProduceResponse | None:
@@ -48,21 +47,12 @@ async def produce(broker: Broker, request: Request[ProduceRequest]) -> ProduceRe
 
     With acks=0 nobody waits for the answer: what is refused closes the connection, with a line that says why.
     """
-    message, turns = request.message, request.turns
+    message = request.message
     parts = [(topic.name, part) for topic in message.topic_data for part in topic.partition_data]
-    size = sum(len(part.records or b"") for _, part in parts)
-    results: Iterator[PartitionProduceResponse]
-    if len(parts) > 1 and size > _AT_ONCE_BYTES:
-        found = list[PartitionProduceResponse]()
-        for at in range(0, len(parts), _TOGETHER):
-            some = parts[at : at + _TOGETHER]
-            found += await asyncio.gather(*[_append(broker, request, topic, part) for topic, part in some])
-            await turns.take(_STEPS * len(some))
-        results = iter(found)
-    elif len(parts) == 1:
-        results = iter([await _append(broker, request, *parts[0])])
-    else:
-        results = iter([await _append(broker, request, *each) async for each in turns.over(parts, _STEPS)])
+    found = list[PartitionProduceResponse]()
+    for at in range(0, len(parts), _TOGETHER):
+        found += await _append(broker, request, parts[at : at + _TOGETHER])
+    results = iter(found)
     responses = [
         TopicProduceResponse(name=topic.name, partition_responses=[next(results) for _ in topic.partition_data])
         for topic in message.topic_data
@@ -78,41 +68,67 @@ async def produce(broker: Broker, request: Request[ProduceRequest]) -> ProduceRe
 
 
 async def _append(
-    broker: Broker, request: Request[ProduceRequest], topic: str, part: PartitionProduceData
+    broker: Broker, request: Request[ProduceRequest], parts: Sequence[tuple[str, PartitionProduceData]]
+) -> list[PartitionProduceResponse]:
+    """Append the sets of some partitions, and answer for each."""
+    partitions: list[Partition | None] = [None] * len(parts)
+    outcomes: list[Appended | Exception | None] = [None] * len(parts)
+    sets: dict[int, NewSet] = {}
+    async for at, (topic, part) in request.turns.over(enumerate(parts), _STEPS):
+        try:
+            partitions[at] = partition = await _partition(broker, request, topic, part.index)
+            sets[at] = _new_set(broker, request, partition, part)
+        except MagicbyteError as error:
+            outcomes[at] = error
+    for at, outcome in zip(sets, await broker.appends.append_all(list(sets.values())), strict=True):
+        outcomes[at] = outcome
+    return [
+        _answer(broker, request.version, topic, part.index, partition, outcome)
+        for (topic, part), partition, outcome in zip(parts, partitions, outcomes, strict=True)
+    ]
+
+
+def _answer(
+    broker: Broker,
+    version: int,
+    topic: str,
+    index: int,
+    partition: Partition | None,
+    outcome: Appended | Exception | None,
 ) -> PartitionProduceResponse:
-    """Append one set; a fault becomes the code that this version of the request has for it."""
-    version, partition = request.version, None
-    try:
-        partition = await _partition(broker, request, topic, part.index)
-        found = await _store(broker, request, partition, part)
-    except AppendRefusedError as error:
+    """Return the answer for one set; a fault becomes the code that this version of the request has for it."""
+    if isinstance(outcome, AppendRefusedError):
         start = _NO_OFFSET
         if partition is not None:
             broker.metrics.of(topic).sets_refused += 1
-            if error.code not in _NO_LOG_ASKED and not isinstance(error, RequestRefusedError):
+            if outcome.code not in _NO_LOG_ASKED and not isinstance(outcome, RequestRefusedError):
                 start = partition.log.log_start_offset
         return PartitionProduceResponse(
-            index=part.index,
-            error_code=error.code,
+            index=index,
+            error_code=outcome.code,
             base_offset=_NO_OFFSET,
             log_start_offset=start,
             record_errors=[
                 BatchIndexAndErrorMessage(batch_index=each.batch_index, batch_index_error_message=each.message)
-                for each in error.record_errors
+                for each in outcome.record_errors
             ],
-            error_message=error.message,
+            error_message=outcome.message,
         )
-    except MagicbyteError as error:
-        code = error.code
+    if isinstance(outcome, MagicbyteError):
+        code = outcome.code
         if code == ErrorCode.KAFKA_STORAGE_ERROR and version < _FIRST_WITH_STORAGE_ERROR:
             code = ErrorCode.NOT_LEADER_OR_FOLLOWER
         return PartitionProduceResponse(
-            index=part.index, error_code=code, base_offset=_NO_OFFSET, error_message=str(error)
+            index=index, error_code=code, base_offset=_NO_OFFSET, error_message=str(outcome)
         )
+    if isinstance(outcome, Exception):
+        raise outcome
+    assert outcome is not None, "each set has an outcome"
+    assert partition is not None, "it was appended to"
     return PartitionProduceResponse(
-        index=part.index,
-        base_offset=found.first_offset,
-        log_append_time_ms=found.log_append_time,
+        index=index,
+        base_offset=outcome.first_offset,
+        log_append_time_ms=outcome.log_append_time,
         log_start_offset=partition.log.log_start_offset,
     )
 
@@ -128,32 +144,24 @@ async def _partition(broker: Broker, request: Request[ProduceRequest], topic: st
     return partition
 
 
-async def _store(
+def _new_set(
     broker: Broker, request: Request[ProduceRequest], partition: Partition, part: PartitionProduceData
-) -> Appended:
-    wanted = broker.topics.known(partition.topic).config.min_insync_replicas
+) -> NewSet:
+    config = broker.topics.known(partition.topic).config
+    wanted = config.min_insync_replicas
     if request.message.acks == _ALL and wanted > 1:
         raise AppendRefusedError(ErrorCode.NOT_ENOUGH_REPLICAS, f"min.insync.replicas is {wanted}, and there is one")
-    rules = broker.topics.rules(partition.topic)
     enriched = request.connection.enriched and partition.log.config.dialect is Dialect.ENRICHED
     dialect = Dialect.ENRICHED if enriched else Dialect.KAFKA
     assert part.records is None or isinstance(part.records, memoryview), "what was read is a view into the frame"
     records = memoryview(b"") if part.records is None else part.records
-    if broker.topics.known(partition.topic).config.is_identical:
+    rules: AppendRules | None = config.append
+    if config.is_identical:
         if dialect is not partition.log.config.dialect:
             raise RequestRefusedError(ErrorCode.INVALID_REQUEST, "sets of an enriched topic come by such a listener")
-        found = await broker.appends.take(partition, records.toreadonly(), dialect)
-    else:
-        found = await broker.appends.append(
-            partition,
-            records,
-            rules,
-            request_version=request.version,
-            client=request.client,
-            dialect=dialect,
-            is_ours=not records.readonly,
-        )
-    return found if found.first_offset >= 0 else Appended(_NO_OFFSET, _NO_OFFSET, NO_TIMESTAMP)
+        rules = None
+    is_ours = not records.readonly
+    return NewSet(partition, records, rules, request.version, request.client, dialect, is_ours)
 
 
 HANDLERS: Final[Mapping[type, Handler]] = {ProduceRequest: produce}

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar, overload
 
 from magicbyte.errors import InvalidConfigError
-from magicbyte.log.append_rules import stored_format
-from magicbyte.log.index_writer import LINES
+from magicbyte.log.append.rules import stored_format
 from magicbyte.records.encode import Format
+from magicbyte.releases import LINES
 
 T = TypeVar("T")
 INT_MAX = (1 << 31) - 1

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any, Final
 from magicbyte.broker.config import BrokerConfig
 from magicbyte.broker.settings import Setting, boolean, words
 from magicbyte.errors import InvalidConfigError, LogDirectoryError
-from magicbyte.log.append_rules import AppendRules
-from magicbyte.log.config import LogConfig
-from magicbyte.log.index_writer import LATEST_RULES, IndexRules
+from magicbyte.log.append.rules import AppendRules
+from magicbyte.log.files.index_writer import LATEST_RULES, IndexRules
+from magicbyte.log.live.config import LogConfig
 from magicbyte.records.encode import Format
 from magicbyte.records.layout import Dialect
 
 if TYPE_CHECKING:
-    from magicbyte.log.compaction import CompactionConfig
+    from magicbyte.log.cleaning.compaction import CompactionConfig
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +115,7 @@ class TopicConfig:
     @property
     def compaction(self) -> CompactionConfig:
         """How the topic is compacted. The first call imports that, which takes a while."""
-        from magicbyte.log.compaction import CompactionConfig
+        from magicbyte.log.cleaning.compaction import CompactionConfig
 
         return CompactionConfig.of({**self.cleaner, **self.settings})
 
@@ -149,7 +149,7 @@ def resolve(overrides: Mapping[str, str], config: BrokerConfig, rules: IndexRule
             settings[bound] = overrides[_BOTH_BOUNDS]
     stored: Format = TOPIC_SETTINGS[FORMAT].setting.parse(settings[FORMAT])
     enriched = stored is Format.ENRICHED and FORMAT in overrides
-    if FORMAT in overrides and stored.magic > config.release.newest_format.magic:
+    if FORMAT in overrides and stored.magic > config.offer.newest_format.magic:
         raise InvalidConfigError(
             f"{FORMAT} {settings[FORMAT]}: a broker as {config.as_version} stores older ones alone"
         )

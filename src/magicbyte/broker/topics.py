@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from magicbyte.broker import topic_config
-from magicbyte.broker.adoption import TOPIC_IDS, warn_beyond
+from magicbyte.broker.adoption import warn_beyond
 from magicbyte.broker.cluster import tell_of_config_change
 from magicbyte.broker.topic_config import TopicConfig
 from magicbyte.errors import (
@@ -28,23 +28,24 @@ from magicbyte.errors import (
     UnknownTopicError,
     UnknownTopicIdError,
 )
-from magicbyte.log.append_rules import AppendRules
-from magicbyte.log.checkpoints import PARTITION_METADATA, TopicPartition, parse_partition_metadata
-from magicbyte.log.directory import parse_file
-from magicbyte.log.index_writer import LATEST_RULES, IndexRules
-from magicbyte.log.names import MOST_PARTITIONS, check_new_topic
-from magicbyte.log.segment import exists
+from magicbyte.log.append.rules import AppendRules
+from magicbyte.log.files.checkpoints import PARTITION_METADATA, parse_partition_metadata
+from magicbyte.log.files.directory import parse_file
+from magicbyte.log.files.index_writer import LATEST_RULES, IndexRules
+from magicbyte.log.files.names import MOST_PARTITIONS, check_new_topic
+from magicbyte.log.live.segment import exists
 from magicbyte.metadata import layout
 from magicbyte.metadata.layout import PartitionState, TopicNode
-from magicbyte.ports import CreateNode, DeleteNode, NodeChange, SetNode
+from magicbyte.ports import CreateNode, DeleteNode, NodeChange, SetNode, TopicPartition
 from magicbyte.records.encode import Format
 from magicbyte.records.layout import Dialect
+from magicbyte.releases import TOPIC_IDS
 
 if TYPE_CHECKING:
     from magicbyte.broker.config import BrokerConfig
-    from magicbyte.log.config import LogConfig
-    from magicbyte.log.log_directory import LogDirectory
-    from magicbyte.log.partition_log import PartitionLog
+    from magicbyte.log.live.config import LogConfig
+    from magicbyte.log.live.log_directory import LogDirectory
+    from magicbyte.log.live.partition_log import PartitionLog
     from magicbyte.ports import Clock, MetadataStore
 
 _KEEPS_ALL: Final = {"retention.bytes": "-1", "retention.ms": "-1"}

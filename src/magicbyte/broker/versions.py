@@ -16,7 +16,7 @@ from magicbyte.protocol.messages.api_versions import ApiVersion, ApiVersionsRequ
 
 if TYPE_CHECKING:
     from magicbyte.broker.broker import Broker
-    from magicbyte.broker.releases import Release
+    from magicbyte.broker.offer import Offer
 
 
 class Served(NamedTuple):
@@ -86,9 +86,9 @@ def versions_response(listed: Mapping[int, range], error: ErrorCode = ErrorCode.
     return ApiVersionsResponse(error_code=error, api_keys=keys)
 
 
-def unsupported_versions(release: Release) -> ApiVersionsResponse:
+def unsupported_versions(offer: Offer) -> ApiVersionsResponse:
     """Return the answer, in version 0, to ApiVersions in a version that is too new (KIP-511)."""
-    listed = {API_VERSIONS: release.listed[API_VERSIONS]} if release.tells_range else {}
+    listed = {API_VERSIONS: offer.listed[API_VERSIONS]} if offer.tells_range else {}
     return versions_response(listed, ErrorCode.UNSUPPORTED_VERSION)
 
 
@@ -99,7 +99,7 @@ async def api_versions(broker: Broker, request: Request[ApiVersionsRequest]) -> 
         if not (_SOFTWARE.fullmatch(name) and _SOFTWARE.fullmatch(version)):
             return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
         request.connection.software_name, request.connection.software_version = name, version
-    return versions_response(broker.release.listed)
+    return versions_response(broker.offer.listed)
 
 
 HANDLERS: Final[Mapping[type, Handler]] = {ApiVersionsRequest: api_versions}

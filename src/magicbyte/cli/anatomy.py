@@ -9,7 +9,7 @@ import click
 
 from magicbyte.cli.output import complain, say_json, say_styled
 from magicbyte.errors import CorruptRecordError
-from magicbyte.log.reader import read_chunks
+from magicbyte.log.files.reader import read_chunks
 from magicbyte.printable import printable
 from magicbyte.records.anatomy import UNREADABLE, Part, anatomy, inside
 from magicbyte.records.layout import LOG_OVERHEAD, SIZE, V0_MINIMUM, Dialect

@@ -15,19 +15,17 @@ from typing import TYPE_CHECKING, BinaryIO
 import click
 
 from magicbyte.cli import options, render
-from magicbyte.cli.cluster import is_topic, topic_at
+from magicbyte.cli.cluster import sources_at
 from magicbyte.cli.output import Damage, binary_output, complain
 from magicbyte.cli.progress import progress
+from magicbyte.log.files import units
+from magicbyte.public.sources import doubts, is_topic, read_source, served
 
 if TYPE_CHECKING:
-    from magicbyte.client.fetched import FetchedPartition
-    from magicbyte.log.checkpoints import TopicPartition
-    from magicbyte.log.directory import PartitionDirectory
-    from magicbyte.log.reader import SegmentReader
+    from magicbyte.ports import TopicPartition
+    from magicbyte.public.sources import Source
     from magicbyte.records.columns import RecordColumns
     from magicbyte.records.layout import Dialect
-
-    Log = PartitionDirectory | FetchedPartition
 
 BINARY = ("arrow", "parquet")
 
@@ -35,7 +33,7 @@ BINARY = ("arrow", "parquet")
 def parse_time(_context: click.Context, _parameter: click.Parameter, value: str | None) -> int | None:
     """Return the ms since 1970 of a time: a callback."""
     try:
-        return None if value is None else render.parse_time(value)
+        return None if value is None else units.parse_time(value)
     except (ValueError, OverflowError) as error:
         raise click.BadParameter(
             f"{value!r}: expected a time such as 2024-01-31T12:00:00Z, or ms since 1970"
@@ -129,8 +127,8 @@ def cat(
     arrow   an IPC stream with the columns of Spark's Kafka source
     parquet the same columns; needs -o FILE
     """
-    from magicbyte.log.directory import PartitionDirectory
-    from magicbyte.log.outputs import inputs_of
+    from magicbyte.log.files.directory import PartitionDirectory
+    from magicbyte.log.files.outputs import inputs_of
 
     form = form or ("jsonl" if batches else "text")
     request = Wanted(limit=max_batch_bytes, **wanted)  # type: ignore[arg-type]
@@ -175,58 +173,53 @@ def _check(form: str, values: str | None, output: Path | None, wanted: Wanted, *
 
 def _partitions(
     stack: contextlib.ExitStack, paths: tuple[str, ...], as_: TopicPartition | None, wanted: Wanted
-) -> list[Log]:
+) -> list[Source]:
     """Return the partitions that are wanted; brokers are connected as long as `stack` is open."""
-    from magicbyte.log.directory import discover
-    from magicbyte.log.partitions import choose, in_use
-    from magicbyte.wire import kernel
+    from magicbyte.compiled import kernel
+    from magicbyte.log.files.directory import PartitionDirectory
+    from magicbyte.log.files.partitions import choose
 
-    folders = [path for path in paths if not is_topic(path)]
-    found = discover(folders, as_) if folders else []
-    used: list[Log] = [*in_use(found)]
+    found = stack.enter_context(sources_at(paths, as_, wanted.dialect))
+    used = served(found)
     for each in found:
-        if each not in used and (not wanted.topics or each.topic in wanted.topics):
+        if not isinstance(each, PartitionDirectory) or each in used:
+            continue
+        if not wanted.topics or each.topic in wanted.topics:
             complain(f"left out: {each.path} ({each.state.value})")
-    kernel.expect(sum(each.size for each in found if each in used))
-    for path in paths:
-        used += stack.enter_context(topic_at(path, wanted.dialect)) if is_topic(path) else []
+    kernel.expect(sum(each.size for each in used if isinstance(each, PartitionDirectory)))
     return choose(used, wanted.topics, wanted.partitions)
 
 
-def _reader(partition: Log, wanted: Wanted) -> SegmentReader | FetchedPartition:
-    from magicbyte.log.directory import PartitionDirectory
-    from magicbyte.log.reader import SegmentReader
-
-    return SegmentReader(partition, wanted.dialect) if isinstance(partition, PartitionDirectory) else partition
-
-
 def _records(
-    partitions: list[Log],
+    partitions: list[Source],
     wanted: Wanted,
     damage: Damage,
     advance: Callable[[int], None],
     *,
     packed: bool,
-) -> Iterator[tuple[Log, RecordColumns]]:
+) -> Iterator[tuple[Source, RecordColumns]]:
     """Yield the wanted records with the partition that they are of."""
-    from magicbyte.log.reader import Isolation, Selection
+    from magicbyte.log.files.reader import EVERYTHING, Isolation, Selection
     from magicbyte.records.decode import DecodeOptions
 
     decoding = DecodeOptions(packed=packed, limit=wanted.limit)
+    selection = Selection(
+        wanted.first or 0,
+        EVERYTHING.end if wanted.end is None else wanted.end,
+        since=wanted.since,
+        until=wanted.until,
+        isolation=Isolation(wanted.isolation),
+    )
     left = sys.maxsize if wanted.count is None else wanted.count
     for partition in partitions:
         if not left:
             return
-        reader = _reader(partition, wanted)
-        end = {} if wanted.end is None else {"end": wanted.end}
-        selection = Selection(
-            max(wanted.first or 0, _start(partition, wanted, damage)),
-            since=wanted.since,
-            until=wanted.until,
-            isolation=Isolation(wanted.isolation),
-            **end,
-        )
-        records = reader.records(selection, decoding, threads=wanted.threads, on_damage=damage, progress=advance)
+        for doubt in doubts([partition], wanted.dialect):
+            complain(f"warning: {doubt}")
+        records = read_source(
+            partition, selection, decoding,
+            dialect=wanted.dialect, threads=wanted.threads, on_damage=damage, progress=advance,
+        )  # fmt: skip
         for columns in records:
             chosen = columns if wanted.key is None else _with_key(columns, wanted.key)
             chosen = chosen.slice(0, left)
@@ -249,28 +242,11 @@ def _with_key(columns: RecordColumns, key: bytes) -> RecordColumns:
     return columns.take(candidates[np.array(same)])
 
 
-def _start(partition: Log, wanted: Wanted, damage: Damage) -> int:
-    """Return where a partition begins for a reader; of a folder, say so if it seems to be in the other dialect."""
-    from magicbyte.errors import CorruptRecordError
-    from magicbyte.log.directory import PartitionDirectory
-    from magicbyte.log.partitions import dialect_doubts, log_start_offset
-
-    if not isinstance(partition, PartitionDirectory):
-        return partition.first
-    for doubt in dialect_doubts(partition, wanted.dialect or partition.dialect):
-        complain(f"warning: {doubt}")
-    try:
-        return log_start_offset(partition)
-    except CorruptRecordError as error:
-        damage(error)
-        return 0
-
-
 def _write_lines(
     form: str,
     values: str,
     stream: BinaryIO,
-    partitions: list[Log],
+    partitions: list[Source],
     wanted: Wanted,
     damage: Damage,
     advance: Callable[[int], None],
@@ -278,7 +254,7 @@ def _write_lines(
     named = len(partitions) > 1
     if form == "csv":
         stream.write(render.csv_head(named=named).encode())
-    of: Log | None = None
+    of: Source | None = None
     lines: render.Renderer | None = None
     for partition, columns in _records(partitions, wanted, damage, advance, packed=False):
         if lines is None or partition is not of:
@@ -290,7 +266,7 @@ def _write_lines(
         stream.write(lines(columns).encode())
 
 
-def _write_columnar(form: str, stream: BinaryIO, records: Iterator[tuple[Log, RecordColumns]]) -> None:
+def _write_columnar(form: str, stream: BinaryIO, records: Iterator[tuple[Source, RecordColumns]]) -> None:
     from magicbyte.records.columnar import ArrowWriter, ParquetWriter
 
     with (ArrowWriter if form == "arrow" else ParquetWriter)(stream) as writer:
@@ -300,17 +276,19 @@ def _write_columnar(form: str, stream: BinaryIO, records: Iterator[tuple[Log, Re
 
 def _write_batches(
     stream: BinaryIO,
-    partitions: list[Log],
+    partitions: list[Source],
     wanted: Wanted,
     damage: Damage,
     advance: Callable[[int], None],
 ) -> None:
-    from magicbyte.log.batch_list import list_batches
+    from magicbyte.archive.batch_list import list_batches
+    from magicbyte.log.files.directory import PartitionDirectory
+    from magicbyte.log.files.reader import SegmentReader
 
     left = sys.maxsize if wanted.count is None else wanted.count
     for partition in partitions:
         name = {"topic": partition.topic, "partition": partition.partition} if len(partitions) > 1 else {}
-        reader = _reader(partition, wanted)
+        reader = SegmentReader(partition, wanted.dialect) if isinstance(partition, PartitionDirectory) else partition
         lines = list_batches(
             reader, first=wanted.first or 0, end=wanted.end, limit=wanted.limit, on_damage=damage, progress=advance
         )

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import click
 
-from magicbyte.errors import BrokerError, ErrorCode, NetworkError, UnsupportedVersionError
+from magicbyte.public.sources import open_sources
 
 if TYPE_CHECKING:
     from magicbyte.cli.options import F
     from magicbyte.client import Client
     from magicbyte.client.client import Topic
-    from magicbyte.client.fetched import FetchedPartition
+    from magicbyte.ports import TopicPartition
+    from magicbyte.public.sources import Source
     from magicbyte.records.layout import Dialect
 
 T = TypeVar("T")
@@ -58,37 +59,16 @@ def client_of(bootstrap: str, *, client_id: str = "magicbyte") -> Client:
 
 
 @contextlib.contextmanager
-def explained(task: str, unsupported: str) -> Iterator[None]:
-    """Inside the block a silent cluster, and brokers without a version for `task`, are said with what to do.
-
-    `unsupported`: what is to be done about the latter.
-    """
-    try:
-        yield
-    except NetworkError as error:
-        hint = "is a broker running there? `magicbyte serve` starts one"
-        raise NetworkError(f"{error} ({hint})" if str(error).startswith("no broker answers") else str(error)) from error
-    except UnsupportedVersionError as error:
-        code = ErrorCode.UNSUPPORTED_VERSION
-        raise BrokerError(task, code, broker="the cluster", detail=f"{unsupported} ({error})") from error
-
-
-@contextlib.contextmanager
-def topic_at(address: str, dialect: Dialect | None) -> Iterator[list[FetchedPartition]]:
-    """Give the partitions at kafka://HOST:PORT/TOPIC[/PARTITION], connected inside the block. Raises BadParameter."""
-    from magicbyte.client.fetched import open_topic
-
-    with explained(f"read {address}", "brokers from 0.11 on can do it"), contextlib.ExitStack() as stack:
+def sources_at(
+    paths: Iterable[str], as_: TopicPartition | None = None, dialect: Dialect | None = None
+) -> Iterator[list[Source]]:
+    """Give the partitions at `paths`, as `open_sources`, which names its other errors. Raises BadParameter."""
+    with contextlib.ExitStack() as stack:
         try:
-            found = stack.enter_context(open_topic(address, dialect))
+            found = stack.enter_context(open_sources(paths, as_=as_, dialect=dialect))
         except ValueError as error:
             raise click.BadParameter(str(error)) from error
         yield found
-
-
-def is_topic(path: str) -> bool:
-    """Whether a path names a topic of a running cluster."""
-    return path.startswith("kafka://")
 
 
 def kcat_options(said: Mapping[str, str], ignored: str) -> Callable[[F], F]:

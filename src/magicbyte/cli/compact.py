@@ -17,10 +17,10 @@ from magicbyte.clock import SystemClock
 from magicbyte.errors import LogDirectoryError
 
 if TYPE_CHECKING:
-    from magicbyte.log.checkpoints import TopicPartition
-    from magicbyte.log.compact import Compacted
-    from magicbyte.log.compaction_sets import Dropped
-    from magicbyte.log.directory import PartitionDirectory
+    from magicbyte.archive.compact import Compacted
+    from magicbyte.log.cleaning.compaction_sets import Dropped
+    from magicbyte.log.files.directory import PartitionDirectory
+    from magicbyte.ports import TopicPartition
 
 Json = dict[str, Any]
 
@@ -69,11 +69,11 @@ def compact(
 
     Exit status: 0 done, 1 a log is damaged and was left alone, 2 wrong use, or the broker runs or was killed.
     """
-    from magicbyte.log.compact import CompactOptions, compact_logs
-    from magicbyte.log.compaction import CompactionConfig
-    from magicbyte.log.directory import discover
-    from magicbyte.log.index_writer import IndexRules
-    from magicbyte.log.partitions import choose, in_use
+    from magicbyte.archive.compact import CompactOptions, compact_logs
+    from magicbyte.log.cleaning.compaction import CompactionConfig
+    from magicbyte.log.files.directory import discover
+    from magicbyte.log.files.index_writer import IndexRules
+    from magicbyte.log.files.partitions import choose, in_use
 
     chosen = _meant(choose(in_use(discover(paths, as_)), topics), paths, topics)
     config = CompactionConfig(
@@ -113,7 +113,7 @@ def _meant(
     partitions: list[PartitionDirectory], paths: tuple[str, ...], topics: tuple[str, ...]
 ) -> list[PartitionDirectory]:
     """Return the partitions that are to be compacted: not those that may hold what must not go."""
-    from magicbyte.log.compact import compacted_before
+    from magicbyte.archive.compact import compacted_before
 
     if topics:
         return partitions

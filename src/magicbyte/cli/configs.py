@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from magicbyte.cli.cluster import bootstrap_option, client_of, explained, format_option
+from magicbyte.cli.cluster import bootstrap_option, client_of, format_option
 from magicbyte.cli.options import key_values
 from magicbyte.cli.output import complain, say, say_json, say_text
 from magicbyte.cli.render import table_lines
 from magicbyte.errors import UnknownTopicError
+from magicbyte.public.sources import explained
 
 if TYPE_CHECKING:
     from magicbyte.cli.options import F

@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final, Literal, NamedTuple
 import click
 
 from magicbyte.cli import render
-from magicbyte.cli.cluster import bootstrap_option, client_of, explained, kcat_options, parsed
+from magicbyte.cli.cluster import bootstrap_option, client_of, kcat_options, parsed
 from magicbyte.cli.output import binary_output
 from magicbyte.cli.templates import Part, parse_template, templated, unescape
+from magicbyte.compiled.kernel import expect
 from magicbyte.errors import UnknownTopicError
-from magicbyte.wire.kernel import expect
+from magicbyte.log.files import units
+from magicbyte.public.sources import explained
 
 if TYPE_CHECKING:
     from magicbyte.client import Client
@@ -79,7 +81,7 @@ def _place(value: str) -> Place:
     if value in ("beginning", "end"):
         return Place("beginning" if value == "beginning" else "end")
     if value.startswith(("s@", "e@")):
-        return Place("time", render.parse_time(value[2:]))
+        return Place("time", units.parse_time(value[2:]))
     number = int(value)
     return Place("last", -number) if number < 0 else Place("offset", number)
 

@@ -16,8 +16,8 @@ from magicbyte.errors import CorruptRecordError, UnsupportedCompressionError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from magicbyte.log.checkpoints import TopicPartition
-    from magicbyte.log.convert import PartitionConversion
+    from magicbyte.archive.convert import PartitionConversion
+    from magicbyte.ports import TopicPartition
     from magicbyte.records.convert import ConversionReport
     from magicbyte.records.layout import Dialect
 
@@ -94,9 +94,9 @@ def convert(
 
     Exit status: 0 all converted, 1 damage or a difference found, 2 wrong use or a failure to write.
     """
+    from magicbyte.archive.convert import ConvertOptions, convert_partitions, partitions_to_convert
     from magicbyte.codecs import Codec
-    from magicbyte.log.convert import ConvertOptions, convert_partitions, partitions_to_convert
-    from magicbyte.log.outputs import inputs_of, refuse_overlap
+    from magicbyte.log.files.outputs import inputs_of, refuse_overlap
     from magicbyte.records.encode import Format
 
     partitions = partitions_to_convert(paths, topics, as_)
@@ -197,7 +197,7 @@ def _camel(name: str) -> str:
 
 
 def _sum(done: list[PartitionConversion]) -> ConversionReport:
-    from magicbyte.log.convert import add_report
+    from magicbyte.archive.convert import add_report
     from magicbyte.records.convert import ConversionReport
 
     total = ConversionReport()
@@ -222,7 +222,7 @@ def _lines(done: PartitionConversion) -> list[str]:
         lines.append("  verified: the same records as in the source")
     elif done.comparison is not None:
         differing = sum(done.comparison.differing.values())
-        first = done.differences[0]
+        first = done.comparison.differences[0]
         lines.append(
             f"  DIFFERENT from the source: {many(differing, 'record')}, the first at offset {first.first_offset}: "
             f"{', '.join(first.what.names)}"

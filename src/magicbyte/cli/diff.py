@@ -9,16 +9,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from magicbyte.cli import options
-from magicbyte.cli.cluster import is_topic, topic_at
+from magicbyte.cli.cluster import sources_at
 from magicbyte.cli.output import Damage, say, say_json
 from magicbyte.cli.progress import progress
 from magicbyte.cli.render import many, readable, time_text
+from magicbyte.public.sources import served
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
+    from magicbyte.archive.diff import Difference, DiffReport, PartitionComparison
     from magicbyte.cli.options import F
-    from magicbyte.log.diff import Difference, DiffReport, Log, PartitionComparison
     from magicbyte.records.columns import Record
     from magicbyte.records.digest import Digest
     from magicbyte.records.layout import Dialect
@@ -86,50 +87,42 @@ def diff(
 
     Exit status: 0 the same, 1 different or damaged.
     """
-    from magicbyte.log.diff import DiffOptions, DiffReport, Ignored, diff_logs
-    from magicbyte.log.directory import PartitionDirectory
+    from magicbyte.archive.diff import DiffOptions, Ignored, compare
+    from magicbyte.log.files.directory import PartitionDirectory
+    from magicbyte.log.files.partitions import choose
 
     damage = Damage(on_damage)
-    report = DiffReport()
-    shown: dict[str, list[Difference]] = {}
     with contextlib.ExitStack() as stack:
         dialects = dialect_a, dialect_b
-        left, right = (_logs(stack, path, topics, dialect) for path, dialect in zip((a, b), dialects, strict=True))
+        left, right = (
+            choose(served(stack.enter_context(sources_at([path], None, dialect))), topics)
+            for path, dialect in zip((a, b), dialects, strict=True)
+        )
         total = sum(each.size for each in (*left, *right) if isinstance(each, PartitionDirectory))
         advance = stack.enter_context(progress(total))
         chosen = DiffOptions(frozenset(map(Ignored, ignore)), max_batch_bytes, threads, damage, advance)
-        for each in diff_logs(left, right, chosen, dialects=dialects, report=report):
-            of_partition = shown.setdefault(each.partition, [])
-            if len(of_partition) < limit:
-                of_partition.append(each)
+        report = compare(left, right, chosen, dialects=dialects, described=limit)
     if form == "json":
-        say_json(_json(report, shown, ignore))
+        say_json(_json(report, ignore))
     else:
-        say(*_text(report, shown, ignore))
+        say(*_text(report, ignore))
     damage.exit()
     if not report.same:
         click.get_current_context().exit(1)
 
 
-def _logs(stack: contextlib.ExitStack, path: str, topics: tuple[str, ...], dialect: Dialect | None) -> Sequence[Log]:
-    """Return the partitions at a path, or of a topic, whose brokers are connected as long as `stack` is open."""
-    from magicbyte.log.diff import partitions_at
-
-    return stack.enter_context(topic_at(path, dialect)) if is_topic(path) else partitions_at(path, topics)
-
-
 # ---- JSON
 
 
-def _json(report: DiffReport, shown: dict[str, list[Difference]], ignore: list[str]) -> Json:
+def _json(report: DiffReport, ignore: list[str]) -> Json:
     return {
         "same": report.same,
         "ignored": ignore,
-        "partitions": [_partition_json(each, shown.get(each.partition, [])) for each in report.partitions],
+        "partitions": [_partition_json(each) for each in report.partitions],
     }
 
 
-def _partition_json(found: PartitionComparison, shown: list[Difference]) -> Json:
+def _partition_json(found: PartitionComparison) -> Json:
     return {
         "partition": found.partition,
         "same": found.same,
@@ -147,7 +140,7 @@ def _partition_json(found: PartitionComparison, shown: list[Difference]) -> Json
                 "a": _record_json(each.a),
                 "b": _record_json(each.b),
             }
-            for each in shown
+            for each in found.differences
         ],
     }
 
@@ -177,7 +170,7 @@ def _cell(cell: bytes | None) -> Json | None:
 # ---- text
 
 
-def _text(report: DiffReport, shown: dict[str, list[Difference]], ignore: list[str]) -> list[str]:
+def _text(report: DiffReport, ignore: list[str]) -> list[str]:
     lines: list[str] = []
     for each in report.partitions:
         if each.path_a is None or each.path_b is None:
@@ -185,10 +178,9 @@ def _text(report: DiffReport, shown: dict[str, list[Difference]], ignore: list[s
         elif not each.same:
             differing = sum(each.differing.values())
             lines.append(f"{each.partition}: {many(differing, 'record')} {'differs' if differing == 1 else 'differ'}")
-            described = shown.get(each.partition, [])
-            for difference in described:
+            for difference in each.differences:
                 lines += [f"  {line}" for line in _described(difference)]
-            if (more := differing - sum(difference.records for difference in described)) > 0:
+            if (more := differing - sum(difference.records for difference in each.differences)) > 0:
                 lines.append(f"  and {more} more (--limit)")
     records = sum(each.compared for each in report.partitions)
     what = f"{many(records, 'record')} in {many(len(report.partitions), 'partition')} compared"

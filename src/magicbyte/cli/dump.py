@@ -16,9 +16,9 @@ from magicbyte.cli import options
 from magicbyte.cli.output import Damage, binary_output, complain
 from magicbyte.cli.progress import progress
 from magicbyte.errors import LogDirectoryError
-from magicbyte.log.checkpoints import MESSAGE_DIALECT, parse_message_dialect
-from magicbyte.log.directory import INDEXES, LOG, OFFSET_INDEX, SNAPSHOT, parse_file
-from magicbyte.log.files import file_system
+from magicbyte.log.files.checkpoints import MESSAGE_DIALECT, parse_message_dialect
+from magicbyte.log.files.directory import INDEXES, LOG, OFFSET_INDEX, SNAPSHOT, parse_file
+from magicbyte.log.files.filesystem import file_system
 from magicbyte.records.layout import Dialect
 
 if TYPE_CHECKING:
@@ -215,7 +215,7 @@ class Request:
     def _log(self, target: Target, damage: Damage, advance: Any) -> Iterator[dict[str, Any]]:
         from magicbyte.cli import dump_decoders
         from magicbyte.cli.dump_log import LogDump
-        from magicbyte.wire import kernel
+        from magicbyte.compiled import kernel
 
         decoders = {
             "offsets": dump_decoders.decode_group_record,

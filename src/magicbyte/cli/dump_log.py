@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from magicbyte.codecs import Codec, Lz4Header, decompress
 from magicbyte.errors import BatchTooLargeError, CorruptRecordError
-from magicbyte.log.reader import read_chunks
+from magicbyte.log.files.reader import read_chunks
 from magicbyte.records.batch import RecordBatch
 from magicbyte.records.columns import Record
 from magicbyte.records.control import ControlType, parse_control_record
@@ -24,7 +24,7 @@ from magicbyte.wire.reader import Reader
 
 if TYPE_CHECKING:
     from magicbyte.cli.dump_decoders import Decoder
-    from magicbyte.log.reader import Chunk, DamageHandler
+    from magicbyte.log.files.reader import Chunk, DamageHandler
     from magicbyte.ports import ReadableFile
 
 Fields = dict[str, Any]

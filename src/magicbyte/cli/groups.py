@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn
 
 import click
 
-from magicbyte.cli.cluster import bootstrap_option, client_of, explained, format_option
+from magicbyte.cli.cluster import bootstrap_option, client_of, format_option
 from magicbyte.cli.output import complain, say, say_json, say_text
-from magicbyte.cli.render import many, parse_time, table_lines
+from magicbyte.cli.render import many, table_lines
 from magicbyte.errors import BrokerError, ErrorCode, UnknownTopicError, UnsupportedVersionError
+from magicbyte.log.files.units import parse_time
+from magicbyte.public.sources import explained
 
 if TYPE_CHECKING:
     from magicbyte.client import Client

@@ -8,20 +8,19 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from magicbyte.cli import options
-from magicbyte.cli.cluster import is_topic, topic_at
+from magicbyte.cli.cluster import sources_at
 from magicbyte.cli.output import Damage, complain, say, say_json
 from magicbyte.cli.progress import progress
 from magicbyte.cli.render import many, size_text, time_text
+from magicbyte.public.sources import doubts, is_topic
 
 if TYPE_CHECKING:
-    from magicbyte.client.fetched import FetchedPartition
+    from magicbyte.archive.inventory import FetchedInventory, FormatCount, PartitionInventory, Tally
     from magicbyte.errors import CorruptRecordError
-    from magicbyte.log.checkpoints import TopicPartition
-    from magicbyte.log.directory import PartitionDirectory
-    from magicbyte.log.inventory import FetchedInventory, FormatCount, PartitionInventory, Tally
+    from magicbyte.log.files.directory import PartitionDirectory
+    from magicbyte.ports import TopicPartition
     from magicbyte.records.layout import Dialect
 
-    Log = PartitionDirectory | FetchedPartition
     Inventory = PartitionInventory | FetchedInventory
 
 Json = dict[str, Any]
@@ -61,27 +60,23 @@ def inventory(
     and null in JSON. A PATH may also be a topic of a running cluster, or one partition of it:
     kafka://HOST:PORT/TOPIC[/N]. All of it is fetched, and nothing opened.
     """
-    from magicbyte.log.directory import PartitionDirectory, discover
-    from magicbyte.log.inventory import add_up, take_fetched_inventory, take_inventory
-    from magicbyte.log.partitions import choose, dialect_doubts
+    from magicbyte.archive.inventory import add_up, take_fetched_inventory, take_inventory
+    from magicbyte.log.files.directory import PartitionDirectory
+    from magicbyte.log.files.partitions import choose
 
-    folders = [path for path in paths if not is_topic(path)]
-    if deep and len(folders) < len(paths):
+    if deep and any(map(is_topic, paths)):
         raise click.UsageError("--deep is for logs on disk: of a topic of a running cluster only headers are looked at")
     damage = Damage(on_damage)
     found: list[Inventory] = []
     with contextlib.ExitStack() as stack:
-        logs: list[Log] = [*(discover(folders, as_) if folders else [])]
-        for path in paths:
-            logs += stack.enter_context(topic_at(path, dialect)) if is_topic(path) else []
-        partitions = choose(logs, topics)
+        partitions = choose(stack.enter_context(sources_at(paths, as_, dialect)), topics)
         total = sum(each.size for each in partitions if isinstance(each, PartitionDirectory))
         advance = stack.enter_context(progress(total))
         for partition in partitions:
             if not isinstance(partition, PartitionDirectory):
                 found.append(take_fetched_inventory(partition, partition.dialect))
                 continue
-            for doubt in dialect_doubts(partition, dialect or partition.dialect):
+            for doubt in doubts([partition], dialect):
                 complain(f"warning: {doubt}")
             found.append(
                 take_inventory(
@@ -133,7 +128,7 @@ def _partition_json(found: Inventory) -> Json:
 
 def _folder(found: Inventory) -> PartitionDirectory | None:
     """Return the partition's folder, None for a partition of a running cluster."""
-    from magicbyte.log.directory import PartitionDirectory
+    from magicbyte.log.files.directory import PartitionDirectory
 
     return found.partition if isinstance(found.partition, PartitionDirectory) else None
 

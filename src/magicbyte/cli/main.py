@@ -16,13 +16,14 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TextIO, cast
 
 import click
 
 from magicbyte import __version__
 from magicbyte.cli.output import complain, say_text
 from magicbyte.errors import CorruptRecordError, MagicbyteError
+from magicbyte.net.descriptors import raise_limit
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
@@ -113,6 +114,8 @@ class Commands(click.Group):
         except click.ClickException as error:
             complain(error.format_message())
             status = error.exit_code
+        _drop_unwritten(sys.stdout)
+        _drop_unwritten(sys.stderr)
         sys.exit(status or 0)
 
     def make_context(self, *args: Any, **extra: Any) -> click.Context:
@@ -122,6 +125,7 @@ class Commands(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; turn what may go wrong into one line and an exit status."""
+        raise_limit()
         with _told():
             return super().invoke(ctx)
 
@@ -153,17 +157,16 @@ def _told() -> Iterator[None]:
         complain(error)
     else:
         return
-    _silence_stdout()
     raise click.exceptions.Exit(status)
 
 
-def _silence_stdout() -> None:
-    """Let what cannot be written go nowhere: the interpreter flushes at its end, and would complain."""
+def _drop_unwritten(stream: TextIO) -> None:
+    """Drop text that cannot be written: the interpreter flushes at its end, and would exit with a status of its own."""
     try:
-        sys.stdout.flush()
+        stream.flush()
     except OSError:
         nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stdout.fileno())
+        os.dup2(nowhere, stream.fileno())
         os.close(nowhere)
 
 

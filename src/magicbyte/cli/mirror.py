@@ -20,7 +20,7 @@ from magicbyte.cli.options import OutputPath
 from magicbyte.cli.output import say
 from magicbyte.cli.stopping import stops
 from magicbyte.errors import MagicbyteError, UnknownTopicError
-from magicbyte.log.files import local_path
+from magicbyte.log.files.filesystem import local_path
 
 if TYPE_CHECKING:
     from magicbyte.client import Client
@@ -237,6 +237,7 @@ async def _mirror(source: Client, target: Client | Path, choice: Choice, stack: 
 async def _serve(mirror: Rounds, savings: Savings, address: tuple[str, int], stack: AsyncExitStack) -> None:
     """Serve the mirror's metrics until the stack is closed."""
     from magicbyte.mirror.metrics import families
+    from magicbyte.net.descriptors import for_pages, limit
     from magicbyte.net.exposition import metrics_page
     from magicbyte.net.http import Pages
 
@@ -244,7 +245,7 @@ async def _serve(mirror: Rounds, savings: Savings, address: tuple[str, int], sta
         copied = mirror.copied()
         return families(copied, savings.seconds(copied))
 
-    pages = Pages({"/metrics": metrics_page(collected)})
+    pages = Pages({"/metrics": metrics_page(collected)}, for_pages(limit()))
     port = await pages.listen(*address)
     stack.push_async_callback(pages.aclose)
     say(f"metrics at http://{address[0]}:{port}/metrics")

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import click
 
-from magicbyte.log.properties import parse_properties
+from magicbyte.log.files.properties import parse_properties
 
 CLIENT_SETTINGS: Final = {
     "client.id": "client_id",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -10,9 +9,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from magicbyte.errors import LogDirectoryError
-from magicbyte.log.checkpoints import TopicPartition
-from magicbyte.log.files import local_path
-from magicbyte.log.units import duration_ms, size_of
+from magicbyte.log.files.units import duration_ms, size_of
+from magicbyte.ports import TopicPartition
+from magicbyte.public.sources import default_threads
 from magicbyte.records.layout import Dialect
 
 if TYPE_CHECKING:
@@ -43,7 +42,7 @@ def duration(_context: click.Context, _parameter: click.Parameter, value: str | 
 
 def partition_name(_context: click.Context, _parameter: click.Parameter, value: str | None) -> TopicPartition | None:
     """Return what TOPIC-N names: a callback."""
-    from magicbyte.log.directory import parse_topic_partition
+    from magicbyte.log.files.directory import parse_topic_partition
 
     try:
         return None if value is None else parse_topic_partition(value)
@@ -71,13 +70,12 @@ class OutputPath(_PathType):
         """Return the path. Refuses the URL of another store, and, where a folder is written, what is none."""
         if isinstance(value, Path):
             return value
-        place = local_path(str(value))
-        if place is None:
-            self.fail(f"{value!r}: expected a path of this machine", param, ctx)
-        path = Path(place)
-        if self._folder and path.exists() and not path.is_dir():
-            self.fail(f"{value!r}: expected a folder, found a file", param, ctx)
-        return path
+        from magicbyte.log.files.outputs import local_output
+
+        try:
+            return local_output(str(value), folder=self._folder)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
 
 
 def key_values(settings: Sequence[str]) -> dict[str, str]:
@@ -146,7 +144,7 @@ def threads_option(command: F) -> F:
     return click.option(
         "--threads",
         type=click.IntRange(1, 256),
-        default=lambda: min(os.cpu_count() or 1, 4),
+        default=default_threads,
         show_default="one per core, 4 at most",
         metavar="N",
         help="Threads that decompress and decode.",

@@ -102,7 +102,7 @@ def binary_output(path: Path | None, inputs: Iterable[str] = ()) -> Iterator[Bin
     The file gets its name at the end, whole; damage of an input ends it in front of the damage. Raises
     LogDirectoryError, before anything is written, for a file that is one of `inputs` or lies in one.
     """
-    from magicbyte.log.outputs import refuse_overlap, whole_file
+    from magicbyte.log.files.outputs import refuse_overlap, whole_file
 
     if path is None or str(path) == "-":
         _refuse_own_input(inputs)

@@ -86,10 +86,10 @@ def materialize(url: str, to: Path) -> None:
     Each file is compared with the manifest by SHA-256. Kafka opens the directory as its own. After a kill the same
     command goes on.
     """
+    from magicbyte.archive.materialize import materialize as make
     from magicbyte.cli.progress import progress
-    from magicbyte.log.manifest import read_stored
-    from magicbyte.log.materialize import materialize as make
-    from magicbyte.log.store import ObjectStore
+    from magicbyte.log.files.manifest import read_stored
+    from magicbyte.log.files.store import ObjectStore
 
     stored = read_stored(ObjectStore(url.rstrip("/")))
     total = 0 if stored is None else sum(size for output in stored.outputs for _, size, _ in output.files)

@@ -10,15 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from magicbyte.cli.cluster import client_of, explained, format_option
+from magicbyte.cli.cluster import client_of, format_option
 from magicbyte.cli.options import key_values
 from magicbyte.cli.output import say, say_json
 from magicbyte.cli.render import many, size_text, table_lines, time_text
 from magicbyte.clock import SystemClock
+from magicbyte.public.sources import explained
 
 if TYPE_CHECKING:
-    from magicbyte.broker.planner import Estimate, Plan, TopicFacts, TopicPlan
-    from magicbyte.log.migration import Use
+    from magicbyte.archive.migration import Use
+    from magicbyte.migration.planner import Estimate, Plan, TopicFacts, TopicPlan
     from magicbyte.records.encode import Format
 
 Json = dict[str, Any]
@@ -72,7 +73,7 @@ class _Asked:
 
 
 async def _plan(asked: _Asked) -> Plan:
-    from magicbyte.broker import planner
+    from magicbyte.migration import planner
     from magicbyte.records.encode import Format
 
     stored = await asyncio.to_thread(_stored, asked) if asked.directories else {}
@@ -101,9 +102,9 @@ async def _plan(asked: _Asked) -> Plan:
 
 def _stored(asked: _Asked) -> dict[str, TopicFacts]:
     """Return what the directories hold; the broker's own topics only if they are named."""
-    from magicbyte.broker.planner import look_at_directories
-    from magicbyte.log.directory import discover
-    from magicbyte.log.partitions import choose, in_use
+    from magicbyte.log.files.directory import discover
+    from magicbyte.log.files.partitions import choose, in_use
+    from magicbyte.migration.planner import look_at_directories
 
     partitions = choose(in_use(discover([str(each) for each in asked.directories])), asked.topics)
     named = [each for each in partitions if asked.topics or not (each.topic or "__").startswith("__")]
@@ -182,7 +183,7 @@ def _total_json(found: Plan, which: str) -> Json | None:
 
 
 def _text(found: Plan) -> list[str]:
-    from magicbyte.log.migration import Phase
+    from magicbyte.archive.migration import Phase
 
     rows = [["topic", "format", "stored", "phase", "next step", "old format leaves"]]
     rows += [

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Final, cast
 
 import click
 
-from magicbyte.cli.cluster import bootstrap_option, client_of, explained, kcat_options, parsed
+from magicbyte.cli.cluster import bootstrap_option, client_of, kcat_options, parsed
 from magicbyte.cli.templates import unescape
 from magicbyte.errors import ProtocolError, UnknownTopicError, UnsupportedVersionError
+from magicbyte.public.sources import explained
 
 if TYPE_CHECKING:
     from io import BufferedReader

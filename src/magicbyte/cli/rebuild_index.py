@@ -18,10 +18,10 @@ from magicbyte.errors import CorruptRecordError, LogDirectoryError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from magicbyte.log.checkpoints import TopicPartition
-    from magicbyte.log.directory import PartitionDirectory
-    from magicbyte.log.index_writer import IndexRules
-    from magicbyte.log.rebuild import RebuiltFile, RebuiltSegment
+    from magicbyte.archive.rebuild import RebuiltFile, RebuiltSegment
+    from magicbyte.log.files.directory import PartitionDirectory
+    from magicbyte.log.files.index_writer import IndexRules
+    from magicbyte.ports import TopicPartition
     from magicbyte.records.layout import Dialect
 
 Json = dict[str, Any]
@@ -71,11 +71,11 @@ def rebuild_index(
     cleaner leave such. Nothing is written unless --write or --out say so: exit status 1 then means that a file is
     missing, wrong, or was not closed.
     """
-    from magicbyte.log.directory import discover
-    from magicbyte.log.index_writer import LATEST_RULES, IndexRules
-    from magicbyte.log.outputs import inputs_of, refuse_overlaps
-    from magicbyte.log.partitions import choose, in_use
-    from magicbyte.log.rebuild import recognise
+    from magicbyte.archive.rebuild import recognise
+    from magicbyte.log.files.directory import discover
+    from magicbyte.log.files.index_writer import LATEST_RULES, IndexRules
+    from magicbyte.log.files.outputs import inputs_of, refuse_overlaps
+    from magicbyte.log.files.partitions import choose, in_use
 
     if write and out is not None:
         raise click.UsageError("--write and --out: expected one of them")
@@ -118,7 +118,7 @@ def _rebuild(
     report: _Report,
     advance: Callable[[int], None],
 ) -> None:
-    from magicbyte.log.rebuild import put, rebuild
+    from magicbyte.archive.rebuild import put, rebuild
 
     for segment in rebuild(partition, rules, dialect=dialect, limit=limit, progress=advance):
         written: list[str] = []
@@ -133,7 +133,7 @@ def _rebuild(
 
 def _check(partition: PartitionDirectory, paths: tuple[str, ...], *, write: bool) -> None:
     """Raise LogDirectoryError for a place that nothing can, or may, be made of or written to."""
-    from magicbyte.log.files import LocalFiles, is_locked
+    from magicbyte.log.files.filesystem import LocalFiles, is_locked
 
     if any(
         path.endswith(".log") and segment.log.path.endswith(path) for path in paths for segment in partition.segments

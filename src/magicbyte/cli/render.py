@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import functools
 import json
-import re
 from binascii import b2a_base64
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
@@ -257,21 +256,6 @@ def table_lines(rows: list[list[str]], left: set[int]) -> list[str]:
         padded = [cell.ljust(width) if at in left else cell.rjust(width) for at, (cell, width) in enumerate(cells)]
         lines.append("  ".join(padded).rstrip())
     return lines
-
-
-_MILLISECONDS = re.compile(r"-?[0-9]{1,18}")
-
-
-def parse_time(value: str) -> int:
-    """Return the ms since 1970 of an integer (ms), or a date or time in ISO 8601, UTC unless it says otherwise.
-
-    Raises ValueError.
-    """
-    if _MILLISECONDS.fullmatch(value):
-        return int(value)
-    at = datetime.fromisoformat(value)
-    at = at if at.tzinfo else at.replace(tzinfo=UTC)
-    return (at - _EPOCH) // timedelta(milliseconds=1)
 
 
 # ---- columns

@@ -14,8 +14,8 @@ from magicbyte.cli.render import many, size_text
 from magicbyte.clock import SystemClock
 
 if TYPE_CHECKING:
-    from magicbyte.log.checkpoints import TopicPartition
-    from magicbyte.log.retain import Retained
+    from magicbyte.archive.retain import Retained
+    from magicbyte.ports import TopicPartition
 
 Json = dict[str, Any]
 
@@ -66,10 +66,10 @@ def retain(
 
     Exit status: 0 done, 1 a log is damaged, 2 wrong use, or the broker runs or was killed.
     """
-    from magicbyte.log.directory import discover
-    from magicbyte.log.index_writer import IndexRules
-    from magicbyte.log.partitions import choose, in_use
-    from magicbyte.log.retain import Limits, retain_logs
+    from magicbyte.archive.retain import Limits, retain_logs
+    from magicbyte.log.files.directory import discover
+    from magicbyte.log.files.index_writer import IndexRules
+    from magicbyte.log.files.partitions import choose, in_use
 
     if retention_ms is None and retention_bytes is None and before_offset is None:
         raise click.UsageError("expected --older-than, --bytes or --before-offset")

@@ -13,8 +13,8 @@ from magicbyte.cli.progress import progress
 from magicbyte.cli.render import ended_text, many, size_text
 
 if TYPE_CHECKING:
-    from magicbyte.log.checkpoints import TopicPartition
-    from magicbyte.log.salvage import SalvagedPartition
+    from magicbyte.archive.salvage import SalvagedPartition
+    from magicbyte.ports import TopicPartition
     from magicbyte.records.layout import Dialect
 
 Json = dict[str, Any]
@@ -51,9 +51,9 @@ def salvage(
 
     Exit status: 0 nothing was damaged, 1 something was, and is reported, 2 wrong use or a failure to write.
     """
-    from magicbyte.log.convert import partitions_to_convert
-    from magicbyte.log.outputs import inputs_of, refuse_overlap
-    from magicbyte.log.salvage import SalvageOptions, salvage_logs
+    from magicbyte.archive.convert import partitions_to_convert
+    from magicbyte.archive.salvage import SalvageOptions, salvage_logs
+    from magicbyte.log.files.outputs import inputs_of, refuse_overlap
 
     partitions = partitions_to_convert(paths, topics, as_)
     refuse_overlap(out, inputs_of(paths, partitions.values()))

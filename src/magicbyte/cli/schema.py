@@ -312,7 +312,7 @@ def generate(directory: Path, out: Path, check_only: bool) -> None:
     One module for each API, with a dataclass for all versions of a message. The code needs nothing of magicbyte but
     magicbyte.protocol. Modules that were generated for schemas that are gone are removed.
     """
-    from magicbyte.log.outputs import refuse_overlap
+    from magicbyte.log.files.outputs import refuse_overlap
     from magicbyte.schema import load_directory
     from magicbyte.schema.output import stale, write
     from magicbyte.schema.python import modules

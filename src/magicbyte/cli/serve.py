@@ -58,9 +58,7 @@ def serve(
     with Ctrl-C or SIGTERM.
     """
     from magicbyte.broker.config import BrokerConfig
-    from magicbyte.net.descriptors import raise_limit
 
-    raise_limit()
     set_up("info" if verbose and log_level == "warning" else log_level, log_format)
     given = _given(directory, listen, {"http.address": http, "as.version": as_version}) | key_values(settings)
     config = BrokerConfig(given) if path is None else BrokerConfig.parse(path.read_bytes(), given)

@@ -9,9 +9,9 @@ from itertools import chain, repeat
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 if TYPE_CHECKING:
+    from magicbyte.compiled.kernel import Ints
     from magicbyte.records.columns import BytesColumn, RecordColumns
     from magicbyte.records.text import LineWriter
-    from magicbyte.wire.kernel import Ints
 
 Part: TypeAlias = str | bytes
 """A column, by its letter, or bytes that stand in each record."""

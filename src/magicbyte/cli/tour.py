@@ -23,7 +23,7 @@ from magicbyte.cli.output import say
 from magicbyte.cli.tour_stage import COUNT_LINES, ONLY_RECORDS, Stage
 
 if TYPE_CHECKING:
-    from magicbyte.log.inventory import PartitionInventory
+    from magicbyte.archive.inventory import PartitionInventory
 
 BUNDLED = "logs"
 JAVA = "The Spark query needs Java 17 or later; on Debian or Ubuntu: sudo apt install default-jre-headless"
@@ -73,7 +73,7 @@ def tour(paths: tuple[str, ...], keep: Path | None, unpack: Path | None, spark: 
     The logs come with magicbyte: partitions as brokers of 0.8.2 to 4.3 left them, one of them damaged. With PATHs the
     tour goes through those instead, and shows what there is. It takes under a minute and changes no log.
     """
-    from magicbyte.log.outputs import refuse_overlap, whole_folder
+    from magicbyte.log.files.outputs import refuse_overlap, whole_folder
 
     for output in (keep, unpack):
         if output is not None:
@@ -158,9 +158,9 @@ class Tour:
             self.stage.say(f"All of it is still in {self.folder}")
 
     def _look(self) -> None:
-        from magicbyte.log.directory import discover
-        from magicbyte.log.inventory import take_inventory
-        from magicbyte.log.partitions import in_use
+        from magicbyte.archive.inventory import take_inventory
+        from magicbyte.log.files.directory import discover
+        from magicbyte.log.files.partitions import in_use
 
         partitions = [each for each in in_use(discover(self.paths)) if each.segments]
         total = sum(each.size for each in partitions)
@@ -343,7 +343,7 @@ class Tour:
 
     def _readable_offset(self, chosen: PartitionInventory) -> int:
         """Return an offset from which on some records are short text, if there is one."""
-        from magicbyte.log.reader import SegmentReader, Selection
+        from magicbyte.log.files.reader import SegmentReader, Selection
 
         records: list[Any] = []
         for columns in SegmentReader(chosen.partition).records(Selection(chosen.log_start_offset)):
@@ -356,8 +356,8 @@ class Tour:
 
     def _example(self, magic: int) -> Example | None:
         """Return the smallest uncompressed batch of a magic with a readable key and value, or one like it."""
-        from magicbyte.log.batch_list import list_batches
-        from magicbyte.log.reader import SegmentReader
+        from magicbyte.archive.batch_list import list_batches
+        from magicbyte.log.files.reader import SegmentReader
 
         candidates: list[tuple[bool, int, Example]] = []
         for each in self._sound():

@@ -10,10 +10,11 @@ from magicbyte.cli import options
 from magicbyte.cli.output import complain, say, say_json
 from magicbyte.cli.progress import progress
 from magicbyte.cli.render import many, size_text
+from magicbyte.public.sources import doubts
 
 if TYPE_CHECKING:
-    from magicbyte.log.checkpoints import TopicPartition
-    from magicbyte.log.verify import Finding
+    from magicbyte.archive.verify import Finding
+    from magicbyte.ports import TopicPartition
     from magicbyte.records.layout import Dialect
 
 Json = dict[str, Any]
@@ -46,15 +47,14 @@ def verify(
 
     Exit status: 0 sound (there may be notes), 1 something is wrong, 2 wrong use.
     """
-    from magicbyte.log.directory import discover
-    from magicbyte.log.partitions import choose, dialect_doubts, in_use
-    from magicbyte.log.verify import Depth, Severity
-    from magicbyte.log.verify import verify as check
+    from magicbyte.archive.verify import Depth, Severity
+    from magicbyte.archive.verify import verify as check
+    from magicbyte.log.files.directory import discover
+    from magicbyte.log.files.partitions import choose, in_use
 
     partitions = choose(in_use(discover(paths, as_)), topics)
-    for partition in partitions:
-        for doubt in dialect_doubts(partition, dialect or partition.dialect):
-            complain(f"warning: {doubt}")
+    for doubt in doubts(partitions, dialect):
+        complain(f"warning: {doubt}")
     total = sum(each.size for each in partitions)
     counts = dict.fromkeys(Severity, 0)
     listed: list[Json] = []

@@ -14,12 +14,11 @@ def warm() -> None:
 
     Takes some seconds, once per machine and version: for set-up scripts, images and Spark workers.
     """
-    from magicbyte import codecs, log, records
-    from magicbyte.wire import kernel
+    from magicbyte.compiled import kernel
 
-    for room in (codecs, records, log):
-        for module in pkgutil.iter_modules(room.__path__):
+    for room in ("magicbyte.codecs", "magicbyte.records", "magicbyte.log"):
+        for module in pkgutil.walk_packages(importlib.import_module(room).__path__, f"{room}."):
             if module.name.endswith("kernels"):
-                importlib.import_module(f"{room.__name__}.{module.name}")
+                importlib.import_module(module.name)
     count = kernel.warm()
     say(f"{count} kernels are ready in {kernel.cache_directory() or 'memory only: no folder can be written'}")

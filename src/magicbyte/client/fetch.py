@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from magicbyte.client.client import Client, Node, only
+from magicbyte.compiled.kernel import expect
 from magicbyte.errors import BatchTooLargeError, BrokerError, OffsetOutOfRangeError
 from magicbyte.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
 from magicbyte.records.columns import RecordColumns
@@ -19,7 +20,6 @@ from magicbyte.records.entry import Entry, parse_entry
 from magicbyte.records.layout import LOG_OVERHEAD, Dialect
 from magicbyte.records.scan import BatchTable, scan
 from magicbyte.records.transactions import AbortedTransaction, CommittedFilter, batch_facts
-from magicbyte.wire.kernel import expect
 
 MAX_BYTES: Final = (4 << 20) - (16 << 10)  # of one response: with what is around it, memory of 4 MiB holds it
 LARGEST_SET: Final = 64 << 20  # bytes that one set may have before it is an error

@@ -11,8 +11,9 @@ from typing import Final
 from magicbyte.client.client import Client
 from magicbyte.client.fetch import ClosedSets, FetchOptions, delivered_rows, read_sets
 from magicbyte.client.offsets import LATEST, bounds, list_offset
+from magicbyte.compiled.kernel import expect
 from magicbyte.errors import UnknownTopicError
-from magicbyte.log.reader import (
+from magicbyte.log.files.reader import (
     EVERYTHING,
     Chunk,
     DamageHandler,
@@ -29,7 +30,6 @@ from magicbyte.records.columns import RecordColumns
 from magicbyte.records.decode import DEFAULT_MAX_BATCH_BYTES, DEFAULT_OPTIONS, DecodeOptions
 from magicbyte.records.layout import Dialect
 from magicbyte.records.scan import BatchTable
-from magicbyte.wire.kernel import expect
 
 SCHEME: Final = "kafka://"
 _LIST_OFFSETS: Final = 2  # API key

@@ -8,9 +8,9 @@ blocks; what Kafka allows of them is in magicbyte.codecs.lz4.
 
 from __future__ import annotations
 
-from magicbyte.wire.kernel import Bytes, Int32s, Int64s, MutableBytes, kernel
-from magicbyte.wire.likely import likely
-from magicbyte.wire.primitives import (
+from magicbyte.compiled.kernel import Bytes, Int32s, Int64s, MutableBytes, kernel
+from magicbyte.compiled.likely import likely
+from magicbyte.compiled.primitives import (
     as_index,
     copy_bytes,
     load_i32,

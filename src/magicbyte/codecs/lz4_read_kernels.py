@@ -7,9 +7,9 @@ Format: the LZ4 block format description.
 
 from __future__ import annotations
 
-from magicbyte.wire.kernel import Bytes, Int64s, MutableBytes, kernel
-from magicbyte.wire.likely import likely
-from magicbyte.wire.primitives import (
+from magicbyte.compiled.kernel import Bytes, Int64s, MutableBytes, kernel
+from magicbyte.compiled.likely import likely
+from magicbyte.compiled.primitives import (
     as_index,
     copy_16s,
     copy_32s,

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from magicbyte.releases import EMPTY_GROUPS, GROUP_VALUES, OFFSET_VALUES, OFFSETS_EXPIRE_WITH_GROUP
+
 DAY_MS = 24 * 3_600_000
 
 
@@ -23,9 +25,9 @@ class StoredVersions(NamedTuple):
     @classmethod
     def of(cls, protocol_version: tuple[int, ...]) -> StoredVersions:
         """Return what a version such as (0, 10, 2) or (2, 1) has, in its last stage."""
-        group = next((value for value, first in _GROUP_VALUES.items() if protocol_version >= first), 0)
-        offset = next((value for value, first in _OFFSET_VALUES.items() if protocol_version >= first), 1)
-        return cls(group, offset, protocol_version < (2,), protocol_version >= _EMPTY_GROUPS)
+        group = next((value for value, first in GROUP_VALUES.items() if protocol_version >= first), 0)
+        offset = next((value for value, first in OFFSET_VALUES.items() if protocol_version >= first), 1)
+        return cls(group, offset, protocol_version < OFFSETS_EXPIRE_WITH_GROUP, protocol_version >= EMPTY_GROUPS)
 
     @property
     def has_static_members(self) -> bool:
@@ -33,18 +35,10 @@ class StoredVersions(NamedTuple):
         return self.group_value >= 3
 
 
-_GROUP_VALUES = {3: (2, 3), 2: (2, 1), 1: (0, 10, 1)}
-"""By version of a group's value: the first protocol version that writes it."""
-_OFFSET_VALUES = {3: (2, 1)}
-"""The same of an offset's value."""
-_EMPTY_GROUPS = (0, 10, 1)
-
-
 def needed_protocol(group_value: int, offset_value: int) -> tuple[int, ...]:
     """Return the first protocol version whose brokers read values up to these versions; () for any."""
-    group = next((first for value, first in _GROUP_VALUES.items() if group_value >= value), ())
-    # Only a broker in the middle of its upgrade to 2.1 writes version 2 of an offset.
-    offset = _OFFSET_VALUES[3] if offset_value >= 2 else ()
+    group = next((first for value, first in GROUP_VALUES.items() if group_value >= value), ())
+    offset = OFFSET_VALUES[3] if offset_value >= 2 else ()
     return max(group, offset)
 
 
@@ -63,6 +57,7 @@ class GroupConfig:
     max_session_timeout_ms: int = 1_800_000
     initial_rebalance_delay_ms: int = 3_000
     max_size: int = 0x7FFF_FFFF
+    metadata_max_bytes: int = 128 << 20
     offsets_partitions: int = 50
     offsets_retention_ms: int = 7 * DAY_MS
     offset_metadata_max_bytes: int = 4096

@@ -16,11 +16,12 @@ from magicbyte.groups import offsets
 from magicbyte.groups.config import GroupConfig
 from magicbyte.groups.deadlines import Deadlines
 from magicbyte.groups.effects import Caller, Effect, Reply, Store
-from magicbyte.groups.group import Due, Group, Member, TopicPartition, refused_join
+from magicbyte.groups.group import Due, Group, Member, TopicPartition, refused_join, weight_of
 from magicbyte.groups.loading import LoadedPartition
 from magicbyte.groups.partitioning import partition_for
 from magicbyte.groups.records import GroupMetadataKey, GroupMetadataValue, OffsetCommitKey
 from magicbyte.groups.rules import LOADING_REPLY, OFFSETS_NOT_STORED, GroupState
+from magicbyte.groups.usage import Usage
 from magicbyte.ports import Moment
 from magicbyte.protocol.messages import (
     delete_groups,
@@ -74,6 +75,7 @@ class Coordinator:
         self.deadlines = Deadlines[Due]()
         self.closed = False
         self.has_partition = has_partition
+        self.usage = Usage()
         self._token = token
 
     # ---- partitions
@@ -104,7 +106,7 @@ class Coordinator:
         effects: list[Effect] = []
         for group in [each for each in self.groups.values() if each.partition == partition]:
             del self.groups[group.group_id]
-            effects += group.dismiss(ErrorCode.NOT_COORDINATOR)
+            effects += group.bury(ErrorCode.NOT_COORDINATOR)
         return effects
 
     def close(self) -> list[Effect]:
@@ -121,7 +123,7 @@ class Coordinator:
 
     def _new(self, group_id: str) -> Group:
         partition = partition_for(group_id, self.config.offsets_partitions)
-        return Group(group_id, partition, self.config, self.deadlines, self._token)
+        return Group(group_id, partition, self.config, self.deadlines, self._token, self.usage)
 
     def status(self, group_id: str, *, may_be_empty: bool = False) -> ErrorCode:
         """Return why this coordinator does not serve a group: NONE if it does.
@@ -169,6 +171,8 @@ class Coordinator:
         """Answer a JoinGroup, perhaps much later."""
         code: ErrorCode = self.status(request.group_id) or self._refusal(request)
         group = self.groups.get(request.group_id)
+        if not (code or self._has_room(caller, request, group)):
+            code = ErrorCode.GROUP_MAX_SIZE_REACHED
         if not code and group is None:
             if request.member_id:
                 code = ErrorCode.UNKNOWN_MEMBER_ID
@@ -177,6 +181,12 @@ class Coordinator:
         if code or group is None:
             return [refused_join(caller, request.member_id, code)]
         return group.join(caller, request, now)
+
+    def _has_room(self, caller: Caller, request: JoinGroupRequest, group: Group | None) -> bool:
+        """Say whether what a member sends can be kept; one that is there may always say again as much as before."""
+        known = None if group is None else group.members.get(request.member_id)
+        more = weight_of(caller, request) - (0 if known is None else known.weight)
+        return more <= 0 or self.usage.used + more <= self.config.metadata_max_bytes
 
     def _refusal(self, request: JoinGroupRequest) -> ErrorCode:
         if request.group_instance_id is not None and not self.config.stored.has_static_members:
@@ -336,7 +346,7 @@ class Coordinator:
             del group.offsets[topic, partition]
             records.append((OffsetCommitKey(1, group.group_id, topic, partition).to_bytes(), None))
         if always or group.is_idle:
-            group.bury()
+            group.bury(ErrorCode.UNKNOWN_MEMBER_ID)  # nobody waits: it has no members
             del self.groups[group.group_id]
             if group.generation:  # else it was never stored
                 records.append((GroupMetadataKey(group.group_id).to_bytes(), None))

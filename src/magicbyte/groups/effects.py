@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from magicbyte.errors import ErrorCode
+from magicbyte.groups.records import GroupMetadataValue
 from magicbyte.ports import Moment
 from magicbyte.protocol.runtime import Message
 
@@ -33,14 +34,20 @@ class Reply:
 class Store:
     """Append records to a partition of `__consumer_offsets`, as one set, and do then what `then` returns.
 
-    `records` are pairs of a key and a value, None to delete. `then` takes the code of the append and the time; of one
-    partition it is called in the order of the appends. `is_group`: the record is a group's, not its offsets'.
+    `records` are pairs of a key and a value, None to delete; a group's value is `encoded` by whoever appends it, since
+    it may have megabytes. `then` takes the code of the append and the time; of one partition it is called in the order
+    of the appends. `is_group`: the record is a group's, not its offsets'.
     """
 
     partition: int
-    records: tuple[tuple[bytes, bytes | None], ...]
+    records: tuple[tuple[bytes, bytes | GroupMetadataValue | None], ...]
     then: Callable[[ErrorCode, Moment], list[Effect]]
     is_group: bool = False
 
 
 Effect: TypeAlias = Reply | Store
+
+
+def encoded(value: bytes | GroupMetadataValue | None) -> bytes | None:
+    """Return the value of a record as it is appended."""
+    return value.to_bytes() if isinstance(value, GroupMetadataValue) else value

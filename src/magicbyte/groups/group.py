@@ -24,6 +24,7 @@ from magicbyte.groups.records import (
 )
 from magicbyte.groups.records import Member as StoredMember
 from magicbyte.groups.rules import ALLOWED, GROUP_NOT_STORED, HEARTBEAT_REPLY, SYNC_REPLY, GroupState
+from magicbyte.groups.usage import Usage, weight
 from magicbyte.ports import Moment
 from magicbyte.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
 from magicbyte.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
@@ -77,12 +78,18 @@ class Member:
         """Return what it sent for a protocol."""
         return dict(self.protocols)[protocol]
 
+    @property
+    def weight(self) -> int:
+        """The bytes that are counted for it."""
+        return weight(self.protocols, self.client_id, self.instance_id) + len(self.assignment)
+
 
 @dataclass(slots=True)
 class Group:
     """A group, with or without members. `offsets` are what it has committed, by topic and partition.
 
     `pending_offsets`: by producer, those of transactions that have not ended. `token` makes what a member id ends with.
+    `usage` counts what members of all groups have sent.
     """
 
     group_id: str
@@ -90,6 +97,7 @@ class Group:
     config: GroupConfig
     deadlines: Deadlines[Due]
     token: Callable[[], str]
+    usage: Usage
     state: GroupState = GroupState.EMPTY
     state_since_ms: int = -1
     generation: int = 0
@@ -157,6 +165,7 @@ class Group:
             return self._replace_static(caller, member_id, request, now)
         if instance is None and caller.version >= KNOWN_MEMBER_ID:
             self.pending.add(member_id)
+            self.usage.used += weight((), member_id)
             self.deadlines.set(Due(self.group_id, "pending", member_id), now.monotonic_ms + request.session_timeout_ms)
             return [refused_join(caller, member_id, ErrorCode.MEMBER_ID_REQUIRED)]
         return self._add(caller, member_id, request, now)
@@ -174,6 +183,7 @@ class Group:
     def admit(self, member: Member, until_ms: int) -> None:
         """Take a member in, who is to be heard of before `until_ms`."""
         self.members[member.member_id] = member
+        self.usage.used += member.weight
         self._support.update(member.names)
         if member.instance_id is not None:
             self.static[member.instance_id] = member.member_id
@@ -185,7 +195,9 @@ class Group:
         member.session_timeout_ms = request.session_timeout_ms
         member.rebalance_timeout_ms = timeout if caller.version >= 1 else request.session_timeout_ms
         self._support.subtract(member.names)
+        self.usage.used -= member.weight
         member.protocols = _protocols_of(request)
+        self.usage.used += member.weight
         self._support.update(member.names)
         member.joining = caller
 
@@ -369,34 +381,40 @@ class Group:
         before = _fenced_sync(member, ErrorCode.REBALANCE_IN_PROGRESS)
         member.syncing = caller
         if member.member_id == self.leader:
-            return [
-                *before,
-                self._store_assignment({each.member_id: each.assignment for each in request.assignments}, now),
-            ]
+            assignments = {each.member_id: each.assignment for each in request.assignments}
+            return [*before, *self._store_assignment(assignments, now)]
         return before
 
-    def _store_assignment(self, assignments: dict[str, bytes], now: Moment) -> Store:
-        generation = self.generation
+    def _store_assignment(self, assignments: dict[str, bytes], now: Moment) -> list[Effect]:
+        generation, size = self.generation, sum(map(len, assignments.values()))
+        before = sum(len(each.assignment) for each in self.members.values())
+        has_room = self.usage.used + size - before <= self.config.metadata_max_bytes
+        self.usage.used += size
 
         def then(code: ErrorCode, now: Moment) -> list[Effect]:
+            self.usage.used -= size
             if self.state is not GroupState.COMPLETING_REBALANCE or self.generation != generation:
                 return []  # meanwhile the group has gone on
             if code:
                 effects = self._answer_syncs(GROUP_NOT_STORED.get(code, code), now)
                 return effects + self._prepare(now) + self._complete_if_all_joined(now)
             for member in self.members.values():
-                member.assignment = assignments.get(member.member_id, b"")
+                self._assign(member, assignments.get(member.member_id, b""))
             self._move(GroupState.STABLE, now.date_ms)
             return self._answer_syncs(ErrorCode.NONE, now)
 
-        return self.store(now, then, assignments)
+        return [self.store(now, then, assignments)] if has_room else then(ErrorCode.RECORD_LIST_TOO_LARGE, now)
+
+    def _assign(self, member: Member, assignment: bytes) -> None:
+        self.usage.used += len(assignment) - len(member.assignment)
+        member.assignment = assignment
 
     def _answer_syncs(self, code: ErrorCode, now: Moment) -> list[Effect]:
         """Answer all that wait for their assignment; with a `code`, nobody has one."""
         effects: list[Effect] = []
         for member in self.members.values():
             if code:
-                member.assignment = b""
+                self._assign(member, b"")
             if member.syncing is not None:
                 failed = Reply(member.syncing, SyncGroupResponse(error_code=code))
                 effects.append(failed if code else self._assigned(member.syncing, member))
@@ -470,7 +488,9 @@ class Group:
         return self._complete_if_all_joined(now)
 
     def _forget_pending(self, member_id: str) -> None:
-        self.pending.discard(member_id)
+        if member_id in self.pending:
+            self.pending.remove(member_id)
+            self.usage.used -= weight((), member_id)
         self.deadlines.cancel(Due(self.group_id, "pending", member_id))
 
     def remove(self, member_id: str, now: Moment) -> list[Effect]:
@@ -483,6 +503,7 @@ class Group:
     def _drop(self, member: Member) -> list[Effect]:
         effects = _fenced_join(member, ErrorCode.UNKNOWN_MEMBER_ID) + _fenced_sync(member, ErrorCode.UNKNOWN_MEMBER_ID)
         del self.members[member.member_id]
+        self.usage.used -= member.weight
         self._support.subtract(member.names)
         self._support += Counter()  # without those that nobody knows any more
         self.unsynced.discard(member.member_id)
@@ -505,10 +526,12 @@ class Group:
             self.deadlines.cancel(Due(self.group_id, what))
         return effects
 
-    def bury(self) -> None:
-        """End a group that has no members."""
-        self.dismiss(ErrorCode.UNKNOWN_MEMBER_ID)
+    def bury(self, code: ErrorCode) -> list[Effect]:
+        """End the group, so that what is still being stored of it changes nothing; answer all that wait."""
+        effects = self.dismiss(code)
+        self.usage.used -= sum(each.weight for each in self.members.values())
         self._move(GroupState.DEAD, self.state_since_ms)
+        return effects
 
     # ---- what is stored
 
@@ -520,7 +543,7 @@ class Group:
     ) -> Store:
         """Return the effect that stores the group, with the assignments given or those that it has."""
         key, keeps = GroupMetadataKey(self.group_id), self.members or self.config.stored.keeps_empty_groups
-        value = self.value(now.date_ms, assignments).to_bytes() if keeps else None
+        value = self.value(now.date_ms, assignments) if keeps else None
         return Store(self.partition, ((key.to_bytes(), value),), then, is_group=True)
 
     def value(self, date_ms: int, assignments: dict[str, bytes] | None = None) -> GroupMetadataValue:
@@ -595,6 +618,11 @@ def _fenced_sync(member: Member, code: ErrorCode = ErrorCode.FENCED_INSTANCE_ID)
         return []
     caller, member.syncing = member.syncing, None
     return [Reply(caller, SyncGroupResponse(error_code=code))]
+
+
+def weight_of(caller: Caller, request: JoinGroupRequest) -> int:
+    """Return the bytes that would be counted for a member that joins so."""
+    return weight(_protocols_of(request), caller.client_id, request.group_instance_id)
 
 
 def _protocols_of(request: JoinGroupRequest) -> Protocols:

@@ -20,6 +20,7 @@ from magicbyte.wire.reader import Reader
 OFFSET_KEYS = (0, 1)  # both mean a committed offset
 GROUP_KEY = 2
 LAST_KNOWN = 4  # of both values
+_MEMBER_BYTES = 100  # of its ids and times
 CONSUMER = "consumer"  # the protocol type whose subscriptions and assignments are known
 
 
@@ -195,6 +196,11 @@ class GroupMetadataValue:
             data["currentStateTimestamp"] = self.current_state_timestamp
         data["members"] = [member.to_json(self.version, self.protocol_type) for member in self.members]
         return {"version": str(self.version), "data": data}
+
+    @property
+    def weight(self) -> int:
+        """About the bytes that it is encoded to, known without doing so."""
+        return sum(_MEMBER_BYTES + len(each.subscription) + len(each.assignment) for each in self.members)
 
     def to_bytes(self) -> bytes:
         """Return the value of a record, in its version; what that does not hold is left out."""

@@ -38,7 +38,10 @@ TRANSITIONS: Final = (
         GroupState.COMPLETING_REBALANCE, "a member joins anew, leaves or expires", GroupState.PREPARING_REBALANCE
     ),
     Transition(GroupState.STABLE, "a member joins, changes, leaves or expires", GroupState.PREPARING_REBALANCE),
-    Transition(GroupState.EMPTY, "it is deleted, or its last offset expires", GroupState.DEAD),
+    Transition(GroupState.EMPTY, "it is deleted, its partition is let go, or its last offset expires", GroupState.DEAD),
+    Transition(GroupState.PREPARING_REBALANCE, "its partition is let go", GroupState.DEAD),
+    Transition(GroupState.COMPLETING_REBALANCE, "its partition is let go", GroupState.DEAD),
+    Transition(GroupState.STABLE, "its partition is let go", GroupState.DEAD),
 )
 ALLOWED: Final = frozenset((each.source, each.target) for each in TRANSITIONS)
 

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from magicbyte.errors import CorruptRecordError, LogDirectoryError, MetadataError
-from magicbyte.log.files import is_locked, sync_directory
-from magicbyte.log.log_directory import LOCK
-from magicbyte.log.names import QUARANTINE
+from magicbyte.log.files.filesystem import is_locked, sync_directory
+from magicbyte.log.files.names import QUARANTINE
+from magicbyte.log.live.log_directory import LOCK
 from magicbyte.metadata.layout import check_node
 from magicbyte.metadata.sqlite import FILE_NAME, READ_NODES, SqliteStore
 from magicbyte.metadata.tree import ROOT, Stored

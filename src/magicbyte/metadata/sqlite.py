@@ -7,7 +7,6 @@ it open at a time. Whatever was ephemeral goes when the next process opens it.
 from __future__ import annotations
 
 import contextlib
-import logging
 import sqlite3
 from collections.abc import Mapping
 from dataclasses import astuple, fields
@@ -16,11 +15,12 @@ from typing import TYPE_CHECKING, Final
 from magicbyte.errors import CorruptRecordError, LogDirectoryError, LogDirectoryOfflineError, MetadataError
 from magicbyte.metadata.layout import check_node
 from magicbyte.metadata.tree import ROOT, Session, Stored, Tree
+from magicbyte.printable import logger
 
 if TYPE_CHECKING:
     from magicbyte.ports import Clock
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 FILE_NAME: Final = "magicbyte-metadata.sqlite"
 """What the file is called in a log directory."""

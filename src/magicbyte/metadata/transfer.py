@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from magicbyte.errors import MetadataError
-from magicbyte.log.append_rules import RELEASES
 from magicbyte.metadata import layout
 from magicbyte.ports import Node
 from magicbyte.records.layout import Dialect
+from magicbyte.releases import MAGIC_AS_RELEASE
 
 _TOLD: Final = ("/config/changes", "/isr_change_notification", "/log_dir_event_notification")
 """What stands below these was news for brokers that ran then."""
@@ -95,7 +95,7 @@ def _for_kafka(path: str, data: bytes, ours: Collection[str]) -> tuple[bytes, tu
     if kept.get(_FORMAT) == Dialect.ENRICHED.value:
         raise MetadataError(path, "holds enriched sets, which Kafka's brokers cannot read: convert or delete the topic")
     if _FORMAT in kept:
-        kept[_FORMAT] = RELEASES.get(kept[_FORMAT], kept[_FORMAT])
+        kept[_FORMAT] = MAGIC_AS_RELEASE.get(kept[_FORMAT], kept[_FORMAT])
     return layout.dump_config(kept), tuple(sorted(settings.keys() - kept.keys()))
 
 

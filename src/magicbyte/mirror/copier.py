@@ -10,7 +10,6 @@ sequence numbers as its successor, of which the target takes one. Without produc
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import aclosing
@@ -21,6 +20,7 @@ from magicbyte.client import Client
 from magicbyte.client.fetch import MAX_BYTES, ClosedSets, FetchOptions, read_sets
 from magicbyte.client.offsets import LATEST, bounds, list_offset
 from magicbyte.client.produce import new_producer_id, send_made
+from magicbyte.compiled.kernel import WORTH_LOADING, expect
 from magicbyte.errors import (
     BrokerError,
     CorruptRecordError,
@@ -45,12 +45,12 @@ from magicbyte.mirror.rewrite import (
     records_of,
 )
 from magicbyte.mirror.spread import Load, Portion, by_key, straight
+from magicbyte.printable import logger
 from magicbyte.records.batch import RecordBatch
 from magicbyte.records.entry import parse_entry
 from magicbyte.records.layout import Dialect
-from magicbyte.wire.kernel import WORTH_LOADING, expect
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 FETCH_BYTES: Final = MAX_BYTES // 2  # up to three such responses of a partition are in memory
 SAVE_BYTES: Final = 32 << 20  # that are sent until the place is kept again

@@ -17,7 +17,7 @@ from magicbyte.client.offsets import bounds
 from magicbyte.client.produce import send_made
 from magicbyte.codecs import Codec
 from magicbyte.errors import BrokerError, CorruptRecordError, ErrorCode, MirrorError
-from magicbyte.log.partition_log import PartitionLog
+from magicbyte.log.live.partition_log import PartitionLog
 from magicbyte.mirror.copier import Copied
 from magicbyte.mirror.log_target import LogTarget
 from magicbyte.mirror.plan import Choice, TopicPlan, make_topics, plan, plan_folder

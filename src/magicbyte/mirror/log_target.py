@@ -15,18 +15,17 @@ import numpy as np
 
 from magicbyte.clock import SystemClock
 from magicbyte.errors import LogDirectoryError, MirrorError
-from magicbyte.log import checkpoints
-from magicbyte.log.append import take
-from magicbyte.log.checkpoints import TopicPartition
-from magicbyte.log.config import LogConfig
-from magicbyte.log.directory import LOG, parse_file
-from magicbyte.log.files import LocalFiles
-from magicbyte.log.index_writer import first_offset
-from magicbyte.log.log_directory import LogDirectory, Settings
-from magicbyte.log.partition_log import PartitionLog
-from magicbyte.log.record_set import record_set
-from magicbyte.log.segment import exists
-from magicbyte.ports import Moment
+from magicbyte.log.append.prepare import take
+from magicbyte.log.append.record_set import record_set
+from magicbyte.log.files import checkpoints
+from magicbyte.log.files.directory import LOG, parse_file
+from magicbyte.log.files.filesystem import LocalFiles
+from magicbyte.log.files.index_writer import first_offset
+from magicbyte.log.live.config import LogConfig
+from magicbyte.log.live.log_directory import LogDirectory, Settings
+from magicbyte.log.live.partition_log import PartitionLog
+from magicbyte.log.live.segment import exists
+from magicbyte.ports import Moment, TopicPartition
 from magicbyte.records.decode import DecodeOptions, decode
 from magicbyte.records.entry import entries
 from magicbyte.records.layout import Dialect

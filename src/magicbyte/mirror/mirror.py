@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from collections.abc import Mapping
 from typing import Final
@@ -16,8 +15,9 @@ from magicbyte.mirror.outbox import Outboxes
 from magicbyte.mirror.oversize import Park
 from magicbyte.mirror.plan import Choice, TopicPlan, make_topics, plan
 from magicbyte.mirror.rounds import Copy, HasCopied, Rounds
+from magicbyte.printable import logger
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 GROUP_SECONDS: Final = 10.0  # until groups of the source are looked for again
 KEYS_DECIDE: Final = "records go where their keys decide"

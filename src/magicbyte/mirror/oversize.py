@@ -7,7 +7,6 @@ log directory (log_target.py), by topic and partition of the source, with its of
 from __future__ import annotations
 
 import enum
-import logging
 import threading
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
@@ -20,11 +19,12 @@ from magicbyte.errors import ErrorCode
 from magicbyte.mirror.log_target import LogTarget
 from magicbyte.mirror.rewrite import Parcel, records_of
 from magicbyte.mirror.spread import Load, Portion
+from magicbyte.printable import logger
 from magicbyte.records.columns import RecordColumns
 from magicbyte.records.encode import encode
 from magicbyte.records.layout import Dialect
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 LARGE: Final = "it is larger than the target takes"
 TOO_LARGE: Final = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})

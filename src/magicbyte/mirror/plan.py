@@ -18,7 +18,7 @@ from magicbyte.client.offsets import bounds
 from magicbyte.client.produce import newest_format
 from magicbyte.client.versions import BrokerVersions
 from magicbyte.errors import BrokerError, ErrorCode, MirrorError
-from magicbyte.log.append_rules import RELEASES, stored_format
+from magicbyte.log.append.rules import stored_format
 from magicbyte.mirror.offset_topic import OFFSET_TOPIC
 from magicbyte.mirror.oversize import OnOversize
 from magicbyte.mirror.progress import DEFAULT_GROUP, Begun, Origin, begun
@@ -26,6 +26,7 @@ from magicbyte.mirror.rewrite import Storage
 from magicbyte.protocol import APIS
 from magicbyte.records.encode import Format
 from magicbyte.records.layout import Dialect
+from magicbyte.releases import MAGIC_AS_RELEASE
 
 OFFSETS: Final = "__consumer_offsets"
 INTERNAL: Final = frozenset({OFFSETS, "__transaction_state", OFFSET_TOPIC})  # brokers before 0.10 do not say which are
@@ -258,7 +259,7 @@ class _Planner:
             if is_enriched:
                 del configs[_FORMAT]
             elif _FORMAT in configs:
-                configs[_FORMAT] = RELEASES.get(configs[_FORMAT], configs[_FORMAT])
+                configs[_FORMAT] = MAGIC_AS_RELEASE.get(configs[_FORMAT], configs[_FORMAT])
         if theirs.latest(APIS[_PRODUCE], _OLD_PRODUCE) is None:
             configs = _from_4_0_on(configs)
         stored = await self._format(to, configs, exists=there is not None)

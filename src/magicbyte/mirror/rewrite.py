@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 from magicbyte.client.fetch import ClosedSets, offset_behind
 from magicbyte.codecs import Codec
 from magicbyte.errors import UnsupportedForMessageFormatError
-from magicbyte.log.append_rebuild import joined
+from magicbyte.log.append.reencode import joined
 from magicbyte.protocol.runtime import Records
 from magicbyte.records.batch import RecordBatch, batch_attributes
 from magicbyte.records.columns import RecordColumns

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping
@@ -14,8 +13,9 @@ from magicbyte.client import Client
 from magicbyte.client.offsets import ends
 from magicbyte.mirror.copier import Copied
 from magicbyte.mirror.plan import TopicPlan
+from magicbyte.printable import logger
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 AT_ONCE: Final = 8  # partitions
 PLAN_SECONDS: Final = 30.0  # until topics are looked for again

@@ -16,7 +16,7 @@ import numpy as np
 
 from magicbyte.client.partitioning import partition_of, partitions_of
 from magicbyte.errors import CorruptRecordError
-from magicbyte.log.append_rebuild import joined
+from magicbyte.log.append.reencode import joined
 from magicbyte.mirror.rewrite import RUN_BYTES, Parcel, records_of
 from magicbyte.records.columns import RecordColumns
 from magicbyte.records.layout import INT64, Dialect

@@ -7,12 +7,14 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from magicbyte.printable import logger
+
 BURST: Final = 10  # lines of one kind about one address in a window
 WINDOW_S: Final = 60.0
 MOST_ADDRESSES: Final = 100  # that are told apart in a window; all further ones count as one
 _OTHERS: Final = "other addresses"
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 
 class _Window:

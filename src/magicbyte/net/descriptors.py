@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from typing import Final
+
+OUT_OF_DESCRIPTORS: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+"""What the system says to who asks for a connection, and has to wait until others have ended."""
+MOST_FOR_PAGES: Final = 64
 
 _UNKNOWN: Final = 512  # where the system does not say: what Windows gives a C program
 _NO_LIMIT: Final = 1 << 30
 _MACOS_MOST: Final = 10_240  # what macOS takes where it says that there is no limit
 _MOST_RESERVED: Final = 4096
-_MOST_FOR_PAGES: Final = 64
 
 
 def limit() -> int:
@@ -45,7 +49,12 @@ def for_connections(most: int) -> int:
 
     A quarter is kept for the files of logs, and a sixteenth for pages over HTTP.
     """
-    return most - min(most // 4, _MOST_RESERVED) - min(most // 16, _MOST_FOR_PAGES)
+    return most - min(most // 4, _MOST_RESERVED) - for_pages(most)
+
+
+def for_pages(most: int) -> int:
+    """Return how many descriptors pages over HTTP take at a time, of a process that may have `most`."""
+    return min(most // 16, MOST_FOR_PAGES)
 
 
 def lowest_free(descriptor: int) -> int:

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import logging
+import socket
 from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
 from typing import Final, NamedTuple, TypeAlias
 
 from magicbyte.errors import NetworkError
+from magicbyte.net.descriptors import MOST_FOR_PAGES, OUT_OF_DESCRIPTORS
+from magicbyte.net.stream import Stream
+from magicbyte.printable import logger
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 _MOST_HEAD_BYTES: Final = 16 << 10
-_MOST_CONNECTIONS: Final = 64
+_END: Final = b"\r\n\r\n"
 _PATIENCE_S: Final = 10.0  # for an answer to be made and taken
 _REQUEST_S: Final = 2.0  # for a request to come, from when the connection was made
-_GONE = (ConnectionError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError)
+_BACKLOG: Final = 100
+_PAUSE_S: Final = 1.0  # before the next try where there are too few descriptors
 
 
 class Answer(NamedTuple):
@@ -35,59 +38,91 @@ Page: TypeAlias = Callable[[str], Awaitable[Answer]]
 class Pages:
     """Serves pages by their paths. Requests are bounded in size, number and time.
 
-    Where there are too many connections, the one that has been silent for longest gives way: those that only connect
-    keep nobody from asking.
+    Where there are as many as `connections`, the one that has been silent for longest gives way: those that only
+    connect keep nobody from asking. Further ones wait in the system's queue meanwhile, without a descriptor.
     """
 
-    def __init__(self, pages: Mapping[str, Page]) -> None:
+    def __init__(self, pages: Mapping[str, Page], connections: int = MOST_FOR_PAGES) -> None:
         self._pages = pages
-        self._server: asyncio.Server | None = None
+        self._most = connections
+        self._listening: list[socket.socket] = []
+        self._accepting: list[asyncio.Task[None]] = []
         self._open = set[asyncio.Task[None]]()
         self._silent = dict[asyncio.Task[None], None]()  # those whose request has not come yet, the oldest first
 
     async def listen(self, host: str, port: int) -> int:
-        """Take requests at `host` ("" is any); port 0 is any free one. Return the port. Raises NetworkError."""
+        """Take requests at all addresses of `host` ("" is any); port 0 is any free one. Return the first's port.
+
+        Raises NetworkError.
+        """
+        loop = asyncio.get_running_loop()
         try:
-            self._server = await asyncio.start_server(self._take, host or None, port, limit=_MOST_HEAD_BYTES)
+            # Only its sockets are of use: it would take as many connections as come, whatever was allowed.
+            server = await loop.create_server(asyncio.Protocol, host or None, port, start_serving=False)
         except OSError as error:
             raise NetworkError(f"cannot listen at {host}:{port}: {error.strerror or error}") from error
-        return int(self._server.sockets[0].getsockname()[1])
+        for each in server.sockets:
+            listening = each.dup()
+            listening.listen(_BACKLOG)
+            listening.setblocking(False)
+            self._listening.append(listening)
+            self._accepting.append(loop.create_task(self._accept(listening)))
+        server.close()
+        return int(self._listening[0].getsockname()[1])
 
     async def aclose(self) -> None:
         """Take no more requests, and give up those that are there."""
-        if self._server is not None:
-            self._server.close()
-            for task in list(self._open):
-                task.cancel()
-            await asyncio.gather(*self._open, return_exceptions=True)
-            await self._server.wait_closed()
+        tasks = [*self._accepting, *self._open]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for each in self._listening:
+            each.close()
 
-    async def _take(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None, "each connection has one"
+    async def _accept(self, listening: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                connected, _ = await loop.sock_accept(listening)
+                stream = Stream(connected)
+            except OSError as error:
+                log.debug("a request for a page was not taken: %s", error)
+                await asyncio.sleep(_PAUSE_S if error.errno in OUT_OF_DESCRIPTORS else 0)
+                continue
+            self._take(stream)
+            if len(self._open) >= self._most and self._silent:  # the last one itself where all others are answered
+                oldest = next(iter(self._silent))
+                oldest.cancel()
+                await asyncio.wait({oldest})
+
+    def _take(self, stream: Stream) -> None:
+        task = asyncio.get_running_loop().create_task(self._serve(stream))
         self._open.add(task)
         self._silent[task] = None
-        if len(self._open) > _MOST_CONNECTIONS:  # `task` itself where all others have been asked something
-            oldest = next(iter(self._silent))
-            del self._silent[oldest]
-            oldest.cancel()
+
+        def ended(task: asyncio.Task[None]) -> None:
+            stream.close()
+            self._open.discard(task)
+            self._silent.pop(task, None)
+            if not task.cancelled() and (error := task.exception()) is not None:
+                log.error("a request for a page ended for a fault of ours", exc_info=error)
+
+        task.add_done_callback(ended)
+
+    async def _serve(self, stream: Stream) -> None:
+        task = asyncio.current_task()
+        assert task is not None, "each connection has one"
         try:
             async with asyncio.timeout(_REQUEST_S):
-                head = await reader.readuntil(b"\r\n\r\n")
+                head = await _head(stream)
             self._silent.pop(task, None)
             async with asyncio.timeout(_PATIENCE_S):
-                await self._answer(head, writer)
-        except _GONE as error:
+                await stream.write(await self._answer(head))
+        except (NetworkError, TimeoutError) as error:
             log.debug("a request for a page was not answered: %s", error)
-        finally:
-            self._silent.pop(task, None)
-            self._open.discard(task)
-            writer.close()
-            with contextlib.suppress(OSError):
-                await writer.wait_closed()
 
-    async def _answer(self, request: bytes, writer: asyncio.StreamWriter) -> None:
-        """Answer one request. What stands behind its headers is not read: no page wants a body."""
+    async def _answer(self, request: bytes) -> list[bytes]:
+        """Return the answer to one request. What stands behind its headers is not read: no page wants a body."""
         head = request.decode("latin-1").split("\r\n")
         method, path = [*head[0].split(" "), "", ""][:2]
         accept = next((line.partition(":")[2].strip() for line in head if line.lower().startswith("accept:")), "")
@@ -99,12 +134,22 @@ class Pages:
         else:
             answer = await page(accept)
         status = HTTPStatus(answer.status)
-        writer.write(
+        start = (
             f"HTTP/1.1 {status.value} {status.phrase}\r\nContent-Type: {answer.content_type}\r\n"
-            f"Content-Length: {len(answer.body)}\r\nConnection: close\r\n\r\n".encode("latin-1")
+            f"Content-Length: {len(answer.body)}\r\nConnection: close\r\n\r\n"
         )
-        writer.write(b"" if method == "HEAD" else answer.body)
-        await writer.drain()
+        return [start.encode("latin-1"), b"" if method == "HEAD" else answer.body]
+
+
+async def _head(stream: Stream) -> bytes:
+    """Return a request up to the end of its headers. Raises NetworkError for one that is cut, or too long."""
+    head = b""
+    while _END not in head:
+        data = await stream.read(_MOST_HEAD_BYTES)
+        if not data or len(head) + len(data) > _MOST_HEAD_BYTES:
+            raise NetworkError(f"{stream.peer}: expected a request of at most {_MOST_HEAD_BYTES} bytes")
+        head += data
+    return head[: head.index(_END)]
 
 
 def _plain(status: HTTPStatus) -> Answer:

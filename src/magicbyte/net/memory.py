@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Final
 
 from magicbyte.errors import BusyError
@@ -16,10 +16,10 @@ PATIENCE_S: Final = 30.0  # that a taker waits for its turn
 class Budget:
     """Bytes in use, of a `limit` (0 or less: none). A taker that comes while any are left may go beyond.
 
-    Requests take their size when they are read. Work on a request that is held already, such as decompression, takes
-    its upper bound; of all work one part may always begin, whatever is in use, since requests are given back only when
-    the work on them is done: two that wait for each other's memory would wait for good. Both are first come, first
-    served, work before requests.
+    Three kinds of memory, each held while the next is waited for: requests take their size when they are read, large
+    messages that of their objects, work on them, such as decompression, its upper bound. Of messages and of work one
+    each may always begin, whatever is in use: those that wait for each other's memory would wait for good. Each kind is
+    first come, first served; work comes before messages, and these before requests.
     """
 
     def __init__(self, limit: int, *, patience_s: float = PATIENCE_S) -> None:
@@ -27,9 +27,7 @@ class Budget:
         self.used = 0
         self.peak = 0
         self._patience_s = patience_s
-        self._working = 0
-        self._requests = deque[_Turn]()
-        self._work = deque[_Turn]()
+        self._requests, self._messages, self._work = _Line(), _Line(), _Line()
 
     @property
     def _is_full(self) -> bool:
@@ -37,7 +35,7 @@ class Budget:
 
     async def take(self, size: int) -> None:
         """Wait until there is memory, and count `size` bytes as used. Raises BusyError when that takes too long."""
-        if self._requests or self._is_full:
+        if self._requests.turns or self._is_full:
             await self._wait(self._requests, size)
         else:
             self.add(size)
@@ -52,51 +50,56 @@ class Budget:
         self.used -= size
         self._serve()
 
+    def message(self, size: int) -> AbstractAsyncContextManager[None]:
+        """Hold `size` bytes for a message that is read and answered. Raises BusyError as `work` does."""
+        return self._hold(self._messages, size)
+
+    def work(self, size: int) -> AbstractAsyncContextManager[None]:
+        """Hold `size` bytes for a part of work, inside of which there is no other one.
+
+        Raises BusyError when its turn takes too long to come.
+        """
+        return self._hold(self._work, size)
+
     @asynccontextmanager
-    async def work(self, size: int) -> AsyncIterator[None]:
-        """Hold `size` bytes for a part of work. Raises BusyError when its turn takes too long to come."""
-        if self._working and (self._work or self._is_full):
-            await self._wait(self._work, size)
+    async def _hold(self, line: _Line, size: int) -> AsyncIterator[None]:
+        if line.begun and (line.turns or self._is_full):
+            await self._wait(line, size)
         else:
-            self._begin(size)
+            line.begun += 1
+            self.add(size)
         try:
             yield
         finally:
-            self._working -= 1
+            line.begun -= 1
             self.give(size)
 
-    def _begin(self, size: int) -> None:
-        self._working += 1
-        self.add(size)
-
-    async def _wait(self, queue: deque[_Turn], size: int) -> None:
+    async def _wait(self, line: _Line, size: int) -> None:
         turn = _Turn(size)
-        queue.append(turn)
+        line.turns.append(turn)
         try:
             async with asyncio.timeout(self._patience_s):
                 await turn.come
         except BaseException as error:
             if turn.come.done() and not turn.come.cancelled():  # it came in the same moment
-                self._working -= queue is self._work
+                line.begun -= 1
                 self.give(size)
-            elif turn in queue:
-                queue.remove(turn)
+            elif turn in line.turns:
+                line.turns.remove(turn)
             if isinstance(error, TimeoutError):
                 raise BusyError(f"no memory for {size} bytes within {self._patience_s:g} s: {self.used} of "
                                 f"{self.limit} are in use") from None  # fmt: skip
             raise
 
     def _serve(self) -> None:
-        while self._work and not (self._working and self._is_full):
-            turn = self._work.popleft()
-            if not turn.come.done():
-                self._begin(turn.size)
-                turn.come.set_result(None)
-        while self._requests and not self._is_full:
-            turn = self._requests.popleft()
-            if not turn.come.done():
-                self.add(turn.size)
-                turn.come.set_result(None)
+        for line in (self._work, self._messages, self._requests):
+            always_one = line is not self._requests
+            while line.turns and (not self._is_full or (always_one and not line.begun)):
+                turn = line.turns.popleft()
+                if not turn.come.done():
+                    line.begun += 1
+                    self.add(turn.size)
+                    turn.come.set_result(None)
 
 
 class _Turn:
@@ -105,3 +108,13 @@ class _Turn:
     def __init__(self, size: int) -> None:
         self.size = size
         self.come: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+
+class _Line:
+    """Those who wait for memory of one kind, and how many of it `begun` have, which of requests means nothing."""
+
+    __slots__ = ("begun", "turns")
+
+    def __init__(self) -> None:
+        self.begun = 0
+        self.turns = deque[_Turn]()

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
 import logging
 import socket
 import struct
@@ -23,11 +22,12 @@ from typing import Final, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from magicbyte.errors import MagicbyteError, NetworkError, ProtocolError
 from magicbyte.net.complaints import Complaints
-from magicbyte.net.descriptors import lowest_free
+from magicbyte.net.descriptors import OUT_OF_DESCRIPTORS, lowest_free
 from magicbyte.net.memory import Budget
 from magicbyte.net.stream import Buffer, Stream
+from magicbyte.printable import logger
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 T = TypeVar("T")
 
 READ_BYTES: Final = 64 << 10
@@ -38,7 +38,6 @@ _SIZE = struct.Struct(">i")
 _EMPTY = memoryview(b"")
 _BACKLOG: Final = 1024
 _ACCEPTS: Final = 64  # connections taken at once, so that those that are there have their turn
-_OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _PAUSE_S: Final = 1.0  # before the next try where there are too few descriptors
 _TELL_S: Final = 60.0  # between two lines about that
 
@@ -259,7 +258,7 @@ class Server(Generic[T]):
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:
-                if error.errno not in _OUT_OF_DESCRIPTORS:
+                if error.errno not in OUT_OF_DESCRIPTORS:
                     raise
                 self._pause(listening, listener, error.strerror or str(error))
                 return

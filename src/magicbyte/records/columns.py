@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import repeat
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from magicbyte.compiled.kernel import Ints, worth_compiling
 from magicbyte.records import kernels
-from magicbyte.wire.kernel import Ints, worth_compiling
 
 if TYPE_CHECKING:
     import numpy as np
@@ -17,7 +18,11 @@ _MOST_MILLIS = ((1 << 63) - 1) // 1000  # that fit in int64 as microseconds
 
 
 class Record(NamedTuple):
-    """One record as a consumer sees it. `timestamp` in ms since the epoch, -1 none; `headers` in their order."""
+    """One record as a consumer sees it. `timestamp` in ms since the epoch, -1 none; `headers` in their order.
+
+    `timestamp_type` has Kafka's numbers: 0 CreateTime, 1 LogAppendTime, -1 none. `topic` and `partition` are None where
+    nothing names them, and where the caller knows them anyway.
+    """
 
     offset: int
     timestamp: int
@@ -25,6 +30,8 @@ class Record(NamedTuple):
     key: bytes | None
     value: bytes | None
     headers: tuple[tuple[str, bytes | None], ...] = ()
+    topic: str | None = None
+    partition: int | None = None
 
 
 @dataclass(slots=True)
@@ -163,20 +170,26 @@ class RecordColumns:
 
     def __iter__(self) -> Iterator[Record]:
         """Yield each record as a Record; what was not asked for is None or ()."""
+        return self.rows()
+
+    def rows(self, topic: str | None = None, partition: int | None = None) -> Iterator[Record]:
+        """Yield each record as a Record of this topic and partition."""
         count = len(self)
         nothing: list[bytes | None] = [None] * count
         headers: Iterator[Any] | Sequence[Any] = [()] * count
         if self.headers is not None and len(self.headers.key):
             headers = self.headers.rows()
-        return map(
-            Record,
+        columns: list[Iterable[Any]] = [
             _as_list(self.offset),
             _as_list(self.timestamp),
             _as_list(self.timestamp_type),
             self.key.cells() if self.key is not None else nothing,
             self.value.cells() if self.value is not None else nothing,
             headers,
-        )
+        ]
+        if topic is not None or partition is not None:
+            columns += [repeat(topic), repeat(partition)]
+        return map(Record, *columns)
 
     def slice(self, first: int, end: int) -> RecordColumns:
         """Return records `first` to `end` (positions, not offsets), over the same buffers."""

@@ -14,6 +14,7 @@ from itertools import groupby
 from typing import Any, NamedTuple
 
 from magicbyte.codecs import Codec, Lz4Header, compress, decompress, lz4_header_checksum
+from magicbyte.compiled.kernel import Ints
 from magicbyte.errors import BatchTooLargeError, CorruptRecordError
 from magicbyte.records import encode_kernels as kernels
 from magicbyte.records.batch import HEADER as BATCH_HEADER
@@ -40,7 +41,6 @@ from magicbyte.records.message import Message
 from magicbyte.records.repack import decode_lz4
 from magicbyte.records.scan import BatchTable, scan
 from magicbyte.wire.checksum import Buffer
-from magicbyte.wire.kernel import Ints
 
 DEFAULT_BATCH_BYTES = 64 << 10
 

@@ -14,6 +14,8 @@ from itertools import repeat
 from typing import Any
 
 from magicbyte.codecs import Codec, Lz4Header, OutputFull, decompress_into, lz4_read_kernels
+from magicbyte.compiled.kernel import WORTH_CALLING, Ints, expect, worth_compiling
+from magicbyte.compiled.primitives import CASTAGNOLI, IEEE
 from magicbyte.errors import BatchTooLargeError, CorruptRecordError
 from magicbyte.records import kernels
 from magicbyte.records.columns import BytesColumn, HeaderColumns, Record, RecordColumns
@@ -36,8 +38,6 @@ from magicbyte.records.layout import (
 )
 from magicbyte.records.scan import GROUP_BYTES, BatchTable, complaint, scan
 from magicbyte.wire.checksum import crc32, crc32c
-from magicbyte.wire.kernel import WORTH_CALLING, Ints, expect, worth_compiling
-from magicbyte.wire.primitives import CASTAGNOLI, IEEE
 
 DEFAULT_MAX_BATCH_BYTES = 64 << 20
 _BATCH_HEADER = struct.Struct(">qiibIhiqqqhii").unpack_from
@@ -223,6 +223,13 @@ def decode_opened(
 _NO_CELLS = BytesColumn(b"", [0], [], packed=True)
 
 
+def _kind(magic: int, attributes: int) -> int:
+    """Return the kind of an entry: magic * _KINDS + codec if many are taken in together, else 0."""
+    codec = attributes & CODEC_MASK
+    together = codec <= Codec.ZSTD and not attributes & CONTROL_BIT if magic == 2 else 0 < codec <= Codec.LZ4
+    return magic * _KINDS + codec if together else 0
+
+
 class _Group:
     """Runs of records of one family (v2 batches, or messages) and one source, collected to be worth a kernel call.
 
@@ -279,8 +286,9 @@ class _Group:
             yield from self.finish()
 
     def stretches(self, rows: Iterable[int]) -> Iterator[tuple[int, Any]]:
-        """Part `rows` where entries of another kind begin: magic * _KINDS + codec for those that are taken in together,
-        0 for all others. Fewer than _STRETCH of a kind are 0, too: they go better with what is around them.
+        """Part `rows` where entries of another kind (`_kind`) begin.
+
+        Fewer than _STRETCH of a kind are 0, too: they go better with what is around them.
         """
         if not self.compiled or self.table.dialect is Dialect.ENRICHED:
             yield 0, rows
@@ -294,11 +302,13 @@ class _Group:
             part = chosen = np.array(list(rows), np.int64)
         magic, attributes = (np.asarray(each, np.int64)[part] for each in (self.table.magic, self.table.attributes))
         other = (attributes[1:] != attributes[:-1]) | (magic[1:] != magic[:-1])
-        starts = np.flatnonzero(np.concatenate((np.ones(min(len(chosen), 1), np.bool_), other)))  # few, mostly one
-        magic, attributes = magic[starts], attributes[starts]
-        codec = attributes & CODEC_MASK
-        records = (magic == 2) & (attributes & CONTROL_BIT == 0) & (codec <= Codec.ZSTD)
-        kinds = np.where(records | ((codec > 0) & (codec <= Codec.LZ4) & (magic < 2)), magic * _KINDS + codec, 0)
+        if len(chosen) >= _STRETCH and not other.any():  # nearly always
+            kind = _kind(int(magic[0]), int(attributes[0]))
+            yield kind, chosen if kind else chosen.tolist()
+            return
+        starts = np.flatnonzero(np.concatenate((np.ones(min(len(chosen), 1), np.bool_), other)))  # few
+        values = zip(magic[starts].tolist(), attributes[starts].tolist(), strict=True)
+        kinds = np.array([_kind(*each) for each in values], np.int64)
         for _ in range(2):  # neighbours of a kind together; what is too short is 0, and together with what is around
             firsts = np.flatnonzero(np.diff(kinds, prepend=-1))
             starts, kinds = starts[firsts], kinds[firsts]
@@ -317,7 +327,9 @@ class _Group:
         data, verify, limit = make.bytes_of(self.table.buffer), int(self.options.verify), self.options.limit
         crcs = make.crc_table(CASTAGNOLI)
         good = kernels.open_batches(data, position, size, verify, limit, RECORD_MINIMUM, crcs, runs)
-        groups = np.cumsum(size) // GROUP_BYTES
+        ends = np.cumsum(size)
+        most = int(ends[-1]) // max(round(int(ends[-1]) / GROUP_BYTES), 1) + 1  # no small rest: each has its price
+        groups = ends // most
         first = 0
         for end in [*(np.flatnonzero(groups[1:good] != groups[: max(good - 1, 0)]) + 1).tolist(), good]:
             if end > first:

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from magicbyte.compiled.kernel import worth_compiling
 from magicbyte.errors import CorruptRecordError
 from magicbyte.records import digest_kernels as kernels
 from magicbyte.records.forms import form_for
 from magicbyte.records.layout import NO_TIMESTAMP
-from magicbyte.wire.kernel import worth_compiling
 
 if TYPE_CHECKING:
     from magicbyte.records.columns import BytesColumn, HeaderColumns, RecordColumns

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from magicbyte.wire.kernel import Bytes, Int32s, Int64s, kernel
-from magicbyte.wire.xxh64 import xxh64_of
+from magicbyte.compiled.kernel import Bytes, Int32s, Int64s, kernel
+from magicbyte.compiled.xxh64 import xxh64_of
 
 DONE = 0
 BAD_CELL = 1  # a cell does not lie in its data

@@ -10,10 +10,12 @@ import enum
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from magicbyte.codecs import Codec, compress
 from magicbyte.codecs import lz4_kernels as lz4
+from magicbyte.compiled.kernel import worth_compiling
+from magicbyte.compiled.primitives import CASTAGNOLI, IEEE
 from magicbyte.errors import (
     BatchTooLargeError,
     CorruptRecordError,
@@ -38,8 +40,6 @@ from magicbyte.records.layout import (
     TimestampType,
 )
 from magicbyte.records.message import build_wrapper
-from magicbyte.wire.kernel import worth_compiling
-from magicbyte.wire.primitives import CASTAGNOLI, IEEE
 
 DEFAULT_BATCH_BYTES = 16384
 GROUP_BYTES = 1 << 21  # of records per chunk: the kernels are worth their call, the buffer stays in the caches
@@ -70,6 +70,10 @@ class Format(enum.Enum):
         """Raise UnsupportedCompressionError for zstd in any format but V2."""
         if codec is Codec.ZSTD and self is not Format.V2:
             raise UnsupportedCompressionError(f"zstd needs magic 2: format {self.value} cannot hold it")
+
+
+KAFKA_FORMATS: Final = (Format.V0, Format.V1, Format.V2)
+"""By magic, and so the oldest first."""
 
 
 class BatchHeader(NamedTuple):

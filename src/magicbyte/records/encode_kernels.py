@@ -6,9 +6,9 @@ never raise; `state` receives where and why they stopped. Byte positions: record
 
 from __future__ import annotations
 
-from magicbyte.wire.kernel import Bytes, Int8s, Int32s, Int64s, MutableBytes, kernel
-from magicbyte.wire.likely import likely
-from magicbyte.wire.primitives import (
+from magicbyte.compiled.kernel import Bytes, Int8s, Int32s, Int64s, MutableBytes, kernel
+from magicbyte.compiled.likely import likely
+from magicbyte.compiled.primitives import (
     as_index,
     as_int64,
     copy_bytes,

@@ -4,13 +4,13 @@ Bytes: docs/formats/enriched.md. Source: the Enriched Message Metadata proposal.
 """
 
 import enum
-import logging
 import struct
 from collections.abc import Mapping
 from typing import ClassVar, Final, NamedTuple
 
 from magicbyte.codecs import Codec, compress
 from magicbyte.errors import CorruptRecordError
+from magicbyte.printable import logger
 from magicbyte.records.header import check_size, codec_of
 from magicbyte.records.layout import (
     ENRICHED_CONTROL_BIT,
@@ -34,7 +34,7 @@ from magicbyte.records.layout import (
 )
 from magicbyte.wire.checksum import Buffer, crc32
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 HEADER = struct.Struct(">qiIbbii")
 """Offset to length of the tags, in one call; a test proves that it agrees with the layout."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from magicbyte.wire.kernel import Kernel
+from magicbyte.compiled.kernel import Kernel
 
 if TYPE_CHECKING:
     from magicbyte.records.arrays import Arrays

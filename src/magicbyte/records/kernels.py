@@ -7,8 +7,8 @@ each stretch of bytes with records in it: a v2 batch's records, a wrapper's inne
 
 from __future__ import annotations
 
-from magicbyte.wire.kernel import Bytes, Int8s, Int32s, Int64s, MutableBytes, kernel
-from magicbyte.wire.primitives import (
+from magicbyte.compiled.kernel import Bytes, Int8s, Int32s, Int64s, MutableBytes, kernel
+from magicbyte.compiled.primitives import (
     as_index,
     as_int64,
     copy_bytes,

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from magicbyte.compiled.kernel import worth_compiling
+from magicbyte.compiled.primitives import CASTAGNOLI
 from magicbyte.records import kernels, proof_kernels
 from magicbyte.records.forms import form_for
 from magicbyte.records.layout import Dialect
 from magicbyte.records.scan import BatchTable
-from magicbyte.wire.kernel import worth_compiling
-from magicbyte.wire.primitives import CASTAGNOLI
 
 
 def doubtful_rows(table: BatchTable, limit: int) -> list[int]:

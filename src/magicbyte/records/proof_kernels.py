@@ -6,6 +6,8 @@ It says only which batches are beyond doubt. Of the others those who can describ
 from __future__ import annotations
 
 from magicbyte.codecs.lz4_read_kernels import BLOCK, read_block, read_two
+from magicbyte.compiled.kernel import Bytes, Int8s, Int32s, Int64s, MutableBytes, kernel
+from magicbyte.compiled.primitives import copy_bytes, load_i16, load_i32, load_i64, load_u8, load_u32
 from magicbyte.records.kernels import (
     BASE_TIMESTAMP,
     CHECK,
@@ -23,8 +25,6 @@ from magicbyte.records.kernels import (
     TYPE,
     decode_batches,
 )
-from magicbyte.wire.kernel import Bytes, Int8s, Int32s, Int64s, MutableBytes, kernel
-from magicbyte.wire.primitives import copy_bytes, load_i16, load_i32, load_i64, load_u8, load_u32
 
 # ---- fields of a block
 SOURCE = 0

@@ -9,6 +9,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from magicbyte.codecs import lz4_kernels as lz4
+from magicbyte.compiled.kernel import Ints, worth_compiling
+from magicbyte.compiled.primitives import CASTAGNOLI, IEEE
 from magicbyte.records import kernels
 from magicbyte.records import repack_kernels as repack
 from magicbyte.records.columns import RecordColumns
@@ -16,8 +18,6 @@ from magicbyte.records.decode import DecodeOptions, decode_entries, decode_opene
 from magicbyte.records.encode import OldFrames
 from magicbyte.records.forms import form_for
 from magicbyte.records.scan import BatchTable
-from magicbyte.wire.kernel import Ints, worth_compiling
-from magicbyte.wire.primitives import CASTAGNOLI, IEEE
 
 GROUP_BYTES = 2 << 20  # of decompressed entries
 _ROOM = 4 << 20  # for them and the last entry of a group

@@ -6,6 +6,18 @@ How: magicbyte.codecs.lz4_kernels, of which the statuses are, too. Byte position
 from __future__ import annotations
 
 from magicbyte.codecs.lz4_kernels import AT, COUNT, DONE, FULL, GONE, LEAD, ODD, read_frame, write_frame
+from magicbyte.compiled.kernel import Bytes, Int32s, Int64s, MutableBytes, kernel
+from magicbyte.compiled.primitives import (
+    as_index,
+    crc32_of,
+    crc32c_of,
+    load_i8,
+    load_i16,
+    load_i32,
+    load_i64,
+    load_u32,
+    zigzag64,
+)
 from magicbyte.records.encode_kernels import BATCH, code_size, store_batch_header, store_wrapper_header
 from magicbyte.records.encode_kernels import END as LAST_ROW
 from magicbyte.records.encode_kernels import FIRST as FIRST_ROW
@@ -26,18 +38,6 @@ from magicbyte.records.kernels import (
     TYPE,
 )
 from magicbyte.records.kernels import COUNT as RECORDS
-from magicbyte.wire.kernel import Bytes, Int32s, Int64s, MutableBytes, kernel
-from magicbyte.wire.primitives import (
-    as_index,
-    crc32_of,
-    crc32c_of,
-    load_i8,
-    load_i16,
-    load_i32,
-    load_i64,
-    load_u32,
-    zigzag64,
-)
 
 # ---- fields of a place: what is known of an entry's content
 CONTENT = 0  # its position where it was decompressed to

@@ -9,10 +9,10 @@ import itertools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from magicbyte.compiled.kernel import Ints, worth_compiling
 from magicbyte.errors import CorruptRecordError
 from magicbyte.records import kernels
 from magicbyte.records.layout import CODEC_MASK, LOG_OVERHEAD, Dialect, Field
-from magicbyte.wire.kernel import Ints, worth_compiling
 
 if TYPE_CHECKING:
     import numpy as np
@@ -56,10 +56,10 @@ class BatchTable:
         positions = np.asarray(self.position, np.int64)[rows]
         if not len(positions):
             return np.empty(0, np.int64)
-        data = np.frombuffer(self.buffer, np.uint8)
-        cells = data[positions[:, None] + np.arange(field.start, field.start + width)]
         kind = "u" if field.type.format.isupper() else "i"
-        return np.ascontiguousarray(cells).view(f">{kind}{width}").ravel().astype(np.int64)
+        places = len(self.buffer) - field.start - width + 1
+        anywhere: Any = np.ndarray(places, f">{kind}{width}", self.buffer, field.start, (1,))  # one begins at each byte
+        return np.asarray(anywhere[positions], np.int64)
 
     @property
     def codec(self) -> np.ndarray[Any, Any]:

@@ -5,9 +5,8 @@ As in records/kernels.py: flat buffers, a status, nothing raised, every position
 
 from __future__ import annotations
 
-from magicbyte.records.kernels import BAD_CRC, BAD_MAGIC, BAD_SIZE, DONE, FULL, SHORT, long_varint, skip_headers
-from magicbyte.wire.kernel import Bytes, Int32s, Int64s, kernel
-from magicbyte.wire.primitives import (
+from magicbyte.compiled.kernel import Bytes, Int32s, Int64s, kernel
+from magicbyte.compiled.primitives import (
     crc32_of,
     crc32c_of,
     difference,
@@ -17,6 +16,7 @@ from magicbyte.wire.primitives import (
     load_i64,
     load_u32,
 )
+from magicbyte.records.kernels import BAD_CRC, BAD_MAGIC, BAD_SIZE, DONE, FULL, SHORT, long_varint, skip_headers
 
 # ---- statuses of `follow`, beside DONE, SHORT, BAD_SIZE, BAD_MAGIC and BAD_CRC
 BACK = 30  # the entry is sound, its offset not above the one before it

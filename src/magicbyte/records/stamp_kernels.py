@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from magicbyte.wire.kernel import Int32s, MutableBytes, kernel
-from magicbyte.wire.primitives import (
+from magicbyte.compiled.kernel import Int32s, MutableBytes, kernel
+from magicbyte.compiled.primitives import (
     crc32_of,
     crc32_wide,
     load_i8,

@@ -8,6 +8,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from magicbyte.codecs import decompress
+from magicbyte.compiled.kernel import worth_compiling
+from magicbyte.compiled.primitives import IEEE
 from magicbyte.errors import BatchTooLargeError, CorruptRecordError
 from magicbyte.records import kernels
 from magicbyte.records import survey_kernels as survey
@@ -16,8 +18,6 @@ from magicbyte.records.decode import DEFAULT_MAX_BATCH_BYTES
 from magicbyte.records.forms import form_for
 from magicbyte.records.layout import LOG_OVERHEAD, OFFSET, RECORD_MINIMUM, Dialect, TimestampType
 from magicbyte.records.scan import complaint
-from magicbyte.wire.kernel import worth_compiling
-from magicbyte.wire.primitives import IEEE
 
 
 class Survey(NamedTuple):

@@ -5,6 +5,18 @@ Statuses, the rules of a record, and what `state` holds to begin with are those 
 
 from __future__ import annotations
 
+from magicbyte.compiled.kernel import Bytes, Int32s, Int64s, kernel
+from magicbyte.compiled.primitives import (
+    as_int64,
+    crc32_of,
+    crc32_wide,
+    load_i8,
+    load_i32,
+    load_i64,
+    load_u8,
+    load_u32,
+    short_varint,
+)
 from magicbyte.records.kernels import (
     AT,
     BAD_CRC,
@@ -27,18 +39,6 @@ from magicbyte.records.kernels import (
     TWO_BYTES,
     find_fields,
     tagged_timestamp,
-)
-from magicbyte.wire.kernel import Bytes, Int32s, Int64s, kernel
-from magicbyte.wire.primitives import (
-    as_int64,
-    crc32_of,
-    crc32_wide,
-    load_i8,
-    load_i32,
-    load_i64,
-    load_u8,
-    load_u32,
-    short_varint,
 )
 
 TOO_LARGE = 32  # a status, beside those of kernels.py
@@ -253,3 +253,36 @@ def first_of_time(
         at = state[STOP]
     state[AT], state[EXPECTED], state[FOUND] = at, 1, end - at
     return CUT_MESSAGE
+
+
+# ---- what `count_columns` tells of records
+WITH_KEY = 0
+TOMBSTONES = 1
+WITH_HEADERS = 2
+ALL_HEADERS = 3
+SMALLEST = 4  # of the timestamps, but for those that are -1; MOST_TIME and LEAST_TIME where there are none
+LARGEST = 5
+COUNTED = 6  # what it has room for
+
+
+@kernel
+def count_columns(
+    timestamp: Int64s, key_length: Int32s, value_length: Int32s, header_count: Int32s, counted: Int64s
+) -> None:
+    """Sum up columns of records that were decoded. Shapes: all (n,), counted (COUNTED,)."""
+    keys, nulls, with_headers, headers, smallest, largest = 0, 0, 0, 0, MOST_TIME, LEAST_TIME
+    for i in range(len(timestamp)):
+        keys += key_length[i] >= 0
+        nulls += value_length[i] < 0
+        with_headers += header_count[i] != 0
+        headers += header_count[i]
+        if timestamp[i] != -1:
+            smallest = min(smallest, timestamp[i])
+            largest = max(largest, timestamp[i])
+    counted[WITH_KEY], counted[TOMBSTONES], counted[WITH_HEADERS], counted[ALL_HEADERS] = (
+        keys,
+        nulls,
+        with_headers,
+        headers,
+    )
+    counted[SMALLEST], counted[LARGEST] = smallest, largest

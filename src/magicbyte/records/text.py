@@ -10,9 +10,9 @@ import enum
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from magicbyte.compiled.kernel import Ints, worth_compiling
 from magicbyte.records import text_kernels as kernels
 from magicbyte.records.forms import form_for
-from magicbyte.wire.kernel import Ints, worth_compiling
 
 if TYPE_CHECKING:
     from magicbyte.records.columns import BytesColumn, RecordColumns

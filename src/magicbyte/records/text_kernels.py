@@ -5,8 +5,8 @@ As in records/kernels.py: flat buffers, nothing raised, every position checked b
 
 from __future__ import annotations
 
-from magicbyte.wire.kernel import Bytes, Int32s, Int64s, MutableBytes, kernel
-from magicbyte.wire.primitives import copy_bytes, load_u8
+from magicbyte.compiled.kernel import Bytes, Int32s, Int64s, MutableBytes, kernel
+from magicbyte.compiled.primitives import copy_bytes, load_u8
 
 # ---- steps of a line, of STEP numbers each: what it is, and its two operands
 LITERAL = 0  # so many bytes of `literals`: position, size

@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from magicbyte.codecs import compress_lz4_frames, lz4_frame_bound
+from magicbyte.compiled.primitives import CASTAGNOLI
 from magicbyte.records import proof_kernels as proof
 from magicbyte.records import thin_kernels as kernels
 from magicbyte.records.forms import form_for
 from magicbyte.records.scan import BatchTable
-from magicbyte.wire.primitives import CASTAGNOLI
 
 Array = np.ndarray[Any, Any]
 

@@ -7,11 +7,8 @@ goes. Which records go is told for each offset, so that nothing is decoded but l
 from __future__ import annotations
 
 from magicbyte.codecs.lz4_read_kernels import BLOCK
-from magicbyte.records.encode_kernels import UNSET, code_size, store_code
-from magicbyte.records.kernels import LEAST_RECORD, long_varint, long_varlong
-from magicbyte.records.proof_kernels import AT_ONCE, CONTENT_END, JOB, open_frame, read_jobs
-from magicbyte.wire.kernel import Bytes, Int32s, Int64s, MutableBytes, kernel
-from magicbyte.wire.primitives import (
+from magicbyte.compiled.kernel import Bytes, Int32s, Int64s, MutableBytes, kernel
+from magicbyte.compiled.primitives import (
     as_int64,
     copy_bytes,
     crc32c_of,
@@ -25,6 +22,9 @@ from magicbyte.wire.primitives import (
     store_u32,
     zigzag64,
 )
+from magicbyte.records.encode_kernels import UNSET, code_size, store_code
+from magicbyte.records.kernels import LEAST_RECORD, long_varint, long_varlong
+from magicbyte.records.proof_kernels import AT_ONCE, CONTENT_END, JOB, open_frame, read_jobs
 
 # ---- statuses
 DONE = 0

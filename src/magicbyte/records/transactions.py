@@ -3,6 +3,7 @@
 Source: Kafka's CompletedFetch (the consumer's side), ProducerAppendInfo and ProducerStateManager (the broker's side).
 """
 
+import bisect
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -109,18 +110,30 @@ def scan_transactions(batches: Iterable[BatchFacts], log_start_offset: int = 0) 
 class CommittedFilter:
     """Tells which batches a `read_committed` reader is given.
 
-    Promise: of batches asked about in offset order, each is delivered if and only if it is data, lies wholly below
-    `last_stable_offset`, and is not part of an aborted transaction. `aborted` comes from a `.txnindex`, a fetch
-    response or `scan_transactions` and must name every aborted transaction that overlaps the batches; one that ended
-    before them does no harm when its `last_offset` is known, and is not named in a fetch response.
+    Promise: a batch is delivered if and only if it is data, lies wholly below `last_stable_offset`, and is not part of
+    an aborted transaction. `aborted` comes from a `.txnindex`, a fetch response or `scan_transactions` and must name
+    every aborted transaction that overlaps the batches; one that ended before them does no harm when its `last_offset`
+    is known, and is not named in a fetch response.
+
+    Where every `last_offset` is known, batches may be asked about in any order and by many threads at once. A fetch
+    response names none: its batches must be asked about in offset order, as their markers end the transactions.
 
     Records from the last stable offset on may still be aborted, so they are held back, of whichever producer.
     """
 
     def __init__(self, aborted: Iterable[AbortedTransaction], last_stable_offset: int) -> None:
-        self._waiting = sorted(aborted, key=lambda one: one.first_offset, reverse=True)
-        self._aborted_producers: dict[int, int] = {}  # to the last offset of the transaction, -1 where unknown
+        self._ended: dict[int, tuple[list[int], list[int]]] = {}  # by producer: firsts in order, largest lasts so far
+        self._waiting: list[AbortedTransaction] = []  # those whose end a marker tells, the next one last
+        self._aborted_producers: set[int] = set()
         self._last_stable_offset = last_stable_offset
+        for each in sorted(aborted, key=lambda one: one.first_offset):
+            if each.last_offset < 0:
+                self._waiting.append(each)
+            else:
+                firsts, lasts = self._ended.setdefault(each.producer_id, ([], []))
+                firsts.append(each.first_offset)
+                lasts.append(max([each.last_offset, *lasts[-1:]]))
+        self._waiting.reverse()
 
     def delivers(self, batch: BatchFacts) -> bool:
         """Whether the records of `batch` are given to the application."""
@@ -129,13 +142,15 @@ class CommittedFilter:
         if batch.producer_id == NO_PRODUCER_ID:
             return not batch.is_control
         while self._waiting and self._waiting[-1].first_offset <= batch.last_offset:
-            begun = self._waiting.pop()
-            self._aborted_producers[begun.producer_id] = begun.last_offset
+            self._aborted_producers.add(self._waiting.pop().producer_id)
         if batch.is_control:
             if batch.marker is ControlType.ABORT:
-                self._aborted_producers.pop(batch.producer_id, None)
+                self._aborted_producers.discard(batch.producer_id)
             return False
         if not batch.is_transactional:
             return True
-        last = self._aborted_producers.get(batch.producer_id)
-        return last is None or 0 <= last < batch.base_offset
+        if batch.producer_id in self._aborted_producers:
+            return False
+        firsts, lasts = self._ended.get(batch.producer_id, ((), ()))
+        latest = bisect.bisect_right(firsts, batch.last_offset) - 1
+        return latest < 0 or lasts[latest] < batch.base_offset

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from magicbyte.log.outputs import put_whole
+from magicbyte.log.files.outputs import put_whole
 
 GENERATED: Final = ('"""Generated from ', "<!-- Generated from ")
 """What generated files begin with: one that nothing generates any more is stale, too."""

@@ -13,8 +13,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from magicbyte.compiled import kernel
 from magicbyte.errors import MagicbyteError
-from magicbyte.wire import kernel
+from magicbyte.net.descriptors import raise_limit
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -136,8 +137,12 @@ def so_far() -> int:
 
 
 def expect_bytes(size: int) -> None:
-    """Load the kernels for `size` bytes of records, if that is much or this worker had as much in small pieces."""
+    """Have this worker ready for `size` bytes of records: before each piece of work.
+
+    The kernels are loaded if that is much, or it had as much in small pieces. Its limit of descriptors is raised.
+    """
     global _so_far
+    raise_limit()
     _so_far += size
     kernel.expect(_so_far)
 

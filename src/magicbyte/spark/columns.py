@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from magicbyte.client.partitioning import partitions_of
 from magicbyte.clock import SystemClock
 from magicbyte.errors import MagicbyteError
-from magicbyte.log.checkpoints import TopicPartition
-from magicbyte.log.names import check_topic_name
+from magicbyte.log.files.names import check_topic_name
+from magicbyte.ports import TopicPartition
 from magicbyte.records.columns import BytesColumn, HeaderColumns, RecordColumns
 from magicbyte.spark.options import OptionError
 

@@ -8,10 +8,11 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from magicbyte.errors import CorruptRecordError, TruncatedLogError
-from magicbyte.log.checkpoints import HIGH_WATERMARK, LOG_START, TopicPartition
-from magicbyte.log.directory import PartitionDirectory, Segment, log_directories
-from magicbyte.log.headers import Headers, read_headers
-from magicbyte.log.reader import Isolation, SegmentReader, Selection
+from magicbyte.log.files.checkpoints import HIGH_WATERMARK, LOG_START
+from magicbyte.log.files.directory import PartitionDirectory, Segment, log_directories
+from magicbyte.log.files.headers import Headers, read_headers
+from magicbyte.log.files.reader import Isolation, SegmentReader, Selection
+from magicbyte.ports import TopicPartition
 from magicbyte.records.decode import DecodeOptions
 from magicbyte.records.layout import Dialect
 from magicbyte.spark.options import Bound, OptionError, SourceOptions

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import os
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -14,21 +13,22 @@ from magicbyte.client import Client
 from magicbyte.client.fetch import ClosedSets, FetchOptions, read_sets
 from magicbyte.client.offsets import EARLIEST, LATEST, ListedOffset, bounds, list_offset
 from magicbyte.errors import OffsetOutOfRangeError
-from magicbyte.log.checkpoints import TopicPartition
-from magicbyte.log.reader import Chunk, Isolation, Selection
+from magicbyte.log.files.reader import Chunk, Isolation, Selection
+from magicbyte.ports import TopicPartition
+from magicbyte.printable import logger
 from magicbyte.records.layout import Dialect
 from magicbyte.records.transactions import CommittedFilter
 from magicbyte.spark.options import Bound, OptionError, SourceOptions
 from magicbyte.spark.plan import NO_LIMITS, Limits, Ranges, Span, Task, TopicSlice, bundled, lost, meant, no_record
 
 if TYPE_CHECKING:
-    from magicbyte.log.headers import Headers
+    from magicbyte.log.files.headers import Headers
 
 T = TypeVar("T")
 
 SMALLEST_SLICE = 100_000  # offsets of a task
 _ASKED_AT_ONCE = 64
-_log = logging.getLogger("magicbyte.spark")
+_log = logger("magicbyte.spark")
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,8 +221,8 @@ def fetched_chunks(
 
 def fetched_headers(piece: TopicSlice, options: SourceOptions) -> Iterator[Headers]:
     """Yield the headers of the closed sets of a slice."""
-    from magicbyte.log.headers import headers_of
-    from magicbyte.log.inventory import Sent
+    from magicbyte.archive.inventory import Sent
+    from magicbyte.log.files.headers import headers_of
 
     for chunk, _, _ in fetched_chunks(piece, options):
         yield headers_of(Sent(piece.path, chunk.position, chunk.table.buffer), chunk)

@@ -19,15 +19,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from magicbyte.errors import LogDirectoryError
-from magicbyte.log.checkpoints import TopicPartition
-from magicbyte.log.files import LocalFile, sync_directory
-from magicbyte.log.names import FolderState, folder_name
-from magicbyte.log.reader import CHUNK_BYTES, read_chunks
+from magicbyte.log.files.filesystem import LocalFile, sync_directory
+from magicbyte.log.files.names import FolderState, folder_name
+from magicbyte.log.files.reader import CHUNK_BYTES, read_chunks
+from magicbyte.ports import TopicPartition
 from magicbyte.records.layout import LAST_OFFSET_DELTA, OFFSET
 from magicbyte.records.scan import scan
 
 if TYPE_CHECKING:
-    from magicbyte.log.partition_log import PartitionLog
+    from magicbyte.log.live.partition_log import PartitionLog
     from magicbyte.mirror.log_target import LogTarget
     from magicbyte.records.scan import BatchTable
 

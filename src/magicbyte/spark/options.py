@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from magicbyte.errors import MagicbyteError
-from magicbyte.log.checkpoints import TopicPartition
-from magicbyte.log.reader import Isolation
+from magicbyte.log.files.reader import Isolation
+from magicbyte.ports import TopicPartition
 from magicbyte.records.decode import DEFAULT_MAX_BATCH_BYTES
 from magicbyte.records.layout import Dialect
 

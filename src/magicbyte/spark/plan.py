@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 from pyspark.sql.datasource import InputPartition
 
 from magicbyte.errors import CorruptRecordError, MagicbyteError, TruncatedLogError, UnknownTopicError
-from magicbyte.log.checkpoints import TopicPartition
-from magicbyte.log.directory import PartitionDirectory, Segment, discover, parse_topic_partition
-from magicbyte.log.files import LocalFiles
-from magicbyte.log.partitions import P, choose, in_use, log_start_offset
-from magicbyte.log.reader import Isolation, SegmentReader, Selection
+from magicbyte.log.files.directory import PartitionDirectory, Segment, discover, parse_topic_partition
+from magicbyte.log.files.filesystem import LocalFiles
+from magicbyte.log.files.partitions import P, choose, in_use, log_start_offset
+from magicbyte.log.files.reader import Isolation, SegmentReader, Selection
+from magicbyte.ports import TopicPartition
 from magicbyte.records.decode import DEFAULT_MAX_BATCH_BYTES, DecodeOptions
 from magicbyte.records.layout import Dialect
 from magicbyte.records.transactions import AbortedTransaction
@@ -24,7 +24,7 @@ from magicbyte.spark.options import EARLIEST, LATEST, Bound, OptionError, Source
 if TYPE_CHECKING:
     import numpy as np
 
-    from magicbyte.log.indexes import OffsetIndex
+    from magicbyte.log.files.indexes import OffsetIndex
 
 LARGEST_SLICE = 256 << 20  # bytes of a task; each costs 25 ms of CPU, in which 100,000 small records become rows
 SMALLEST_SLICE = 8 << 20
@@ -287,7 +287,7 @@ def _entry_positions(
     target: int,
 ) -> Iterator[np.ndarray[Any, Any]]:
     """Yield positions of entries behind `start`: from the offset index, by a shallow walk where that has none."""
-    from magicbyte.log.headers import read_headers
+    from magicbyte.log.files.headers import read_headers
 
     at = start
     if index is not None:

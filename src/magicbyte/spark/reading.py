@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
@@ -10,8 +9,17 @@ from typing import TYPE_CHECKING, TypeAlias
 from pyspark.sql.datasource import InputPartition
 
 from magicbyte.errors import CorruptRecordError, MagicbyteError, TruncatedLogError
-from magicbyte.log.files import file_system
-from magicbyte.log.reader import Chunk, Isolation, Selection, decode_chunk, read_chunks, select_records, select_rows
+from magicbyte.log.files.filesystem import file_system
+from magicbyte.log.files.reader import (
+    Chunk,
+    Isolation,
+    Selection,
+    decode_chunk,
+    read_chunks,
+    select_records,
+    select_rows,
+)
+from magicbyte.printable import logger
 from magicbyte.records.decode import DecodeOptions
 from magicbyte.records.transactions import CommittedFilter
 from magicbyte.spark import expect_bytes, settle, so_far
@@ -22,11 +30,11 @@ from magicbyte.spark.shallow import rows_within, shallow_batch
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from magicbyte.log.headers import Headers
+    from magicbyte.log.files.headers import Headers
 
 BATCH_BYTES = 3 << 18  # of an Arrow batch: 1 to 10 MB, or about 10,000 rows, cross into the JVM best; this much is
 BATCH_ROWS = 10_000  # what the decoder gives at a time, so that large batches are not copied once more
-_log = logging.getLogger("magicbyte.spark")
+_log = logger("magicbyte.spark")
 
 Slice: TypeAlias = SegmentSlice | TopicSlice
 
@@ -121,7 +129,7 @@ class _TaskReader:
 
             yield from fetched_headers(piece, self.options)
             return
-        from magicbyte.log.headers import read_headers
+        from magicbyte.log.files.headers import read_headers
 
         files, path = file_system(piece.path)
         with files.open(path) as file:

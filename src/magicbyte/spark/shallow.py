@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     import numpy as np
     import pyarrow as pa
 
-    from magicbyte.log.headers import Headers
+    from magicbyte.log.files.headers import Headers
 
 
 def shallow_schema() -> pa.Schema:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-    from magicbyte.log.partitions import Named
+    from magicbyte.log.files.partitions import Named
     from magicbyte.spark.stream import LogStream
     from magicbyte.spark.writing import LogStreamWriter, LogWriter
 

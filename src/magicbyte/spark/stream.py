@@ -15,7 +15,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 from magicbyte.errors import MagicbyteError
-from magicbyte.log.checkpoints import TopicPartition
+from magicbyte.ports import TopicPartition
 from magicbyte.spark.options import EARLIEST, LATEST, OptionError, SourceOptions
 from magicbyte.spark.plan import Ranges, Span, Task, lost
 from magicbyte.spark.reading import read_task

@@ -15,9 +15,9 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 
 from magicbyte.codecs import Codec
 from magicbyte.errors import LogDirectoryError, MagicbyteError
-from magicbyte.log.checkpoints import TopicPartition
-from magicbyte.log.files import file_system, local_path, read_whole
-from magicbyte.log.names import check_topic_name
+from magicbyte.log.files.filesystem import file_system, local_path, read_whole
+from magicbyte.log.files.names import check_topic_name
+from magicbyte.ports import TopicPartition
 from magicbyte.records.decode import DEFAULT_MAX_BATCH_BYTES
 from magicbyte.records.encode import BatchHeader, Format, encode
 from magicbyte.spark import expect_bytes, settle

@@ -5,7 +5,7 @@ For bytes that are few: keys and values of internal topics, requests. Record set
 
 import struct
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TypeVar
 
 from magicbyte.errors import CorruptRecordError
@@ -106,24 +106,6 @@ class Reader:
     def array(self, read: Callable[[], T]) -> list[T]:
         """Read an array that cannot be null, each element by `read`."""
         return self._present("array", lambda: self.nullable_array(read))
-
-    def tagged_fields(self, read: Mapping[int, Callable[[], None]] | None = None) -> None:
-        """Read the tagged fields of a flexible structure; those that `read` does not know are skipped.
-
-        In a version that is not flexible there are none, and nothing is read.
-        """
-        if not self.flexible:
-            return
-        for _ in range(self.unsigned_varint()):
-            tag, size = self.unsigned_varint(), self.unsigned_varint()
-            end = self.position + size
-            self.take(size)
-            if read is not None and tag in read:
-                self.position = end - size
-                read[tag]()
-                if self.position != end:
-                    found = size + self.position - end
-                    raise CorruptRecordError(f"size of tag {tag}", expected=size, found=found, position=end - size)
 
     def _present(self, what: str, read: Callable[[], T | None]) -> T:
         start = self.position

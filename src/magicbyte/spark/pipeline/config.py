@@ -13,11 +13,11 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
+from magicbyte.archive.convert import ConvertOptions
 from magicbyte.errors import MagicbyteError
-from magicbyte.log.convert import ConvertOptions
-from magicbyte.log.files import local_path
-from magicbyte.log.index_writer import MAX_RELATIVE, IndexRules
-from magicbyte.log.units import duration_ms, size_of
+from magicbyte.log.files.filesystem import local_path
+from magicbyte.log.files.index_writer import MAX_RELATIVE, IndexRules
+from magicbyte.log.files.units import duration_ms, size_of
 from magicbyte.records.decode import DEFAULT_MAX_BATCH_BYTES
 from magicbyte.records.encode import Format
 from magicbyte.records.layout import Dialect

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 from magicbyte import __version__
 from magicbyte.clock import SystemClock
 from magicbyte.errors import LogDirectoryError, MagicbyteError
-from magicbyte.log.outputs import refuse_unwritable
-from magicbyte.log.partitions import meta_properties
+from magicbyte.log.files.outputs import refuse_unwritable
+from magicbyte.log.files.partitions import meta_properties
 from magicbyte.records.layout import Dialect
 from magicbyte.spark import (
     SparkUnavailableError,

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from magicbyte.log.outputs import put_whole
-from magicbyte.log.store import ObjectStore
+from magicbyte.log.files.outputs import put_whole
+from magicbyte.log.files.store import ObjectStore
 from magicbyte.spark.pipeline.sink import NUMBERS, PAGE
 from magicbyte.spark.pipeline.work import stage_names
 

@@ -17,24 +17,24 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from magicbyte.archive.compact import CompactOptions, looked_at
+from magicbyte.archive.compact_groups import Group, WrittenGroup, overlapping, plan_groups, some_segments, write_group
+from magicbyte.compiled.kernel import expect, worth_compiling
 from magicbyte.errors import CorruptRecordError, MagicbyteError
-from magicbyte.log import offset_map_kernels as kernels
-from magicbyte.log.cleaned_transactions import Passage, SegmentTransactions
-from magicbyte.log.compact import CompactOptions, looked_at
-from magicbyte.log.compact_groups import Group, WrittenGroup, overlapping, plan_groups, some_segments, write_group
-from magicbyte.log.compaction import Compaction
-from magicbyte.log.offset_marks import OffsetMarks
+from magicbyte.log.cleaning import offset_map_kernels as kernels
+from magicbyte.log.cleaning.cleaned_transactions import Passage, SegmentTransactions
+from magicbyte.log.cleaning.compaction import Compaction
+from magicbyte.log.cleaning.offset_marks import OffsetMarks
 from magicbyte.ports import Moment
 from magicbyte.records.forms import form_for
-from magicbyte.wire.kernel import expect, worth_compiling
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
-    from magicbyte.log.compaction import Selection
-    from magicbyte.log.config import LogConfig
-    from magicbyte.log.directory import PartitionDirectory
-    from magicbyte.log.indexes import AbortedTransaction
+    from magicbyte.log.cleaning.compaction import Selection
+    from magicbyte.log.files.directory import PartitionDirectory
+    from magicbyte.log.files.indexes import AbortedTransaction
+    from magicbyte.log.live.config import LogConfig
     from magicbyte.records.columns import BytesColumn
 
 Array = np.ndarray[Any, Any]

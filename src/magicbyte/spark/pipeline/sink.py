@@ -18,13 +18,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from magicbyte.archive.writer import LogDirectoryWriter
 from magicbyte.errors import LogDirectoryError
-from magicbyte.log import checkpoints
-from magicbyte.log.checkpoints import TopicPartition
-from magicbyte.log.files import LocalFiles, replace_file, sync_directory
-from magicbyte.log.index_writer import LATEST_RULES, IndexRules
-from magicbyte.log.log_directory import LOCK
-from magicbyte.log.writer import LogDirectoryWriter
+from magicbyte.log.files import checkpoints
+from magicbyte.log.files.filesystem import LocalFiles, replace_file, sync_directory
+from magicbyte.log.files.index_writer import LATEST_RULES, IndexRules
+from magicbyte.log.live.log_directory import LOCK
+from magicbyte.ports import TopicPartition
 
 Json = dict[str, Any]
 

@@ -22,13 +22,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from magicbyte.archive.writer import write_checkpoints
 from magicbyte.errors import LogDirectoryError
-from magicbyte.log import checkpoints
-from magicbyte.log.files import replace_file
-from magicbyte.log.index_writer import LATEST_RULES, IndexRules
-from magicbyte.log.manifest import manifest_name, newest
-from magicbyte.log.store import ObjectStore
-from magicbyte.log.writer import write_checkpoints
+from magicbyte.log.files import checkpoints
+from magicbyte.log.files.filesystem import replace_file
+from magicbyte.log.files.index_writer import LATEST_RULES, IndexRules
+from magicbyte.log.files.manifest import manifest_name, newest
+from magicbyte.log.files.store import ObjectStore
 from magicbyte.spark.pipeline.sink import FORM, NUMBERS, PAGE, RUN, WORK, key_of
 
 Json = dict[str, Any]

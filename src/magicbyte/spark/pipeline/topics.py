@@ -16,9 +16,9 @@ from magicbyte.client import Client, admin
 from magicbyte.client.fetch import FetchOptions, read_sets
 from magicbyte.client.offsets import bounds
 from magicbyte.errors import MirrorError, UnknownTopicError
-from magicbyte.log.directory import PartitionDirectory
-from magicbyte.log.files import LocalFiles
-from magicbyte.log.names import FolderState
+from magicbyte.log.files.directory import PartitionDirectory
+from magicbyte.log.files.filesystem import LocalFiles
+from magicbyte.log.files.names import FolderState
 from magicbyte.mirror.copier import Copied, PartitionCopier, Route
 from magicbyte.mirror.log_source import LogSource
 from magicbyte.mirror.log_target import LogTarget

@@ -11,14 +11,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from magicbyte import __version__
+from magicbyte.archive.compact import compacted_before
+from magicbyte.archive.convert import by_name
 from magicbyte.errors import LogDirectoryError, UnknownTopicError
-from magicbyte.log.checkpoints import LOG_START, TopicPartition
-from magicbyte.log.compact import compacted_before
-from magicbyte.log.convert import by_name
-from magicbyte.log.directory import PartitionDirectory, discover, log_directories
-from magicbyte.log.files import LocalFiles
-from magicbyte.log.outputs import inputs_of, refuse_overlap
-from magicbyte.log.partitions import in_use, log_start_offset
+from magicbyte.log.files.checkpoints import LOG_START
+from magicbyte.log.files.directory import PartitionDirectory, discover, log_directories
+from magicbyte.log.files.filesystem import LocalFiles
+from magicbyte.log.files.outputs import inputs_of, refuse_overlap
+from magicbyte.log.files.partitions import in_use, log_start_offset
+from magicbyte.ports import TopicPartition
 from magicbyte.spark.pipeline.config import Pipeline, Stage, matches
 from magicbyte.spark.pipeline.sink import FORM
 

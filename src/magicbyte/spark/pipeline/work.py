@@ -19,19 +19,19 @@ from dataclasses import asdict, dataclass, field, is_dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
+from magicbyte.archive.compact import CompactOptions, compact_logs, mend
+from magicbyte.archive.compact_groups import WrittenGroup, join_groups
+from magicbyte.archive.rebuild import recognise
+from magicbyte.archive.writer import end_offset
 from magicbyte.errors import CorruptRecordError, MagicbyteError
-from magicbyte.log import checkpoints
-from magicbyte.log.checkpoints import TopicPartition
-from magicbyte.log.compact import CompactOptions, compact_logs, mend
-from magicbyte.log.compact_groups import WrittenGroup, join_groups
-from magicbyte.log.compaction import CompactionConfig, CompactionReport
-from magicbyte.log.directory import SNAPSHOT, TRANSACTION_INDEX, PartitionDirectory, discover, parse_file
-from magicbyte.log.files import replace_file
-from magicbyte.log.index_writer import LATEST_RULES, IndexRules
-from magicbyte.log.outputs import whole_file
-from magicbyte.log.partitions import log_start_offset
-from magicbyte.log.rebuild import recognise
-from magicbyte.log.writer import end_offset
+from magicbyte.log.cleaning.compaction import CompactionConfig, CompactionReport
+from magicbyte.log.files import checkpoints
+from magicbyte.log.files.directory import SNAPSHOT, TRANSACTION_INDEX, PartitionDirectory, discover, parse_file
+from magicbyte.log.files.filesystem import replace_file
+from magicbyte.log.files.index_writer import LATEST_RULES, IndexRules
+from magicbyte.log.files.outputs import whole_file
+from magicbyte.log.files.partitions import log_start_offset
+from magicbyte.ports import TopicPartition
 from magicbyte.records.convert import ConversionReport
 from magicbyte.records.digest import NOTHING, Digest
 from magicbyte.spark.pipeline.config import STAGES, Stage, convert_options
@@ -41,8 +41,8 @@ from magicbyte.spark.pipeline.store_sink import StorePlace
 from magicbyte.spark.pipeline.units import LARGEST_PIECE, Unit, has_changed, pieces
 
 if TYPE_CHECKING:
-    from magicbyte.log.convert import ConvertOptions
-    from magicbyte.log.parts import WrittenSegment
+    from magicbyte.archive.convert import ConvertOptions
+    from magicbyte.archive.parts import WrittenSegment
     from magicbyte.ports import FileEntry
     from magicbyte.spark.pipeline.topics import ScratchPlace
 
@@ -546,7 +546,7 @@ def jsonable(value: Any) -> Any:
 
 
 def _inventory(work: Work, stage: Stage) -> Json:
-    from magicbyte.log.inventory import take_inventory
+    from magicbyte.archive.inventory import take_inventory
 
     found = take_inventory(work.log, deep=stage.options["deep"], limit=work.unit.limit)
     tally, damage = found.tally, next((str(error) for error in found.damage), None)
@@ -560,7 +560,7 @@ def _inventory(work: Work, stage: Stage) -> Json:
 
 
 def _verify(work: Work, stage: Stage) -> Json:
-    from magicbyte.log.verify import Depth, Severity, verify
+    from magicbyte.archive.verify import Depth, Severity, verify
 
     found = list(verify([work.log], depth=Depth(stage.options["depth"]), limit=work.unit.limit))
     damage = next((str(each) for each in found if each.severity is Severity.ERROR), None)
@@ -568,7 +568,7 @@ def _verify(work: Work, stage: Stage) -> Json:
 
 
 def _salvage(work: Work, stage: Stage) -> Json:
-    from magicbyte.log.salvage import SalvageOptions, salvage_logs
+    from magicbyte.archive.salvage import SalvageOptions, salvage_logs
 
     folder = work.next_folder()
     options = SalvageOptions(
@@ -590,7 +590,7 @@ def _salvage(work: Work, stage: Stage) -> Json:
 
 
 def _convert(work: Work, stage: Stage) -> Json:
-    from magicbyte.log.convert import STATE, convert_partitions
+    from magicbyte.archive.convert import STATE, convert_partitions
 
     folder = work.next_folder()
     options = convert_options(stage, dialect=work.log.dialect, limit=work.unit.limit)
@@ -652,7 +652,7 @@ def parts_of(work: Work, stage: Stage) -> list[Part]:
 
 def convert_one(part: Part) -> PartDone:
     """Convert a part. Runs in a worker; nothing is raised for what is wrong with it."""
-    from magicbyte.log.convert import convert_part
+    from magicbyte.archive.convert import convert_part
 
     begun = time.monotonic()
     try:
@@ -691,7 +691,7 @@ def do_part(part: Part | ComparePart | CopyPart | GroupPart) -> PartDone | Compa
 
 def join(work: Work, stage: Stage, parts: list[PartDone]) -> Json:
     """Put the parts together; return what a conversion says."""
-    from magicbyte.log.convert import add_report, join_parts
+    from magicbyte.archive.convert import add_report, join_parts
 
     _raise_first(part.error for part in parts)
     folder, is_source = work.next_folder(), not work.owned
@@ -797,7 +797,7 @@ def _compacted(work: Work, rounds: list[CompactionReport], *, shuffled: bool) ->
 
 
 def _retain(work: Work, stage: Stage) -> Json:
-    from magicbyte.log.retain import Limits, retain_logs
+    from magicbyte.archive.retain import Limits, retain_logs
 
     given = stage.options
     limits = Limits(
@@ -819,7 +819,7 @@ def _retain(work: Work, stage: Stage) -> Json:
 
 
 def _resegment(work: Work, stage: Stage) -> Json:
-    from magicbyte.log.resegment import resegment
+    from magicbyte.archive.resegment import resegment
 
     folder, before, size = work.next_folder(), len(work.log.segments), stage.options["segment-bytes"]
     resegment(work.log, work.key, folder, size, joins=stage.do == "merge", limit=work.unit.limit)
@@ -838,7 +838,7 @@ def _mirror(work: Work, _stage: Stage) -> Json:
 
 
 def _filter(work: Work, stage: Stage) -> Json:
-    from magicbyte.log.filter import Wanted, filter_partition
+    from magicbyte.archive.filter import Wanted, filter_partition
 
     given, folder = stage.options, work.next_folder()
     first, end = given["from-offset"] or 0, given["to-offset"]
@@ -850,7 +850,7 @@ def _filter(work: Work, stage: Stage) -> Json:
 
 
 def _digest(work: Work, _stage: Stage) -> Json:
-    from magicbyte.log.reader import SegmentReader, Selection
+    from magicbyte.log.files.reader import SegmentReader, Selection
     from magicbyte.records.decode import DecodeOptions
     from magicbyte.records.digest import NOTHING, hash_records
 
@@ -890,7 +890,7 @@ class Compared(NamedTuple):
 
 def compare_one(part: ComparePart) -> Compared:
     """Compare a part. Runs in a worker; nothing is raised for what is wrong with it."""
-    from magicbyte.log.diff import DiffOptions, DiffReport, Ignored, Side, diff_partition
+    from magicbyte.archive.diff import DiffOptions, DiffReport, Ignored, Side, diff_partition
 
     begun, report = time.monotonic(), DiffReport()
     ignored = frozenset({Ignored.CONTROL} if part.ignores_control else ())
@@ -967,7 +967,7 @@ def _compared(work: Work, stage: Stage, parts: list[Compared]) -> Json:
 
 
 def _records(work: Work, stage: Stage) -> Json:
-    from magicbyte.log.reader import SegmentReader, Selection
+    from magicbyte.log.files.reader import SegmentReader, Selection
     from magicbyte.records.columnar import ParquetWriter
     from magicbyte.records.decode import DecodeOptions
 

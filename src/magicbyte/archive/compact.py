@@ -1,0 +1,252 @@
+"""Compaction of a stopped broker's logs: what its own cleaner would do, at once and to the end.
+
+Lock, mark of a clean shutdown and crashes: as retain.py has it. `docs/compact.md` says what is promised.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from magicbyte.archive.rebuild import recognise
+from magicbyte.archive.retain import held, known_high_watermark
+from magicbyte.errors import CorruptRecordError, LogDirectoryError
+from magicbyte.log.cleaning.compaction import (
+    DEFAULT_CONFIG,
+    Compaction,
+    CompactionConfig,
+    CompactionReport,
+    Selection,
+    select,
+)
+from magicbyte.log.files import checkpoints
+from magicbyte.log.files.directory import SNAPSHOT, PartitionDirectory, parse_file
+from magicbyte.log.files.filesystem import LocalFiles, put_file
+from magicbyte.log.files.index_writer import LATEST_RULES, IndexRules
+from magicbyte.log.files.partitions import log_start_offset
+from magicbyte.log.files.producer_snapshot import ProducerSnapshot
+from magicbyte.log.live.config import LogConfig
+from magicbyte.log.live.loading import Mends, producers_at, snapshot_offsets
+from magicbyte.log.live.partition_log import PartitionLog
+from magicbyte.log.live.segment import exists
+from magicbyte.ports import Moment, TopicPartition
+
+if TYPE_CHECKING:
+    from magicbyte.log.cleaning.offset_marks import OffsetMarks
+    from magicbyte.ports import WritableFileSystem
+
+
+@dataclass(frozen=True, slots=True)
+class CompactOptions:
+    """How to compact. `now_ms` is the time for tombstones; `secret`: 16 random bytes.
+
+    `from_start`: what the broker's cleaner did before is not relied on. `rules`: of the Kafka version that the files
+    are for, None for the one whose those are that are there. `segment_bytes`: of segments that are merged. `marks`: of
+    the one log, from its start, if they were made elsewhere.
+    """
+
+    now_ms: int
+    secret: bytes
+    config: CompactionConfig = DEFAULT_CONFIG
+    segment_bytes: int = 1 << 30
+    from_start: bool = False
+    rules: IndexRules | None = None
+    marks: OffsetMarks | None = None
+
+
+@dataclass(slots=True)
+class Compacted:
+    """What became, or would become, of one log. `size` and `size_after` in bytes; `error`: why it was left as it was.
+
+    `rounds`: one, or as many as the memory for keys asked for.
+    """
+
+    name: str
+    path: str
+    size: int
+    size_after: int
+    log_end_offset: int
+    first_uncleanable: int
+    rounds: list[CompactionReport] = field(default_factory=list)
+    error: CorruptRecordError | None = None
+
+
+def compacted_before(partitions: Iterable[PartitionDirectory]) -> list[PartitionDirectory]:
+    """Return the partitions that their broker's cleaner has compacted before, by its checkpoint."""
+    known: dict[str, dict[TopicPartition, int]] = {}
+    found = []
+    for each in partitions:
+        if _above(each) not in known:
+            known[_above(each)] = _cleaner_offsets(each)
+        if _key(each) in known[_above(each)]:
+            found.append(each)
+    return found
+
+
+def _key(partition: PartitionDirectory) -> TopicPartition | None:
+    if partition.topic is None or partition.partition is None:
+        return None
+    return TopicPartition(partition.topic, partition.partition)
+
+
+def _above(partition: PartitionDirectory) -> str:
+    return partition.path.rstrip("/").rpartition("/")[0] or "/"
+
+
+def _cleaner_offsets(partition: PartitionDirectory) -> dict[TopicPartition, int]:
+    path = f"{_above(partition)}/{checkpoints.CLEANER}"
+    try:
+        return parse_file(partition.files, path, checkpoints.parse_offset_checkpoint)
+    except FileNotFoundError:
+        return {}
+
+
+def compact_logs(
+    partitions: Collection[PartitionDirectory],
+    options: CompactOptions,
+    *,
+    dry_run: bool = False,
+    progress: Callable[[int], None] = lambda _: None,
+) -> Iterator[Compacted]:
+    """Compact log after log, and yield what became of each. `dry_run`: nothing is changed.
+
+    `progress` is called with bytes that were read and written. A damaged log is left as it is, and `error` says why.
+    Raises LogDirectoryError for a log directory that is in use, or was not closed.
+    """
+    above: dict[str, list[PartitionDirectory]] = {}
+    for each in partitions:
+        if not isinstance(each.files, LocalFiles):
+            raise LogDirectoryError(f"{each.path}: expected a folder of this machine")
+        above.setdefault(_above(each), []).append(each)
+    for folder, inside in above.items():
+        files = LocalFiles()
+        with held(files, folder, dry_run=dry_run):
+            for partition in inside:
+                done = Compacted(partition.name, partition.path, partition.size, partition.size, 0, 0)
+                try:
+                    with _opened(files, partition, options, dry_run=dry_run) as log:
+                        _compact(log, partition, options, done, progress, dry_run=dry_run)
+                except CorruptRecordError as error:
+                    done.error = error
+                if done.rounds and not dry_run:
+                    _put_cleaner_offset(files, partition, done.rounds[-1].end_offset)
+                yield done
+
+
+def exchange(partition: PartitionDirectory, options: CompactOptions, change: Callable[[PartitionLog], int]) -> None:
+    """Open a log as `compact_logs` does and have `change`, which says where what is clean ends, happen to it.
+
+    Raises as that, and CorruptRecordError.
+    """
+    files = LocalFiles()
+    with held(files, _above(partition), dry_run=False):
+        with _opened(files, partition, options, dry_run=False) as log:
+            end = change(log)
+        _put_cleaner_offset(files, partition, end)
+
+
+def mend(partition: PartitionDirectory, options: CompactOptions) -> None:
+    """Open and close a log as `compact_logs` does, so that it has all index files. Raises as that."""
+    files = LocalFiles()
+    with held(files, _above(partition), dry_run=False), _opened(files, partition, options, dry_run=False):
+        pass
+
+
+@contextlib.contextmanager
+def looked_at(partition: PartitionDirectory, options: CompactOptions) -> Iterator[tuple[PartitionLog, Selection]]:
+    """Give a log as it is, and what of it can be compacted; nothing is changed. Raises CorruptRecordError."""
+    with _opened(LocalFiles(), partition, options, dry_run=True) as log:
+        key = None if options.from_start else _key(partition)
+        checkpoint = None if key is None else _cleaner_offsets(partition).get(key)
+        yield log, select(log, checkpoint, options.config, options.now_ms)
+
+
+@contextlib.contextmanager
+def _opened(
+    files: WritableFileSystem, partition: PartitionDirectory, options: CompactOptions, *, dry_run: bool
+) -> Iterator[PartitionLog]:
+    """Give the log; what happens to it is durable at the end."""
+    config = LogConfig(
+        segment_bytes=options.segment_bytes,
+        file_delete_delay_ms=0,
+        delete=False,
+        compact=True,
+        dialect=partition.dialect,
+        rules=options.rules or recognise(partition) or LATEST_RULES,
+    )
+    start = log_start_offset(partition)
+    if dry_run:
+        for at in snapshot_offsets(files, partition.path):  # a run would delete damaged ones
+            parse_file(files, f"{partition.path}/{at:020}{SNAPSHOT}", ProducerSnapshot.parse)
+        with PartitionLog.view(files, partition.path, config, log_start_offset=start) as log:
+            log.producers = producers_at(
+                files, partition.path, config, log.segments, log.log_end_offset, replays=True
+            )  # fmt: skip
+            log.high_watermark = _high_watermark(files, partition, log)
+            yield log
+        return
+    log = PartitionLog.open(
+        files, partition.path, config, monotonic_ms=options.now_ms, clean=True, log_start_offset=start,
+        mends=Mends.NOTHING,
+    )  # fmt: skip
+    log.high_watermark = _high_watermark(files, partition, log)
+    try:
+        yield log
+    except CorruptRecordError:
+        log.close()
+        raise
+    log.remove_deleted(options.now_ms)
+    log.close()
+
+
+def _high_watermark(files: LocalFiles | WritableFileSystem, partition: PartitionDirectory, log: PartitionLog) -> int:
+    assert isinstance(files, LocalFiles)
+    known = known_high_watermark(files, partition, log)
+    return min(max(known, log.log_start_offset), log.log_end_offset)
+
+
+def _compact(
+    log: PartitionLog,
+    partition: PartitionDirectory,
+    options: CompactOptions,
+    done: Compacted,
+    progress: Callable[[int], None],
+    *,
+    dry_run: bool,
+) -> None:
+    """Compact in as many rounds as it takes; a dry run shows the first."""
+    key = None if options.from_start else _key(partition)
+    checkpoint = None if key is None else _cleaner_offsets(partition).get(key)
+    done.log_end_offset = log.log_end_offset
+    while True:
+        selection = select(log, checkpoint, options.config, options.now_ms)
+        done.first_uncleanable = selection.first_uncleanable
+        if not selection.cleanable_bytes:
+            return
+        compaction = Compaction(
+            log,
+            selection,
+            options.config,
+            now=Moment.fixed(options.now_ms),
+            secret=options.secret,
+            writes=not dry_run,
+            marks=options.marks,
+        )
+        for size in compaction.run():
+            progress(size)
+        report = compaction.report
+        done.rounds.append(report)
+        done.size_after += report.bytes_after - report.bytes_before
+        checkpoint = report.end_offset
+        if dry_run or report.end_offset >= selection.first_uncleanable:
+            return
+
+
+def _put_cleaner_offset(files: WritableFileSystem, partition: PartitionDirectory, offset: int) -> None:
+    """Write down how far the log is clean, where the log directory has such a file."""
+    path, key = f"{_above(partition)}/{checkpoints.CLEANER}", _key(partition)
+    if key is not None and exists(files, path):
+        offsets = parse_file(files, path, checkpoints.parse_offset_checkpoint)
+        put_file(files, path, checkpoints.format_offset_checkpoint({**offsets, key: offset}))

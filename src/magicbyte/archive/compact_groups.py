@@ -1,0 +1,226 @@
+"""Compaction of one log by many workers: each writes some of the segments that the cleaner would write one by one.
+
+The cleaner puts neighbouring segments together by their sizes before it begins, so its groups are known at once. What
+it carries from one group to the next is what it knows of transactions. Which of them a place lies in, the transaction
+indexes tell; which producers have a batch in front of it, what each segment does to that (`Passage`), and who made the
+marks has read them all. What is written is put in place by the log's own swap, group by group.
+"""
+
+from __future__ import annotations
+
+import bisect
+import contextlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from magicbyte.archive.compact import CompactOptions, exchange, looked_at
+from magicbyte.log.cleaning.cleaned_transactions import CleanedTransactions
+from magicbyte.log.cleaning.compaction import Compaction, CompactionReport
+from magicbyte.log.cleaning.compaction_sets import SetFilter
+from magicbyte.log.files.directory import LOG
+from magicbyte.log.files.filesystem import LocalFiles
+from magicbyte.log.files.health import Health
+from magicbyte.log.files.open_files import bounded
+from magicbyte.log.files.producer_state import LeaderEpochs
+from magicbyte.log.live.loading import Loaded
+from magicbyte.log.live.partition_log import PartitionLog
+from magicbyte.log.live.segment import CLEANED, Segment
+from magicbyte.ports import Moment
+
+if TYPE_CHECKING:
+    from magicbyte.log.cleaning.cleaned_transactions import Passage
+    from magicbyte.log.cleaning.compaction import Selection
+    from magicbyte.log.cleaning.compaction_sets import Rules
+    from magicbyte.log.cleaning.offset_marks import OffsetMarks
+    from magicbyte.log.files.directory import PartitionDirectory
+    from magicbyte.log.files.indexes import AbortedTransaction
+    from magicbyte.log.live.config import LogConfig
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Segments of the log in `folder` that become one, and what is to be known of the rest. May be pickled.
+
+    `segments`: base, and whether deletes of older formats are not due in it; `end` is the base behind them. `size` in
+    bytes; `modified_ms`: when the last one was written. `rules` have those producers that it may hold the last batch
+    of. `seen` and `committed` are as CleanedTransactions takes them; `aborted` are transactions that overlap it.
+    """
+
+    folder: str
+    config: LogConfig
+    options: CompactOptions
+    selection: Selection
+    segments: tuple[tuple[int, bool], ...]
+    end: int
+    size: int
+    modified_ms: int
+    rules: Rules
+    aborted: tuple[AbortedTransaction, ...] = ()
+    seen: frozenset[int] = frozenset()
+    committed: frozenset[int] = frozenset()
+
+    @property
+    def base_offset(self) -> int:
+        """That of the segment that it becomes."""
+        return self.segments[0][0]
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenGroup:
+    """The segment that a group became, with its indexes, alone in `folder`. `report`: as if there were no others."""
+
+    folder: str
+    report: CompactionReport
+
+
+def plan_groups(
+    partition: PartitionDirectory, options: CompactOptions, passages: Iterable[Passage]
+) -> list[Group] | None:
+    """Return the groups of a log that has marks; None where aborted transactions do not end where its indexes say.
+
+    Such a log is compacted as a whole. `passages` are those of its cleanable segments. Raises CorruptRecordError.
+    """
+    with looked_at(partition, options) as (log, selection):
+        compaction = Compaction(
+            log,
+            selection,
+            options.config,
+            now=Moment.fixed(options.now_ms),
+            secret=options.secret,
+            marks=options.marks,
+        )
+        end, rules = selection.first_uncleanable, compaction.rules()
+        sources = compaction.sources(end)
+        retains_deletes = compaction.retains_deletes(sources)
+        parts = list(compaction.groups(sources))
+        groups = [
+            Group(
+                log.folder,
+                log.config,
+                replace(options, marks=None),
+                selection,
+                tuple((each.base_offset, retains_deletes[each.base_offset]) for each in part),
+                behind,
+                sum(each.size for each in part),
+                log.files.modified_ms(part[-1].path(LOG)),
+                _rules_of(rules, part[0].base_offset, behind),
+            )
+            for part, behind in zip(parts, [*(each[0].base_offset for each in parts[1:]), end], strict=True)
+        ]
+        return _with_transactions(groups, compaction.aborted(sources, end), passages)
+
+
+def _rules_of(rules: Rules, first: int, end: int) -> Rules:
+    """Return the rules with those producers that a group may hold the last batch of."""
+    producers = {
+        number: each
+        for number, each in rules.producers.items()
+        if each.last_offset < 0 or first <= each.last_offset < end
+    }
+    return replace(rules, producers=producers)
+
+
+def _with_transactions(
+    groups: Sequence[Group], aborted: Iterable[AbortedTransaction], passages: Iterable[Passage]
+) -> list[Group] | None:
+    """Return the groups with what is known of transactions in front of each."""
+    found, ways = [], iter(passages)
+    seen, committed = frozenset[int](), frozenset[int]()
+    for group, known in zip(groups, overlapping([group.base_offset for group in groups], aborted), strict=True):
+        found.append(replace(group, aborted=known, seen=seen, committed=committed))
+        for _ in group.segments:
+            passage = next(ways)
+            if not passage.fits:
+                return None
+            seen, committed = passage.behind(seen, committed)
+    return found
+
+
+def overlapping(bases: Sequence[int], aborted: Iterable[AbortedTransaction]) -> list[tuple[AbortedTransaction, ...]]:
+    """Return for each of the pieces of a log that begin at `bases`, ascending, the transactions that overlap it."""
+    found: list[list[AbortedTransaction]] = [[] for _ in bases]
+    for each in aborted:
+        begin = max(bisect.bisect_right(bases, each.first_offset) - 1, 0)
+        for at in range(begin, bisect.bisect_right(bases, each.last_offset)):
+            found[at].append(each)
+    return [tuple(each) for each in found]
+
+
+@contextlib.contextmanager
+def some_segments(
+    folder: str, bases: Iterable[int], end: int, config: LogConfig, *, into: str | None = None
+) -> Iterator[PartitionLog]:
+    """Give some segments of a log as if there were no others, without their indexes; new ones are made in `into`.
+
+    `bases` and `end`, the one behind the last of them, are offsets. Raises OSError for a segment that is not there.
+    """
+    into = folder if into is None else into
+    files = bounded(LocalFiles(), health := Health(into))
+    loaded = Loaded([], end, config.rules.producer_states(), LeaderEpochs())
+    try:
+        for base in bases:
+            loaded.segments.append(Segment.of_log(files, folder, base, config))
+        yield PartitionLog(files, into, config, loaded, health, lambda: None, lambda _most: 0)
+    finally:
+        for segment in loaded.segments:  # with those that were made
+            segment.release()
+
+
+def write_group(group: Group, marks: OffsetMarks, folder: str) -> WrittenGroup:
+    """Write what a group becomes into `folder`, which is new; the group stays as it is.
+
+    Raises CorruptRecordError for data that cannot be read, LogDirectoryOfflineError.
+    """
+    LocalFiles().make_directory(folder)
+    bases = [base for base, _ in group.segments]
+    with some_segments(group.folder, bases, group.end, group.config, into=folder) as log:
+        sources, options = list(log.segments), group.options
+        compaction = Compaction(
+            log,
+            group.selection,
+            options.config,
+            now=Moment.fixed(options.now_ms),
+            secret=options.secret,
+            marks=marks,
+        )
+        transactions = CleanedTransactions(group.seen, group.committed)
+        transactions.add_aborted(group.aborted)
+        sets, report = SetFilter(marks, group.rules, transactions), compaction.report
+        for _ in compaction.write(sources, sets, dict(group.segments), beside_ms=group.modified_ms):
+            pass
+        report.dropped, report.records = sets.dropped, sets.records_seen
+        return WrittenGroup(folder, report)
+
+
+def join_groups(
+    partition: PartitionDirectory, options: CompactOptions, written: Iterable[WrittenGroup]
+) -> CompactionReport:
+    """Put what all groups of a log became in their place, and return what one worker would say of it.
+
+    Done again, behind a crash, it ends in the same. Raises LogDirectoryError, CorruptRecordError.
+    """
+    assert options.marks is not None
+    report = CompactionReport(0, options.marks.latest + 1, keys=options.marks.keys)
+
+    def put(log: PartitionLog) -> int:
+        for each in written:
+            _put_group(log, each, Moment.fixed(options.now_ms))
+            report.first_dirty = each.report.first_dirty
+            report.add(each.report)
+        return report.end_offset
+
+    exchange(partition, options, put)
+    return report
+
+
+def _put_group(log: PartitionLog, written: WrittenGroup, now: Moment) -> None:
+    (bases,) = written.report.groups
+    for path in sorted(Path(written.folder).iterdir()):
+        target = Path(log.folder, f"{path.name}{CLEANED}")
+        target.unlink(missing_ok=True)
+        target.hardlink_to(path)
+    segment = Segment.of_log(log.files, log.folder, bases[0], log.config, suffix=CLEANED)
+    segment.open_indexes()
+    log.replace([each for each in log.segments if each.base_offset in bases], segment, now)

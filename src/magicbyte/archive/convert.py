@@ -1,0 +1,597 @@
+"""Converting whole logs: to another message format, another codec, or only to a sound LZ4 header checksum.
+
+The records are converted by `records/convert.py`, chunk by chunk, and written by `archive/writer.py`. Partitions are
+finished one after the other. A file in the new log directory, STATE, says what the conversion is and what it did so
+far, so that another run of the same conversion goes on where one was interrupted. Memory: some chunks of a few MiB.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import asdict, dataclass, field, fields, replace
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from magicbyte.archive.diff import (
+    DiffOptions,
+    DiffReport,
+    Ignored,
+    PartitionComparison,
+    Side,
+    diff_partition,
+)
+from magicbyte.archive.parts import WrittenSegment, look_at
+from magicbyte.archive.writer import LogDirectoryWriter, PartitionWriter, give_name, temporary_name
+from magicbyte.codecs import Codec
+from magicbyte.compiled import kernel
+from magicbyte.errors import CorruptRecordError, LogDirectoryError, MagicbyteError
+from magicbyte.log.files.directory import PartitionDirectory, discover
+from magicbyte.log.files.filesystem import make_directory, replace_file
+from magicbyte.log.files.index_writer import IndexRules
+from magicbyte.log.files.outputs import inputs_of, refuse_overlaps
+from magicbyte.log.files.partitions import choose, in_use, log_start_offset, meta_properties
+from magicbyte.log.files.reader import Chunk, in_order, read_chunks
+from magicbyte.ports import TopicPartition
+from magicbyte.records.convert import ConversionReport, convert
+from magicbyte.records.decode import DEFAULT_MAX_BATCH_BYTES
+from magicbyte.records.encode import Format
+from magicbyte.records.entry import parse_entry
+from magicbyte.records.layout import Dialect
+from magicbyte.records.lz4_repair import repair_lz4_headers
+from magicbyte.releases import FIRST_WITH_MAGIC
+
+STATE = "conversion.jsonl"
+"""Name of the file that says what was converted, and how; brokers pay no attention to it.
+
+A JSON object per line: the first one is the conversion, each of the others a partition.
+"""
+
+DEFAULT_VERSIONS = {Format.V0: "0.9.0.1", Format.V1: "0.10.2.2", Format.V2: "4.3", Format.ENRICHED: "4.3"}
+"""The Kafka whose index files are written, unless another one is asked for."""
+DIFFERENCES = 10
+"""Differences of a partition to its source that are kept."""
+_STATE_VERSION = 1
+_NO_ENTRIES = memoryview(b"")
+
+
+@dataclass(frozen=True, slots=True)
+class ConvertOptions:
+    """What to convert to, and how.
+
+    `codec`: None keeps each batch's. `fix_lz4`: wrappers with the LZ4 header checksum of the other format get their
+    own, the blocks untouched. `version`: the Kafka whose index files are written. `verify`: compare each partition with
+    its source. `dialect`: of the source, None for what its folders say. `limit`: bytes that one batch may have or
+    decompress to. `new_cluster`, `is_part`: as in PartitionWriter. `following`: the base of the segment behind, where
+    only segments in front of that are converted, for `join_parts`. `segment_bytes`: where a segment ends at the latest,
+    unless one of the source is larger. `progress` is told the bytes of each chunk that was read, to convert it or to
+    verify.
+    """
+
+    target: Format
+    codec: Codec | None = None
+    fix_lz4: bool = False
+    version: str | None = None
+    verify: bool = False
+    dialect: Dialect | None = None
+    limit: int = DEFAULT_MAX_BATCH_BYTES
+    threads: int = 1
+    new_cluster: bool = False
+    is_part: bool = False
+    following: int | None = None
+    segment_bytes: int = 1 << 30
+    progress: Callable[[int], None] = lambda _: None
+
+    @property
+    def rules(self) -> IndexRules:
+        """The rules of the Kafka to write for.
+
+        Raises LogDirectoryError for a version that is unknown, or that cannot read what is to be written, and
+        UnsupportedCompressionError for a codec that the format does not know.
+        """
+        rules = IndexRules.of(self.version or DEFAULT_VERSIONS[self.target])
+        if self.target is not Format.ENRICHED and rules.release.newest_magic < self.target.magic:
+            first = ".".join(map(str, FIRST_WITH_MAGIC[self.target.magic]))
+            raise LogDirectoryError(f"Kafka {rules.version}: expected {first} or later, which know format {self.name}")
+        if self.codec is not None:
+            self.target.check_codec(self.codec)
+            if self.codec is Codec.ZSTD and not rules.release.knows_zstd:
+                raise LogDirectoryError(f"Kafka {rules.version}: expected 2.1 or later, which know zstd")
+        return rules
+
+    @property
+    def name(self) -> str:
+        """The target as it is called: v0, v1, v2 or enriched."""
+        return "enriched" if self.target is Format.ENRICHED else f"v{self.target.value}"
+
+    def identity(self) -> dict[str, Any]:
+        """Return what decides over the bytes that come out."""
+        return {
+            "to": self.name,
+            "codec": "keep" if self.codec is None else self.codec.name.lower(),
+            "fixLz4": self.fix_lz4,
+            "kafka": self.rules.version,
+            "dialect": None if self.dialect is None else self.dialect.value,
+            "newCluster": self.new_cluster and self.target is Format.V2,
+        }
+
+
+@dataclass(slots=True)
+class PartitionConversion:
+    """What became of one partition.
+
+    `error` says why it was not converted, and nothing of it is in the new log directory then; or that what was written
+    cannot be read for `verify`. `resumed`: an earlier run finished it. `comparison` is that of `verify`, with its first
+    DIFFERENCES described; None where it was not asked for, or an earlier run did it.
+    """
+
+    name: TopicPartition
+    source: str
+    folder: Path
+    report: ConversionReport = field(default_factory=ConversionReport)
+    lz4_headers: int = 0
+    """Wrappers whose LZ4 header checksum was repaired."""
+    ended_transactions: int = 0
+    """Transactions that were open at the log's end, and are ended for a new cluster; none where `resumed`."""
+    verified: bool = False
+    """Compared with its source, in this run or an earlier one, and found to be the same."""
+    resumed: bool = False
+    error: MagicbyteError | None = None
+    comparison: PartitionComparison | None = None
+
+    @property
+    def sound(self) -> bool:
+        """Whether it was converted and, if it was compared, is the same."""
+        return self.error is None and (self.comparison is None or self.comparison.same)
+
+
+def convert_partitions(
+    partitions: dict[TopicPartition, PartitionDirectory], out: Path, options: ConvertOptions
+) -> Iterator[PartitionConversion]:
+    """Convert `partitions` into the new log directory `out`, and yield each when it is finished.
+
+    A partition is complete and durable when it gets its name; one that is damaged, or that the target cannot hold, is
+    yielded with its error and left out. At the end, checkpoints and the mark of a clean shutdown are written, unless a
+    partition turned out to differ from its source. Sources are only read.
+
+    Where `out` holds what an interrupted run of the same conversion left, finished partitions stay as they are. Raises
+    LogDirectoryError when `out` holds anything else, and when the source of a finished one has changed; OSError for a
+    full disk, say: what was finished then stays, and a rerun goes on.
+    """
+    job = _Job.open(out, options, partitions)
+    kernel.expect(sum(each.size for each in partitions.values()))
+    writer = LogDirectoryWriter(out, options.rules)
+    is_sound = True
+    for done in job.run(writer):
+        is_sound = is_sound and (done.sound or not done.folder.exists())
+        yield done
+    for leftover in out.glob(".*.part"):  # of a run that converted more topics
+        shutil.rmtree(leftover)
+    if is_sound and not job.state.complete and any(writer.is_finished(*name) for name in partitions):
+        starts = {name: log_start_offset(each) for name, each in partitions.items()}
+        writer.finish(meta_properties(partitions.values()), starts)
+        job.state.complete = all(writer.is_finished(*name) for name in partitions)  # else some may be tried again
+        job.state.write(out)
+
+
+def convert_part(
+    part: PartitionDirectory, name: TopicPartition, out: Path, options: ConvertOptions
+) -> tuple[PartitionConversion, list[WrittenSegment]]:
+    """Convert some neighbouring segments of a partition into a folder of their own, for `join_parts`.
+
+    `options.following` says where the next part begins. An error is in the conversion, as in `convert_partitions`.
+    """
+    alone = replace(part, texts={}, snapshots={})
+    (done,) = convert_partitions({name: alone}, out, replace(options, is_part=True))
+    if done.error is not None:
+        return done, []
+    (written,) = discover([str(done.folder)])
+    end = options.following
+    kept = [segment for segment in written.segments if end is None or segment.base_offset < end]
+    return done, [look_at(written, segment, done.folder, options.rules.of_dialect(written.dialect)) for segment in kept]
+
+
+def join_parts(
+    source: PartitionDirectory,
+    name: TopicPartition,
+    out: Path,
+    options: ConvertOptions,
+    parts: Iterable[WrittenSegment],
+) -> None:
+    """Make the new log directory `out` of the converted segments of one partition, in order.
+
+    What comes out is what `convert_partitions` makes, byte for byte. The parts must be on the same file system, and
+    are gone then.
+    """
+    directory = LogDirectoryWriter(out, options.rules)
+    with partition_writer(source, name, directory, options) as writer:
+        for part in parts:
+            writer.adopt(part)
+        if (epoch := last_epoch(source)) is not None:
+            writer.note_epoch(epoch)
+        writer.finish()
+    directory.finish(meta_properties([source]), {name: log_start_offset(source)})
+
+
+def partition_writer(
+    source: PartitionDirectory,
+    name: TopicPartition,
+    directory: LogDirectoryWriter,
+    options: ConvertOptions,
+    resume_at: int | None = None,
+) -> PartitionWriter:
+    """Return the writer of what a partition becomes. `resume_at`: as in PartitionWriter."""
+    metadata = source.metadata()
+    return directory.partition(
+        *name,
+        segment_bytes=max([options.segment_bytes, *(segment.log.size for segment in source.segments)]),
+        topic_id=None if metadata is None else metadata.topic_id,
+        dialect=options.target.dialect,
+        resume_at=resume_at,
+        new_cluster=options.new_cluster,
+        is_part=options.is_part,
+    )
+
+
+def partitions_to_convert(
+    paths: Iterable[str], topics: Collection[str] = (), as_: TopicPartition | None = None
+) -> dict[TopicPartition, PartitionDirectory]:
+    """Return the partitions at `paths` by name, in order. Raises LogDirectoryError, UnknownTopicError."""
+    return by_name(choose(in_use(discover(paths, as_)), topics))
+
+
+def by_name(found: Iterable[PartitionDirectory]) -> dict[TopicPartition, PartitionDirectory]:
+    """Return partitions by name, in order. Raises LogDirectoryError for one without a name, or that comes twice."""
+    partitions: dict[TopicPartition, PartitionDirectory] = {}
+    for each in found:
+        if each.topic is None or each.partition is None:
+            raise LogDirectoryError(f"{each.path}: expected a folder named TOPIC-N, or a name given by --as TOPIC-N")
+        name = TopicPartition(each.topic, each.partition)
+        if name in partitions:
+            raise LogDirectoryError(f"{name}: expected once, found {partitions[name].path} and {each.path}")
+        partitions[name] = each
+    return dict(sorted(partitions.items()))
+
+
+# ---- what was done
+
+
+@dataclass(slots=True)
+class _State:
+    """The content of STATE. `complete`: nothing is left to write, and the directory may be a broker's by now."""
+
+    conversion: dict[str, Any]
+    complete: bool = False
+    partitions: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, path: Path) -> _State:
+        """Return what the file says; a last line that is cut was being written when a run ended."""
+        try:
+            first, *lines = [json.loads(line) for line in path.read_bytes().split(b"\n")[:-1]]
+            if first["version"] != _STATE_VERSION:
+                raise LogDirectoryError(f"{path}: expected version {_STATE_VERSION}, found {first['version']}")
+            return cls(first["conversion"], first["complete"], {line["partition"]: line for line in lines})
+        except (ValueError, KeyError, TypeError) as error:
+            raise LogDirectoryError(f"{path}: expected what an interrupted conversion left: {error!r}") from error
+
+    def write(self, out: Path) -> None:
+        """Put all of it into a new file, the partitions in the order of their names."""
+        first = {"version": _STATE_VERSION, "conversion": self.conversion, "complete": self.complete}
+        lines = [first, *(self.partitions[name] for name in sorted(self.partitions))]
+        replace_file(out / STATE, "".join(f"{json.dumps(line)}\n" for line in lines).encode())
+
+    def add(self, out: Path, name: str, said: dict[str, Any]) -> None:
+        """Add a line for a partition, durably; it stands for those of the same partition before it."""
+        self.partitions[name] = {"partition": name, **said}
+        with (out / STATE).open("ab") as file:
+            file.write(f"{json.dumps(self.partitions[name])}\n".encode())
+            file.flush()
+            os.fsync(file.fileno())
+
+
+# ---- one run
+
+
+@dataclass(slots=True)
+class _Piece:
+    """A step on the way of a partition: a segment begins, or (without one) a chunk of it comes, or the partition ends.
+
+    The second half is what the chunk became, or a part of that.
+    """
+
+    name: TopicPartition
+    segment: int | None = None
+    chunk: Chunk | None = None
+
+    entries: memoryview = _NO_ENTRIES
+    report: ConversionReport = field(default_factory=ConversionReport)
+    lz4_headers: int = 0
+    next_offset: int = 0
+    """Behind the chunk's last entry, where that is known without decompressing it."""
+    error: MagicbyteError | None = None
+
+
+@dataclass(slots=True)
+class _Job:
+    out: Path
+    options: ConvertOptions
+    partitions: dict[TopicPartition, PartitionDirectory]
+    finished: frozenset[TopicPartition]
+    """By earlier runs."""
+    state: _State
+    given_up: set[TopicPartition] = field(default_factory=set)
+    """Partitions with an error: what is left of them need not be read."""
+    resumed: dict[TopicPartition, dict[str, Any] | None] = field(default_factory=dict)
+    """What the runs before had done of partitions that are not finished."""
+
+    @classmethod
+    def open(cls, out: Path, options: ConvertOptions, partitions: dict[TopicPartition, PartitionDirectory]) -> _Job:
+        """Begin a conversion in `out`, or go on with one. Raises LogDirectoryError for any other content."""
+        names = [name for key in partitions for name in (str(key), temporary_name(out / str(key)).name)]
+        refuse_overlaps(out, names, inputs_of((), partitions.values()))
+        path = out / STATE
+        state = _State(options.identity())
+        if path.exists():
+            state = _State.read(path)
+            if state.conversion != options.identity():
+                raise LogDirectoryError(f"{path}: expected {options.identity()}, found another: {state.conversion}")
+        elif out.exists() and {each.name for each in out.iterdir()} - {f"{STATE}.tmp"}:
+            raise LogDirectoryError(f"{out}: expected nothing, an empty folder or an interrupted conversion")
+        for name, each in partitions.items():
+            noted, temporary = state.partitions.get(str(name), {}), temporary_name(out / str(name))
+            is_as_noted = temporary.exists() and noted.get("whole") == _written(temporary)
+            if is_as_noted and noted["source"] == _identity(each):
+                give_name(out / str(name))
+        finished = frozenset(name for name in partitions if (out / str(name)).exists())
+        if state.complete and len(finished) < len(partitions):
+            raise LogDirectoryError(f"{out}: expected an interrupted conversion, found a complete one")
+        for name in finished:
+            said = state.partitions.get(str(name))
+            if said is None or said["source"] != _identity(partitions[name]):
+                source = partitions[name].path
+                raise LogDirectoryError(
+                    f"{out / str(name)}: expected the conversion of {source} as it is, found another"
+                )
+        make_directory(out)
+        job = cls(out, options, partitions, finished, state)
+        if not state.complete:
+            state.write(out)
+        return job
+
+    def run(self, directory: LogDirectoryWriter) -> Iterator[PartitionConversion]:
+        """Convert what is not finished, and yield all partitions in order."""
+        work = groupby(
+            in_order(self.pieces(), self.convert, self.options.threads, size=lambda piece: len(piece.entries)),
+            lambda piece: piece.name,
+        )
+        for name, source in self.partitions.items():
+            if name in self.finished:
+                done = self.recalled(name)
+                self.options.progress(source.size)
+            else:
+                _, pieces = next(work)
+                done = self.write(name, pieces, directory)
+            if done.error is None and self.options.verify:
+                self.verify(done)
+            yield done
+
+    # ---- reading and converting, by several threads
+
+    def pieces(self) -> Iterator[_Piece]:
+        """Yield the steps of all partitions that are not finished."""
+        for name, partition in self.partitions.items():
+            if name not in self.finished:
+                try:
+                    yield from self.pieces_of(name, partition)
+                except CorruptRecordError as error:
+                    yield _Piece(name, error=error)
+                yield _Piece(name)
+
+    def pieces_of(self, name: TopicPartition, partition: PartitionDirectory) -> Iterator[_Piece]:
+        dialect = self.options.dialect or partition.dialect
+        started = self.started(name)
+        for segment in partition.segments:
+            if started is not None and segment.base_offset < started["through"]:
+                self.options.progress(segment.log.size)
+                continue
+            yield _Piece(name, segment.base_offset)
+            with partition.files.open(segment.log.path) as file:
+                for chunk in read_chunks(file, dialect=dialect, limit=self.options.limit):
+                    if name in self.given_up:
+                        return
+                    self.options.progress(chunk.table.end)
+                    yield _Piece(name, chunk=chunk)
+        if self.options.following is not None:
+            yield _Piece(name, self.options.following)
+
+    def convert(self, piece: _Piece) -> Iterator[_Piece]:
+        """Yield what a piece becomes: of a chunk its entries, group by group, and then the report."""
+        chunk, options = piece.chunk, self.options
+        if chunk is not None and piece.name not in self.given_up:
+            table = chunk.table
+            try:
+                entries = table.buffer[: table.end]
+                if options.fix_lz4:
+                    entries, piece.lz4_headers = repair_lz4_headers(table)
+                for group in convert(
+                    entries,
+                    options.target,
+                    dialect=table.dialect,
+                    codec=options.codec,
+                    limit=options.limit,
+                    report=piece.report,
+                ):
+                    yield _Piece(piece.name, chunk=chunk, entries=group)
+                last = parse_entry(table.buffer[int(table.position[-1]) : table.end], table.dialect)
+                assert last is not None, "the scan found it whole"
+                piece.next_offset = last.next_offset or 0
+            except CorruptRecordError as error:
+                piece.error = error.locate(path=chunk.path, shift=chunk.position)
+            except MagicbyteError as error:
+                piece.error = error
+        yield piece
+
+    # ---- writing, in order
+
+    def write(
+        self, name: TopicPartition, pieces: Iterator[_Piece], directory: LogDirectoryWriter
+    ) -> PartitionConversion:
+        """Write one partition and give it its name, or take back all of it if there is an error."""
+        source = self.partitions[name]
+        done = PartitionConversion(name, source.path, self.out / str(name))
+        try:
+            started = self.started(name)
+            if started is not None:
+                done.report, done.lz4_headers = ConversionReport(**started["report"]), started["lz4Headers"]
+            through = None if started is None else started["through"]
+            with partition_writer(source, name, directory, self.options, through) as writer:
+                next_offset = 0 if started is None else started["nextOffset"]
+                begun = _first_base(source) if started is None else started["through"]
+                for piece in pieces:
+                    _append(writer, piece)
+                    if piece.segment is not None and piece.segment > begun:
+                        self.remember_segments(done, writer, piece.segment, next_offset)
+                    add_report(done.report, piece.report)
+                    done.lz4_headers += piece.lz4_headers
+                    next_offset = max(next_offset, piece.next_offset)
+                if next_offset > writer.end_offset:  # the last entries left nothing: their offsets are not given again
+                    writer.roll(next_offset)
+                if (epoch := last_epoch(source)) is not None:
+                    writer.note_epoch(epoch)
+                self.remember(done, whole=writer.complete())  # a crash behind it leaves only the name to be given
+                done.ended_transactions = writer.finish().ended_transactions
+        except MagicbyteError as error:
+            done.error = error
+            self.given_up.add(name)
+            if (temporary := temporary_name(done.folder)).exists():
+                shutil.rmtree(temporary)
+        return done
+
+    def verify(self, done: PartitionConversion) -> None:
+        """Compare a partition with its source, record by record, unless that was done."""
+        source = self.partitions[done.name]
+        if done.verified:
+            self.options.progress(source.size)
+            return
+        (written,) = discover([str(done.folder)])
+        total = max(source.size + written.size, 1)
+        options = DiffOptions(
+            limit=self.options.limit,
+            threads=self.options.threads,
+            ignore=frozenset({Ignored.CONTROL} if self.options.new_cluster else ()),  # markers may be added
+            progress=lambda size: self.options.progress(size * source.size // total),
+        )
+        report = DiffReport()
+        try:
+            for difference in diff_partition(
+                Side(source, self.options.dialect, any_lz4_header=self.options.fix_lz4),
+                Side(written),
+                options,
+                name=str(done.name),
+                report=report,
+            ):
+                report.describe(difference, DIFFERENCES)
+        except CorruptRecordError as error:
+            done.error = error
+            return
+        (done.comparison,) = report.partitions
+        done.verified = done.comparison.same
+        if done.verified:
+            self.remember(done)
+
+    # ---- what is known of finished partitions, and of finished segments of the one that is being written
+
+    def remember(self, done: PartitionConversion, **more: int) -> None:
+        """Write into STATE what was done; `whole`: all of it, so many bytes of logs, and only the name is missing."""
+        self.state.add(
+            self.out,
+            str(done.name),
+            {
+                "source": _identity(self.partitions[done.name]),
+                "report": asdict(done.report),
+                "lost": done.report.lost(),
+                "lz4Headers": done.lz4_headers,
+                "verified": done.verified,
+                **more,
+            },
+        )
+
+    def remember_segments(
+        self, done: PartitionConversion, writer: PartitionWriter, base_offset: int, next_offset: int
+    ) -> None:
+        """Write into STATE that the segments below `base_offset` are done."""
+        written = writer.checkpoint()
+        self.remember(done, through=base_offset, nextOffset=next_offset, written=written)
+
+    def started(self, name: TopicPartition) -> dict[str, Any] | None:
+        """Return what STATE says of segments that an interrupted run has done, if they are there as they were."""
+        said = self.state.partitions.get(str(name))
+        temporary = temporary_name(self.out / str(name))
+        if said is None or "through" not in said or said["source"] != _identity(self.partitions[name]):
+            return None
+        if name not in self.resumed:
+            self.resumed[name] = said if _written(temporary, said["through"]) == said["written"] else None
+        return self.resumed[name]
+
+    def recalled(self, name: TopicPartition) -> PartitionConversion:
+        """Return what an earlier run did."""
+        said = self.state.partitions[str(name)]
+        return PartitionConversion(
+            name,
+            self.partitions[name].path,
+            self.out / str(name),
+            ConversionReport(**said["report"]),
+            said["lz4Headers"],
+            verified=said["verified"],
+            resumed=True,
+        )
+
+
+def _first_base(source: PartitionDirectory) -> int:
+    return source.segments[0].base_offset if source.segments else 0
+
+
+def _written(folder: Path, below: int | None = None) -> int:
+    """Return the bytes of the logs in `folder`, of segments with a base offset `below` that."""
+    logs = [path for path in folder.glob("*.log") if below is None or int(path.stem) < below]
+    return sum(path.stat().st_size for path in logs)
+
+
+def last_epoch(source: PartitionDirectory) -> int | None:
+    """Return the last leader epoch that is noted beside a log, which may have no records."""
+    try:
+        noted = source.leader_epochs()
+    except CorruptRecordError:  # a broker does without, and `verify` reports it
+        return None
+    return noted[-1].epoch if noted else None
+
+
+def _append(writer: PartitionWriter, piece: _Piece) -> None:
+    """Write one piece. Raises its error, behind the entries in front of it, or CorruptRecordError for its offsets."""
+    if piece.segment is not None:
+        if piece.segment < writer.end_offset:
+            expected = f"at least {writer.end_offset}, behind the segment before"
+            raise CorruptRecordError("base offset of a segment", expected=expected, found=piece.segment)
+        writer.roll(piece.segment, keep_empty=True)
+    try:
+        writer.append(piece.entries)
+    except CorruptRecordError as error:
+        error.position = None  # of what was written, and the source's entry is not known
+        raise error.locate(path=None if piece.chunk is None else piece.chunk.path) from None
+    if piece.error is not None:
+        raise piece.error
+
+
+def add_report(total: ConversionReport, part: ConversionReport) -> None:
+    """Add the counts of `part` to those of `total`."""
+    for each in fields(ConversionReport):
+        setattr(total, each.name, getattr(total, each.name) + int(getattr(part, each.name)))
+
+
+def _identity(partition: PartitionDirectory) -> dict[str, int]:
+    """Return what tells the source of a finished partition from another one: its segments and their sizes."""
+    return {segment.log.name: segment.log.size for segment in partition.segments}

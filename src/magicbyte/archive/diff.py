@@ -1,0 +1,524 @@
+"""Comparing logs: do two hold the same records, however they store them?
+
+Both are read once, in offset order, a few chunks at a time, so memory does not grow with them. Records are compared by
+the hashes of `records/digest.py`, as arrays; an object is made only of the first of neighbours that differ.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import groupby, pairwise
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from magicbyte.compiled import kernel
+from magicbyte.errors import CorruptRecordError, LogDirectoryError
+from magicbyte.log.files.directory import PartitionDirectory
+from magicbyte.log.files.partitions import log_start_offset
+from magicbyte.log.files.reader import (
+    Chunk,
+    DamageHandler,
+    SegmentReader,
+    decode_chunk,
+    held_bytes,
+    in_order,
+    stop_at_damage,
+)
+from magicbyte.records.columns import Record, RecordColumns
+from magicbyte.records.decode import DEFAULT_MAX_BATCH_BYTES, DecodeOptions
+from magicbyte.records.digest import NOTHING, Array, Digest, RecordHashes, hash_records
+from magicbyte.records.layout import CONTROL_BIT, ENRICHED_CONTROL_BIT, NO_TIMESTAMP, Dialect
+from magicbyte.records.scan import BatchTable
+
+
+class What(enum.IntFlag):
+    """What differs: the record is in one log only, or fields of it differ."""
+
+    ONLY_IN_A = 1
+    ONLY_IN_B = 2
+    KEY = 4
+    VALUE = 8
+    TIMESTAMP = 16
+    TIMESTAMP_TYPE = 32
+    HEADERS = 64
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of what is set, such as ("key", "timestamp type")."""
+        return tuple(each.name.lower().replace("_", " ") for each in What if each in self and each.name)
+
+
+class Ignored(enum.Enum):
+    """What a comparison may leave out. `timestamps` are times and types; `control` the records of control batches."""
+
+    TIMESTAMPS = "timestamps"
+    HEADERS = "headers"
+    CONTROL = "control"
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """Neighbouring records that differ in the same way: `records` of them, from `first_offset` to `last_offset`.
+
+    `a` and `b` are the first of them in each log, None where it is not there. `partition` names both logs' partition.
+    """
+
+    partition: str
+    what: What
+    first_offset: int
+    last_offset: int
+    records: int
+    a: Record | None
+    b: Record | None
+
+
+class FetchedLog(Protocol):
+    """A partition whose sets come from somewhere else than a folder: from a broker (client/fetched.py)."""
+
+    path: str
+    topic: str
+    partition: int
+    first: int
+    """Where it begins for a reader."""
+
+    @property
+    def name(self) -> str:
+        """Topic and number, as folders are named."""
+
+    def tables(self) -> Iterator[BatchTable]:
+        """Yield whole entries in the order of their offsets; the first may begin before `first`."""
+
+
+Log = PartitionDirectory | FetchedLog
+
+
+@dataclass(slots=True)
+class Side:
+    """One of two partitions that are compared. What lies below offset `first` does not count.
+
+    `any_lz4_header`: LZ4 frames of magic 1 with the broken header checksum are read, not refused.
+    """
+
+    partition: Log
+    dialect: Dialect | None = None
+    first: int = 0
+    any_lz4_header: bool = False
+
+    @classmethod
+    def of(cls, log: Log, dialect: Dialect | None = None) -> Side:
+        """Return a partition from where it begins for a reader."""
+        return cls(log, dialect, log_start_offset(log) if isinstance(log, PartitionDirectory) else log.first)
+
+    @property
+    def size(self) -> int:
+        """Bytes to be read, 0 where nobody knows."""
+        return self.partition.size if isinstance(self.partition, PartitionDirectory) else 0
+
+
+@dataclass(slots=True)
+class PartitionComparison:
+    """What comparing one partition found. A path is None where the partition is in the other log only.
+
+    `compared`: records at an offset that both hold. `differing`: records, by what differs. `not_held`: of the records
+    that one log holds, how many say something for which the other's format has no place, by what that is.
+    `differences`: the first ones, as many as the caller wanted described.
+    """
+
+    partition: str
+    path_a: str | None
+    path_b: str | None
+    compared: int = 0
+    digest_a: Digest = NOTHING
+    digest_b: Digest = NOTHING
+    differing: Counter[What] = field(default_factory=Counter)
+    not_held: Counter[str] = field(default_factory=Counter)
+    differences: list[Difference] = field(default_factory=list)
+
+    @property
+    def same(self) -> bool:
+        """Whether nothing differs."""
+        return not self.differing and self.path_a is not None and self.path_b is not None
+
+
+@dataclass(slots=True)
+class DiffReport:
+    """The partitions that were compared, in order."""
+
+    partitions: list[PartitionComparison] = field(default_factory=list)
+
+    def describe(self, difference: Difference, most: int) -> None:
+        """Keep a difference of the last partition if there are not `most` of them yet."""
+        differences = self.partitions[-1].differences
+        if len(differences) < most:
+            differences.append(difference)
+
+    @property
+    def same(self) -> bool:
+        """Whether nothing differs."""
+        return all(each.same for each in self.partitions)
+
+
+@dataclass(frozen=True, slots=True)
+class DiffOptions:
+    """How to compare: what not to look at, the bytes that a batch may have or decompress to, threads."""
+
+    ignore: frozenset[Ignored] = frozenset()
+    limit: int = DEFAULT_MAX_BATCH_BYTES
+    threads: int = 1
+    on_damage: DamageHandler = stop_at_damage
+    progress: Callable[[int], None] = lambda _: None
+
+
+DEFAULT_OPTIONS = DiffOptions()
+
+
+class Pair(NamedTuple):
+    """A partition as both logs have it; None where one has not."""
+
+    name: str
+    a: Log | None
+    b: Log | None
+
+
+def pair_up(a: Sequence[Log], b: Sequence[Log]) -> list[Pair]:
+    """Return the partitions of two logs by name, sorted. If each has one only, they are a pair whatever their names.
+
+    Raises LogDirectoryError for a name that comes twice.
+    """
+    if len(a) == len(b) == 1:
+        name = a[0].name if a[0].topic is not None or b[0].topic is None else b[0].name
+        return [Pair(name, a[0], b[0])]
+    sides = []
+    for found in (a, b):
+        by_name = {each.name: each for each in found}
+        if len(by_name) < len(found):
+            twice = next(name for name, count in Counter(each.name for each in found).items() if count > 1)
+            paths = " and ".join(each.path for each in found if each.name == twice)
+            raise LogDirectoryError(f"{twice}: expected once, found {paths}")
+        sides.append(by_name)
+    pairs = [Pair(name, sides[0].get(name), sides[1].get(name)) for name in sides[0].keys() | sides[1].keys()]
+
+    def place(pair: Pair) -> tuple[str, int, str]:
+        one = pair.a or pair.b
+        assert one is not None
+        return one.topic or "", one.partition or 0, pair.name
+
+    return sorted(pairs, key=place)
+
+
+def diff_logs(
+    a: Sequence[Log],
+    b: Sequence[Log],
+    options: DiffOptions = DEFAULT_OPTIONS,
+    *,
+    dialects: tuple[Dialect | None, Dialect | None] = (None, None),
+    report: DiffReport | None = None,
+) -> Iterator[Difference]:
+    """Yield how the records of the partitions `a` and `b` differ, partition by partition, in offset order.
+
+    Records below a partition's log start offset do not count. Records are the same when keys, values, timestamps with
+    their types, and headers are, as far as the formats of both have a place for them; `report` counts what one holds
+    and the other has no place for. A control record that the other's format cannot hold is no difference. A partition
+    that one side lacks is told by the report alone.
+
+    Raises LogDirectoryError for a name that comes twice, and what `options.on_damage` raises.
+    """
+    report = DiffReport() if report is None else report
+    for pair in pair_up(a, b):
+        if pair.a is not None and pair.b is not None:
+            sides = Side.of(pair.a, dialects[0]), Side.of(pair.b, dialects[1])
+            yield from diff_partition(*sides, options, name=pair.name, report=report)
+        else:
+            path_a, path_b = (None if each is None else each.path for each in (pair.a, pair.b))
+            report.partitions.append(PartitionComparison(pair.name, path_a, path_b))
+
+
+def compare(
+    a: Sequence[Log],
+    b: Sequence[Log],
+    options: DiffOptions = DEFAULT_OPTIONS,
+    *,
+    dialects: tuple[Dialect | None, Dialect | None] = (None, None),
+    described: int,
+) -> DiffReport:
+    """Return how the partitions `a` and `b` differ, with the first `described` differences of each partition."""
+    report = DiffReport()
+    for difference in diff_logs(a, b, options, dialects=dialects, report=report):
+        report.describe(difference, described)
+    return report
+
+
+def diff_partition(
+    a: Side, b: Side, options: DiffOptions = DEFAULT_OPTIONS, *, name: str, report: DiffReport
+) -> Iterator[Difference]:
+    """Yield how two partitions differ, as `diff_logs`, and add one PartitionComparison to the report."""
+    comparison = PartitionComparison(name, a.partition.path, b.partition.path)
+    report.partitions.append(comparison)
+    kernel.expect(a.size + b.size)
+    matching = _Matching(comparison, options.ignore)
+    left, right = (_Cursor(_pieces(side, options)) for side in (a, b))
+    pending: Difference | None = None
+    while (limit := min(left.last_offset, right.last_offset)) < _NO_MORE:
+        for difference, touching in matching.differences(left.take(limit), right.take(limit)):
+            if pending is not None and touching and pending.what is difference.what:
+                records = pending.records + difference.records
+                pending = replace(pending, last_offset=difference.last_offset, records=records)
+            else:
+                if pending is not None:
+                    yield pending
+                pending = difference
+        if pending is not None and not matching.open_end:
+            yield pending
+            pending = None
+    if pending is not None:
+        yield pending
+    comparison.digest_a, comparison.digest_b = left.digest, right.digest
+
+
+# ---- one side: pieces of records, in offset order
+
+_NO_MORE = 1 << 63
+_LOWEST = -(1 << 63)
+
+
+class _Holds(NamedTuple):
+    """What a format has a place for. `control`: the kind of control records."""
+
+    timestamps: bool
+    types: bool
+    headers: bool
+    control: Dialect | None
+
+
+_HOLDS = {
+    (Dialect.KAFKA, 0): _Holds(timestamps=False, types=False, headers=False, control=None),
+    (Dialect.KAFKA, 1): _Holds(timestamps=True, types=True, headers=False, control=None),
+    (Dialect.KAFKA, 2): _Holds(timestamps=True, types=True, headers=True, control=Dialect.KAFKA),
+    (Dialect.ENRICHED, 1): _Holds(timestamps=True, types=False, headers=False, control=Dialect.ENRICHED),
+}
+
+
+@dataclass(slots=True)
+class _Piece:
+    """Records of one format. `control` says for each whether it is a control record; `row` is its row in `columns`."""
+
+    path: str
+    holds: _Holds
+    hashes: RecordHashes
+    control: Array
+    row: Array
+    columns: RecordColumns
+
+    def take(self, rows: Any) -> _Piece:
+        return _Piece(self.path, self.holds, self.hashes.take(rows), self.control[rows], self.row[rows], self.columns)
+
+    def slice(self, first: int, end: int) -> _Piece:
+        part = slice(first, end)
+        return _Piece(
+            self.path, self.holds, self.hashes.slice(first, end), self.control[part], self.row[part], self.columns
+        )
+
+    def record(self, at: int) -> Record:
+        row = int(self.row[at])
+        return next(iter(self.columns.slice(row, row + 1)))
+
+
+def _pieces(side: Side, options: DiffOptions) -> Iterator[_Piece]:
+    """Yield the records of one side with rising offsets. Those that do not rise are damage, and left out."""
+
+    def chunks() -> Iterator[Chunk]:
+        for chunk in _chunks(side, options):
+            options.progress(chunk.table.end)
+            yield chunk
+
+    decoding = DecodeOptions(
+        control=Ignored.CONTROL not in options.ignore, limit=options.limit, any_lz4_header=side.any_lz4_header
+    )
+    threads = 1 if options.threads == 1 else max(options.threads // 2, 2)  # the other side has as many
+    highest = np.int64(_LOWEST)
+    hashed = in_order(
+        chunks(),
+        lambda chunk: _hashed(chunk, decoding, options.on_damage),
+        threads,
+        size=lambda piece: held_bytes(piece.columns),
+    )
+    for piece in hashed:
+        if side.first > 0:
+            piece = piece.take(piece.hashes.offset >= side.first)
+        offset = piece.hashes.offset
+        before = np.maximum.accumulate(np.concatenate(([highest], offset)))
+        rises = offset > before[:-1]
+        highest = before[-1]
+        if not rises.all():
+            at = int(rises.argmin())
+            found = int(offset[at])
+            error = CorruptRecordError("offset", expected=f"> {before[at]}", found=found)
+            options.on_damage(error.locate(path=piece.path, offsets=(found, found)))
+            piece = piece.take(rises)
+        if len(piece.hashes):
+            yield piece
+
+
+def _chunks(side: Side, options: DiffOptions) -> Iterator[Chunk]:
+    """Yield the entries of one side. What is fetched has positions as if it were one file."""
+    log = side.partition
+    if isinstance(log, PartitionDirectory):
+        reader = SegmentReader(log, side.dialect)
+        yield from reader.chunks(first=side.first, merge=True, limit=options.limit, on_damage=options.on_damage)
+        return
+    position = 0
+    for table in log.tables():
+        kernel.expect(position + table.end)
+        yield Chunk(log.path, position, table)
+        position += table.end
+
+
+def _hashed(chunk: Chunk, decoding: DecodeOptions, on_damage: DamageHandler) -> Iterator[_Piece]:
+    """Yield the records of a chunk, those of each format apart."""
+    table = chunk.table
+    for magic, group in groupby(range(len(table)), lambda row: int(table.magic[row])):
+        rows = list(group)
+        bit = ENRICHED_CONTROL_BIT if table.dialect is Dialect.ENRICHED else CONTROL_BIT if magic == 2 else 0
+        attributes = np.asarray(table.attributes, np.int64)[rows[0] : rows[-1] + 1]
+        base = np.asarray(table.offset, np.int64)[rows[0] : rows[-1] + 1]
+        is_control = (attributes & bit) != 0
+        for columns in decode_chunk(chunk, rows, decoding, on_damage):
+            hashes = hash_records(columns)
+            control = np.zeros(len(hashes), np.bool_)
+            if is_control.any():  # v2 and enriched entries both begin with their first offset
+                control = is_control[np.maximum(np.searchsorted(base, hashes.offset, "right") - 1, 0)]
+            holds = _HOLDS[table.dialect, magic]
+            yield _Piece(chunk.path, holds, hashes, control, np.arange(len(hashes)), columns)
+
+
+class _Cursor:
+    """Takes records from pieces, up to one offset after the other."""
+
+    def __init__(self, pieces: Iterator[_Piece]) -> None:
+        self._pieces = pieces
+        self._piece = next(pieces, None)
+        self._taken: _Piece | None = None
+        self.digest = NOTHING
+
+    @property
+    def last_offset(self) -> int:
+        """Offset of the last record that is at hand; _NO_MORE behind the end."""
+        return _NO_MORE if self._piece is None else int(self._piece.hashes.offset[-1])
+
+    def take(self, limit: int) -> _Part:
+        """Return the records at hand up to offset `limit`, which is not above `last_offset`, and go on behind them."""
+        piece = self._piece
+        if piece is None:
+            return _Part(None, self._taken)
+        count = int(np.searchsorted(piece.hashes.offset, limit, "right"))
+        part = piece.slice(0, count) if count else None
+        rest = piece.slice(count, len(piece.hashes))
+        near = part or self._taken or piece
+        if part is not None:
+            self._taken = part
+            self.digest = self.digest.plus(part.hashes.digest())
+        self._piece = rest if len(rest.hashes) else next(self._pieces, None)
+        return _Part(part, near)
+
+
+class _Part(NamedTuple):
+    """Some records, None for none; and the ones next to them, whose format is that of the log there."""
+
+    records: _Piece | None
+    near: _Piece | None
+
+    @property
+    def offsets(self) -> Array:
+        return np.empty(0, np.int64) if self.records is None else self.records.hashes.offset
+
+
+# ---- both sides
+
+
+@dataclass(slots=True)
+class _Matching:
+    """Compares parts of both sides that cover the same offsets."""
+
+    comparison: PartitionComparison
+    ignore: frozenset[Ignored]
+    open_end: bool = False
+    """Whether the last record of the parts just compared differs: the next ones may go on in the same way."""
+
+    def differences(self, a: _Part, b: _Part) -> Iterator[tuple[Difference, bool]]:
+        """Yield each run of records that differ in the same way, and whether it begins with the first record."""
+        union, rows_a, rows_b = _aligned(a.offsets, b.offsets)
+        both = (rows_a >= 0) & (rows_b >= 0)
+        what = np.where(both, 0, np.where(rows_a >= 0, int(What.ONLY_IN_A), int(What.ONLY_IN_B))).astype(np.uint8)
+        self.comparison.compared += int(both.sum())
+        if a.records is not None and b.records is not None:
+            what[both] = self._fields(a.records, rows_a[both], b.records, rows_b[both])
+        for part, rows, other in ((a, rows_a, b), (b, rows_b, a)):
+            alone = ~both & (rows >= 0)
+            if part.records is not None and alone.any() and part.records.control.any():
+                self._excuse(what, part.records, np.flatnonzero(alone), rows, other)
+        self.open_end = bool(what[-1])
+        edges = [0, *(np.flatnonzero(what[1:] != what[:-1]) + 1).tolist(), len(what)]
+        for first, end in pairwise(edges):
+            if what[first]:
+                kind = What(int(what[first]))
+                self.comparison.differing[kind] += end - first
+                row_a, row_b = int(rows_a[first]), int(rows_b[first])
+                yield (
+                    Difference(
+                        self.comparison.partition,
+                        kind,
+                        int(union[first]),
+                        int(union[end - 1]),
+                        end - first,
+                        a.records.record(row_a) if a.records is not None and row_a >= 0 else None,
+                        b.records.record(row_b) if b.records is not None and row_b >= 0 else None,
+                    ),
+                    first == 0,
+                )
+
+    def _fields(self, a: _Piece, rows_a: Array, b: _Piece, rows_b: Array) -> Array:
+        """Return for records at the same offsets which fields differ."""
+        ours, theirs = a.hashes.take(rows_a), b.hashes.take(rows_b)
+        what: Array = (ours.key != theirs.key) * np.uint8(What.KEY)
+        what |= (ours.value != theirs.value) * np.uint8(What.VALUE)
+        if Ignored.TIMESTAMPS not in self.ignore:
+            if a.holds.timestamps and b.holds.timestamps:
+                what |= (ours.timestamp != theirs.timestamp) * np.uint8(What.TIMESTAMP)
+            else:
+                self._lacks("timestamps", (ours.timestamp != NO_TIMESTAMP) | (theirs.timestamp != NO_TIMESTAMP))
+            if a.holds.types and b.holds.types:
+                what |= (ours.timestamp_type != theirs.timestamp_type) * np.uint8(What.TIMESTAMP_TYPE)
+        if Ignored.HEADERS not in self.ignore:
+            if a.holds.headers and b.holds.headers:
+                what |= (ours.headers != theirs.headers) * np.uint8(What.HEADERS)
+            else:
+                self._lacks("headers", (ours.headers != 0) | (theirs.headers != 0))
+        return what
+
+    def _lacks(self, name: str, which: Array) -> None:
+        if count := int(which.sum()):
+            self.comparison.not_held[name] += count
+
+    def _excuse(self, what: Array, piece: _Piece, alone: Array, rows: Array, other: _Part) -> None:
+        """Let control records pass that the other side's format has no place for."""
+        if other.near is not None and other.near.holds.control is piece.holds.control:
+            return
+        control = alone[piece.control[rows[alone]]]
+        what[control] = 0
+        self._lacks("control records", np.ones(len(control), np.bool_))
+
+
+def _aligned(a: Array, b: Array) -> tuple[Array, Array, Array]:
+    """Return all offsets of two rising arrays, and for each where it is in `a` and in `b`, -1 for nowhere."""
+    if len(a) == len(b) and np.array_equal(a, b):
+        rows = np.arange(len(a))
+        return a, rows, rows
+    union = np.union1d(a, b)
+    rows_a, rows_b = np.full(len(union), -1), np.full(len(union), -1)
+    rows_a[np.searchsorted(union, a)] = np.arange(len(a))
+    rows_b[np.searchsorted(union, b)] = np.arange(len(b))
+    return union, rows_a, rows_b

@@ -1,0 +1,209 @@
+"""Leaves records out of a log by time, offset and key. Offsets stay: what went is a hole; the log ends where it did.
+
+A set that loses nothing is copied as it is, one that loses all goes, others are written anew with the same codec and
+header. Transaction markers and other control records stay, whatever the limits say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from magicbyte.archive.convert import last_epoch
+from magicbyte.archive.rebuild import recognise
+from magicbyte.archive.writer import LogDirectoryWriter
+from magicbyte.codecs import Codec
+from magicbyte.compiled import kernel
+from magicbyte.errors import CorruptRecordError
+from magicbyte.log.files.index_writer import LATEST_RULES, last_offsets
+from magicbyte.log.files.partitions import log_start_offset, meta_properties
+from magicbyte.log.files.reader import Chunk, read_chunks
+from magicbyte.records.batch import HEADER
+from magicbyte.records.decode import DEFAULT_MAX_BATCH_BYTES, DecodeOptions, decode_entries
+from magicbyte.records.encode import DEFAULT_HEADER, BatchHeader, Format, Writer
+from magicbyte.records.layout import (
+    CODEC_MASK,
+    CONTROL_BIT,
+    DELETE_HORIZON_BIT,
+    ENRICHED_CONTROL_BIT,
+    LOG_APPEND_TIME_BIT,
+    TRANSACTIONAL_BIT,
+    Dialect,
+    TimestampType,
+)
+
+if TYPE_CHECKING:
+    from magicbyte.log.files.directory import PartitionDirectory
+    from magicbyte.ports import TopicPartition
+    from magicbyte.records.columns import RecordColumns
+    from magicbyte.records.scan import BatchTable
+
+Array = np.ndarray[Any, Any]
+
+_MAX_OFFSET = (1 << 63) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which records stay: those that meet all of the limits. Times in ms, from `since` to below `until`.
+
+    Offsets from `first` to below `end`. `keys`: one of these; `prefix`: a key that begins so. A record without a time,
+    as all of v0, meets no limit of time, and one without a key none of the key.
+    """
+
+    since: int | None = None
+    until: int | None = None
+    first: int = 0
+    end: int = _MAX_OFFSET
+    keys: frozenset[bytes] | None = None
+    prefix: bytes | None = None
+
+    def mask(self, columns: RecordColumns) -> Array:
+        """Return for each record whether it stays. Shape: (n,) bool."""
+        offset, time = np.asarray(columns.offset, np.int64), np.asarray(columns.timestamp, np.int64)
+        found: Array = (offset >= self.first) & (offset < self.end)
+        if self.since is not None:
+            found &= time >= max(self.since, 0)
+        if self.until is not None:
+            found &= (time < self.until) & (time >= 0)
+        if self.keys is not None or self.prefix is not None:
+            assert columns.key is not None
+            found &= np.fromiter(map(self._has_key, columns.key.cells()), np.bool_, len(columns))
+        return found
+
+    def _has_key(self, key: bytes | None) -> bool:
+        is_one = self.keys is None or key in self.keys
+        return key is not None and is_one and (self.prefix is None or key.startswith(self.prefix))
+
+
+@dataclass(slots=True)
+class FilterReport:
+    """How many records there were and how many stayed, control records apart; sets by what became of them."""
+
+    records: int = 0
+    kept: int = 0
+    copied: int = 0
+    rewritten: int = 0
+    dropped: int = 0
+
+
+def filter_partition(
+    source: PartitionDirectory,
+    name: TopicPartition,
+    out: Path,
+    wanted: Wanted,
+    *,
+    limit: int = DEFAULT_MAX_BATCH_BYTES,
+) -> FilterReport:
+    """Write a new log directory `out` with the wanted records of one partition, in segments that begin where they did.
+
+    Checksums are verified. Raises CorruptRecordError for damage, OSError where it cannot be written.
+    """
+    report = FilterReport()
+    kernel.expect(source.size)
+    writer = LogDirectoryWriter(out, recognise(source) or LATEST_RULES)
+    metadata = source.metadata()
+    topic_id = None if metadata is None else metadata.topic_id
+    segment_bytes = max([1 << 30, *(segment.log.size for segment in source.segments)])
+    with writer.partition(*name, segment_bytes=segment_bytes, topic_id=topic_id, dialect=source.dialect) as to:
+        next_offset = 0
+        for segment in source.segments:
+            to.roll(max(segment.base_offset, to.end_offset), keep_empty=True)
+            with source.files.open(segment.log.path) as file:
+                for chunk in read_chunks(file, dialect=source.dialect, limit=limit):
+                    try:
+                        to.append(b"".join(_kept(chunk.table, wanted, limit, report)))
+                    except CorruptRecordError as error:
+                        raise error.locate(path=chunk.path, shift=chunk.position) from None
+                    next_offset = _end(chunk)
+        if next_offset > to.end_offset:  # the last records went: their offsets are not given again
+            to.roll(next_offset)
+        if (epoch := last_epoch(source)) is not None:
+            to.note_epoch(epoch)
+        to.finish()
+    writer.finish(meta_properties([source]), {name: log_start_offset(source)})
+    return report
+
+
+def _end(chunk: Chunk) -> int:
+    return int(last_offsets(chunk.table)[-1]) + 1
+
+
+def _kept(table: BatchTable, wanted: Wanted, limit: int, report: FilterReport) -> Iterator[memoryview]:
+    """Yield what stays of the sets of an unmerged table, in their order."""
+    magic = np.asarray(table.magic, np.int64)
+    bits = np.asarray(table.attributes, np.int64)
+    is_enriched = table.dialect is Dialect.ENRICHED
+    control = (bits & ENRICHED_CONTROL_BIT != 0) if is_enriched else (magic == 2) & (bits & CONTROL_BIT != 0)
+    options = DecodeOptions(control=True, limit=limit)
+    for same in np.split(np.arange(len(table)), np.flatnonzero(np.diff(magic) != 0) + 1):
+        held = same[np.asarray(table.count, np.int64)[same] != 0]  # a cleaner leaves empty batches: they go
+        report.dropped += len(same) - len(held)
+        for rows, counts, columns in decode_entries(table, held.tolist(), options):
+            yield from _sets(table, rows, np.asarray(counts, np.int64), columns, control, wanted, report)
+
+
+def _sets(
+    table: BatchTable,
+    rows: list[int],
+    counts: Array,
+    columns: RecordColumns,
+    control: Array,
+    wanted: Wanted,
+    report: FilterReport,
+) -> Iterator[memoryview]:
+    """Yield what stays of decoded sets."""
+    is_control = np.repeat(control[rows], counts)
+    keep = wanted.mask(columns) | is_control
+    report.records += int(np.count_nonzero(~is_control))
+    report.kept += int(np.count_nonzero(keep & ~is_control))
+    ends = np.cumsum(counts)
+    for row, end, count in zip(rows, ends.tolist(), counts.tolist(), strict=True):
+        left = np.flatnonzero(keep[end - count : end]) + end - count
+        position = int(table.position[row])
+        if len(left) == count:
+            report.copied += 1
+            yield table.buffer[position : position + int(table.size[row])]
+        elif len(left):
+            report.rewritten += 1
+            yield _rewritten(table, row, columns.take(left))
+        else:
+            report.dropped += 1
+
+
+def _rewritten(table: BatchTable, row: int, columns: RecordColumns) -> memoryview:
+    """Return a set with fewer records."""
+    is_enriched = table.dialect is Dialect.ENRICHED
+    target = Format.ENRICHED if is_enriched else Format(str(int(table.magic[row])))
+    header = DEFAULT_HEADER
+    if is_enriched:
+        header = BatchHeader(base_offset=int(table.offset[row]))
+    elif target is Format.V2:
+        header = _header_of(table, row)
+    writer = Writer(columns, target)
+    return writer.write(writer.batch(0, len(columns)), Codec(int(table.attributes[row]) & CODEC_MASK), [header])
+
+
+def _header_of(table: BatchTable, row: int) -> BatchHeader:
+    """Return what the header of a v2 batch says besides its records."""
+    base, _, epoch, _, _, bits, delta, base_timestamp, latest, producer, producer_epoch, sequence, _ = (
+        HEADER.unpack_from(table.buffer, int(table.position[row]))
+    )
+    has_horizon, append_time = bool(bits & DELETE_HORIZON_BIT), bool(bits & LOG_APPEND_TIME_BIT)
+    return BatchHeader(
+        base_offset=base,
+        last_offset=base + delta,
+        base_timestamp=base_timestamp if has_horizon else None,
+        timestamp_type=TimestampType.LOG_APPEND_TIME if append_time else TimestampType.CREATE_TIME,
+        max_timestamp=latest if append_time else None,
+        is_transactional=bool(bits & TRANSACTIONAL_BIT),
+        has_delete_horizon=has_horizon,
+        partition_leader_epoch=epoch,
+        producer_id=producer,
+        producer_epoch=producer_epoch,
+        base_sequence=sequence,
+    )

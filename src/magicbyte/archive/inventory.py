@@ -1,0 +1,598 @@
+"""What is in a log: formats, codecs, offsets, times, holes and transactions, summed up from headers.
+
+Nothing is decompressed and no checksum verified unless the inventory is `deep`; what cannot be known then is None.
+Of large entries only the headers are read at all. Memory does not grow with the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from magicbyte.codecs import Codec, Lz4Header, lz4_header_checksum
+from magicbyte.compiled import kernel
+from magicbyte.errors import CorruptRecordError
+from magicbyte.log.files.headers import Headers, headers_of, read_headers
+from magicbyte.log.files.partitions import log_start_offset
+from magicbyte.log.files.reader import (
+    Block,
+    Chunk,
+    DamageHandler,
+    SegmentReader,
+    decode_chunk,
+    in_order,
+    stop_at_damage,
+)
+from magicbyte.records import layout
+from magicbyte.records import survey_kernels as survey
+from magicbyte.records.batch import RecordBatch
+from magicbyte.records.control import ControlType, marker_of
+from magicbyte.records.decode import DEFAULT_MAX_BATCH_BYTES, DecodeOptions
+from magicbyte.records.enriched import EnrichedMessage
+from magicbyte.records.entry import parse_entry
+from magicbyte.records.forms import form_for
+from magicbyte.records.layout import Dialect
+from magicbyte.records.message import Message
+from magicbyte.records.scan import scan
+
+if TYPE_CHECKING:
+    from magicbyte.archive.diff import FetchedLog
+    from magicbyte.log.files.directory import PartitionDirectory
+    from magicbyte.records.columns import RecordColumns
+
+    Int64s = np.ndarray[Any, np.dtype[np.int64]]
+    Bools = np.ndarray[Any, np.dtype[np.bool_]]
+
+_CODECS = 8  # numbers that three bits hold
+_SHORT_VARINTS = slice(layout.RECORD_BATCH_OVERHEAD, layout.RECORD_BATCH_OVERHEAD + 5)
+_MARKER_KEY = 8  # zigzag of 4 bytes
+_LZ4_HEADS = {kind: np.frombuffer(b"\x04\x22\x4d\x18\x60\x40" + end, np.uint8) for kind, end in
+              ((Lz4Header.CORRECT, b"\x82"), (Lz4Header.BROKEN, b"\x1a"))}  # fmt: skip
+_LZ4_LONGEST_HEAD = 15
+
+
+@dataclass(slots=True)
+class FormatCount:
+    """Entries of one magic and codec. `records` without control records; None where only decompression tells."""
+
+    batches: int = 0
+    bytes: int = 0
+    records: int | None = 0
+
+
+@dataclass(slots=True)
+class Lz4Headers:
+    """LZ4 frames by their header checksum: of the descriptor (correct), of Kafka before v1 (broken), or neither."""
+
+    correct: int = 0
+    broken: int = 0
+    other: int = 0
+
+
+@dataclass(slots=True)
+class Holes:
+    """Offsets that no entry covers, between one entry and the next: how many stretches, how many offsets in all."""
+
+    count: int = 0
+    offsets: int = 0
+
+
+@dataclass(slots=True)
+class RecordFacts:
+    """What only decoding tells."""
+
+    records: int = 0
+    tombstones: int = 0  # value null
+    with_key: int = 0
+    without_key: int = 0
+    with_headers: int = 0
+    headers: int = 0
+
+    def add(self, other: RecordFacts) -> None:
+        """Add those of other records."""
+        for each in _FACTS:
+            setattr(self, each, getattr(self, each) + getattr(other, each))
+
+
+_FACTS = tuple(each.name for each in fields(RecordFacts))
+
+
+class OpenTransaction(NamedTuple):
+    """A transaction without a marker at the log's end."""
+
+    producer_id: int
+    first_offset: int
+
+
+@dataclass(slots=True)
+class Tally:
+    """Sums over entries. Timestamps in ms, None where there are none; offsets inclusive."""
+
+    formats: dict[tuple[int, str], FormatCount] = field(default_factory=dict)
+    first_offset: int | None = None
+    last_offset: int | None = None
+    min_timestamp: int | None = None
+    """Smallest timestamp of a record; None where only decompression tells."""
+    max_timestamp: int | None = None
+    min_batch_timestamp: int | None = None
+    """Smallest of the entries' largest timestamps: not below `min_timestamp`, and known without decompression."""
+    lz4_headers: Lz4Headers = field(default_factory=Lz4Headers)
+    holes: Holes | None = field(default_factory=Holes)
+    committed: int = 0  # markers
+    aborted: int = 0
+    open_transactions: list[OpenTransaction] = field(default_factory=list)
+    control_batches: int = 0
+    deep: RecordFacts | None = None
+
+    @property
+    def batches(self) -> int:
+        """Entries: v2 batches, wrappers, plain messages."""
+        return sum(each.batches for each in self.formats.values())
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of the entries."""
+        return sum(each.bytes for each in self.formats.values())
+
+    @property
+    def records(self) -> int | None:
+        """Records without control records; None where only decompression tells."""
+        if self.deep is not None:
+            return self.deep.records
+        counts = [each.records for each in self.formats.values()]
+        return None if None in counts else sum(count for count in counts if count is not None)
+
+
+@dataclass(slots=True)
+class PartitionInventory:
+    """What one partition folder holds."""
+
+    partition: PartitionDirectory
+    dialect: Dialect
+    log_start_offset: int
+    tally: Tally
+    damage: list[CorruptRecordError]  # in segments
+    index_damage: list[CorruptRecordError]  # in index files, snapshots and checkpoints
+
+
+@dataclass(slots=True)
+class FetchedInventory:
+    """What a partition of a running cluster holds; without the files beside a log, and without damage."""
+
+    partition: FetchedLog
+    dialect: Dialect
+    log_start_offset: int
+    tally: Tally
+    damage: tuple[()] = ()
+    index_damage: tuple[()] = ()
+
+
+def take_inventory(
+    partition: PartitionDirectory,
+    *,
+    dialect: Dialect | None = None,
+    deep: bool = False,
+    limit: int = DEFAULT_MAX_BATCH_BYTES,
+    threads: int = 1,
+    expected_bytes: int | None = None,
+    on_damage: DamageHandler = lambda _: None,
+    progress: Callable[[int], None] = lambda _: None,
+) -> PartitionInventory:
+    """Return the inventory of one partition.
+
+    `threads` decode when `deep`. `expected_bytes` are those of all partitions that the caller will ask about (default:
+    of this one): they decide whether loading compiled kernels is worth it. `on_damage` is called for each damage, in
+    logs and in the files beside them, and may raise; the inventory has them all.
+    """
+    counter = _Counter(dialect or partition.dialect, deep=deep)
+    total = partition.size if expected_bytes is None else expected_bytes
+    result = PartitionInventory(partition, counter.dialect, 0, counter.tally, [], [])
+
+    def log_damage(error: CorruptRecordError) -> None:
+        result.damage.append(error)
+        on_damage(error)
+
+    _check_companions(partition, result, on_damage)
+    done = 0
+
+    def walked(size: int) -> None:
+        nonlocal done
+        done += size
+        progress(size)
+
+    if deep:
+        kernel.expect(total)
+        _count_deep(partition, counter, limit, threads, log_damage, walked)
+    else:
+        for segment in partition.segments:
+            with partition.files.open(segment.log.path) as file:
+                end = 0
+                for block in read_headers(
+                    file, dialect=counter.dialect, limit=limit, on_damage=log_damage, expected_bytes=total
+                ):
+                    counter.add(block, None, log_damage)
+                    walked(block.end - end)
+                    end = block.end
+    progress(sum(segment.log.size for segment in partition.segments) - done)
+    counter.finish()
+    return result
+
+
+def take_fetched_inventory(log: FetchedLog, dialect: Dialect = Dialect.KAFKA) -> FetchedInventory:
+    """Return the inventory of a partition of a running cluster, from the headers of the sets that the brokers send.
+
+    The first and the last of them are whole, what lies below the partition's start included. Raises what `log.tables`
+    does, and CorruptRecordError for headers that make no sense.
+    """
+    counter = _Counter(dialect, deep=False)
+    position = 0
+    for table in log.tables():
+        sets = Chunk(log.path, position, table)
+        counter.add(headers_of(Sent(log.path, position, table.buffer), sets), None, stop_at_damage)
+        position += table.end
+    counter.finish()
+    return FetchedInventory(log, dialect, log.first, counter.tally)
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """Bytes that came over the network, as a part of a file of all of them that begins at `position`."""
+
+    path: str
+    position: int
+    buffer: memoryview
+
+    def read_at(self, position: int, length: int) -> bytes:
+        """Return the `length` bytes at `position`, fewer only where they end."""
+        at = position - self.position
+        return bytes(self.buffer[at : at + length])
+
+
+def add_up(tallies: Iterable[Tally]) -> Tally:
+    """Return the sums over several partitions; offsets, which mean nothing then, are None."""
+    total = Tally()
+    smallest: list[int | None] = []
+    for each in tallies:
+        for name, count in each.formats.items():
+            known = total.formats.setdefault(name, FormatCount())
+            known.batches += count.batches
+            known.bytes += count.bytes
+            known.records = None if known.records is None or count.records is None else known.records + count.records
+        for kind in ("correct", "broken", "other"):
+            setattr(total.lz4_headers, kind, getattr(total.lz4_headers, kind) + getattr(each.lz4_headers, kind))
+        if total.holes is None or each.holes is None:
+            total.holes = None
+        else:
+            total.holes = Holes(total.holes.count + each.holes.count, total.holes.offsets + each.holes.offsets)
+        total.committed, total.aborted = total.committed + each.committed, total.aborted + each.aborted
+        total.control_batches += each.control_batches
+        total.open_transactions += each.open_transactions
+        total.max_timestamp = _extreme(max, total.max_timestamp, each.max_timestamp)
+        total.min_batch_timestamp = _extreme(min, total.min_batch_timestamp, each.min_batch_timestamp)
+        if each.min_batch_timestamp is not None:
+            smallest.append(each.min_timestamp)
+        if each.deep is not None:
+            total.deep = total.deep or RecordFacts()
+            total.deep.add(each.deep)
+    known_ones = [each for each in smallest if each is not None]
+    total.min_timestamp = min(known_ones) if known_ones and len(known_ones) == len(smallest) else None
+    return total
+
+
+def _extreme(choose: Callable[[int, int], int], one: int | None, other: int | None) -> int | None:
+    return other if one is None else one if other is None else choose(one, other)
+
+
+def _check_companions(partition: PartitionDirectory, result: PartitionInventory, on_damage: DamageHandler) -> None:
+    """Parse the files beside the log: what is wrong with them goes into `index_damage`."""
+
+    def check(read: Callable[[], Any]) -> Any:
+        try:
+            return read()
+        except CorruptRecordError as error:
+            result.index_damage.append(error)
+            on_damage(error)
+            return None
+
+    result.log_start_offset = check(lambda: log_start_offset(partition)) or 0
+    for segment in partition.segments:
+        for read in (
+            partition.offset_index,
+            partition.time_index,
+            partition.transaction_index,
+            partition.enriched_index,
+        ):
+            check(lambda read=read, segment=segment: read(segment))  # type: ignore[misc]
+    for offset in partition.snapshots:
+        check(lambda offset=offset: partition.snapshot(offset))  # type: ignore[misc]
+    check(partition.leader_epochs)
+    check(partition.metadata)
+
+
+# ---- decoding
+
+
+@dataclass(slots=True)
+class _Records:
+    """What decoding a block found. `wrapper_first`: the first offset in each of its v0 and v1 wrappers, if all are."""
+
+    facts: RecordFacts = field(default_factory=RecordFacts)
+    by_format: dict[int, int] = field(default_factory=dict)
+    min_timestamp: int | None = None
+    max_timestamp: int | None = None
+    wrapper_first: Int64s | None = None
+
+
+def _count_deep(
+    partition: PartitionDirectory,
+    counter: _Counter,
+    limit: int,
+    threads: int,
+    on_damage: DamageHandler,
+    walked: Callable[[int], None],
+) -> None:
+    """Add all records of a partition to `counter`, decoded by so many threads."""
+
+    def work(block: Block) -> Iterator[CorruptRecordError | tuple[Headers, _Records]]:
+        for step in block.walk():
+            if isinstance(step, CorruptRecordError):
+                yield step
+                continue
+            damage: list[CorruptRecordError] = []
+            records = _count_records(step, limit, damage.append)
+            yield from damage
+            yield headers_of(Sent(step.path, step.position, step.table.buffer), step), records
+
+    blocks = SegmentReader(partition, counter.dialect).blocks(threads, limit=limit)
+    for step in in_order(blocks, work, threads):
+        if isinstance(step, CorruptRecordError):
+            on_damage(step)
+        else:
+            headers, records = step
+            counter.add(headers, records, on_damage)
+            walked(headers.end - int(headers.position[0]))
+
+
+def _count_records(chunk: Chunk, limit: int, on_damage: DamageHandler) -> _Records:
+    """Decode all records of a chunk, with their checksums, one format at a time."""
+    table = scan(chunk.table.buffer[: chunk.table.end], dialect=chunk.table.dialect, merge=True)
+    merged = replace(chunk, table=table)
+    found = _Records()
+    kinds = np.asarray(table.magic, np.int64) * _CODECS + table.codec
+    wrapped = (np.asarray(table.count, np.int64) == -1) & (np.asarray(table.magic, np.int64) < 2)
+    for kind in np.flatnonzero(np.bincount(kinds)).tolist():
+        rows = np.flatnonzero(kinds == kind)
+        offsets = []
+        count = 0
+        for columns in decode_chunk(merged, rows.tolist(), DecodeOptions(limit=limit), on_damage):
+            _add_columns(found, columns)
+            count += len(columns)
+            if wrapped[rows[0]]:
+                offsets.append(np.asarray(columns.offset, np.int64))
+        found.by_format[kind] = count
+        if offsets and table.dialect is Dialect.KAFKA:
+            firsts = _first_offsets(np.concatenate(offsets), np.asarray(table.offset, np.int64)[rows])
+            found.wrapper_first = _put(found.wrapper_first, len(table), rows, firsts)
+    if found.wrapper_first is not None:
+        found.wrapper_first = found.wrapper_first[wrapped]
+    return found
+
+
+def _put(whole: Int64s | None, size: int, rows: Int64s, values: Int64s) -> Int64s:
+    whole = np.full(size, -1, np.int64) if whole is None else whole
+    whole[rows] = values
+    return whole
+
+
+def _first_offsets(offsets: Int64s, lasts: Int64s) -> Int64s:
+    """Return the first offset in each wrapper, given all offsets inside and the last one of each; -1 where unclear."""
+    starts = np.concatenate(([0], np.searchsorted(offsets, lasts[:-1], "right")))
+    firsts = offsets[np.minimum(starts, len(offsets) - 1)]
+    return np.where(firsts <= lasts, firsts, -1)
+
+
+def _add_columns(found: _Records, columns: RecordColumns) -> None:
+    assert columns.key is not None
+    assert columns.value is not None
+    assert columns.headers is not None
+    facts, count = found.facts, len(columns)
+    make = form_for(compiled=not isinstance(columns.timestamp, list))
+    counted = make.zeros(survey.COUNTED)
+    make.form(survey.count_columns)(
+        columns.timestamp, columns.key.length, columns.value.length, columns.headers.count, counted
+    )
+    keyed, tombstones, with_headers, headers, smallest, largest = map(int, counted)
+    facts.add(RecordFacts(count, tombstones, keyed, count - keyed, with_headers, headers))
+    if smallest <= largest:
+        found.min_timestamp = _extreme(min, found.min_timestamp, smallest)
+        found.max_timestamp = _extreme(max, found.max_timestamp, largest)
+
+
+# ---- counting
+
+
+class _Counter:
+    """Adds blocks of one partition, in their order, to a tally."""
+
+    def __init__(self, dialect: Dialect, *, deep: bool) -> None:
+        self.dialect = dialect
+        self.tally = Tally(deep=RecordFacts() if deep else None)
+        self._deep = deep
+        self._is_first = True
+        self._last: int | None = None  # offset of the entry before, if known
+        self._smallest_known = True
+        self._open: dict[int, int] = {}  # producer id to first offset
+
+    def add(self, block: Headers, found: _Records | None, on_damage: DamageHandler) -> None:
+        """Count the entries of a block."""
+        control, wrapper, lz4 = block.is_control, block.is_wrapper, block.codec == Codec.LZ4
+        self.tally.control_batches += int(np.count_nonzero(control))
+        self._add_formats(block, np.where(control, 0, block.count), wrapper, found)
+        self._add_offsets(block, wrapper, found)
+        self._add_times(block, ~control & (block.count != 0), wrapper)
+        if found is not None:
+            self._add_records(found)
+        if lz4.any():
+            self._add_lz4(block, np.flatnonzero(lz4), on_damage)
+        transactional = block.is_batch & (block.attributes & (layout.TRANSACTIONAL_BIT | layout.CONTROL_BIT) != 0)
+        if transactional.any():
+            self._add_transactions(block, control, np.flatnonzero(transactional), on_damage)
+
+    def finish(self) -> None:
+        """Say of the whole what could be said only at its end."""
+        if not self._deep and not self._smallest_known:
+            self.tally.min_timestamp = None
+        self.tally.open_transactions = [OpenTransaction(*each) for each in sorted(self._open.items())]
+
+    def _add_formats(self, block: Headers, count: Int64s, wrapper: Bools, found: _Records | None) -> None:
+        kind = block.magic * _CODECS + block.codec
+        batches = np.bincount(kind)
+        sizes = np.bincount(kind, weights=block.size)
+        counts = np.bincount(kind, weights=np.where(wrapper, 0, count))
+        unknown = np.bincount(kind, weights=wrapper) > 0
+        for each in np.flatnonzero(batches).tolist():
+            number = each % _CODECS
+            name = (each // _CODECS, Codec(number).name.lower() if number <= Codec.ZSTD else f"unknown {number}")
+            known = self.tally.formats.setdefault(name, FormatCount())
+            known.batches += int(batches[each])
+            known.bytes += int(sizes[each])
+            if found is not None and known.records is not None:
+                known.records += found.by_format.get(each, 0)
+            else:
+                known.records = None if unknown[each] or known.records is None else known.records + int(counts[each])
+
+    def _add_offsets(self, block: Headers, wrapper: Bools, found: _Records | None) -> None:
+        first, last = block.offset, block.last_offset
+        if self.dialect is Dialect.ENRICHED:
+            knows_first, knows_last = np.ones_like(wrapper), ~wrapper
+        else:
+            knows_first, knows_last = ~wrapper, np.ones_like(wrapper)
+            if found is not None and found.wrapper_first is not None:
+                first = first.copy()
+                first[wrapper] = found.wrapper_first
+                knows_first |= wrapper & (first >= 0)
+        tally = self.tally
+        before = np.concatenate(([-1 if self._last is None else self._last], last[:-1]))
+        knows_before = np.concatenate(([self._last is not None or self._is_first], knows_last[:-1]))
+        if self._is_first:
+            tally.first_offset = int(first[0]) if knows_first[0] else None
+            before[:1] = first[:1] - 1
+            knows_first[0] = True  # nothing lies before it
+        if tally.holes is not None and (knows_first & knows_before).all():
+            gaps = first - before - 1
+            gaps = gaps[gaps > 0]
+            tally.holes.count += len(gaps)
+            tally.holes.offsets += int(gaps.sum())
+        else:
+            tally.holes = None
+        self._is_first = False
+        self._last = tally.last_offset = int(last[-1]) if knows_last[-1] else None
+
+    def _add_times(self, block: Headers, data: Bools, wrapper: Bools) -> None:
+        heads, magic = block.fields, block.magic
+        if self.dialect is Dialect.ENRICHED:
+            seconds = heads["seconds"].astype(np.int64)
+            times = np.where(seconds == -1, layout.NO_TIMESTAMP, (seconds & 0xFFFF_FFFF) * 1000)
+            tagged = (heads["tags_length"] > layout.INT64.size) & (heads["first_tag"] == 0)
+            times = np.where(tagged, heads["tagged_timestamp"], times).astype(np.int64)
+            exact = ~wrapper
+        else:
+            times = np.where(magic == 2, heads["max_timestamp"], heads["message_timestamp"]).astype(np.int64)
+            exact = block.attributes & layout.LOG_APPEND_TIME_BIT != 0
+            exact |= np.where(magic == 2, heads["record_count"] == 1, ~wrapper)
+            data = data & (magic > 0)
+        dated = data & (times != layout.NO_TIMESTAMP)
+        if not dated.any():
+            return
+        tally, smallest = self.tally, int(times[dated].min())
+        tally.min_batch_timestamp = _extreme(min, tally.min_batch_timestamp, smallest)
+        if not self._deep:
+            tally.min_timestamp = tally.min_batch_timestamp
+            tally.max_timestamp = _extreme(max, tally.max_timestamp, int(times[dated].max()))
+            self._smallest_known &= bool(exact[dated].all())
+
+    def _add_records(self, found: _Records) -> None:
+        assert self.tally.deep is not None
+        self.tally.deep.add(found.facts)
+        self.tally.min_timestamp = _extreme(min, self.tally.min_timestamp, found.min_timestamp)
+        self.tally.max_timestamp = _extreme(max, self.tally.max_timestamp, found.max_timestamp)
+
+    def _add_lz4(self, block: Headers, rows: Int64s, on_damage: DamageHandler) -> None:
+        """Tell the header checksums of LZ4 frames; all but unusual ones at once."""
+        heads, magic = block.fields, block.magic
+        starts = np.array([layout.V0_OVERHEAD, layout.V1_OVERHEAD, layout.RECORD_BATCH_OVERHEAD])[magic[rows]]
+        keyless = np.where(magic == 0, heads["v0_key_length"], heads["v1_key_length"]) == -1
+        plain = keyless[rows] | (magic[rows] == 2)
+        if self.dialect is Dialect.ENRICHED:
+            plain[:] = False  # the frame is behind the tags
+        frames = block.heads[rows[:, None], starts[:, None] + np.arange(_LZ4_LONGEST_HEAD)]
+        unusual = np.ones(len(rows), bool)
+        for kind, common in _LZ4_HEADS.items():
+            same = plain & (frames[:, : len(common)] == common).all(axis=1)
+            self._count_lz4(kind, int(np.count_nonzero(same)))
+            unusual &= ~same
+        for at in np.flatnonzero(unusual).tolist():
+            row = int(rows[at])
+            if plain[at]:
+                frame = frames[at, : max(int(block.size[row]) - int(starts[at]), 0)].tobytes()
+            else:
+                frame = self._frame(block, row, on_damage)
+            self._count_lz4(lz4_header_checksum(frame), 1)
+
+    def _count_lz4(self, kind: Lz4Header | None, count: int) -> None:
+        name = kind.value if kind is not None else "other"
+        setattr(self.tally.lz4_headers, name, getattr(self.tally.lz4_headers, name) + count)
+
+    def _frame(self, block: Headers, row: int, on_damage: DamageHandler) -> bytes:
+        """Return the start of the value of a wrapper with a key or tags."""
+        position = int(block.position[row])
+        content = memoryview(block.file.read_at(position, int(block.size[row])))
+        try:
+            entry = parse_entry(content, self.dialect)
+            assert isinstance(entry, Message | EnrichedMessage)
+            return bytes((entry.value or b"")[:_LZ4_LONGEST_HEAD])
+        except CorruptRecordError as error:
+            error.position = position
+            if not self._deep:  # decoding reports it, too
+                on_damage(error.locate(path=block.file.path))
+            return b""
+
+    def _add_transactions(self, block: Headers, control: Bools, rows: Int64s, on_damage: DamageHandler) -> None:
+        """Count markers, and follow which producers have a transaction open."""
+        heads = block.fields
+        data, markers = rows[~control[rows]], rows[control[rows]]
+        markers = markers[heads["record_count"][markers] != 0]  # not those that a cleaner emptied
+        types = heads["marker_type"][markers].astype(np.int64)
+        usual = (block.heads[markers, _SHORT_VARINTS] < 128).all(axis=1) & (
+            heads["marker_key_length"][markers] == _MARKER_KEY
+        )
+        for at in np.flatnonzero(~usual).tolist():
+            types[at] = self._marker_type(block, int(markers[at]), on_damage)
+        self.tally.committed += int(np.count_nonzero(types == ControlType.COMMIT))
+        self.tally.aborted += int(np.count_nonzero(types == ControlType.ABORT))
+        ends = markers[(types == ControlType.COMMIT) | (types == ControlType.ABORT)]
+        ended = dict(zip(heads["producer_id"][ends].tolist(), ends.tolist(), strict=True))  # the last one of each
+        for producer in ended:
+            self._open.pop(producer, None)
+        producers, which = np.unique(heads["producer_id"][data].astype(np.int64), return_inverse=True)
+        ends_at = np.array([ended.get(each, -1) for each in producers.tolist()], np.int64)
+        unended = data > ends_at[which] if len(data) else np.zeros(0, bool)
+        still, first = np.unique(heads["producer_id"][data[unended]].astype(np.int64), return_index=True)
+        for producer, row in zip(still.tolist(), data[unended][first].tolist(), strict=True):
+            if producer != layout.NO_PRODUCER_ID:
+                self._open.setdefault(producer, int(heads["offset"][row]))
+
+    def _marker_type(self, block: Headers, row: int, on_damage: DamageHandler) -> int:
+        """Return the type of a control batch that is not laid out as brokers do it."""
+        position = int(block.position[row])
+        try:
+            batch = RecordBatch.parse(memoryview(block.file.read_at(position, int(block.size[row]))))
+            marker = None if batch is None else marker_of(batch)
+            return ControlType.UNKNOWN if marker is None else marker.type
+        except CorruptRecordError as error:
+            error.position = position
+            on_damage(error.locate(path=block.file.path))
+            return ControlType.UNKNOWN

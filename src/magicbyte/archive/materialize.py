@@ -1,0 +1,81 @@
+"""Makes a plain log directory of what a pipeline committed to a store of objects."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+from magicbyte.errors import CorruptRecordError, LogDirectoryError
+from magicbyte.log.files.checkpoints import CLEAN_SHUTDOWN
+from magicbyte.log.files.filesystem import LocalFiles, make_directory, sync_directory
+from magicbyte.log.files.manifest import Output, read_stored
+from magicbyte.log.files.outputs import put_whole, refuse_overlap
+from magicbyte.log.files.store import ObjectStore
+from magicbyte.log.live.log_directory import LOCK
+
+
+def materialize(url: str, to: Path, progress: Callable[[int], None] = lambda _: None) -> int:
+    """Make a log directory (or a folder of tables) of what a pipeline committed to a store; return how many outputs.
+
+    Each output is complete, and compared by SHA-256, when it gets its name; the files beside them come last, the mark
+    of a clean shutdown at the very end. Outputs that are there already in these sizes stay: after a kill the same call
+    goes on. `progress` is told of bytes that are done. Raises LogDirectoryError for a store without a manifest, and for
+    a folder that holds something else or is in use, CorruptRecordError for an object that changed; OSError.
+    """
+    store = ObjectStore(url.rstrip("/"))
+    refuse_overlap(to, [url])
+    stored = read_stored(store)
+    if stored is None:
+        raise LogDirectoryError(f"{url}: expected what a pipeline committed to a store of objects, found no manifest")
+    make_directory(to)
+    try:
+        lock = LocalFiles().lock(str(to / LOCK))
+    except BlockingIOError as error:
+        raise LogDirectoryError(f"{to}: another process, or a broker, is using this folder") from error
+    try:
+        known = {output.name for output in stored.outputs} | {_part(output.name) for output in stored.outputs}
+        beside = {} if stored.tables else {name.rpartition("/")[2]: name for name in store.sizes(stored.checkpoints)}
+        if strangers := {each.name for each in to.iterdir()} - known - beside.keys() - {LOCK}:
+            raise LogDirectoryError(f"{to}: expected nothing, or some of the same outputs; found {min(strangers)}")
+        (to / CLEAN_SHUTDOWN).unlink(missing_ok=True)
+        for output in stored.outputs:
+            _fetch(store, output, to, is_table=stored.tables)
+            progress(sum(size for _, size, _ in output.files))
+        sync_directory(to)  # before the mark, which says that all of them are there
+        for name, path in sorted(beside.items(), key=lambda pair: pair[0] == CLEAN_SHUTDOWN):
+            put_whole(to / name, store.read(path))
+    finally:
+        lock.release()
+    return len(stored.outputs)
+
+
+def _part(name: str) -> str:
+    return f".{name}.part"
+
+
+def _fetch(store: ObjectStore, output: Output, to: Path, *, is_table: bool) -> None:
+    """Bring one output to its name, unless it is there."""
+    target, part = to / output.name, to / _part(output.name)
+    if target.exists():
+        there = {each.name: each.stat().st_size for each in ([target] if is_table else target.iterdir())}
+        if there != {name: size for name, size, _ in output.files}:
+            raise LogDirectoryError(f"{target}: expected nothing, or the same output; found another")
+        return
+    if part.is_dir():
+        shutil.rmtree(part)
+    if not is_table:
+        part.mkdir()
+    for name, _, sha256 in output.files:
+        source, path = (output.at, part) if is_table else (f"{output.at}/{name}", part / name)
+        store.download(source, path)
+        with path.open("r+b") as file:
+            found = hashlib.file_digest(file, "sha256").hexdigest()
+            if found != sha256:
+                raise CorruptRecordError("SHA-256", expected=sha256, found=found).locate(path=store.path(source))
+            os.fsync(file.fileno())
+    if not is_table:
+        sync_directory(part)
+    part.rename(target)

@@ -1,0 +1,245 @@
+"""Where logs stand between two message formats: what is stored, who needs which format, what comes next, and when the
+older one will have left.
+
+Sources: KIP-31, "Migration Plan" (phase 1: the old format on the disk, phase 2: the new one), and Kafka's retention.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from magicbyte.codecs import Codec
+from magicbyte.log.files.filesystem import LocalFiles
+from magicbyte.log.files.headers import read_headers
+from magicbyte.records.decode import DEFAULT_MAX_BATCH_BYTES
+from magicbyte.records.encode import KAFKA_FORMATS, Format
+
+if TYPE_CHECKING:
+    from magicbyte.errors import CorruptRecordError
+    from magicbyte.log.files.directory import PartitionDirectory
+    from magicbyte.log.files.headers import Headers
+    from magicbyte.log.live.config import LogConfig
+
+_CODECS: Final = 8  # numbers that three bits hold
+
+
+def format_read_by(fetch_version: int) -> Format:
+    """Return the newest format that a consumer knows, by its version of Fetch."""
+    return Format.V0 if fetch_version < 2 else Format.V1 if fetch_version < 4 else Format.V2
+
+
+# ---- what is stored
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """Entries of one format and codec in a log."""
+
+    entries: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentFacts:
+    """What the headers of a segment say. Times in ms: of its first entry, and the newest of all; where records have no
+    timestamps, when the file was last written; -1 where that is not known: on file systems of other machines."""
+
+    size: int
+    first_ms: int
+    newest_ms: int
+    stored: Mapping[tuple[Format, Codec], Stored]
+
+    def has_older_than(self, target: Format) -> bool:
+        """Whether it holds entries of an older format."""
+        return any(form.magic < target.magic for form, _ in self.stored)
+
+
+def segment_facts(partition: PartitionDirectory) -> list[SegmentFacts]:
+    """Return what the segments of a log hold, from their headers alone. What is damaged is passed over."""
+    found, expected_bytes = [], partition.size  # which adds up all segments
+    for segment in partition.segments:
+        tally, first, newest = np.zeros((2, 3 * _CODECS), np.int64), -1, -1
+        with partition.files.open(segment.log.path) as file:
+            for block in read_headers(
+                file,
+                dialect=partition.dialect,
+                limit=DEFAULT_MAX_BATCH_BYTES,
+                on_damage=_pass_over,
+                expected_bytes=expected_bytes,
+            ):
+                kinds = block.magic * _CODECS + block.codec
+                tally[0] += np.bincount(kinds, minlength=3 * _CODECS)
+                tally[1] += np.bincount(kinds, block.size, minlength=3 * _CODECS).astype(np.int64)
+                times = _timestamps(block)
+                if len(times):
+                    first = int(times[0]) if first < 0 else first
+                    newest = max(newest, int(times.max()))
+        modified = -1
+        if newest < 0 and isinstance(partition.files, LocalFiles):
+            modified = partition.files.modified_ms(segment.log.path)
+        stored = {
+            (Format(str(kind // _CODECS)), Codec(kind % _CODECS)): Stored(int(tally[0, kind]), int(tally[1, kind]))
+            for kind in np.flatnonzero(tally[0]).tolist()
+        }
+        found.append(SegmentFacts(segment.log.size, max(first, modified), max(newest, modified), stored))
+    return found
+
+
+def _pass_over(_: CorruptRecordError) -> None:
+    """Leave damage to `inventory` and `verify`."""
+
+
+def _timestamps(block: Headers) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    """Return the largest timestamp of each entry that has one."""
+    fields, magic = block.fields, block.magic
+    times = np.where(magic == Format.V2.magic, fields["max_timestamp"], fields["message_timestamp"]).astype(np.int64)
+    found: np.ndarray[tuple[int], np.dtype[np.int64]] = times[(magic > 0) & (times >= 0)]
+    return found
+
+
+# ---- when it will have left
+
+
+def leaves_ms(
+    segments: Sequence[SegmentFacts], target: Format, config: LogConfig, *, now_ms: int, bytes_per_s: float
+) -> int | None:
+    """Return when retention is due to take the last segment with an older format than `target`, ms since 1970.
+
+    `bytes_per_s`: what is written to the log from now on, all of it in `target`, with timestamps of the moment. A
+    segment that is still written to stays until it is ended, by its size or its age. 0 where no older format is
+    stored, None where retention never takes it. A broker looks every `log.retention.check.interval.ms`.
+    """
+    last = max((at for at, each in enumerate(segments) if each.has_older_than(target)), default=-1)
+    if last < 0:
+        return 0
+    if not config.delete or any(each.newest_ms < 0 for each in segments[: last + 1]):
+        return None
+    due = now_ms
+    for at in range(last + 1):
+        one = _due_ms(segments, at, config, now_ms, bytes_per_s)
+        if one is None:
+            return None
+        due = max(due, one)
+    return due
+
+
+def _due_ms(
+    segments: Sequence[SegmentFacts], at: int, config: LogConfig, now_ms: int, bytes_per_s: float
+) -> int | None:
+    """Return when one segment is due, those in front of it gone."""
+    segment, is_active = segments[at], at + 1 == len(segments)
+    newest, ended = segment.newest_ms, now_ms
+    behind: float = sum(each.size for each in segments[at + 1 :])
+    if is_active and bytes_per_s > 0:
+        full = now_ms + max(config.segment_bytes - segment.size, 0) / bytes_per_s * 1000
+        aged = segment.first_ms + config.roll_ms
+        newest = ended = max(now_ms, int(min(full, aged)))
+    due = []
+    if config.retention_ms >= 0:
+        due.append(max(newest + config.retention_ms + 1, now_ms))
+    if config.retention_bytes >= 0 and (behind >= config.retention_bytes or bytes_per_s > 0):
+        missing = max(config.retention_bytes - behind, 0)
+        due.append(ended + int(missing / bytes_per_s * 1000) if missing else now_ms)
+    return min(due, default=None)
+
+
+# ---- what comes next
+
+
+class Phase(enum.Enum):
+    """Which format new records are stored in."""
+
+    ONE = "phase 1"
+    TWO = "phase 2"
+    DONE = "done"
+
+
+class Step(enum.Enum):
+    """What is to be done next."""
+
+    UPGRADE_CONSUMERS = "upgrade consumers"
+    SET_FORMAT = "set message.format.version"
+    UPGRADE_PRODUCERS = "upgrade producers"
+    WAIT = "wait for retention"
+    CONVERT = "convert what is stored"
+    NOTHING = "nothing"
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """How a kind of client uses a topic: the newest format that it reads, or the one that it sends.
+
+    `request_version` is of Fetch or Produce. Counts are of so many `seconds`: `converted` records were given another
+    format; `bytes` are those that a producer sent, or as stored those that a consumer got. `closed_sets` and
+    `closed_bytes` tell how much comes at a time: sets of a producer; slices of a consumer that gets what is stored.
+    """
+
+    is_consumer: bool
+    format: Format
+    request_version: int
+    client_id: str
+    software: str
+    seconds: float
+    bytes: float
+    records: float
+    converted: float
+    closed_sets: float
+    closed_bytes: float
+
+    @property
+    def bytes_per_s(self) -> float:
+        """The rate of `bytes`."""
+        return self.bytes / self.seconds
+
+    @property
+    def records_per_s(self) -> float:
+        """The rate of `records`; 0 for consumers for whom nothing is converted: nobody counts their records."""
+        return self.records / self.seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """Where a topic is on its way to `target`, and the next step. `who`: the clients whom the step is about."""
+
+    target: Format
+    phase: Phase
+    step: Step
+    who: tuple[Use, ...] = ()
+
+
+def stage_of(
+    configured: Format,
+    stored: Iterable[Format],
+    uses: Sequence[Use],
+    target: Format | None = None,
+    *,
+    leaves: bool = True,
+) -> Stage:
+    """Return where a topic stands. `target`: None for the format that is set while anything older is there, else the
+    next one. `leaves`: whether retention takes what is old.
+
+    The order is that of KIP-31: consumers first, then the setting, since producers lose nothing by it; whoever still
+    sends the old format, and what is still stored in it, comes last.
+    """
+    older = [form for form in stored if form.magic < configured.magic]
+    if target is None:
+        is_behind = older or any(each.format.magic < configured.magic for each in uses)
+        target = configured if is_behind or configured is Format.V2 else KAFKA_FORMATS[configured.magic + 1]
+    behind = [each for each in uses if each.format.magic < target.magic]
+    consumers = tuple(each for each in behind if each.is_consumer)
+    producers = tuple(each for each in behind if not each.is_consumer)
+    phase = Phase.ONE if configured.magic < target.magic else Phase.TWO
+    if consumers:
+        return Stage(target, phase, Step.UPGRADE_CONSUMERS, consumers)
+    if phase is Phase.ONE:
+        return Stage(target, phase, Step.SET_FORMAT)
+    if producers:
+        return Stage(target, phase, Step.UPGRADE_PRODUCERS, producers)
+    if any(form.magic < target.magic for form in stored):
+        return Stage(target, phase, Step.WAIT if leaves else Step.CONVERT)
+    return Stage(target, Phase.DONE, Step.NOTHING)

@@ -1,0 +1,58 @@
+"""A partition that several workers write, each some of its segments: what the rest of a log has to know of a segment.
+
+Index files of offsets and times are a segment's own. Transactions and producers, leader epochs and where the log ends
+are not: whoever puts the parts together goes through the few entries that tell of them, and reads no log.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from magicbyte.log.files.index_writer import IndexRules, last_offsets
+from magicbyte.log.files.producer_state import LeaderEpochs, telling_rows
+from magicbyte.log.files.reader import read_chunks
+from magicbyte.records.layout import CONTROL_BIT, RECORD_BATCH_OVERHEAD
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from magicbyte.log.files.checkpoints import LeaderEpoch
+    from magicbyte.log.files.directory import PartitionDirectory, Segment
+
+
+class WrittenSegment(NamedTuple):
+    """A segment that is written, with its indexes, in `folder`. May be pickled.
+
+    `size`: bytes of its log. `has_batches`: its last entry is of magic 2; None where it has no entry. `producers`: the
+    entries, in order, without which the producers behind it would be others: whole markers, headers of data batches.
+    """
+
+    folder: Path
+    base_offset: int
+    end_offset: int
+    size: int
+    has_batches: bool | None
+    epochs: tuple[LeaderEpoch, ...]
+    producers: tuple[bytes, ...]
+
+
+def look_at(partition: PartitionDirectory, segment: Segment, folder: Path, rules: IndexRules) -> WrittenSegment:
+    """Return what there is to know of a segment in `folder` that was just written. Raises CorruptRecordError."""
+    end, has_batches = segment.base_offset, None
+    producers: list[bytes] = []
+    epochs = LeaderEpochs(ends_with_older=rules.release.ends_epochs_with_older)
+    with partition.files.open(segment.log.path) as file:
+        for chunk in read_chunks(file, dialect=partition.dialect):
+            table = chunk.table
+            end = int(last_offsets(table)[-1]) + 1
+            has_batches = int(table.magic[len(table) - 1]) == 2
+            if not rules.has_producers:
+                continue
+            epochs.append(table)
+            for row in telling_rows(table):
+                at, is_control = int(table.position[row]), int(table.attributes[row]) & CONTROL_BIT
+                size = int(table.size[row]) if is_control else RECORD_BATCH_OVERHEAD
+                producers.append(bytes(table.buffer[at : at + size]))
+    return WrittenSegment(
+        folder, segment.base_offset, end, segment.log.size, has_batches, tuple(epochs.entries), tuple(producers)
+    )

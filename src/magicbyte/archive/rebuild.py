@@ -1,0 +1,347 @@
+"""Index files and producer snapshots of a partition made anew from its log, and compared with those that are there.
+
+What is made is what Kafka itself makes when it recovers a log. What is there may as well be what its leader wrote while
+it appended: both are taken for the same. Nothing is written but by `put`.
+"""
+
+from __future__ import annotations
+
+import enum
+import itertools
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, TypeVar
+
+import numpy as np
+
+from magicbyte.compiled import kernel
+from magicbyte.errors import CorruptRecordError, LogDirectoryError
+from magicbyte.log.files.checkpoints import LEADER_EPOCHS, format_leader_epochs
+from magicbyte.log.files.directory import (
+    INDEXES,
+    OFFSET_INDEX,
+    SNAPSHOT,
+    TIME_INDEX,
+    TRANSACTION_INDEX,
+    PartitionDirectory,
+    Segment,
+)
+from magicbyte.log.files.filesystem import read_whole
+from magicbyte.log.files.index_writer import LATEST_RULES, IndexRules, SegmentIndexer, last_offsets, max_timestamps
+from magicbyte.log.files.outputs import put_whole
+from magicbyte.log.files.producer_snapshot import NO_OFFSET, ProducerSnapshot
+from magicbyte.log.files.producer_state import LeaderEpochs
+from magicbyte.log.files.reader import read_chunks
+from magicbyte.records.decode import DEFAULT_MAX_BATCH_BYTES
+from magicbyte.records.layout import NO_TIMESTAMP, Dialect
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from magicbyte.log.files.producer_state import ProducerStates
+    from magicbyte.records.scan import BatchTable
+
+T = TypeVar("T")
+
+FAMILIES = ("4.3", "3.7", "2.7", "2.4.0", "1.1", "0.11.0", "0.10.2", "0.10.0")
+"""Versions whose files can tell them from later ones, newest first."""
+
+SAMPLE_BYTES = 64 << 20
+
+
+class FileState(enum.Enum):
+    """How a file that is there compares with the one that was made."""
+
+    SAME = "same"
+    SOUND = "sound"  # an index with other entries, which all hold: a matter of what was appended at once
+    MISSING = "missing"
+    UNCLOSED = "not closed"  # zeros are left behind the entries: the broker was killed, or is running
+    DIFFERENT = "different"  # an index that leads astray, or other transactions or producers than the log has
+    UNNEEDED = "unneeded"  # this version has no such file, or none here; it is left alone
+
+
+WRONG = (FileState.MISSING, FileState.UNCLOSED, FileState.DIFFERENT)
+
+
+@dataclass(frozen=True, slots=True)
+class RebuiltFile:
+    """An index, a snapshot or the leader epochs; sizes are in bytes.
+
+    `content` is what was made, None where no file is to be there.
+    """
+
+    name: str
+    state: FileState
+    content: bytes | None
+    found_size: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class RebuiltSegment:
+    """What belongs to a segment: its indexes, the snapshot at its base.
+
+    To the last one belong the snapshot at the log's end and the leader epochs of the log, too.
+    """
+
+    segment: Segment
+    files: tuple[RebuiltFile, ...]
+
+    @property
+    def wrong(self) -> int:
+        """How many files are missing, or are not what they have to be."""
+        return sum(each.state in WRONG for each in self.files)
+
+
+def _nothing(_: int) -> None:
+    """Take no notice of progress."""
+
+
+def rebuild(
+    partition: PartitionDirectory,
+    rules: IndexRules = LATEST_RULES,
+    *,
+    dialect: Dialect | None = None,
+    limit: int = DEFAULT_MAX_BATCH_BYTES,
+    progress: Callable[[int], None] = _nothing,
+) -> Iterator[RebuiltSegment]:
+    """Yield each segment with its files as `rules` want them, in order; `progress` is told the bytes read.
+
+    Producers that are known at the log's start come from the snapshot there, if it can be read. Raises
+    CorruptRecordError at the first damage of the log: what lies behind it cannot be told.
+    """
+    kernel.expect(partition.size)
+    dialect = dialect or partition.dialect
+    rules = rules.of_dialect(dialect)
+    producers = _producers_at_start(partition, rules)
+    epochs = LeaderEpochs(ends_with_older=rules.release.ends_epochs_with_older)
+    bases = [segment.base_offset for segment in partition.segments]
+    kept = bases if rules.release.keeps_all_snapshots else bases[-2:]
+    for segment in partition.segments:
+        snapshots = {}
+        if rules.has_producers and segment.base_offset in kept and segment.base_offset != bases[0]:
+            snapshots[segment.base_offset] = producers.snapshot()
+        look_ups = _LookUps(partition, segment)
+        made, also, end = _indexes(partition, segment, rules, producers, epochs, look_ups, dialect, limit, progress)
+        if rules.has_producers and segment.base_offset == bases[-1]:
+            snapshots[end] = producers.snapshot()
+        files = [
+            _compared(partition, segment, suffix, made.get(suffix), also.get(suffix), sound=look_ups.hold(suffix))
+            for suffix in INDEXES
+            if suffix in made or suffix in segment.companions
+        ]
+        files += [_compared_snapshot(partition, offset, snapshot) for offset, snapshot in snapshots.items()]
+        if rules.has_producers and segment.base_offset == bases[-1]:
+            files += _compared_epochs(partition, epochs)
+        yield RebuiltSegment(segment, tuple(files))
+
+
+def recognise(
+    partition: PartitionDirectory,
+    *,
+    interval_bytes: int = LATEST_RULES.interval_bytes,
+    dialect: Dialect | None = None,
+    limit: int = DEFAULT_MAX_BATCH_BYTES,
+) -> IndexRules | None:
+    """Return the newest rules that give the files that are there, or else make them sound; None when none do.
+
+    `interval_bytes` is what `index.interval.bytes` was. The first segments are looked at, about SAMPLE_BYTES of them.
+    A missing file tells of an older version only where there is none of its kind. Raises CorruptRecordError for damage
+    of the log.
+    """
+    kinds = {suffix for segment in partition.segments for suffix in segment.companions}
+    if partition.snapshots or LEADER_EPOCHS in partition.texts:
+        kinds.add(SNAPSHOT)
+    sizes = itertools.accumulate(segment.log.size for segment in partition.segments)
+    sample = 1 + sum(size <= SAMPLE_BYTES for size in sizes)
+    next_best = None
+    for version in FAMILIES if kinds else ():
+        rules = replace(IndexRules.of(version), interval_bytes=interval_bytes)
+        segments = itertools.islice(rebuild(partition, rules, dialect=dialect, limit=limit), sample)
+        states = {_as_evidence(file, kinds) for segment in segments for file in segment.files}
+        if states <= {FileState.SAME}:
+            return rules
+        if states <= {FileState.SAME, FileState.SOUND}:
+            next_best = next_best or rules
+    return next_best
+
+
+def _as_evidence(file: RebuiltFile, kinds: Collection[str]) -> FileState:
+    """Return what the file, as it is there or is not, says of the rules it was made by: SAME says nothing against."""
+    if file.name == LEADER_EPOCHS:
+        return FileState.SAME  # all versions that have it write it alike
+    harmless = file.state is FileState.UNCLOSED
+    if file.state is FileState.MISSING:
+        harmless = file.name[20:] in {*kinds, TRANSACTION_INDEX}
+    return FileState.SAME if harmless else file.state
+
+
+def put(folder: Path, rebuilt: RebuiltSegment, *, all_files: bool = False) -> list[str]:
+    """Write the files that are not the same, or all, into `folder`, each whole or not at all. Returns their names."""
+    written = []
+    for file in rebuilt.files:
+        if file.content is not None and (all_files or file.state is not FileState.SAME):
+            put_whole(folder / file.name, file.content)
+            written.append(file.name)
+    return written
+
+
+def _producers_at_start(partition: PartitionDirectory, rules: IndexRules) -> ProducerStates:
+    producers = rules.producer_states()
+    first = partition.segments[0].base_offset if partition.segments else 0
+    if rules.has_producers and first in partition.snapshots:
+        try:
+            producers.start_from(partition.snapshot(first))
+        except CorruptRecordError:
+            return producers  # as a broker does; `verify` reports it
+    return producers
+
+
+def _indexes(
+    partition: PartitionDirectory,
+    segment: Segment,
+    rules: IndexRules,
+    producers: ProducerStates,
+    epochs: LeaderEpochs,
+    look_ups: _LookUps,
+    dialect: Dialect,
+    limit: int,
+    progress: Callable[[int], None],
+) -> tuple[Mapping[str, bytes], Mapping[str, bytes], int]:
+    """Return the index files by suffix, those of them that a leader writes otherwise, and the log's end offset."""
+    base = end = segment.base_offset
+    made = SegmentIndexer(base, rules.recovering(), dialect=dialect, producers=producers)
+    leader = None
+    if rules.names_record_of_time and dialect is Dialect.KAFKA:
+        leader = SegmentIndexer(base, replace(rules, marker_rule=None))
+    with partition.files.open(segment.log.path) as file:
+        for chunk in read_chunks(file, dialect=dialect, limit=limit):
+            try:
+                made.append(chunk.table, chunk.position)
+                if leader is not None:
+                    leader.append(chunk.table, chunk.position)
+                look_ups.append(chunk.table, chunk.position)
+                if rules.has_producers:
+                    epochs.append(chunk.table)
+                end = look_ups.last_offset + 1
+            except CorruptRecordError as error:
+                raise error.locate(path=chunk.path) from None
+            progress(chunk.table.end)
+    return made.finish().files(), {} if leader is None else leader.finish().files(), end
+
+
+class _LookUps:
+    """Whether the offset and time index that are there lead every look-up to a place in front of what it looks for."""
+
+    def __init__(self, partition: PartitionDirectory, segment: Segment) -> None:
+        self.last_offset = segment.base_offset - 1
+        self._largest = NO_TIMESTAMP
+        self._offsets = self._read(partition.offset_index, segment)
+        self._times = self._read(partition.time_index, segment)
+        self._indexed = self._timed = 0  # entries that were looked at
+        self._wrong: set[str] = set()
+
+    @staticmethod
+    def _read(read: Callable[[Segment], T | None], segment: Segment) -> T | None:
+        try:
+            return read(segment)
+        except CorruptRecordError:
+            return None
+
+    def append(self, table: BatchTable, start_position: int) -> None:
+        """Take in the entries of `table`, unmerged; its buffer begins `start_position` bytes into the segment."""
+        last = last_offsets(table)
+        largest = np.maximum.accumulate(np.concatenate(([self._largest], max_timestamps(table))))
+        if self._offsets is not None:
+            positions = start_position + np.asarray(table.position, np.int64)
+            until = int(np.searchsorted(self._offsets.positions, start_position + table.end))
+            entries = slice(self._indexed, until)
+            rows = np.minimum(np.searchsorted(positions, self._offsets.positions[entries]), len(table) - 1)
+            before = np.concatenate(([self.last_offset], last[:-1]))[rows]
+            hold = (positions[rows] == self._offsets.positions[entries]) & (before < self._offsets.offsets[entries])
+            self._indexed = until
+            if not hold.all():
+                self._wrong.add(OFFSET_INDEX)
+        if self._times is not None:
+            until = int(np.searchsorted(self._times.offsets, last[-1], "right"))
+            entries = slice(self._timed, until)
+            rows = np.searchsorted(last, self._times.offsets[entries])
+            self._timed = until
+            if (largest[rows] > self._times.timestamps[entries]).any():
+                self._wrong.add(TIME_INDEX)
+        self.last_offset, self._largest = int(last[-1]), int(largest[-1])
+
+    def hold(self, suffix: str) -> bool:
+        """Whether all entries of the index are of the segment, and hold. Of other files: no."""
+        if suffix in self._wrong:
+            return False
+        if suffix == OFFSET_INDEX:
+            return self._offsets is not None and self._indexed == len(self._offsets)
+        if suffix != TIME_INDEX or self._times is None or self._timed < len(self._times):
+            return False
+        # A broker takes the last entry for the largest timestamp of the segment.
+        return self._largest <= (int(self._times.timestamps[-1]) if len(self._times) else NO_TIMESTAMP)
+
+
+def _compared(
+    partition: PartitionDirectory, segment: Segment, suffix: str, made: bytes | None, also: bytes | None, *, sound: bool
+) -> RebuiltFile:
+    name = f"{segment.base_offset:020}{suffix}"
+    entry = segment.companions.get(suffix)
+    if entry is None:
+        return RebuiltFile(name, FileState.MISSING, made, None)
+    found = read_whole(partition.files, entry.path)
+    if found in (made, also) or (not found and not made):
+        state = FileState.SAME
+    elif made is None:
+        state = FileState.UNNEEDED
+    elif any(each is not None and _is_unclosed(found, each) for each in (made, also)):
+        state = FileState.UNCLOSED
+    elif sound:
+        state = FileState.SOUND
+    else:
+        state = FileState.DIFFERENT
+    return RebuiltFile(name, state, made, len(found))
+
+
+def _is_unclosed(found: bytes, closed: bytes) -> bool:
+    """Whether `found` is `closed` with room behind its entries, where the time index's last may still be due."""
+    return len(found) > len(closed) and closed.startswith(found.rstrip(b"\0"))
+
+
+def _compared_snapshot(partition: PartitionDirectory, offset: int, made: ProducerSnapshot) -> RebuiltFile:
+    name, content = f"{offset:020}{SNAPSHOT}", made.to_bytes()
+    entry = partition.snapshots.get(offset)
+    if entry is None:
+        return RebuiltFile(name, FileState.MISSING, content, None)
+    try:
+        found = partition.snapshot(offset)
+    except (CorruptRecordError, LogDirectoryError):
+        return RebuiltFile(name, FileState.DIFFERENT, content, entry.size)
+    lacking = set(made.producers) - set(found.producers)
+    # A broker forgets producers that have long been silent: nothing in the log tells when it did.
+    forgotten = {each.producer_id for each in lacking if each.current_txn_first_offset == NO_OFFSET}
+    known = {each.producer_id for each in found.producers}
+    same = set(found.producers) <= set(made.producers) and len(forgotten) == len(lacking) and not forgotten & known
+    return RebuiltFile(name, FileState.SAME if same else FileState.DIFFERENT, content, entry.size)
+
+
+def _compared_epochs(partition: PartitionDirectory, made: LeaderEpochs) -> Iterator[RebuiltFile]:
+    """Compare the leader epochs of the log with those that are noted.
+
+    A leader notes its epoch before it has a record, and deleted records take theirs along: such notes stay as they are.
+    """
+    content, entry = format_leader_epochs(made.entries), partition.texts.get(LEADER_EPOCHS)
+    if entry is None:
+        if made.entries:
+            yield RebuiltFile(LEADER_EPOCHS, FileState.MISSING, content, None)
+        return
+    found = read_whole(partition.files, entry.path)
+    try:
+        noted = partition.leader_epochs() or []
+        wrong = any(made.unlike(noted)) or (not noted and bool(made.entries))
+    except CorruptRecordError:
+        wrong = True
+    if wrong:
+        yield RebuiltFile(LEADER_EPOCHS, FileState.DIFFERENT, content, len(found))
+    else:
+        yield RebuiltFile(LEADER_EPOCHS, FileState.SAME, found, len(found))

@@ -1,0 +1,639 @@
+"""Recovers what is sound of damaged partitions into a new log, and says exactly what is lost.
+
+For each segment the walk of log/files/resync.py gives rows of sound entries; those with ascending offsets make the log.
+An entry out of order returns to its place if the place is free and the entry cannot be a record's content: a block that
+was moved. Duplicates, entries with an impossible offset and content are put aside and reported: docs/salvage.md.
+"""
+
+from __future__ import annotations
+
+import bisect
+import contextlib
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from magicbyte.archive.writer import LogDirectoryWriter, temporary_name
+from magicbyte.compiled import kernel
+from magicbyte.errors import CorruptRecordError, LogDirectoryError
+from magicbyte.log.files.index_writer import LATEST_RULES, IndexRules, looked_into
+from magicbyte.log.files.outputs import inputs_of, refuse_overlaps
+from magicbyte.log.files.partitions import log_start_offset, meta_properties
+from magicbyte.log.files.reader import CHUNK_BYTES, Chunk, decode_chunk, read_chunks
+from magicbyte.log.files.resync import (
+    Displaced,
+    Gap,
+    Limits,
+    Outlier,
+    Place,
+    Sound,
+    first_offset,
+    known_lasts,
+    limits_of,
+    walk,
+)
+from magicbyte.records.batch import RecordBatch
+from magicbyte.records.control import marker_of
+from magicbyte.records.decode import DEFAULT_MAX_BATCH_BYTES, DecodeOptions
+from magicbyte.records.layout import (
+    CONTROL_BIT,
+    LAST_OFFSET_DELTA,
+    LOG_OVERHEAD,
+    MAGIC,
+    NO_PRODUCER_ID,
+    OFFSET,
+    SIZE,
+    Dialect,
+)
+from magicbyte.records.scan import scan
+
+if TYPE_CHECKING:
+    import uuid
+    from pathlib import Path
+
+    from magicbyte.archive.writer import PartitionWriter
+    from magicbyte.log.files.directory import PartitionDirectory
+    from magicbyte.ports import ReadableFile, TopicPartition
+    from magicbyte.records.scan import BatchTable
+
+
+class Loss(NamedTuple):
+    """Damaged bytes of a file. `offsets`: the first and last that nothing else holds; None where none is missing."""
+
+    path: str
+    position: int
+    end: int
+    offsets: tuple[int, int] | None
+    error: CorruptRecordError
+
+
+class Aside(NamedTuple):
+    """Sound entries that are not in the new log, and why."""
+
+    path: str
+    position: int
+    end: int
+    entries: int
+    offsets: tuple[int, int]
+    why: str
+
+
+@dataclass(slots=True)
+class SalvageReport:
+    """What became of one partition. `moved`: entries that were out of order and are in order now.
+
+    `ended_transactions`: those that were open at the end of what is whole, in a log for a new cluster.
+    """
+
+    path: str
+    segments: int = 0
+    entries: int = 0
+    bytes: int = 0
+    moved: int = 0
+    ended_transactions: int = 0
+    lost: list[Loss] = field(default_factory=list)
+    aside: list[Aside] = field(default_factory=list)
+
+    def add(self, plan: SegmentPlan) -> None:
+        """Take in what became of one segment."""
+        self.entries, self.moved = self.entries + plan.entries, self.moved + plan.moved
+        self.bytes += sum(extent.end - extent.position for extent in plan.extents)
+        self.lost += plan.lost
+        self.aside += plan.aside
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether every byte of the source is in the new log, in the same order."""
+        return not self.lost and not self.aside and not self.moved
+
+
+DUPLICATE = "its offsets are there already"
+IMPOSSIBLE = "its offset is not one of this segment"
+CONTRADICTED = "its offset contradicts those around it"
+CONTENT = "it may be the content of a record: nothing is missing at its offsets"
+MEANINGLESS = "a transaction marker that says nothing: no broker opens a log with it"
+UNOPENED = "it cannot be opened, and the indexes to be written name what is inside"
+
+
+_LONG = 6  # entries that are no content for being so many
+_NEAR = 128 << 10  # bytes around an entry that was searched for, in which its place must be
+
+
+class Extent(NamedTuple):
+    """Bytes that go into the new log as they are; `cuts` are ends of entries in it, a few MiB apart, and its end."""
+
+    position: int
+    end: int
+    cuts: tuple[int, ...]
+
+    def part(self, start: int, end: int) -> Extent:
+        """Return a part of it, which begins and ends between entries."""
+        return Extent(start, end, (*(cut for cut in self.cuts if start < cut < end), end))
+
+
+@dataclass(slots=True)
+class _Row:
+    """Sound entries one behind the other, offsets rising; `cuts` as in Extent."""
+
+    position: int
+    end: int
+    first: int
+    last: int
+    entries: int
+    place: Place
+    sure: bool
+    cuts: list[int]
+    number: int = -1
+
+    @classmethod
+    def of(cls, event: Sound) -> _Row:
+        """Return the row that begins with `event`."""
+        offsets = event.first, event.last
+        cuts = [event.end]
+        return cls(event.position, event.end, *offsets, event.entries, event.place, event.sure, cuts, event.row)
+
+    def extend(self, event: Sound) -> None:
+        """Take in the next piece of the row."""
+        self.end, self.last, self.entries = event.end, event.last, self.entries + event.entries
+        self.cuts.append(event.end)
+
+    def part(self, start: int, end: int) -> Extent:
+        """Return a part of the row, which begins and ends between entries."""
+        return Extent(self.position, self.end, tuple(self.cuts)).part(start, end)
+
+
+@dataclass(slots=True)
+class SegmentPlan:
+    """What to take from one segment, in the order of offsets, and what not."""
+
+    extents: list[Extent]
+    entries: int
+    moved: int
+    lost: list[Loss]
+    aside: list[Aside]
+
+
+def plan_segment(
+    file: ReadableFile,
+    limits: Limits,
+    dialect: Dialect,
+    progress: Callable[[int], None] = lambda _: None,
+    rules: IndexRules = LATEST_RULES,
+) -> SegmentPlan:
+    """Walk a segment and decide what to take of it. `progress` is told of the bytes walked.
+
+    `rules`: of the indexes to be written. An entry that they must look into, and that cannot be opened, is left out.
+    """
+    rows: list[_Row] = []
+    outliers: list[_Row] = []
+    gaps: list[Gap] = []
+    useless: list[Aside] = []
+    known = -1
+    for event in walk(file, limits, dialect):
+        if isinstance(event, Outlier):
+            outliers.append(_taken_off(rows, event))
+            continue
+        if isinstance(event, Displaced):
+            _displace(rows, event.row)
+            continue
+        progress(event.end - event.position)
+        if isinstance(event, Gap):
+            gaps.append(event)
+            continue
+        table = scan(event.view, dialect=dialect)
+        useless += _meaningless_markers(file.path, event.position, table)
+        useless += _unopened(Chunk(file.path, event.position, table), rules, limits.entry_bytes)
+        if event.row == known and rows and rows[-1].end == event.position:
+            rows[-1].extend(event)
+        else:
+            rows.append(_Row.of(event))
+            known = event.row
+    plan = _Planner(file, dialect, limits, rows, outliers, gaps).plan()
+    for entry in useless:
+        _leave_out(plan, entry)
+    return plan
+
+
+def _meaningless_markers(path: str, start: int, table: BatchTable) -> Iterator[Aside]:
+    """Yield the transaction markers among sound entries, which begin at `start`, that are not to be understood."""
+    if table.dialect is Dialect.ENRICHED:
+        return
+    is_marker = (np.asarray(table.magic, np.int64) == 2) & (np.asarray(table.attributes, np.int64) & CONTROL_BIT > 0)
+    for row in np.flatnonzero(is_marker).tolist():
+        at, size = int(table.position[row]), int(table.size[row])
+        batch = RecordBatch(table.buffer[at : at + size])
+        try:
+            if batch.producer_id != NO_PRODUCER_ID:  # KRaft's control records have none, and are nobody's concern
+                marker_of(batch)
+        except CorruptRecordError:
+            yield Aside(path, start + at, start + at + size, 1, (batch.base_offset, batch.last_offset), MEANINGLESS)
+
+
+def _unopened(chunk: Chunk, rules: IndexRules, limit: int) -> list[Aside]:
+    """Return the entries that cannot be opened, though sound by their checksums, of those that an index looks into."""
+    table = chunk.table
+    errors: list[CorruptRecordError] = []
+    rows = np.flatnonzero(looked_into(table, rules)).tolist()
+    options = DecodeOptions(keys=False, values=False, headers=False, verify=False, control=True, limit=limit)
+    for _ in decode_chunk(chunk, rows, options, errors.append):
+        pass  # only whether it goes
+    found: dict[int, Aside] = {}
+    for error in errors:
+        row = bisect.bisect_right(table.position, (error.position or 0) - chunk.position) - 1
+        position, offset = chunk.position + int(table.position[row]), int(table.offset[row])
+        found[row] = Aside(chunk.path, position, position + int(table.size[row]), 1, (offset, offset), UNOPENED)
+    return list(found.values())
+
+
+def _leave_out(plan: SegmentPlan, entry: Aside) -> None:
+    """Take an entry out of a plan, if it is in it."""
+    for at, extent in enumerate(plan.extents):
+        if extent.position <= entry.position < extent.end:
+            sides = (extent.position, entry.position), (entry.end, extent.end)
+            plan.extents[at : at + 1] = [extent.part(start, end) for start, end in sides if start < end]
+            plan.entries -= 1
+            plan.aside = sorted([*plan.aside, entry], key=lambda aside: aside.position)
+            return
+
+
+def _taken_off(rows: list[_Row], event: Outlier) -> _Row:
+    """Take the last entry off the last MAIN row; return it as a row of its own."""
+    at = max(index for index, row in enumerate(rows) if row.place is Place.MAIN)
+    row = rows[at]
+    alone = _Row(event.position, event.end, *event.offsets, 1, Place.BACK, row.sure or row.entries > 1, [event.end])
+    if row.position == event.position:
+        del rows[at]
+    else:
+        row.end, row.last, row.entries = event.position, event.last, row.entries - 1
+        row.cuts = [*(cut for cut in row.cuts if cut < event.position), event.position]
+    return alone
+
+
+def _displace(rows: list[_Row], number: int) -> None:
+    """Take the MAIN rows from `number` on for rows that are out of order."""
+    for row in itertools.takewhile(lambda each: each.number >= number, reversed(rows)):
+        if row.place is Place.MAIN:
+            row.place, row.sure = Place.BACK, False
+
+
+class _Suspect(NamedTuple):
+    """One entry that is out of order. `alone`: between others that are in order, so its offset may be what is wrong.
+
+    `sure`: it cannot be the content of a record, or a changed offset that only damage beside it keeps from showing.
+    `row`: where its row begins, if that is short.
+    """
+
+    first: int
+    last: int
+    position: int
+    end: int
+    sure: bool
+    alone: bool
+    row: int | None
+
+
+class _Home(NamedTuple):
+    """Where an entry belongs among the MAIN ones: behind offset `before`, in front of the entry at `cut` (or None).
+
+    `after` is that entry's first offset. `disturbed`: the two are not side by side in the file; `near`: where that is.
+    """
+
+    before: int
+    after: int
+    cut: int | None
+    disturbed: bool
+    near: int = 0
+
+
+def _doubt(pair: tuple[_Suspect, _Home]) -> tuple[bool, int]:
+    """Return how doubtful it is that an entry belongs there, of two that cannot both: far away, its offset is wrong."""
+    return pair[0].alone, abs(pair[1].near - pair[0].position) if pair[0].alone else 0
+
+
+class _Planner:
+    def __init__(
+        self,
+        file: ReadableFile,
+        dialect: Dialect,
+        limits: Limits,
+        rows: list[_Row],
+        outliers: list[_Row],
+        gaps: list[Gap],
+    ) -> None:
+        self.file, self.dialect, self.limits, self.gaps = file, dialect, limits, gaps
+        self.gap_starts, self.gap_ends = {gap.position for gap in gaps}, {gap.end for gap in gaps}
+        self.main = [row for row in rows if row.place is Place.MAIN]
+        doubtful = [row for row in rows if row.place is not Place.MAIN] + outliers
+        self.doubtful = sorted(doubtful, key=lambda row: row.position)
+        self.aside: list[Aside] = []
+
+    def plan(self) -> SegmentPlan:
+        """Return what to take."""
+        taken = self._chosen()
+        self.aside.sort(key=lambda aside: aside.position)
+        lost = [Loss(self.file.path, gap.position, gap.end, self._missing(gap, taken), gap.error) for gap in self.gaps]
+        entries = sum(row.entries for row in self.main) + len(taken)
+        return SegmentPlan(self._extents(taken), entries, len(taken), lost, self.aside)
+
+    def _chosen(self) -> list[tuple[_Suspect, _Home]]:
+        """Return the entries out of order that come back, in the order of offsets; put the others aside."""
+        suspects: list[_Suspect] = []
+        for row in self.doubtful:
+            if row.place is Place.OUTSIDE:
+                offsets = (row.first, row.last)
+                self.aside.append(Aside(self.file.path, row.position, row.end, row.entries, offsets, IMPOSSIBLE))
+            else:
+                suspects += self._entries(row)
+        by_position = sorted(suspects, key=lambda each: each.position)
+        suspects.sort(key=lambda each: (each.first, each.position))
+        fitting: list[tuple[_Suspect, _Home]] = []
+        for each, home in zip(suspects, self._homes(suspects), strict=True):
+            if (
+                fitting
+                and each.first <= fitting[-1][0].last < home.after
+                and _doubt(fitting[-1]) > _doubt((each, home))
+            ):
+                self._refuse(fitting.pop()[0], CONTRADICTED)
+            before = max(home.before, fitting[-1][0].last) if fitting else home.before
+            at_end = home.cut is None and each.first != before + 1  # where any offset would fit
+            if each.first <= before or each.last >= home.after:
+                self._refuse(each, DUPLICATE)
+            elif not each.sure and (at_end or not home.disturbed or abs(home.near - each.position) > _NEAR):
+                self._refuse(each, CONTENT)
+            else:
+                fitting.append((each, home))
+        chosen = []
+        for at, (each, home) in enumerate(fitting):
+            before = max(home.before, fitting[at - 1][0].last) if at else home.before
+            after = min(home.after, fitting[at + 1][0].first) if at + 1 < len(fitting) else home.after
+            lonely = each.alone and each.sure and each.first != before + 1 and each.last + 1 != after
+            if lonely:
+                self._refuse(each, CONTRADICTED)
+            else:
+                chosen.append((each, home))
+        chosen = self._without_content(by_position, chosen)
+        return [pair for pair in chosen if not self._belongs_where_it_is(pair[0], chosen)]
+
+    def _without_content(
+        self, suspects: list[_Suspect], chosen: list[tuple[_Suspect, _Home]]
+    ) -> list[tuple[_Suspect, _Home]]:
+        """Return `chosen` without what stands in a short row in front of something that was refused: content, too.
+
+        Entries may follow the content of a record in a row, but content does not follow them.
+        """
+        refused = {aside.position for aside in self.aside}
+        last = {each.row: each.position for each in suspects if not each.sure and each.position in refused}
+        torn = [each for each, _ in chosen if each.row is not None and each.position < last.get(each.row, -1)]
+        for each in torn:
+            self._refuse(each, CONTENT)
+        gone = {each.position for each in torn}
+        return [pair for pair in chosen if pair[0].position not in gone]
+
+    def _belongs_where_it_is(self, each: _Suspect, chosen: list[tuple[_Suspect, _Home]]) -> bool:
+        """Say whether an entry's neighbours in the file leave just the offsets free that it needs: its own are wrong.
+
+        Of entries that were swapped, another one of `chosen` has those offsets. Puts it aside if so.
+        """
+        left = next((row.last for row in self.main if row.end == each.position), None)
+        right = next((row.position for row in self.main if row.position == each.end), None)
+        if not each.alone or left is None or right is None:
+            return False
+        behind = first_offset(self.file, right, self.dialect)
+        if behind - left != each.last - each.first + 2 or any(left < one.first < behind for one, _ in chosen):
+            return False
+        self._refuse(each, CONTRADICTED)
+        return True
+
+    def _refuse(self, each: _Suspect, why: str) -> None:
+        self.aside.append(Aside(self.file.path, each.position, each.end, 1, (each.first, each.last), why))
+
+    def _entries(self, row: _Row) -> Iterator[_Suspect]:
+        beside_gap = row.position in self.gap_ends or row.end in self.gap_starts
+        alone = row.entries == 1 and not beside_gap
+        sure = row.sure and not (row.entries == 1 and beside_gap)
+        position = row.position
+        while position < row.end:
+            head = memoryview(self.file.read_at(position, LAST_OFFSET_DELTA.start + 4))
+            end, first = position + LOG_OVERHEAD + SIZE.read(head), OFFSET.read(head)
+            last = first + (LAST_OFFSET_DELTA.read(head) if head[MAGIC.start] == 2 else 0)
+            first = first_offset(self.file, position, self.dialect)
+            yield _Suspect(first, last, position, end, sure, alone, row.position if row.entries < _LONG else None)
+            position = end
+
+    def _homes(self, suspects: list[_Suspect]) -> list[_Home]:
+        """Return where each of `suspects`, in the order of their offsets, belongs."""
+        homes = []
+        at = 0
+        for index, row in enumerate([*self.main, None]):
+            before = self.main[index - 1].last if index else self.limits.low - 1
+            if row is None:
+                last = _Home(before, self.limits.high + 1, None, disturbed=True, near=self.file.size)
+                homes += [last for _ in suspects[at:]]
+                break
+            head = first_offset(self.file, row.position, self.dialect) if at < len(suspects) else row.first
+            while at < len(suspects) and suspects[at].last < head:
+                homes.append(_Home(before, head, row.position, disturbed=row.position > 0, near=row.position))
+                at += 1
+            upper = at
+            while upper < len(suspects) and suspects[upper].first <= row.last:
+                upper += 1
+            homes += self._homes_inside(row, suspects[at:upper], before)
+            at = upper
+        return homes
+
+    def _homes_inside(self, row: _Row, suspects: list[_Suspect], before: int) -> list[_Home]:
+        """Return where `suspects` belong among the entries of `row`."""
+        homes: list[_Home] = []
+        if not suspects:
+            return homes
+        for chunk in read_chunks(
+            self.file, start=row.position, end=row.end, dialect=self.dialect, limit=self.limits.entry_bytes
+        ):
+            lasts = known_lasts(chunk.table)
+            while len(homes) < len(suspects) and suspects[len(homes)].first <= lasts[-1]:
+                at = int(lasts.searchsorted(suspects[len(homes)].first))
+                position = chunk.position + int(chunk.table.position[at])
+                least = int(lasts[at - 1]) if at else before
+                homes.append(
+                    _Home(
+                        least, first_offset(self.file, position, self.dialect), position, disturbed=False, near=position
+                    )
+                )
+            before = int(lasts[-1])
+        return homes
+
+    def _extents(self, taken: list[tuple[_Suspect, _Home]]) -> list[Extent]:
+        """Return the bytes to take, in the order of offsets."""
+        extents: list[Extent] = []
+        at = 0
+        for row in self.main:
+            start = row.position
+            while at < len(taken) and (cut := taken[at][1].cut) is not None and cut < row.end:
+                if cut > start:
+                    extents.append(row.part(start, cut))
+                    start = cut
+                extents.append(Extent(taken[at][0].position, taken[at][0].end, (taken[at][0].end,)))
+                at += 1
+            extents.append(row.part(start, row.end))
+        extents += [Extent(each.position, each.end, (each.end,)) for each, _ in taken[at:]]
+        return extents
+
+    def _missing(self, gap: Gap, taken: list[tuple[_Suspect, _Home]]) -> tuple[int, int] | None:
+        """Return the first and last offset that is missing around `gap`; None if none is, or nobody can tell."""
+        behind = next((row for row in self.main if row.position >= gap.end), None)
+        first = gap.last + 1
+        last = first_offset(self.file, behind.position, self.dialect) - 1 if behind is not None else None
+        if last is None:  # nothing follows: only the damaged entry itself may say how far it went
+            claimed = gap.error.offsets
+            if claimed is None or not first <= claimed[1] <= self.limits.high:
+                return None
+            last = claimed[1]
+        for each, _ in taken:
+            if each.first == first:
+                first = each.last + 1
+        for each, _ in reversed(taken):
+            if each.last == last:
+                last = each.first - 1
+        return (first, last) if first <= last else None
+
+
+@dataclass(frozen=True, slots=True)
+class SalvageOptions:
+    """How to salvage. `version`: of the Kafka whose index rules to write by, None for the newest.
+
+    `dialect` overrules what the folders say. Entries of more than `limit` bytes are damage. `new_cluster`: as in
+    PartitionWriter. `progress` is told of the bytes walked.
+    """
+
+    version: str | None = None
+    dialect: Dialect | None = None
+    limit: int = DEFAULT_MAX_BATCH_BYTES
+    new_cluster: bool = False
+    progress: Callable[[int], None] = lambda _: None
+
+    @property
+    def rules(self) -> IndexRules:
+        """The rules for indexes and companions. Raises LogDirectoryError for a version that is not known."""
+        return LATEST_RULES if self.version is None else IndexRules.of(self.version)
+
+
+DEFAULT_SALVAGE = SalvageOptions()
+
+
+class SalvagedPartition(NamedTuple):
+    """One partition of a new log directory. `resumed`: an earlier run had written it."""
+
+    name: TopicPartition
+    source: str
+    size: int
+    folder: Path
+    resumed: bool
+    report: SalvageReport
+
+
+def salvage_logs(
+    partitions: Mapping[TopicPartition, PartitionDirectory], out: Path, options: SalvageOptions = DEFAULT_SALVAGE
+) -> Iterator[SalvagedPartition]:
+    """Write what is sound of `partitions` into the log directory `out`; yield each when it has its name.
+
+    What an earlier run has finished stays, and is only reported. Raises LogDirectoryError for an `out` that holds
+    anything else, or overlaps a source, OSError where it cannot be written.
+    """
+    names = [name for key in partitions for name in (str(key), temporary_name(out / str(key)).name)]
+    refuse_overlaps(out, names, inputs_of((), partitions.values()))
+    kernel.expect(sum(each.size for each in partitions.values()))
+    writer = LogDirectoryWriter(out, options.rules)
+    _refuse_others(out, partitions)
+    for name, partition in partitions.items():
+        resumed = writer.is_finished(*name)
+        if resumed:
+            report = salvage_partition(partition, None, options)
+        else:
+            with writer.partition(
+                *name,
+                topic_id=_topic_id(partition),
+                dialect=options.dialect or partition.dialect,
+                new_cluster=options.new_cluster,
+            ) as to:
+                report = salvage_partition(partition, to, options)
+                report.ended_transactions = to.finish().ended_transactions
+        yield SalvagedPartition(name, partition.path, partition.size, out / str(name), resumed, report)
+    writer.finish(meta_properties(partitions.values()), _log_starts(partitions))
+
+
+def _refuse_others(out: Path, partitions: Iterable[TopicPartition]) -> None:
+    """Raise LogDirectoryError where `out` holds a partition that is not to be salvaged into it."""
+    names = {str(name) for name in partitions}
+    others = [each.name for each in out.iterdir() if each.is_dir() and not each.name.startswith(".")]
+    for other in sorted(set(others) - names):
+        raise LogDirectoryError(f"{out}: expected a new directory, or what an earlier run left; found {other}")
+
+
+def _log_starts(partitions: Mapping[TopicPartition, PartitionDirectory]) -> dict[TopicPartition, int]:
+    """Return where the partitions begin for readers, as far as that can be read."""
+    starts = {}
+    for name, partition in partitions.items():
+        with contextlib.suppress(CorruptRecordError):
+            starts[name] = log_start_offset(partition)
+    return starts
+
+
+def _topic_id(partition: PartitionDirectory) -> uuid.UUID | None:
+    """Return the topic's id, if the folder tells it."""
+    try:
+        metadata = partition.metadata()
+    except CorruptRecordError:  # `verify` reports it; a broker gets the id from its controller
+        return None
+    return None if metadata is None else metadata.topic_id
+
+
+def salvage_partition(
+    partition: PartitionDirectory, writer: PartitionWriter | None, options: SalvageOptions = DEFAULT_SALVAGE
+) -> SalvageReport:
+    """Write what is sound of `partition` with `writer`, which is left open; segments begin where those of it did.
+
+    Without a writer it only reports. Raises OSError where the new log cannot be written.
+    """
+    report = SalvageReport(partition.path, len(partition.segments))
+    dialect = options.dialect or partition.dialect
+    kernel.expect(partition.size)
+    for segment in partition.segments:
+        with partition.files.open(segment.log.path) as file:
+            limits = limits_of(partition, segment, options.limit)
+            plan = plan_segment(file, limits, dialect, options.progress, options.rules)
+            report.add(plan)
+            # a segment of which nothing is left goes, but for the last: its base is where the next offsets begin
+            if writer is not None and (plan.extents or segment is partition.segments[-1]):
+                writer.roll(max(segment.base_offset, writer.end_offset))
+                _copy(file, plan, writer)
+    return report
+
+
+def _copy(file: ReadableFile, plan: SegmentPlan, writer: PartitionWriter) -> None:
+    """Write the planned bytes of `file`."""
+    buffer = bytearray(CHUNK_BYTES)
+    for piece in _pieces(plan.extents):
+        size = piece.end - piece.position
+        if size > len(buffer):
+            buffer = bytearray(size)
+        view = memoryview(buffer)[:size]
+        found = file.read_into(piece.position, view)
+        if found < size:
+            error = CorruptRecordError("size of the log", expected=f"{piece.end} bytes, as before", found=found)
+            raise error.locate(path=file.path)
+        try:
+            writer.append(view)
+        except CorruptRecordError as error:
+            raise error.locate(path=file.path, shift=piece.position) from None
+
+
+def _pieces(extents: list[Extent]) -> Iterator[Extent]:
+    """Yield the extents in pieces that end between entries, of a few MiB unless an entry is larger."""
+    for extent in extents:
+        start = extent.position
+        for cut in extent.cuts:
+            yield Extent(start, cut, (cut,))
+            start = cut

@@ -1,0 +1,714 @@
+"""Proves that logs are sound, or says what is not: each entry, each file beside it, and whether they fit together.
+
+Damage does not end the check: the walk of log/files/resync.py continues. Nothing is written, and no damage raises an
+exception. Memory does not grow with the log.
+"""
+
+from __future__ import annotations
+
+import bisect
+import enum
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from magicbyte.codecs import Codec, Lz4Header, lz4_header_checksum
+from magicbyte.codecs.lz4 import HEADER as LZ4_HEADER
+from magicbyte.compiled import kernel
+from magicbyte.errors import BatchTooLargeError, CorruptRecordError, TruncatedLogError
+from magicbyte.log.files import checkpoints
+from magicbyte.log.files.directory import OFFSET_INDEX, TIME_INDEX, log_directories
+from magicbyte.log.files.filesystem import read_whole
+from magicbyte.log.files.index_writer import last_offsets, max_timestamps
+from magicbyte.log.files.producer_state import LeaderEpochs
+from magicbyte.log.files.reader import Buffers, Chunk, decode_chunk, read_chunks
+from magicbyte.log.files.resync import Displaced, Gap, Outlier, Place, Sound, first_offset, known_lasts, limits_of, walk
+from magicbyte.ports import TopicPartition
+from magicbyte.records.decode import DEFAULT_MAX_BATCH_BYTES, DecodeOptions
+from magicbyte.records.enriched import EnrichedMessage
+from magicbyte.records.entry import parse_entry
+from magicbyte.records.layout import (
+    CODEC_MASK,
+    DELETE_HORIZON_BIT,
+    LAST_OFFSET_DELTA,
+    LOG_APPEND_TIME_BIT,
+    NO_TIMESTAMP,
+    PARTITION_LEADER_EPOCH,
+    RECORD_BATCH_OVERHEAD,
+    Dialect,
+)
+from magicbyte.records.message import Message
+from magicbyte.records.proof import doubtful_rows
+from magicbyte.records.scan import BatchTable, scan
+
+if TYPE_CHECKING:
+    from magicbyte.log.files.directory import LogDirectory, PartitionDirectory, Segment
+    from magicbyte.log.files.indexes import OffsetIndex, TimeIndex
+    from magicbyte.ports import ReadableFile
+    from magicbyte.records.columns import RecordColumns
+
+    Int64s = np.ndarray[Any, np.dtype[np.int64]]
+
+_WAITING = 4  # chunks that wait for a thread, so that none waits for a chunk
+_WALKED = 6  # buffers beside theirs: of the walk, what is read ahead of it, and what a thread is about to let go
+_FRAME = 19  # bytes that an LZ4 frame's header has at most
+_NO_OFFSET = -1
+_NONE = -(1 << 62)
+_CORRECT = np.frombuffer(LZ4_HEADER[Lz4Header.CORRECT], np.uint8)
+
+
+class Severity(enum.Enum):
+    """How bad it is. Errors and warnings make a log unsound; notes do not."""
+
+    ERROR = "error"  # records are lost, wrong or not to be read, or a broker would act on something false
+    WARNING = "warning"  # a broker mends it by itself when it opens the log
+    NOTE = "note"
+
+
+class Depth(enum.Enum):
+    """How much is looked at."""
+
+    QUICK = "quick"  # sizes, checksums and offsets of entries
+    USUAL = "usual"  # and their headers, and all files beside them
+    DEEP = "deep"  # and every record
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that is wrong, or worth knowing.
+
+    `position` and `end`: the bytes of the file, None where it is about the file as a whole. `offsets`: first and last,
+    of what is damaged or missing. `advice`: what to do.
+    """
+
+    severity: Severity
+    path: str
+    what: str
+    expected: str
+    found: str
+    advice: str
+    position: int | None = None
+    end: int | None = None
+    offsets: tuple[int, int] | None = None
+
+    def __str__(self) -> str:
+        place = [self.path]
+        if self.position is not None:
+            place.append(f"position {self.position}" + (f"..{self.end - 1}" if self.end is not None else ""))
+        if self.offsets is not None:
+            place.append(f"offsets {self.offsets[0]}..{self.offsets[1]}")
+        return f"{', '.join(place)}: {self.what}: expected {self.expected}, found {self.found}"
+
+
+SALVAGE = "`magicbyte salvage` makes a sound log of everything else; or copy the partition from another replica"
+TORN = "a broker cuts the log here when it opens it after a crash; `magicbyte salvage` does the same into a new log"
+ORDER = "`magicbyte salvage` puts moved entries back and duplicates aside"
+REBUILD = "`magicbyte rebuild-index` makes it anew from the log"
+DELETE = "delete it: the log does without"
+WAIT = "a broker finishes or removes it when it opens the log"
+FIX_LZ4 = "`magicbyte convert --to v1 --fix-lz4` repairs the byte"
+READ = "read it with `magicbyte dump`, which shows what is inside"
+LOOK = "compare with another replica"
+LIMIT = "raise --max-batch-bytes if it is meant to be that large"
+NOTHING = "nothing"
+
+
+def verify(
+    partitions: Iterable[PartitionDirectory],
+    *,
+    depth: Depth = Depth.USUAL,
+    dialect: Dialect | None = None,
+    limit: int = DEFAULT_MAX_BATCH_BYTES,
+    threads: int = 1,
+    progress: Callable[[int], None] = lambda _: None,
+) -> Iterator[Finding]:
+    """Yield all findings, partition by partition and segment by segment, by position.
+
+    `dialect` overrules what the folders say. Entries of more than `limit` bytes, or that decompress to more, are
+    findings. `threads` decode when DEEP. `progress` is told of the bytes checked.
+    """
+    chosen = list(partitions)
+    kernel.expect(sum(each.size for each in chosen))
+    ends: dict[TopicPartition, int] = {}
+    buffers = Buffers(kept=max(threads, _WAITING) + _WALKED)
+    with ThreadPoolExecutor(threads, "magicbyte-verify") as pool:
+        for partition in chosen:
+            work = _Partition(partition, depth, dialect or partition.dialect, limit, progress, pool, threads, buffers)
+            yield from work.check()
+            if partition.topic is not None and partition.partition is not None:
+                ends[TopicPartition(partition.topic, partition.partition)] = work.end_offset
+    if depth is not Depth.QUICK:
+        for directory in log_directories(chosen):
+            yield from _check_log_directory(directory, ends)
+
+
+class _Run(NamedTuple):
+    """Entries one behind the other in a file, with rising offsets. `row`: as in Sound."""
+
+    position: int
+    end: int
+    first: int
+    last: int
+    row: int
+
+
+@dataclass(slots=True)
+class _Segment:
+    """What is known of one segment while it is walked."""
+
+    path: str
+    findings: list[Finding] = field(default_factory=list)
+    main: list[_Run] = field(default_factory=list)  # whose offsets rise
+    back: list[_Run] = field(default_factory=list)  # whose offsets are not above all before
+    last: int = _NO_OFFSET  # of the last entry
+    largest_timestamp: int = NO_TIMESTAMP
+    epoch: int = -1
+    epoch_before: int = -1
+    lz4: dict[str, list[int]] = field(default_factory=dict)  # by finding: positions
+
+    def displace(self, row: int, last: int) -> None:
+        """Report the runs from row number `row` on: what follows them goes on behind offset `last`."""
+        while self.main and self.main[-1].row >= row:
+            run = self.main.pop()
+            expected = f"> {last}, and below those behind it"
+            self.findings.append(_out_of_order(self.path, expected, run.position, run.end, (run.first, run.last)))
+
+
+class _Partition:
+    def __init__(
+        self,
+        partition: PartitionDirectory,
+        depth: Depth,
+        dialect: Dialect,
+        limit: int,
+        progress: Callable[[int], None],
+        pool: ThreadPoolExecutor,
+        threads: int,
+        buffers: Buffers,
+    ) -> None:
+        self.partition, self.depth, self.dialect, self.limit = partition, depth, dialect, limit
+        self.progress, self.pool, self.threads, self.buffers = progress, pool, threads, buffers
+        self.end_offset = partition.segments[0].base_offset if partition.segments else 0
+        self.epochs = LeaderEpochs()
+        self.has_batches = False
+
+    def check(self) -> Iterator[Finding]:
+        """Yield the findings of all files of the partition."""
+        for segment in self.partition.segments:
+            found = self._segment(segment)
+            found.sort(key=lambda finding: (finding.path, finding.position or 0))
+            yield from found
+        if self.depth is not Depth.QUICK:
+            yield from self._beside()
+
+    # ---- a segment
+
+    def _segment(self, segment: Segment) -> list[Finding]:
+        state = _Segment(segment.log.path, last=self.end_offset - 1)
+        is_last = segment is self.partition.segments[-1]
+        indexes = None if self.depth is Depth.QUICK else _Indexes(self.partition, segment)
+        pending: deque[Future[list[Finding]]] = deque()
+        gaps: list[Gap] = []
+        ahead = self.pool if self.threads > 1 else None
+        with self.partition.files.open(segment.log.path) as file:
+            limits = limits_of(self.partition, segment, self.limit)
+            for event in walk(file, limits, self.dialect, pool=ahead, buffers=self.buffers):
+                if isinstance(event, Gap):
+                    self.progress(event.end - event.position)
+                    gaps.append(event)
+                elif isinstance(event, Outlier):
+                    expected = f"> {event.last}, and below those behind it"
+                    state.findings.append(_out_of_order(state.path, expected, event.position, event.end, event.offsets))
+                    last = state.main.pop()
+                    if last.position < event.position:
+                        state.main.append(last._replace(end=event.position, last=event.last))
+                elif isinstance(event, Displaced):
+                    state.displace(event.row, event.last)
+                else:
+                    self.progress(len(event.view))
+                    if event.place is Place.MAIN:
+                        self._close_gaps(state, gaps, event.first - 1, is_last=is_last)
+                    self._entries(state, event, indexes, pending)
+            state.findings += _disorder(file, state, self.dialect, self.limit)
+        self._close_gaps(state, gaps, None, is_last=is_last)
+        for task in pending:
+            state.findings += task.result()
+        if indexes is not None:
+            state.findings += indexes.findings(state)
+        state.findings += _lz4_findings(state)
+        self.end_offset = max(self.end_offset, segment.base_offset, state.last + 1)
+        return state.findings
+
+    def _entries(
+        self, state: _Segment, sound: Sound, indexes: _Indexes | None, pending: deque[Future[list[Finding]]]
+    ) -> None:
+        """Check one piece of a row: where it stands, its headers, and, in a thread, its records."""
+        run = _Run(sound.position, sound.end, sound.first, sound.last, sound.row)
+        if sound.place is Place.MAIN:
+            state.main.append(run)
+        elif sound.place is Place.BACK:
+            state.back.append(run)
+        else:
+            expected = "one of this segment" if sound.place is Place.OUTSIDE else f"> {state.last}"
+            state.findings.append(_out_of_order(state.path, expected, run.position, run.end, (run.first, run.last)))
+        if self.depth is Depth.QUICK:
+            state.last = max(state.last, sound.last) if sound.place is Place.MAIN else state.last
+            return
+        table = scan(sound.view, dialect=self.dialect)
+        self._headers(state, sound.position, table)
+        if sound.place is Place.MAIN:
+            if indexes is not None:
+                indexes.entries(sound.position, table, state.last)
+            self.epochs.append(table)
+            self.has_batches = bool(len(table)) and int(table.magic[len(table) - 1]) == 2
+            state.last = max(state.last, sound.last)
+        if self.depth is Depth.DEEP:
+            chunk = Chunk(state.path, sound.position, table)
+            pending.append(self.pool.submit(_records, chunk, self.limit))
+            if len(pending) > max(self.threads, _WAITING):
+                state.findings += pending.popleft().result()
+
+    def _headers(self, state: _Segment, position: int, table: BatchTable) -> None:
+        """Check what the headers of v2 batches say, and the header checksums of LZ4 frames."""
+        magic = np.asarray(table.magic, np.int64)
+        batches = np.flatnonzero(magic == 2)
+        if len(batches):
+            self._leader_epochs(state, position, table, batches)
+            delta = table.gather(LAST_OFFSET_DELTA, batches)
+            count = np.asarray(table.count, np.int64)[batches]
+            wrong = (delta < 0) | (count < 0) | (count > delta + 1)
+            for at in np.flatnonzero(wrong).tolist():
+                row = int(batches[at])
+                offset = int(table.offset[row])
+                state.findings.append(
+                    Finding(
+                        Severity.ERROR,
+                        state.path,
+                        "record count",
+                        f"0 to {int(delta[at]) + 1}, as the last offset delta allows",
+                        str(int(count[at])),
+                        READ,
+                        position + int(table.position[row]),
+                        position + int(table.position[row]) + int(table.size[row]),
+                        (offset, offset + max(int(delta[at]), 0)),
+                    )
+                )
+        self._lz4_headers(state, position, table, magic)
+
+    def _leader_epochs(self, state: _Segment, position: int, table: BatchTable, batches: Int64s) -> None:
+        """Find leader epochs that fall: no checksum covers them. The odd one of three is the one that is wrong."""
+        epochs = table.gather(PARTITION_LEADER_EPOCH, batches)
+        before = state.epoch
+        if (epochs >= np.maximum.accumulate(np.concatenate(([before], epochs[:-1])))).all():
+            state.epoch_before, state.epoch = (int(epochs[-2]) if len(epochs) > 1 else before), int(epochs[-1])
+            return
+        known = [state.epoch_before, before]
+        for at, epoch in enumerate(epochs.tolist()):
+            if epoch < known[-1]:
+                high = epoch >= known[-2] and at > 0
+                wrong = at - 1 if high else at
+                row = int(batches[wrong])
+                first = int(table.offset[row])
+                least = f">= {known[-1]}" if not high else f"{known[-2]} to {epoch}"
+                last = first + int(table.gather(LAST_OFFSET_DELTA, np.array([row]))[0])
+                place = position + int(table.position[row])
+                end = place + int(table.size[row])
+                found = str(int(epochs[wrong]))
+                state.findings.append(
+                    Finding(Severity.ERROR, state.path, "leader epoch", least, found, LOOK, place, end, (first, last))
+                )
+                if not high:
+                    continue
+                known.pop()
+            known = [known[-1], epoch]
+        state.epoch_before, state.epoch = known[0], known[-1]
+
+    def _lz4_headers(self, state: _Segment, position: int, table: BatchTable, magic: Int64s) -> None:
+        rows = np.flatnonzero(table.codec == Codec.LZ4)
+        size = np.asarray(table.size, np.int64)[rows]
+        usual = (magic[rows] == 2) & (size >= RECORD_BATCH_OVERHEAD + len(_CORRECT))
+        if usual.any():
+            starts = np.asarray(table.position, np.int64)[rows[usual]] + RECORD_BATCH_OVERHEAD
+            places = len(table.buffer) - len(_CORRECT) + 1, len(_CORRECT)
+            anywhere: Any = np.ndarray(places, np.uint8, table.buffer, 0, (1, 1))  # one begins at each byte
+            usual[usual] = (anywhere[starts] == _CORRECT).all(axis=1)
+        rows = rows[~usual]
+        for row in rows.tolist():
+            start = int(table.position[row])
+            entry = table.buffer[start : start + int(table.size[row])]
+            frame = entry[RECORD_BATCH_OVERHEAD:][:_FRAME] if magic[row] == 2 else _wrapper_frame(entry, self.dialect)
+            kind = lz4_header_checksum(frame)
+            if magic[row] > 0 and kind is Lz4Header.BROKEN:
+                state.lz4.setdefault(f"lz4 header checksum of magic {magic[row]}", []).append(position + start)
+            elif magic[row] == 0 and kind is Lz4Header.CORRECT:
+                state.lz4.setdefault("lz4 header checksum of magic 0", []).append(position + start)
+
+    def _close_gaps(self, state: _Segment, gaps: list[Gap], last: int | None, *, is_last: bool) -> None:
+        """Make findings of `gaps`; the log goes on behind offset `last`, or not at all."""
+        for gap in gaps:
+            error = gap.error
+            offsets = error.offsets if last is None else (gap.last + 1, last) if gap.last < last else None
+            advice = SALVAGE
+            if isinstance(error, TruncatedLogError) and is_last:
+                advice = TORN
+            elif isinstance(error, BatchTooLargeError) and error.found == gap.end - gap.position:
+                advice = LIMIT
+            state.findings.append(_of_error(error, advice, state.path, gap.position, gap.end, offsets))
+        gaps.clear()
+
+    # ---- what lies beside the segments
+
+    def _beside(self) -> Iterator[Finding]:
+        partition = self.partition
+        last_base = partition.segments[-1].base_offset if partition.segments else 0
+        for offset in partition.snapshots:
+            path = partition.snapshots[offset].path
+            try:
+                snapshot = partition.snapshot(offset)
+            except CorruptRecordError as error:
+                yield _of_error(error, REBUILD, path)
+                continue
+            if offset > self.end_offset:
+                yield _beyond(path, "offset of the snapshot", self.end_offset, offset, REBUILD)
+            for producer in snapshot.producers:
+                if producer.last_offset >= offset:
+                    yield _beyond(
+                        path,
+                        f"last offset of producer {producer.producer_id}",
+                        offset - 1,
+                        producer.last_offset,
+                        REBUILD,
+                    )
+        yield from self._epoch_file()
+        try:
+            partition.metadata()
+        except CorruptRecordError as error:
+            yield _of_error(error, LOOK, partition.texts[checkpoints.PARTITION_METADATA].path)
+        for leftover in partition.leftovers:
+            is_deleted = leftover.name.endswith(".deleted")
+            severity = Severity.NOTE if is_deleted else Severity.WARNING
+            what = "file that was being deleted" if is_deleted else "file of unfinished work"
+            yield Finding(severity, leftover.path, what, "none", f"{leftover.size} bytes", WAIT)
+        for orphan in partition.orphans:
+            yield Finding(Severity.WARNING, orphan.path, "index", "one of a .log file", "no such .log", DELETE)
+        for segment in partition.segments:
+            if OFFSET_INDEX not in segment.companions and self.dialect is Dialect.KAFKA:
+                found = "none" if segment.base_offset < last_base else "none of the last segment"
+                yield Finding(Severity.WARNING, segment.log.path, "offset index", "one", found, REBUILD)
+
+    def _epoch_file(self) -> Iterator[Finding]:
+        """Compare the leader epochs that are noted with those of the batches."""
+        partition = self.partition
+        entry = partition.texts.get(checkpoints.LEADER_EPOCHS)
+        if entry is None:
+            return
+        try:
+            noted = partition.leader_epochs() or []
+        except CorruptRecordError as error:
+            yield _of_error(error, LOOK, entry.path)
+            return
+        if noted and noted[-1].start_offset > self.end_offset:
+            yield _beyond(entry.path, "start of the last epoch", self.end_offset, noted[-1].start_offset, LOOK)
+        for (epoch, start), known in self.epochs.unlike(noted) if self.has_batches else ():
+            found = "no such epoch" if known is None else f"from offset {known} on"
+            expected = f"epoch {epoch} from offset {start} on, or from before it"
+            yield Finding(
+                Severity.ERROR, entry.path, "leader epochs", expected, found, LOOK, None, None, (start, start)
+            )
+
+
+class _Indexes:
+    """The indexes of one segment, compared with its entries as they are walked."""
+
+    def __init__(self, partition: PartitionDirectory, segment: Segment) -> None:
+        self.segment = segment
+        self.found: list[Finding] = []
+        self.offsets: OffsetIndex | None = self._read(partition.offset_index, segment)
+        self.times: TimeIndex | None = self._read(partition.time_index, segment)
+        self._read(partition.transaction_index, segment)
+        self._read(partition.enriched_index, segment)
+        # of each entry of the offset index: the last offset in front of its position, _NONE if no entry lies there
+        self.before = np.full(0 if self.offsets is None else len(self.offsets), _NONE, np.int64)
+        # of each entry of the time index: the largest timestamp up to its offset; `timed` of them are known
+        self.largest = np.full(0 if self.times is None else len(self.times), NO_TIMESTAMP, np.int64)
+        self.timed = 0
+        self.largest_timestamp = NO_TIMESTAMP
+        self.unclosed = [
+            entry.path
+            for suffix, size in ((".index", 8), (".timeindex", 12))
+            if (entry := segment.companions.get(suffix)) is not None
+            and entry.size > size
+            and not any(read_whole(partition.files, entry.path)[-size:])
+        ]
+
+    def _read(self, read: Callable[[Segment], Any], segment: Segment) -> Any:
+        try:
+            return read(segment)
+        except CorruptRecordError as error:
+            self.found.append(_of_error(error, REBUILD, error.path or segment.log.path))
+            return None
+
+    def entries(self, position: int, table: BatchTable, before: int) -> None:
+        """Take in entries that lie at `position` of the segment, behind offset `before`."""
+        try:
+            lasts = last_offsets(table)
+            timestamps = max_timestamps(table)
+        except CorruptRecordError:  # a wrapper of the enriched dialect that cannot be opened: DEEP tells of it
+            return
+        if self.offsets is not None and len(self.offsets):
+            starts = np.asarray(table.position, np.int64) + position
+            low, high = np.searchsorted(self.offsets.positions, [position, position + table.end])
+            indexed = self.offsets.positions[low:high]
+            rows = np.minimum(np.searchsorted(starts, indexed), len(starts) - 1)
+            in_front = np.concatenate(([before], lasts[:-1]))[rows]
+            self.before[low:high] = np.where(starts[rows] == indexed, in_front, _NONE)
+        if self.times is not None and len(self.times):
+            running = np.maximum(np.maximum.accumulate(timestamps), self.largest_timestamp)
+            end = int(np.searchsorted(self.times.offsets, lasts[-1], "right"))
+            if end > self.timed:
+                self.largest[self.timed : end] = running[np.searchsorted(lasts, self.times.offsets[self.timed : end])]
+                self.timed = end
+        self.largest_timestamp = max(self.largest_timestamp, int(timestamps.max()))
+
+    def findings(self, state: _Segment) -> list[Finding]:
+        """Return what does not fit, when all entries have been taken in."""
+        found = self.found
+        for path in self.unclosed:
+            found.append(
+                Finding(Severity.NOTE, path, "index", "closed", "room for more: its broker did not close it", NOTHING)
+            )
+        damaged = any(each.path == state.path and each.severity is Severity.ERROR for each in state.findings)
+        advice = SALVAGE if damaged else REBUILD
+        found += self._offset_findings(state, advice)
+        found += self._time_findings(state, advice)
+        return found
+
+    def _offset_findings(self, state: _Segment, advice: str) -> Iterator[Finding]:
+        if self.offsets is None or not len(self.offsets):
+            return
+        path, offsets, positions = (
+            self.segment.companions[OFFSET_INDEX].path,
+            self.offsets.offsets,
+            self.offsets.positions,
+        )
+        if len(offsets) == 1 and positions[0] == 0 and offsets[0] == self.segment.base_offset:
+            return  # what Kafka takes an index with nothing in it for
+        most = np.append(self.before[1:], state.last)
+        most[most == _NONE] = state.last
+        wrong = (self.before == _NONE) | (offsets <= self.before) | (offsets > most)
+        for at in np.flatnonzero(wrong).tolist():
+            place, offset, position = (at * 8, at * 8 + 8), int(offsets[at]), int(positions[at])
+            if self.before[at] == _NONE:
+                expected = "the position of an entry"
+                yield Finding(Severity.ERROR, path, "offset index", expected, str(position), advice, *place)
+            else:
+                expected = f"{self.before[at] + 1} to {most[at]} for position {position}"
+                offsets_of = (offset, offset)
+                yield Finding(Severity.ERROR, path, "offset index", expected, str(offset), advice, *place, offsets_of)
+
+    def _time_findings(self, state: _Segment, advice: str) -> Iterator[Finding]:
+        if self.times is None:
+            return
+        path, timestamps, offsets = self.segment.companions[TIME_INDEX].path, self.times.timestamps, self.times.offsets
+        unlike = self.largest != timestamps
+        unlike[self.timed :] = True
+        for at in np.flatnonzero(unlike).tolist():
+            place, offset, timestamp, most = (
+                (at * 12, at * 12 + 12),
+                int(offsets[at]),
+                int(timestamps[at]),
+                self.largest[at],
+            )
+            severity, expected, found, todo = Severity.ERROR, f"an offset up to {state.last}", offset, advice
+            if at < self.timed:
+                expected, found = f"{most}, the largest timestamp up to offset {offset}", timestamp
+                if most < timestamp:  # look-ups begin too early, and find what they look for
+                    severity, todo = Severity.NOTE, NOTHING
+            yield Finding(severity, path, "time index", expected, str(found), todo, *place, (offset, offset))
+
+
+def _records(chunk: Chunk, limit: int) -> list[Finding]:
+    """Decode the entries of `chunk` and compare their records with their headers."""
+    rows = doubtful_rows(chunk.table, limit)
+    errors: list[CorruptRecordError] = []
+    findings: list[Finding] = []
+    table = chunk.table
+    inner = bool((np.asarray(table.magic, np.int64) < 2).any())  # checksums of their own; a batch's was verified
+    options = DecodeOptions(keys=False, values=False, headers=False, verify=inner, control=True, limit=limit)
+    for columns in decode_chunk(chunk, rows, options, errors.append):
+        findings += _against_headers(chunk, columns)
+    for error in errors:
+        row = int(
+            np.searchsorted(np.asarray(table.position, np.int64), (error.position or 0) - chunk.position, "right")
+        )
+        end = chunk.position + int(table.position[row - 1] + table.size[row - 1])
+        lz4 = error.what.startswith("lz4 header checksum")
+        advice = FIX_LZ4 if lz4 else LIMIT if isinstance(error, BatchTooLargeError) else READ
+        findings.append(_of_error(error, advice, chunk.path, error.position, end, error.offsets))
+    return findings
+
+
+def _against_headers(chunk: Chunk, columns: RecordColumns) -> Iterator[Finding]:
+    """Yield a finding for each entry whose records have other offsets or timestamps than its header says."""
+    table = chunk.table
+    offset, timestamp = np.asarray(columns.offset, np.int64), np.asarray(columns.timestamp, np.int64)
+    if not len(offset) or table.dialect is Dialect.ENRICHED:
+        return
+    falls = np.flatnonzero(offset[1:] <= offset[:-1])
+    if len(falls):
+        at = int(falls[0]) + 1
+        wrong = int(offset[at])
+        row = int(np.searchsorted(np.asarray(table.offset, np.int64), wrong))
+        place = chunk.position + int(table.position[min(row, len(table) - 1)])
+        expected = f"> {int(offset[at - 1])}"
+        yield Finding(
+            Severity.ERROR, chunk.path, "offset of a record", expected, str(wrong), READ, place, None, (wrong, wrong)
+        )
+        return
+    lasts = last_offsets(table)
+    rows = np.searchsorted(lasts, offset)
+    begins = np.flatnonzero(np.concatenate(([True], rows[1:] != rows[:-1])))
+    largest = np.maximum.reduceat(timestamp, begins)
+    headers = max_timestamps(table)
+    attributes, magics = np.asarray(table.attributes, np.int64), np.asarray(table.magic, np.int64)
+    for row, most in zip(rows[begins].tolist(), largest.tolist(), strict=True):
+        if row >= len(lasts) or magics[row] == 0 or headers[row] == most:
+            continue
+        place = chunk.position + int(table.position[row])
+        is_batch, compressed = magics[row] == 2, attributes[row] & CODEC_MASK
+        if attributes[row] & LOG_APPEND_TIME_BIT or (is_batch and attributes[row] & DELETE_HORIZON_BIT):
+            continue
+        if is_batch or compressed:
+            yield Finding(
+                Severity.WARNING,
+                chunk.path,
+                "largest timestamp of a batch" if is_batch else "timestamp of a wrapper",
+                f"{most}, the largest of its records",
+                str(int(headers[row])),
+                READ,
+                place,
+                place + int(table.size[row]),
+                (int(table.offset[row]), int(lasts[row])),
+            )
+
+
+def _wrapper_frame(entry: memoryview, dialect: Dialect) -> bytes:
+    """Return the first bytes of a wrapper's value, none where it has none."""
+    try:
+        view = parse_entry(entry, dialect)
+        assert isinstance(view, Message | EnrichedMessage)
+        return bytes((view.value or b"")[:_FRAME])
+    except CorruptRecordError:  # DEEP tells of it
+        return b""
+
+
+def _lz4_findings(state: _Segment) -> Iterator[Finding]:
+    for what, positions in state.lz4.items():
+        if what.endswith("0"):
+            found = f"the correct one, in {len(positions)} wrappers: consumers before 0.10 refuse them"
+            yield Finding(
+                Severity.NOTE, state.path, what, "the broken one of old clients", found, NOTHING, positions[0]
+            )
+        else:
+            found = f"the broken one of old clients, in {len(positions)} entries: consumers refuse them"
+            yield Finding(Severity.ERROR, state.path, what, "the correct one", found, FIX_LZ4, positions[0])
+
+
+def _out_of_order(path: str, expected: str, position: int, end: int, offsets: tuple[int, int]) -> Finding:
+    return Finding(Severity.ERROR, path, "offset", expected, str(offsets[0]), ORDER, position, end, offsets)
+
+
+def _disorder(file: ReadableFile, state: _Segment, dialect: Dialect, limit: int) -> Iterator[Finding]:
+    """Yield a finding for each block that is out of order: of two that changed places the smaller one.
+
+    Entries whose offsets are there already are a block that was written twice.
+    """
+    rows: dict[int, _Run] = {}
+    for run in state.back:
+        known = rows.get(run.row)
+        rows[run.row] = run if known is None else known._replace(end=run.end, last=run.last)
+    behind: dict[int, list[_Run]] = {}
+    in_front: dict[int, tuple[_Run, int]] = {}
+    for run, block, before in _in_front_of(file, state.main, rows.values(), dialect, limit):
+        behind.setdefault(block.position, []).append(run)
+        in_front[block.position] = block, before
+    for position, runs in behind.items():
+        block, before = in_front[position]
+        are_missing = before < min(run.first for run in runs) and max(run.last for run in runs) < block.first
+        if are_missing and block.end - block.position < sum(run.end - run.position for run in runs):
+            expected = f"> {before}, and below those behind it"
+            yield _out_of_order(state.path, expected, block.position, block.end, (block.first, block.last))
+        else:
+            for run in runs:
+                yield _out_of_order(state.path, f"> {block.last}", run.position, run.end, (run.first, run.last))
+
+
+def _in_front_of(
+    file: ReadableFile, main: list[_Run], runs: Iterable[_Run], dialect: Dialect, limit: int
+) -> Iterator[tuple[_Run, _Run, int]]:
+    """Yield each run, the entries of `main` in front of it whose offsets are above its first, and the offset before.
+
+    By offsets, so that each part of `main` is read once at most.
+    """
+    read, positions, lasts = -1, np.empty(0, np.int64), np.empty(0, np.int64)
+    for run in sorted(runs, key=lambda each: each.first):
+        end = bisect.bisect_left(main, run.position, key=lambda each: each.position)
+        at = min(bisect.bisect_left(main, run.first, hi=end, key=lambda each: each.last), end - 1)
+        if at != read:
+            chunks = read_chunks(file, start=main[at].position, end=main[at].end, dialect=dialect, limit=limit)
+            tables = [(chunk.position + np.asarray(chunk.table.position), known_lasts(chunk.table)) for chunk in chunks]
+            positions, lasts = (np.concatenate(column) for column in zip(*tables, strict=True))
+            read = at
+        row = min(int(np.searchsorted(lasts, run.first)), len(lasts) - 1)
+        before = int(lasts[row - 1]) if row else main[at - 1].last if at else _NO_OFFSET
+        position = int(positions[row])
+        first = first_offset(file, position, dialect)
+        yield run, main[end - 1]._replace(position=position, first=first), before
+
+
+def _of_error(
+    error: CorruptRecordError,
+    advice: str,
+    path: str,
+    position: int | None = None,
+    end: int | None = None,
+    offsets: tuple[int, int] | None = None,
+) -> Finding:
+    place = error.position if position is None else position
+    text = str(error.expected), str(error.found)
+    return Finding(Severity.ERROR, error.path or path, error.what, *text, advice, place, end, offsets)
+
+
+def _beyond(path: str, what: str, most: int, found: int, advice: str) -> Finding:
+    return Finding(Severity.ERROR, path, what, f"up to {most}", str(found), advice)
+
+
+def _check_log_directory(directory: LogDirectory, ends: dict[TopicPartition, int]) -> Iterator[Finding]:
+    """Compare the checkpoints of a log directory with the partitions that were checked."""
+    for read in (directory.meta_properties, directory.clean_shutdown):
+        try:
+            read()
+        except CorruptRecordError as error:
+            yield _of_error(error, LOOK, error.path or directory.path)
+    known: dict[str, dict[TopicPartition, int]] = {}
+    for name in checkpoints.OFFSET_CHECKPOINTS:
+        try:
+            known[name] = directory.offsets(name) or {}
+        except CorruptRecordError as error:
+            yield _of_error(error, "a broker starts without it, and checks more", error.path or directory.path)
+    for name, offsets in known.items():
+        for partition, offset in offsets.items():
+            end = ends.get(partition)
+            if end is not None and offset > end:
+                what = f"offset of {partition}"
+                yield _beyond(directory.texts[name].path, what, end, offset, "records may be missing at the log's end")
+    starts, marks = known.get(checkpoints.LOG_START, {}), known.get(checkpoints.HIGH_WATERMARK, {})
+    for partition, start in starts.items():
+        mark = marks.get(partition)
+        if partition in ends and mark is not None and start > mark:
+            path = directory.texts[checkpoints.LOG_START].path
+            yield _beyond(path, f"log start offset of {partition}", mark, start, LOOK)

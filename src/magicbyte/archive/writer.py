@@ -1,0 +1,533 @@
+"""Writes partition folders and log directories that a real broker opens as if it had closed them itself.
+
+Everything is built beside its final name and made durable before it gets that name, so a crash or a full disk leaves
+either nothing under the name or all of it. Memory: one segment's index entries, the producers, the leader epochs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, Self
+
+import numpy as np
+
+from magicbyte.archive.new_cluster import closing_markers, of_new_cluster
+from magicbyte.compiled import kernel
+from magicbyte.errors import CorruptRecordError, LogDirectoryError, TruncatedLogError
+from magicbyte.log.files import checkpoints
+from magicbyte.log.files.checkpoints import CleanShutdown, PartitionMetadata
+from magicbyte.log.files.directory import INDEXES, LOG, SNAPSHOT, TRANSACTION_INDEX, discover
+from magicbyte.log.files.filesystem import make_directory, replace_file, sync_directory
+from magicbyte.log.files.index_writer import (
+    LATEST_RULES,
+    MAX_RELATIVE,
+    IndexRules,
+    SegmentIndexer,
+    last_offsets,
+)
+from magicbyte.log.files.indexes import OffsetIndex, TimeIndex, TransactionIndex
+from magicbyte.log.files.producer_snapshot import ProducerSnapshot
+from magicbyte.log.files.producer_state import LeaderEpochs
+from magicbyte.log.files.reader import read_chunks
+from magicbyte.ports import TopicPartition
+from magicbyte.records.batch import RecordBatch
+from magicbyte.records.control import MARKER_BYTES
+from magicbyte.records.layout import Dialect
+from magicbyte.records.scan import BatchTable, scan
+
+if TYPE_CHECKING:
+    import uuid
+    from io import FileIO
+    from types import TracebackType
+
+    from magicbyte.archive.parts import WrittenSegment
+    from magicbyte.log.files.directory import PartitionDirectory
+    from magicbyte.log.files.indexes import Int64Array
+    from magicbyte.wire.checksum import Buffer
+
+_MAX_OFFSET = (1 << 63) - 1
+_ROW_COLUMNS = ("position", "size", "magic", "attributes", "offset", "count")
+
+
+class WrittenPartition(NamedTuple):
+    """What a PartitionWriter made. `end_offset` is one behind the last offset, or the base of an empty last segment."""
+
+    folder: Path
+    first_offset: int  # base of the first segment
+    end_offset: int
+    segments: int
+    size: int  # bytes of all `.log` files
+    ended_transactions: int = 0  # that were open, in a log for a new cluster
+
+
+def temporary_name(folder: Path) -> Path:
+    """Return where a folder is built before it gets its name."""
+    return folder.with_name(f".{folder.name}.part")
+
+
+def give_name(folder: Path) -> None:
+    """Give a folder that is complete under its temporary name its own, durably."""
+    temporary_name(folder).rename(folder)
+    sync_directory(folder.parent)
+
+
+class PartitionWriter:
+    """Writes one partition folder: segments, indexes, snapshots, leader epochs, as Kafka `rules.version` does.
+
+    `segment_bytes` and the rules' limits roll segments as Kafka does; `topic_id` goes into `partition.metadata`. With
+    `rules.recovering()` time indexes are what Kafka itself makes of a log that it finds, and no record is looked at;
+    without, of versions 0.11 to 3.7, what a leader writes, which needs some batches decoded. What a former run left
+    under the temporary name is replaced; or continued, if that run's `checkpoint` said that its segments below base
+    `resume_at` are complete: that is where to roll to, then. Raises LogDirectoryError when `folder` exists.
+
+    `new_cluster`: entries become what they are in a cluster that knows nothing of their leaders and producers (see
+    new_cluster.py); snapshots are empty, and transactions that are open at the end are ended there, by ABORT markers in
+    a segment of their own, unless the log `is_part` of one.
+
+    A context manager: leaving it without `finish`, for an error or not, leaves the temporary folder, which nobody but
+    the next PartitionWriter of this folder looks at.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        rules: IndexRules = LATEST_RULES,
+        segment_bytes: int = 1 << 30,
+        topic: str | None = None,
+        partition: int | None = None,
+        topic_id: uuid.UUID | None = None,
+        dialect: Dialect = Dialect.KAFKA,
+        resume_at: int | None = None,
+        new_cluster: bool = False,
+        is_part: bool = False,
+    ) -> None:
+        self.folder = folder
+        self._new_cluster = new_cluster and dialect is Dialect.KAFKA
+        self._ends_transactions = self._new_cluster and not is_part
+        self._ended_transactions = 0
+        self.name = folder.name if topic is None else f"{topic}-{partition}"
+        self._rules = rules = rules.of_dialect(dialect)
+        entries = min(
+            rules.max_index_bytes // OffsetIndex.ENTRY_SIZE, rules.max_index_bytes // TimeIndex.ENTRY_SIZE - 1
+        )
+        self._segment_bytes = min(segment_bytes, MAX_RELATIVE, entries * (rules.interval_bytes + 1))
+        self._topic_id = topic_id
+        self._dialect = dialect
+        self._producers = rules.producer_states()
+        self._epochs = LeaderEpochs(ends_with_older=rules.release.ends_epochs_with_older)
+        self._has_batches = False
+        self._log: FileIO | None = None
+        self._indexer: SegmentIndexer | None = None
+        self._base = self._end_offset = 0  # of the open segment; of the log so far
+        self._segment_size = self._whole_size = 0
+        self._bases: list[int] = []
+        self._snapshots: list[int] = []
+        self._is_complete = False
+        if folder.exists():
+            raise LogDirectoryError(f"{folder}: expected nothing of that name yet")
+        self._temporary = temporary_name(folder)
+        if resume_at is not None:
+            self._resume(resume_at)
+            return
+        if self._temporary.exists():
+            shutil.rmtree(self._temporary)
+        self._temporary.mkdir(parents=True)
+
+    @property
+    def end_offset(self) -> int:
+        """One behind the last offset written."""
+        return self._end_offset
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> None:
+        if self._log is not None:
+            self._log.close()
+            self._log = None
+
+    def append(self, data: Buffer) -> None:
+        """Write whole entries whose offsets follow those before. A call costs about 0.1 ms: join small pieces.
+
+        Raises CorruptRecordError, with the position in `data`, for an entry that is cut, not an entry or not behind
+        the one before it, and for a marker or wrapper whose inside is needed and cannot be read. Bytes in front of
+        the error may have been written: the partition is not to be finished then.
+        """
+        view = memoryview(data).toreadonly().cast("B")
+        kernel.expect(self._whole_size + len(view))
+        table = scan(view, dialect=self._dialect)
+        if table.damage is not None:
+            raise table.damage
+        if table.end < len(view):
+            expected = f"{table.need} bytes of an entry"
+            raise TruncatedLogError(
+                "end of the data", expected=expected, found=len(view) - table.end, position=table.end
+            )
+        if self._new_cluster and len(table):
+            table = scan(of_new_cluster(table), dialect=self._dialect)
+        if len(table):
+            self._append(table)
+
+    def roll(self, base_offset: int, *, keep_empty: bool = False) -> None:
+        """Begin a segment at `base_offset`, which is not below what was written so far.
+
+        An open segment that is still empty is given up for it, unless it has that base already, or `keep_empty`: logs
+        that the cleaner went through have such segments.
+        """
+        assert base_offset >= self._end_offset, (base_offset, self._end_offset)
+        if self._bases and self._segment_size == 0 and base_offset == self._base:
+            return
+        if self._bases and self._segment_size == 0 and not keep_empty:
+            self._close_segment(keep=False)
+            if self._base in self._snapshots:
+                self._snapshots.remove(self._base)
+                self._path(self._base, SNAPSHOT).unlink()
+        else:
+            self._close_segment()
+        if self._bases:
+            self._write_snapshot(base_offset, self._bases[-1])
+        self._base = self._end_offset = base_offset
+        self._segment_size = 0
+        self._bases.append(base_offset)
+        self._open_segment()
+
+    def _open_segment(self) -> None:
+        """Open the log of the last segment, which is empty."""
+        self._indexer = SegmentIndexer(self._base, self._rules, dialect=self._dialect, producers=self._producers)
+        with self._named_errors():
+            self._log = self._path(self._base, LOG).open("wb", buffering=0)  # closing it writes nothing more
+
+    def checkpoint(self) -> int:
+        """Make the segments in front of the open one last, for `resume_at` of its base; return the bytes of their logs.
+
+        To be called when the open segment, which `roll` began, is empty.
+        """
+        assert self._segment_size == 0, self._segment_size
+        sync_directory(self._temporary)
+        return self._whole_size
+
+    def _resume(self, base_offset: int) -> None:
+        """Take over the segments that begin below `base_offset`, of which nothing is written again."""
+        for path in self._temporary.iterdir():
+            if not path.stem.isdecimal() or int(path.stem) >= base_offset:
+                path.unlink()
+        (found,) = discover([str(self._temporary)])
+        for segment in found.segments:
+            self._bases.append(segment.base_offset)
+            self._base, self._segment_size = segment.base_offset, segment.log.size
+            self._whole_size += segment.log.size
+            self._end_offset = max(self._end_offset, segment.base_offset)
+            with found.files.open(segment.log.path) as file:
+                for chunk in read_chunks(file, dialect=self._dialect):
+                    self._take_over(chunk.table)
+        self._snapshots = sorted(found.snapshots)
+
+    def _take_over(self, table: BatchTable) -> None:
+        """Move the state behind entries that are written already."""
+        self._has_batches = bool(self._rules.has_producers and table.magic[len(table) - 1] == 2)
+        if self._rules.has_producers:
+            self._producers.append(table)
+            self._epochs.append(table)
+        self._end_offset = int(last_offsets(table)[-1]) + 1
+
+    def adopt(self, segment: WrittenSegment) -> None:
+        """Take in a segment that another writer made, with the same rules, on this file system: its files are moved.
+
+        It lies behind what was written so far.
+        """
+        assert segment.base_offset >= self._end_offset, (segment.base_offset, self._end_offset)
+        self._close_segment()
+        if self._bases:
+            self._write_snapshot(segment.base_offset, self._bases[-1])
+        base = self._base = segment.base_offset
+        self._bases.append(base)
+        for suffix in (LOG, *INDEXES):
+            made = segment.folder / f"{base:020}{suffix}"
+            if suffix != TRANSACTION_INDEX and made.exists():
+                made.rename(self._path(base, suffix))
+        found = [self._producers.add(RecordBatch(memoryview(entry))) for entry in segment.producers]
+        if aborted := tuple(each for each in found if each is not None):
+            self._put(self._path(base, TRANSACTION_INDEX), TransactionIndex(aborted).to_bytes())
+        for epoch in segment.epochs:
+            self._epochs.assign(*epoch)
+        if segment.has_batches is not None:
+            self._has_batches = self._rules.has_producers and segment.has_batches
+        self._end_offset, self._segment_size = segment.end_offset, segment.size
+        self._whole_size += segment.size
+
+    def note_epoch(self, epoch: int) -> None:
+        """Note the epoch of a leader that has written nothing so far, if it is above those of the batches.
+
+        A new cluster has had no leader but the first.
+        """
+        if self._epochs.entries and not self._new_cluster:
+            self._epochs.assign(epoch, self._end_offset)
+
+    def complete(self) -> int:
+        """Write all that the folder lacks and make it durable, under its temporary name: nothing is appended then.
+
+        Returns the bytes of the logs.
+        """
+        if not self._bases:
+            self.roll(0)
+        if self._ends_transactions:
+            self._end_transactions()
+        self._close_segment()
+        self._write_snapshot(self._end_offset, self._bases[-2] if len(self._bases) > 1 else self._bases[0])
+        self._write_texts()
+        sync_directory(self._temporary)
+        self._is_complete = True
+        return self._whole_size
+
+    def _end_transactions(self) -> None:
+        """End the transactions that are open, so that readers of committed records and new producers go on."""
+        markers = closing_markers(self._producers.snapshot(), self._end_offset)
+        if markers:
+            self.roll(self._end_offset)
+            if self._log is None:  # an empty segment that was adopted
+                self._open_segment()
+            self.append(markers)
+            self._ended_transactions = len(markers) // MARKER_BYTES
+
+    def finish(self) -> WrittenPartition:
+        """Complete the folder, unless that was done, and give it its name."""
+        if not self._is_complete:
+            self.complete()
+        give_name(self.folder)
+        return WrittenPartition(
+            self.folder,
+            self._bases[0],
+            self._end_offset,
+            len(self._bases),
+            self._whole_size,
+            self._ended_transactions,
+        )
+
+    def _path(self, offset: int, suffix: str) -> Path:
+        return self._temporary / f"{offset:020}{suffix}"
+
+    def _append(self, table: BatchTable) -> None:
+        first, last = np.array(table.offset, np.int64), last_offsets(table)
+        before = np.concatenate(([self._end_offset - 1], last[:-1]))
+        wrong = (first <= before) | (last < first)
+        if wrong.any():
+            row = int(np.argmax(wrong))
+            found = int(first[row])
+            raise CorruptRecordError(
+                "offset", expected=f"> {int(before[row])}", found=found, position=int(table.position[row])
+            ).locate(offsets=(found, int(last[row])))
+        self._has_batches = bool(self._rules.has_producers and table.magic[len(table) - 1] == 2)
+        for start, end in self._spans(table, first, last):
+            rows = slice(start, end)
+            part = replace(table, **{name: getattr(table, name)[rows] for name in _ROW_COLUMNS})
+            self._write(part, int(last[end - 1]))
+
+    def _spans(self, table: BatchTable, first: Int64Array, last: Int64Array) -> Iterator[tuple[int, int]]:
+        """Yield the rows, first and end, that go into one segment each, rolling in front of all but the first."""
+        ends = np.asarray(table.position, np.int64) + np.asarray(table.size, np.int64)
+        start = 0
+        while start < len(table):
+            begin = int(table.position[start])
+            room = begin + self._segment_bytes - self._segment_size
+            end = min(
+                int(np.searchsorted(ends, room, "right")),
+                int(np.searchsorted(last, min(self._base + MAX_RELATIVE, _MAX_OFFSET), "right")),
+            )
+            if not self._bases or (end <= start and (self._segment_size or last[start] - self._base > MAX_RELATIVE)):
+                self.roll(self._next_base(table, start, first, last))
+                continue
+            end = max(end, start + 1)  # an entry larger than a segment has one to itself
+            yield start, end
+            start = end
+
+    def _next_base(self, table: BatchTable, row: int, first: Int64Array, last: Int64Array) -> int:
+        """Return the base of a segment that begins with `row`; what a wrapper begins with is not known."""
+        wrapper = int(table.count[row]) < 0 and self._dialect is Dialect.KAFKA
+        return max(self._end_offset, int(last[row]) - MAX_RELATIVE if wrapper else int(first[row]))
+
+    def _write(self, table: BatchTable, last_offset: int) -> None:
+        """Write the rows of `table` into the open segment."""
+        assert self._log is not None
+        assert self._indexer is not None
+        begin = int(table.position[0])
+        end = int(table.position[len(table) - 1] + table.size[len(table) - 1])
+        self._indexer.append(table, self._segment_size - begin)
+        if self._rules.has_producers:
+            self._epochs.append(table)
+        with self._named_errors():
+            at = begin
+            while at < end:
+                at += self._log.write(table.buffer[at:end])
+        self._segment_size += end - begin
+        self._whole_size += end - begin
+        self._end_offset = last_offset + 1
+
+    def _close_segment(self, *, keep: bool = True) -> None:
+        """Make the open segment durable, with its indexes; or take it back, if it is not to be kept."""
+        if self._log is None or self._indexer is None:
+            return
+        if keep:
+            for suffix, content in self._indexer.finish().files().items():
+                self._put(self._path(self._base, suffix), content)
+            with self._named_errors():
+                os.fsync(self._log.fileno())
+        self._log.close()
+        self._log = self._indexer = None
+        if not keep:
+            self._path(self._base, LOG).unlink()
+            self._bases.pop()
+
+    def _write_snapshot(self, offset: int, second_newest: int) -> None:
+        """Write the producers as they are at `offset`; remove what a broker up to 2.7 would have removed by now."""
+        if not self._rules.has_producers:
+            return
+        known = ProducerSnapshot(()) if self._new_cluster else self._producers.snapshot()
+        self._put(self._path(offset, SNAPSHOT), known.to_bytes())
+        self._snapshots.append(offset)
+        while not self._rules.release.keeps_all_snapshots and self._snapshots[0] < second_newest:
+            self._path(self._snapshots.pop(0), SNAPSHOT).unlink()
+
+    def _write_texts(self) -> None:
+        """Write what lies beside the segments."""
+        if self._has_batches or self._epochs.entries:
+            self._put(
+                self._temporary / checkpoints.LEADER_EPOCHS, checkpoints.format_leader_epochs(self._epochs.entries)
+            )
+        elif self._rules.has_producers and self._rules.release.makes_empty_epochs:
+            self._put(self._temporary / checkpoints.LEADER_EPOCHS, b"")
+        if self._topic_id is not None and self._rules.release.has_topic_ids:
+            metadata = checkpoints.format_partition_metadata(PartitionMetadata(0, self._topic_id))
+            self._put(self._temporary / checkpoints.PARTITION_METADATA, metadata)
+        if self._dialect is not Dialect.KAFKA:
+            self._put(self._temporary / checkpoints.MESSAGE_DIALECT, checkpoints.format_message_dialect(self._dialect))
+
+    def _put(self, path: Path, content: bytes) -> None:
+        """Write a file of the temporary folder, durably."""
+        with self._named_errors(), path.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+
+    @contextlib.contextmanager
+    def _named_errors(self) -> Iterator[None]:
+        """Say of a failed write, which may be a full disk, where it was and how far this partition had come."""
+        try:
+            yield
+        except OSError as error:
+            raise OSError(
+                error.errno,
+                f"{error.strerror}; written: {self._whole_size} bytes, offsets below {self._end_offset}",
+                str(self._temporary),
+            ) from error
+
+
+class LogDirectoryWriter:
+    """Writes a whole log directory below `out`: partitions one after another or side by side, then what lies beside.
+
+    A run that was interrupted is continued by another one: partitions that are finished have their names and stay.
+    """
+
+    def __init__(self, out: Path, rules: IndexRules = LATEST_RULES) -> None:
+        self.out = out
+        self._rules = rules
+        make_directory(out)
+
+    def is_finished(self, topic: str, partition: int) -> bool:
+        """Whether the partition has been written, in this run or a former one."""
+        return self._folder(topic, partition).exists()
+
+    def partition(
+        self,
+        topic: str,
+        partition: int,
+        *,
+        segment_bytes: int = 1 << 30,
+        topic_id: uuid.UUID | None = None,
+        dialect: Dialect = Dialect.KAFKA,
+        resume_at: int | None = None,
+        new_cluster: bool = False,
+        is_part: bool = False,
+    ) -> PartitionWriter:
+        """Return the writer of a partition that is not finished. What is not said here: as in PartitionWriter."""
+        return PartitionWriter(
+            self._folder(topic, partition),
+            rules=self._rules,
+            segment_bytes=segment_bytes,
+            topic_id=topic_id,
+            dialect=dialect,
+            resume_at=resume_at,
+            new_cluster=new_cluster,
+            is_part=is_part,
+        )
+
+    def finish(
+        self,
+        meta_properties: bytes | None = None,
+        log_start_offsets: Mapping[TopicPartition, int] | None = None,
+    ) -> dict[TopicPartition, int]:
+        """Write the checkpoints of all partitions in `out`, and at last the mark of a clean shutdown.
+
+        `meta_properties`: the content of that file; None to let the broker make its own. `log_start_offsets`: of the
+        partitions whose records begin behind the base of their first segment. Returns the end offsets.
+        """
+        ends, starts = {}, {}
+        for found in discover([str(self.out)]) if any(self.out.iterdir()) else []:
+            if found.topic is not None and found.partition is not None:
+                key = TopicPartition(found.topic, found.partition)
+                ends[key] = end_offset(found)
+                start = (log_start_offsets or {}).get(key, 0)
+                if found.segments and start > found.segments[0].base_offset:
+                    starts[key] = start
+        write_checkpoints(self.out, self._rules, ends, starts, meta_properties)
+        return ends
+
+    def _folder(self, topic: str, partition: int) -> Path:
+        return self.out / f"{topic}-{partition}"
+
+
+def write_checkpoints(
+    out: Path,
+    rules: IndexRules,
+    ends: Mapping[TopicPartition, int],
+    starts: Mapping[TopicPartition, int],
+    meta_properties: bytes | None = None,
+) -> None:
+    """Write what lies beside partitions that end at `ends`, and at last the mark of a clean shutdown.
+
+    `starts`: where records begin, of those that begin behind the base of their first segment.
+    """
+    texts = {checkpoints.RECOVERY_POINT: ends, checkpoints.HIGH_WATERMARK: ends}
+    if rules.has_producers:
+        texts[checkpoints.LOG_START] = starts
+    if meta_properties is not None:
+        replace_file(out / checkpoints.META_PROPERTIES, meta_properties)
+    for name, offsets in texts.items():
+        replace_file(out / name, checkpoints.format_offset_checkpoint(offsets))
+    marker = CleanShutdown(0, -1) if rules.release.names_broker_epoch else CleanShutdown(None, None)
+    replace_file(out / checkpoints.CLEAN_SHUTDOWN, checkpoints.format_clean_shutdown(marker))
+
+
+def end_offset(partition: PartitionDirectory) -> int:
+    """Return the offset behind the last entry of a sound log, by its last segment that holds one.
+
+    Raises CorruptRecordError where the walk to it meets damage.
+    """
+    for segment in reversed(partition.segments):
+        if not segment.log.size:
+            continue
+        index = partition.offset_index(segment)
+        start = 0 if index is None else index.floor(_MAX_OFFSET)[1]
+        end = segment.base_offset
+        with partition.files.open(segment.log.path) as file:
+            for chunk in read_chunks(file, start=start, dialect=partition.dialect):
+                end = int(last_offsets(chunk.table)[-1]) + 1
+        return max(end, partition.segments[-1].base_offset)
+    return partition.segments[-1].base_offset if partition.segments else 0

@@ -1,0 +1,80 @@
+"""What a broker offers: requests and their versions, formats, and how it refuses what it does not know.
+
+With `as.version` it offers what that release would, as far as it is served here. `releases.py` has the releases.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from magicbyte.broker.versions import SERVED
+from magicbyte.records.encode import KAFKA_FORMATS, Format
+from magicbyte.releases import Release
+
+_FIRST, _LATEST = (0, 8, 2), (4, 1)
+_OWN_PROTOCOL: Final = (2, 8)
+_PRODUCE: Final = 0
+_OFFSET_COMMIT: Final = 8  # the one request whose version was looked at before 0.10
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """Versions by API key: those that are answered, and those that ApiVersions lists.
+
+    `newest_format` and `protocol` (`inter.broker.protocol.version`) decide what is stored. `tells_range`,
+    `reads_any_version` and `ignores_unknown` are those of `Release`.
+    """
+
+    answered: Mapping[int, range]
+    listed: Mapping[int, range]
+    newest_format: Format = Format.V2
+    protocol: tuple[int, ...] = _OWN_PROTOCOL
+    tells_range: bool = True
+    reads_any_version: bool = False
+    ignores_unknown: bool = False
+
+    def answers(self, key: int, version: int) -> int | None:
+        """Return the version in which a request is read and answered, None if it is not."""
+        versions = self.answered.get(key)
+        if versions is None:
+            return None
+        if version in versions:
+            return version
+        return versions[-1] if self.reads_any_version and key != _OFFSET_COMMIT else None
+
+
+def _own() -> Offer:
+    versions = {key: served.versions for key, served in SERVED.items()}
+    return Offer(versions, versions)
+
+
+OWN: Final = _own()
+"""This broker, as itself."""
+
+
+def offer_of(name: str) -> Offer:
+    """Return what a release offers of what is served here. `name` is one such as 0.10.2, 2.8 or 3.9.1.
+
+    Raises ValueError for a release that is not known.
+    """
+    release = Release.of(name)
+    if not _FIRST <= release.line <= _LATEST:
+        raise ValueError(name)
+    answered = {
+        key: range(versions.start, min(versions.stop, SERVED[key].versions.stop))
+        for key, versions in release.answered().items()
+        if key in SERVED
+    }
+    listed = dict(answered)
+    listed[_PRODUCE] = range(answered[_PRODUCE].stop)  # librdkafka takes codecs from version 0
+    return Offer(
+        answered,
+        listed,
+        newest_format=KAFKA_FORMATS[release.newest_magic],
+        protocol=min(release.line, _OWN_PROTOCOL),
+        tells_range=release.tells_range,
+        reads_any_version=release.reads_any_version,
+        ignores_unknown=release.ignores_unknown,
+    )

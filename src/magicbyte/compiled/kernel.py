@@ -1,0 +1,293 @@
+"""Hot loops: `@kernel` turns an annotated function into a Numba kernel, compiled at its first call and cached on disk.
+
+A kernel is ordinary Python over flat buffers and integers, so it also runs as it stands: `kernel.py_func`, the plain
+twin, needs no Numba, takes bytes and lists, and does the small batches. Kernels never raise: they return a status.
+What a kernel may use: integers, indexing, other kernels, and the primitives of `compiled/primitives.py`, each of which
+has a Python body for the twin and a machine body (LLVM) for the compiled form.
+
+Annotations give the compiled signature: `int` (int64), `Bytes` (read only), `MutableBytes`, `Int64s`, `Int32s`,
+`Int8s` (all one-dimensional, C-contiguous).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import threading
+import types as python_types
+import zlib
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any, Protocol, TypeAlias, overload
+
+from magicbyte.compiled import image
+
+
+class Ints(Protocol):
+    """A flat array of integers: a list in the plain twin, a numpy array in the compiled kernel."""
+
+    def __len__(self) -> int: ...
+    def __getitem__(self, at: int, /) -> int: ...
+    def __setitem__(self, at: int, value: int, /) -> None: ...
+
+
+class ReadOnlyBytes(Protocol):
+    """Bytes, a memoryview or, in the compiled kernel, an array of uint8."""
+
+    def __len__(self) -> int: ...
+    @overload
+    def __getitem__(self, at: int, /) -> int: ...
+    @overload
+    def __getitem__(self, at: slice, /) -> Any: ...
+
+
+Bytes: TypeAlias = ReadOnlyBytes
+MutableBytes: TypeAlias = Any
+Int64s: TypeAlias = Ints
+Int32s: TypeAlias = Ints
+Int8s: TypeAlias = Ints
+
+WORTH_LOADING = 8 << 20
+"""Bytes of records above which loading Numba (about a second) costs less than the plain twin (about 50 ns a byte)."""
+WORTH_CALLING = 4096
+"""Bytes of records above which kernels that are loaded are faster than their plain twins."""
+
+_CHOICE: Any = os.environ.encodekey("MAGICBYTE_KERNELS")
+_PLAIN, _COMPILED = (os.environ.encodevalue(each) for each in ("plain", "compiled"))
+_environment: Any = os.environ._data  # type: ignore[attr-defined]  # asking os.environ takes 0.7 us, a third of a small kernel
+_lock = threading.RLock()
+_all: list[Kernel] = []
+_machine_bodies: dict[Callable[..., Any], Callable[[], Any]] = {}
+_loaded = False
+_warming = False
+
+
+class Kernel:
+    """A function and, once it is first called, its machine code. `py_func` is the plain twin."""
+
+    def __init__(self, py_func: Callable[..., Any]) -> None:
+        self._origin = py_func
+        self.py_func: Any = _linked(py_func, {name: k.py_func for name, k in _kernels_named_by(py_func).items()})
+        self.__doc__ = py_func.__doc__
+        self.__name__ = py_func.__name__
+        self._compiled: Any = None
+        self._dispatcher: Any = None
+        _all.append(self)
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Run the compiled kernel: arrays of the annotated types and integers."""
+        return (self._compiled or self.compiled())(*arguments)
+
+    def compiled(self) -> Any:
+        """Return the machine form, compiled now or read from the cache if it is not loaded yet."""
+        global _loaded
+        with _lock:
+            if self._compiled is None:
+                self._compiled = _image(self, self._origin) or self.dispatcher()
+                _loaded = True
+        return self._compiled
+
+    def dispatcher(self) -> Any:
+        """Return what Numba makes of it, for other kernels to call."""
+        with _lock:
+            if self._dispatcher is None:
+                self._dispatcher = _compile(self._origin)
+        return self._dispatcher
+
+
+def kernel(py_func: Callable[..., Any]) -> Kernel:
+    """Make a kernel of `py_func`: `numba.njit(cache=True, nogil=True)` with the signature its annotations give."""
+    return Kernel(py_func)
+
+
+def machine_body(primitive: Callable[..., Any]) -> Callable[[Callable[[], Any]], Callable[[], Any]]:
+    """Register what compiled kernels call in place of `primitive`: a function that imports Numba and returns it."""
+
+    def register(make: Callable[[], Any]) -> Callable[[], Any]:
+        _machine_bodies[primitive] = cache(make)
+        return make
+
+    return register
+
+
+def worth_compiling(size: int) -> bool:
+    """Say whether `size` bytes of records should go through the compiled kernels: yes as soon as those are loaded.
+
+    The environment variable MAGICBYTE_KERNELS (`plain` or `compiled`) overrules it.
+    """
+    choice = _environment.get(_CHOICE)
+    if choice in (_PLAIN, _COMPILED):
+        return bool(choice == _COMPILED)
+    return not _warming and size >= (WORTH_CALLING if _loaded else WORTH_LOADING)
+
+
+def expect(size: int) -> None:
+    """Announce that about `size` bytes of records will come, in pieces: if they are many, load the kernels."""
+    global _loaded
+    _loaded = _loaded or size >= WORTH_LOADING
+
+
+def is_warm() -> bool:
+    """Say whether `warm` would compile nothing: every kernel that is imported has its image."""
+    paths = [_image_path(each._origin) for each in list(_all)]
+    return all(path is not None and path.exists() for path in paths)
+
+
+def warm() -> int:
+    """Compile every kernel that is imported, or load it from the cache; return their number.
+
+    Meanwhile other threads take the plain twins: none waits for a kernel.
+    """
+    global _warming
+    _warming = True
+    try:
+        for each in _all:
+            each.compiled()
+    finally:
+        _warming = False
+    return len(_all)
+
+
+def _compile(py_func: Callable[..., Any], *, from_cache: bool = True) -> Any:
+    """Compile `py_func` for its annotated signature. Kernels and primitives that it names become their machine form.
+
+    `from_cache`: from Numba's cache, if it is there. An image cannot be made of that.
+    """
+    import numba
+
+    names = {name: each.dispatcher() for name, each in _kernels_named_by(py_func).items()}
+    for name in py_func.__code__.co_names:
+        value = py_func.__globals__.get(name)
+        if isinstance(value, python_types.FunctionType) and value in _machine_bodies:
+            body = _machine_bodies[value]()
+            names[name] = body.dispatcher() if isinstance(body, Kernel) else body
+    linked = _linked(py_func, names)
+    with _cache_directory() as cached:
+        return numba.njit(_signature(py_func), cache=cached and from_cache, nogil=True, error_model="numpy")(linked)
+
+
+def _image(kernel: Kernel, origin: Callable[..., Any]) -> image.Image | None:
+    """Return a kernel's machine code from its image, which is made if there is none; None where there cannot be one."""
+    path = _image_path(origin)
+    if path is None:
+        return None
+    folder, notes = path.parent, {name: str(text) for name, text in origin.__annotations__.items()}
+    signature = image.Signature(results=_RESULTS[notes.pop("return")], takes=tuple(map(_ARRAYS.get, notes.values())))
+    if (address := image.load(path)) is None:
+        with (folder / "images").open("w") as lock_file:
+            _lock_file(lock_file.fileno())
+            if (address := image.load(path)) is None:
+                (made,) = _compile(origin, from_cache=False).overloads.values()
+                image.save(path, made.library, made.fndesc.llvm_func_name, signature)
+                address = image.load(path)
+    return image.Image(address, kernel.__name__, signature) if address else None
+
+
+def _image_path(origin: Callable[..., Any]) -> Path | None:
+    """Return where a kernel's image is, or would be; None where there are none."""
+    folder = cache_directory() if image.supported() and not bounds_checked() else None
+    if folder is None:
+        return None
+    notes = {name: str(text) for name, text in origin.__annotations__.items()}
+    code = image.machine(), origin.__code__.co_code, origin.__code__.co_consts, notes
+    return folder / f"{origin.__module__}.{origin.__name__}.{zlib.crc32(repr(code).encode()):08x}.o"
+
+
+_ARRAYS = {
+    "Bytes": image.Array("u1", is_written=False),
+    "MutableBytes": image.Array("u1", is_written=True),
+    "Int64s": image.Array("i8", is_written=True),
+    "Int32s": image.Array("i4", is_written=True),
+    "Int8s": image.Array("i1", is_written=True),
+}
+_RESULTS = {"int": 1, "tuple[int, int]": 2, "None": 0}
+
+
+def _kernels_named_by(py_func: Callable[..., Any]) -> dict[str, Kernel]:
+    """Return the kernels that `py_func` calls, by the names it calls them."""
+    named = {name: py_func.__globals__.get(name) for name in py_func.__code__.co_names}
+    return {name: value for name, value in named.items() if isinstance(value, Kernel)}
+
+
+def _linked(py_func: Callable[..., Any], names: dict[str, Any]) -> Any:
+    """Return `py_func` with some of its global names standing for other things."""
+    linked = python_types.FunctionType(py_func.__code__, py_func.__globals__ | names, py_func.__name__)
+    linked.__module__, linked.__qualname__ = py_func.__module__, py_func.__qualname__
+    linked.__annotations__, linked.__doc__ = py_func.__annotations__, py_func.__doc__
+    return linked
+
+
+def _signature(py_func: Callable[..., Any]) -> Any:
+    from numba import types
+
+    nb: Any = types
+
+    read_only = nb.Array(nb.uint8, 1, "C", readonly=True)
+    known = {"int": nb.int64, "bool": nb.boolean, "Bytes": read_only, "MutableBytes": nb.uint8[::1]}
+    known |= {"Int64s": nb.int64[::1], "Int32s": nb.int32[::1], "Int8s": nb.int8[::1]}
+    known |= {"tuple[int, int]": nb.UniTuple(nb.int64, 2), "None": nb.void}
+    types_by_name = {name: known[str(text)] for name, text in py_func.__annotations__.items()}
+    result = types_by_name.pop("return")
+    return result(*types_by_name.values())
+
+
+def bounds_checked() -> bool:
+    """Say whether this process builds its kernels with every index checked (NUMBA_BOUNDSCHECK=1), for fuzzing."""
+    return os.environ.get("NUMBA_BOUNDSCHECK") == "1"
+
+
+@cache
+def cache_directory() -> Path | None:
+    """Return the folder of the compiled kernels, or None where no folder can be written.
+
+    MAGICBYTE_CACHE_DIR, else the user's cache folder. Its name holds a digest of all that the machine code depends on,
+    because Numba itself looks only at the file that a kernel stands in, not at those of the kernels it calls.
+    """
+    import hashlib  # not at the top: a small command needs neither, and they take 7 ms
+    import tempfile
+
+    digest = hashlib.blake2b(digest_size=8)
+    package = Path(__file__).parent.parent
+    for source in sorted([*package.glob("compiled/*.py"), *package.rglob("*kernels.py")]):
+        digest.update(source.read_bytes())
+    digest.update(repr((sys.version_info[:2], bounds_checked(), str(package))).encode())
+    chosen = os.environ.get("MAGICBYTE_CACHE_DIR")
+    base = Path(chosen) if chosen else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "magicbyte"
+    folder = base / f"kernels-{digest.hexdigest()}"
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            return folder
+    except OSError:
+        return None
+
+
+@contextlib.contextmanager
+def _cache_directory() -> Iterator[bool]:
+    """Point Numba's cache at our folder for one compilation, one process at a time; give False where there is none."""
+    from numba.core import config as numba_config
+
+    folder = cache_directory()
+    if folder is None:
+        yield False
+        return
+    config: Any = numba_config  # its attributes are made at run time
+    before = config.CACHE_DIR
+    with (folder / "lock").open("w") as lock_file:
+        _lock_file(lock_file.fileno())
+        config.CACHE_DIR = str(folder)
+        try:
+            yield True
+        finally:
+            config.CACHE_DIR = before
+
+
+def _lock_file(descriptor: int) -> None:
+    """Wait until no other process compiles, so that each machine compiles a kernel once. Released with the file."""
+    try:
+        import fcntl
+    except ImportError:  # no such lock on Windows: both compile, and the last one's cache stays
+        return
+    fcntl.flock(descriptor, fcntl.LOCK_EX)

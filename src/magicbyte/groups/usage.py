@@ -1,0 +1,23 @@
+"""Bytes that members of all groups have sent and that are kept: their bound is `group.metadata.max.bytes`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+MEMBER_BYTES: Final = 512
+"""Memory that is counted for a member beside what it has sent."""
+
+
+@dataclass(slots=True)
+class Usage:
+    """Bytes in use, of all groups of a coordinator."""
+
+    used: int = 0
+
+
+def weight(protocols: Iterable[tuple[str, bytes]], *texts: str | None) -> int:
+    """Return the bytes that are counted for a member with these protocols and names."""
+    names = sum(len(each) for each in texts if each)
+    return MEMBER_BYTES + names + sum(len(name) + len(metadata) for name, metadata in protocols)

@@ -1,0 +1,59 @@
+"""Which of many entries, one behind the other, get an index entry: one walk over their headers."""
+
+from __future__ import annotations
+
+from magicbyte.compiled.kernel import Bytes, Int64s, kernel
+from magicbyte.compiled.primitives import load_i8, load_i32, load_i64
+
+# ---- what is known between two sets
+SINCE = 0  # bytes from the entry on that got the last index entry
+LATEST = 1  # the largest timestamp so far, in ms
+LATEST_AT = 2  # and the offset that it counts as
+STATE = 3
+
+# ---- fields of an index entry
+POSITION = 0  # of the entry that it names, in the bytes that are walked over
+FIRST = 1  # its first offset as its header has it, and its last
+LAST = 2
+TIME = 3  # LATEST and LATEST_AT then
+TIME_AT = 4
+ENTRY = 5
+
+LEAST_ENTRY = 26  # bytes
+NOT_WHOLE = -1
+
+
+@kernel
+def due_entries(data: Bytes, interval: int, state: Int64s, out: Int64s) -> int:
+    """Walk whole entries of Kafka's formats, each with all that an index says of it in its header.
+
+    An index entry is due at one that stands more than `interval` bytes behind the last that got one. Shapes: state
+    (STATE,), in and out; out (n * ENTRY,), with room for one in `interval` bytes and one more. Returns how many there
+    are, NOT_WHOLE where the last entry is cut.
+    """
+    at, count = 0, 0
+    since, latest, latest_at = state[SINCE], state[LATEST], state[LATEST_AT]
+    while at < len(data):
+        if len(data) - at < LEAST_ENTRY:
+            return NOT_WHOLE
+        size, magic = 12 + load_i32(data, at + 8), load_i8(data, at + 16)
+        if size < LEAST_ENTRY or size > len(data) - at or (magic == 2 and size < 61) or (magic == 1 and size < 34):
+            return NOT_WHOLE
+        first, timestamp = load_i64(data, at), -1
+        last = first
+        if magic == 2:
+            last, timestamp = first + load_i32(data, at + 23), load_i64(data, at + 35)
+        elif magic == 1:
+            timestamp = load_i64(data, at + 18)
+        if timestamp > latest:
+            latest, latest_at = timestamp, last
+        if since > interval:
+            into = count * ENTRY
+            out[into + POSITION], out[into + FIRST], out[into + LAST] = at, first, last
+            out[into + TIME], out[into + TIME_AT] = latest, latest_at
+            count += 1
+            since = 0
+        since += size
+        at += size
+    state[SINCE], state[LATEST], state[LATEST_AT] = since, latest, latest_at
+    return count

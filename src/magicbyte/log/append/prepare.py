@@ -1,0 +1,204 @@
+"""What becomes of a produced set: taken as it is, rebuilt, or refused. A pure function: no clock, no file, no state.
+
+`prepare` is a leader's append, `take` a follower's. docs/append.md has the rules as tables. Sources: KIP-31, KIP-32,
+KIP-57, the Enriched Message Metadata proposal; Kafka's UnifiedLog and LogValidator.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from magicbyte.codecs import Codec
+from magicbyte.errors import AppendRefusedError, CorruptRecordError, ErrorCode
+from magicbyte.log.append.reencode import rebuild
+from magicbyte.log.append.rules import AppendRules, Request
+from magicbyte.log.append.sets import ProducedSet, read_set, too_large
+from magicbyte.log.append.stamp import Stored, can_stay, stamp
+from magicbyte.records.batch import RecordBatch
+from magicbyte.records.decode import DecodeOptions, decode
+from magicbyte.records.encode import Format
+from magicbyte.records.entry import entries
+from magicbyte.records.layout import NO_PRODUCER_ID, NO_TIMESTAMP, Dialect, TimestampType
+
+NOTHING_STORED = -1
+_APPEND_TIME, _ENRICHED = TimestampType.LOG_APPEND_TIME, Format.ENRICHED  # a member of an enum takes three look-ups
+_OFFSETS = DecodeOptions(keys=False, values=False, headers=False, control=True)
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerBatch:
+    """What a batch of magic 2 says of its producer: input of the check for duplicates and gaps."""
+
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    last_sequence: int
+    is_transactional: bool
+    is_control: bool
+
+
+class PreparedAppend(NamedTuple):
+    """What is to be written, and what the log must know of it. Offsets -1: nothing is to be written.
+
+    `buffers` go one behind the other; those of an append in place are views of the produced bytes, but for headers.
+    `size` in bytes, timestamps in ms. `max_timestamp_offset` is the one that a time index names, -1 where the records
+    have no timestamps. `log_append_time` is for the response. `decompressed` and `compressed` count calls of codecs.
+    """
+
+    buffers: tuple[memoryview, ...]
+    size: int
+    first_offset: int
+    last_offset: int
+    records: int
+    max_timestamp: int
+    max_timestamp_offset: int
+    log_append_time: int
+    rebuilt: bool
+    decompressed: int
+    compressed: int
+    producer: ProducerBatch | None
+
+    def __bytes__(self) -> bytes:
+        return b"".join(self.buffers)
+
+
+_NOTHING = PreparedAppend(
+    buffers=(), size=0, first_offset=NOTHING_STORED, last_offset=NOTHING_STORED, records=0, max_timestamp=NO_TIMESTAMP,
+    max_timestamp_offset=NOTHING_STORED, log_append_time=NO_TIMESTAMP, rebuilt=False, decompressed=0, compressed=0,
+    producer=None,
+)  # fmt: skip
+
+
+def prepare(
+    records: memoryview,
+    rules: AppendRules,
+    *,
+    next_offset: int,
+    now_ms: int,
+    leader_epoch: int,
+    request_version: int | None = None,
+    dialect: Dialect = Dialect.KAFKA,
+    is_ours: bool = False,
+    has_room: bool = True,
+) -> PreparedAppend:
+    """Return what a leader writes for the produced set `records`, whose first record gets `next_offset`.
+
+    `request_version` is that of the Produce request, None for what the broker writes itself: that may hold control
+    batches. `dialect` is that of `records`. `is_ours`: nobody else needs `records`, which are in memory that can be
+    written to: headers are set there, not in copies. Sequences of producers are checked by ProducerChecks, not here.
+    `has_room`: whether there is memory for a set that decompresses to as much as the rules allow.
+
+    Raises AppendRefusedError, with the code that this version of the request knows; nothing is left behind then. Raises
+    RoomNeeded without `has_room`, for a set that holds more than threads keep memory for.
+    """
+    request = Request(request_version)
+    found = read_set(records, rules, request, now_ms, dialect, has_room=has_room)
+    if not found.parts:
+        return _NOTHING
+    compressed = 0
+    stays = can_stay(found, rules)
+    if stays:
+        stored = stamp(found, rules, request, next_offset, now_ms, leader_epoch, is_ours=is_ours)
+    else:
+        codec = found.codec if rules.codec is None else rules.codec
+        if codec is Codec.ZSTD and rules.format is not Format.V2:
+            raise AppendRefusedError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs magic 2")
+        compressed = int(codec is not Codec.NONE)
+        stored = rebuild(found, codec, rules, request, next_offset, now_ms, leader_epoch)
+        _check_entries(stored, rules)
+    size = sum(map(len, stored.buffers))
+    if size > rules.segment_bytes:
+        why = f"size of a set: expected <= {rules.segment_bytes}, found {size}"
+        raise AppendRefusedError(ErrorCode.RECORD_LIST_TOO_LARGE, why)
+    broker_time = rules.timestamp_type is _APPEND_TIME or rules.format is _ENRICHED
+    return PreparedAppend(
+        tuple(stored.buffers),
+        size,
+        next_offset,
+        stored.next_offset - 1,
+        stored.next_offset - next_offset,
+        stored.max_timestamp,
+        stored.max_timestamp_offset,
+        now_ms if broker_time else NO_TIMESTAMP,
+        not stays,
+        found.decompressed,
+        compressed,
+        _producer_of(found),
+    )
+
+
+def _check_entries(stored: Stored, rules: AppendRules) -> None:
+    """Look at the limit again: what was rebuilt may have grown."""
+    for buffer in stored.buffers:
+        for _, entry in entries(buffer, rules.format.dialect):
+            if entry.size > rules.max_message_bytes:
+                raise too_large(f"size of an entry: expected <= {rules.max_message_bytes}, stored {entry.size}")
+
+
+def _producer_of(found: ProducedSet) -> ProducerBatch | None:
+    batch = found.parts[0].view
+    if not isinstance(batch, RecordBatch) or batch.producer_id == NO_PRODUCER_ID:
+        return None
+    return ProducerBatch(
+        batch.producer_id,
+        batch.producer_epoch,
+        batch.base_sequence,
+        batch.last_sequence,
+        batch.is_transactional,
+        batch.is_control,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TakenAppend:
+    """Entries that a follower writes as they came. `data` is a view of them; offsets -1: there is no whole one.
+
+    `first_offset` is that of the first entry; of a wrapper of magic 0 or 1, which does not tell it, the last one's.
+    """
+
+    data: memoryview
+    first_offset: int
+    last_offset: int
+    max_timestamp: int
+    max_timestamp_offset: int
+
+
+def take(records: memoryview, *, next_offset: int, dialect: Dialect = Dialect.KAFKA) -> TakenAppend:
+    """Return the whole entries of `records`, fetched from a leader: offsets, formats and codecs stay as they are.
+
+    Raises CorruptRecordError unless every checksum holds, and offsets begin at `next_offset` or behind it and ascend:
+    a follower that meets this must not go on. A cut entry at the end is left out.
+    """
+    walk = entries(records, dialect)
+    first, last, latest, latest_at = NOTHING_STORED, NOTHING_STORED, NO_TIMESTAMP, NOTHING_STORED
+    for position, entry in walk:
+        end = position + entry.size
+        try:
+            entry.verify()
+            begin = entry.offset if not isinstance(entry, RecordBatch) else entry.base_offset
+            stop = entry.last_offset if entry.last_offset is not None else _last_offset(records[position:end])
+        except CorruptRecordError as error:
+            raise error.locate(shift=position) from None
+        least = next_offset if first < 0 else last + 1
+        if begin < least or stop < begin:
+            gap = CorruptRecordError(
+                "offset of a fetched entry", expected=f">= {least}", found=begin, position=position
+            )
+            raise gap.locate(offsets=(begin, stop))
+        first, last = begin if first < 0 else first, stop
+        if entry.max_timestamp > latest:
+            latest, latest_at = entry.max_timestamp, stop
+    return TakenAppend(
+        data=records[: walk.position],
+        first_offset=first,
+        last_offset=last,
+        max_timestamp=latest,
+        max_timestamp_offset=latest_at,
+    )
+
+
+def _last_offset(wrapper: memoryview) -> int:
+    """Return the last offset of an enriched wrapper, which only its inside tells."""
+    offsets: Any = [columns.offset for columns in decode(wrapper, _OFFSETS, dialect=Dialect.ENRICHED)]
+    return int(max(max(each) for each in offsets))

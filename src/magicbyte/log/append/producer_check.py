@@ -1,0 +1,140 @@
+"""What a leader remembers of its producers to tell a batch that comes again from a new one, and a gap from both.
+
+Per producer the last five batches; a snapshot on disk has only the last. docs/append.md has the rules as a table.
+Source: KIP-98; Kafka's ProducerStateEntry and ProducerAppendInfo.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from magicbyte.errors import AppendRefusedError, ErrorCode
+from magicbyte.log.append.prepare import ProducerBatch
+from magicbyte.log.files.producer_snapshot import ProducerSnapshot
+from magicbyte.records.layout import NO_SEQUENCE
+
+REMEMBERED = 5
+"""Batches per producer: as many as a client may have under way."""
+_NO_EPOCH = -1
+_SEQUENCES = 1 << 31
+
+
+class AppendedBatch(NamedTuple):
+    """A batch that is in the log; `timestamp` is its largest, in ms."""
+
+    base_sequence: int
+    last_sequence: int
+    first_offset: int
+    last_offset: int
+    timestamp: int
+
+
+@dataclass(slots=True)
+class _Producer:
+    """`timestamp` of the last batch or marker, in ms."""
+
+    epoch: int
+    timestamp: int
+    coordinator_epoch: int = _NO_EPOCH
+    in_transaction: bool = False
+    batches: deque[AppendedBatch] = field(default_factory=lambda: deque(maxlen=REMEMBERED))
+
+    def move_to(self, epoch: int) -> None:
+        """Begin a newer epoch: what came before it is forgotten."""
+        if epoch > self.epoch:
+            self.epoch = epoch
+            self.batches.clear()
+
+
+class ProducerChecks:
+    """The producers of one partition. `check` before a batch is written, `appended` or `ended` after it is."""
+
+    def __init__(self) -> None:
+        self._producers: dict[int, _Producer] = {}
+
+    def start_from(self, snapshot: ProducerSnapshot) -> None:
+        """Take over what a snapshot knows: of each producer the last batch."""
+        for entry in snapshot.producers:
+            in_transaction = entry.current_txn_first_offset >= 0
+            producer = _Producer(entry.producer_epoch, entry.timestamp, entry.coordinator_epoch, in_transaction)
+            if entry.last_offset >= 0:
+                first = entry.last_offset - entry.offset_delta
+                last = AppendedBatch(
+                    entry.first_sequence, entry.last_sequence, first, entry.last_offset, entry.timestamp
+                )
+                producer.batches.append(last)
+            self._producers[entry.producer_id] = producer
+
+    def check(self, batch: ProducerBatch) -> AppendedBatch | None:
+        """Return the batch in the log that this one repeats, or None: it is to be written.
+
+        A producer that is not known may begin with any sequence: the log may have forgotten it. Raises
+        AppendRefusedError for an old epoch, a gap, and plain records while a transaction is open.
+        """
+        producer = self._producers.get(batch.producer_id)
+        if producer is None:
+            return None
+        if batch.producer_epoch < producer.epoch:
+            code = ErrorCode.INVALID_PRODUCER_EPOCH
+            raise _refusal(code, batch, f"epoch {batch.producer_epoch} is older than {producer.epoch}")
+        if batch.producer_epoch > producer.epoch:
+            if batch.base_sequence != 0:
+                raise _refusal(_GAP, batch, f"a new epoch begins with sequence {batch.base_sequence}, not 0")
+            return None
+        for known in producer.batches:
+            if (known.base_sequence, known.last_sequence) == (batch.base_sequence, batch.last_sequence):
+                return known
+        expected = (producer.batches[-1].last_sequence + 1) % _SEQUENCES if producer.batches else 0
+        if batch.base_sequence != expected:
+            raise _refusal(_GAP, batch, f"expected sequence {expected}, found {batch.base_sequence}")
+        if producer.in_transaction and not batch.is_transactional:
+            raise _refusal(ErrorCode.INVALID_TXN_STATE, batch, "plain records while its transaction is open")
+        return None
+
+    def appended(self, batch: ProducerBatch, first_offset: int, last_offset: int, timestamp: int) -> None:
+        """Remember a data batch that is in the log now."""
+        assert batch.base_sequence > NO_SEQUENCE, "an idempotent batch has a sequence"
+        producer = self._producers.setdefault(batch.producer_id, _Producer(batch.producer_epoch, timestamp))
+        producer.move_to(batch.producer_epoch)
+        producer.timestamp, producer.in_transaction = timestamp, batch.is_transactional
+        producer.batches.append(
+            AppendedBatch(batch.base_sequence, batch.last_sequence, first_offset, last_offset, timestamp)
+        )
+
+    def check_marker(self, producer_id: int, producer_epoch: int, coordinator_epoch: int) -> None:
+        """Raise AppendRefusedError for a marker of an old producer epoch or from an old coordinator."""
+        producer = self._producers.get(producer_id)
+        if producer is None:
+            return
+        if producer_epoch < producer.epoch:
+            why = f"producer {producer_id}: a marker of epoch {producer_epoch}, older than {producer.epoch}"
+            raise AppendRefusedError(ErrorCode.INVALID_PRODUCER_EPOCH, why)
+        if coordinator_epoch < producer.coordinator_epoch:
+            why = f"producer {producer_id}: a marker of coordinator epoch {coordinator_epoch}"
+            raise AppendRefusedError(
+                ErrorCode.TRANSACTION_COORDINATOR_FENCED, f"{why}, older than {producer.coordinator_epoch}"
+            )
+
+    def ended(self, producer_id: int, producer_epoch: int, coordinator_epoch: int, timestamp: int) -> None:
+        """Note a marker that is in the log now, of `timestamp` in ms: the producer's transaction is over."""
+        producer = self._producers.setdefault(producer_id, _Producer(producer_epoch, timestamp))
+        producer.move_to(producer_epoch)
+        producer.timestamp = timestamp
+        producer.coordinator_epoch, producer.in_transaction = coordinator_epoch, False
+
+    def expire(self, now_ms: int, after_ms: int) -> None:
+        """Forget the producers that wrote nothing for `after_ms` and have no transaction open."""
+        self._producers = {
+            each: producer
+            for each, producer in self._producers.items()
+            if producer.in_transaction or now_ms - producer.timestamp < after_ms
+        }
+
+
+_GAP = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+def _refusal(code: ErrorCode, batch: ProducerBatch, why: str) -> AppendRefusedError:
+    return AppendRefusedError(code, f"producer {batch.producer_id}: {why}")

@@ -1,0 +1,137 @@
+"""Appending where the format, the codec or the offsets inside must change: the records are encoded again, as one set.
+
+Source: Kafka's LogValidator.convertAndAssignOffsetsNonCompressed and buildRecordsAndAssignOffsets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from magicbyte.codecs import Codec
+from magicbyte.compiled.kernel import Ints
+from magicbyte.errors import BatchTooLargeError, CorruptRecordError
+from magicbyte.log.append.rules import AppendRules, Request
+from magicbyte.log.append.sets import ProducedSet, columns_of_part, too_large
+from magicbyte.log.append.stamp import Stored
+from magicbyte.records.batch import RecordBatch
+from magicbyte.records.columns import BytesColumn, HeaderColumns, RecordColumns
+from magicbyte.records.encode import BatchHeader, Format, Writer
+from magicbyte.records.layout import TimestampType
+
+_APPEND_TIME = TimestampType.LOG_APPEND_TIME
+
+
+def rebuild(
+    found: ProducedSet,
+    codec: Codec,
+    rules: AppendRules,
+    request: Request,
+    next_offset: int,
+    now_ms: int,
+    leader_epoch: int,
+) -> Stored:
+    """Return the records in the format of the rules: one batch or wrapper, or plain messages where `codec` is NONE.
+
+    Offsets go on from `next_offset`, timestamps are the producer's or the time of the append, as the rules say; what
+    else a batch of magic 2 said of itself stays. Raises AppendRefusedError for a set that is too large then.
+    """
+    columns = joined([each for part in found.parts for each in columns_of_part(part, found.dialect)])
+    count = len(columns)
+    target, broker_time = rules.format, rules.format is Format.ENRICHED or rules.timestamp_type is _APPEND_TIME
+    times, kind = columns.timestamp, TimestampType.CREATE_TIME
+    if broker_time:
+        kind = _APPEND_TIME
+        if target is not Format.V2:  # which keeps the producer's, as distances from each other
+            times = _same(columns, now_ms)
+    offsets = _same(columns, next_offset, step=1)
+    new = RecordColumns(offsets, times, _same(columns, kind), columns.key, columns.value, columns.headers)
+    header = BatchHeader(
+        timestamp_type=kind,
+        max_timestamp=now_ms if broker_time else None,
+        partition_leader_epoch=leader_epoch,
+        **_producer_of(found),
+    )
+    writer = Writer(new, target)
+    try:
+        data = writer.write(writer.batch(0, count), codec, [header])
+    except BatchTooLargeError as error:
+        raise too_large(error) from None
+    except CorruptRecordError as error:
+        raise request.illegal(error) from None
+    stored = Stored([data], next_offset + count)
+    if target is not Format.V0:
+        _note_time(stored, new, codec, rules, now_ms if broker_time else None)
+    return stored
+
+
+def _same(columns: RecordColumns, value: int, *, step: int = 0) -> Ints:
+    """Return `value` for each record, more by `step` for each further one, in the form of the columns."""
+    count = len(columns)
+    if isinstance(columns.offset, list):
+        return [value + step * at for at in range(count)]
+    import numpy as np
+
+    return np.full(count, value, np.int64) + step * np.arange(count)
+
+
+def _producer_of(found: ProducedSet) -> dict[str, Any]:
+    batch = found.parts[0].view
+    if not isinstance(batch, RecordBatch):
+        return {}
+    return {
+        "is_transactional": batch.is_transactional,
+        "producer_id": batch.producer_id,
+        "producer_epoch": batch.producer_epoch,
+        "base_sequence": batch.base_sequence,
+    }
+
+
+def _note_time(stored: Stored, columns: RecordColumns, codec: Codec, rules: AppendRules, now_ms: int | None) -> None:
+    """Note the largest timestamp, and the offset that an index gives for it."""
+    times: Any = columns.timestamp
+    first, last = stored.next_offset - len(columns), stored.next_offset - 1
+    latest = max(times) if now_ms is None else now_ms
+    if rules.format is Format.ENRICHED:
+        stored.time(int(latest), last)
+        return
+    plain = codec is Codec.NONE
+    if plain and (rules.format is Format.V1 or (rules.time_names_record and now_ms is None)):
+        at = 0 if now_ms is not None else [int(time) for time in times].index(int(latest))
+        stored.time(int(latest), first + at)
+    else:
+        stored.time(int(latest), last)
+
+
+def joined(pieces: Sequence[RecordColumns]) -> RecordColumns:
+    """Return the records of all pieces, decoded with keys, values and headers, as one."""
+    if len(pieces) == 1:
+        return pieces[0]
+    headers = [each.headers for each in pieces if each.headers is not None]
+    return RecordColumns(
+        _flat([each.offset for each in pieces]),
+        _flat([each.timestamp for each in pieces]),
+        _flat([each.timestamp_type for each in pieces]),
+        _cells([each.key for each in pieces]),
+        _cells([each.value for each in pieces]),
+        HeaderColumns(
+            _flat([each.count for each in headers]),
+            _cells([each.key for each in headers]),
+            _cells([each.value for each in headers]),
+        ),
+    )
+
+
+def _flat(columns: Sequence[Any]) -> list[int]:
+    return [int(number) for column in columns for number in column]
+
+
+def _cells(columns: Sequence[BytesColumn | None]) -> BytesColumn:
+    data, start, length = bytearray(), [], []
+    for column in columns:
+        assert column is not None, "they were asked for"
+        begin, starts, lengths = len(data), _flat([column.start]), _flat([column.length])
+        data += memoryview(column.data)
+        start += [begin + at for at in starts[: len(lengths)]]
+        length += lengths
+    return BytesColumn(bytes(data), start, length)

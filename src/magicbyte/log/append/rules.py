@@ -1,0 +1,166 @@
+"""What decides over an append: the topic's settings, and what a version of the Produce request allows.
+
+docs/append.md has the rules as a table. Sources: Kafka's topic settings and its LogValidator; KIP-31, KIP-32, KIP-57.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Self, TypeVar
+
+from magicbyte.codecs import Codec
+from magicbyte.errors import AppendRefusedError, ErrorCode, InvalidConfigError, RecordError, RequestRefusedError
+from magicbyte.records.decode import DEFAULT_MAX_BATCH_BYTES
+from magicbyte.records.encode import KAFKA_FORMATS, Format
+from magicbyte.records.layout import TimestampType
+from magicbyte.releases import newest_magic
+
+_Value = TypeVar("_Value")
+UNLIMITED_MS = (1 << 63) - 1
+_CODECS: dict[str, Codec | None] = {
+    "producer": None,
+    "uncompressed": Codec.NONE,
+    "gzip": Codec.GZIP,
+    "snappy": Codec.SNAPPY,
+    "lz4": Codec.LZ4,
+    "zstd": Codec.ZSTD,
+}
+_TIMESTAMP_TYPES = {"CreateTime": TimestampType.CREATE_TIME, "LogAppendTime": TimestampType.LOG_APPEND_TIME}
+_VERSION = re.compile(r"([0-9]+)\.([0-9]+)(\.[0-9]+)*(-IV[0-9]+|-[0-9]+)?")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AppendRules:
+    """The settings of a topic that decide how its log takes a set. Sizes in bytes, times in ms.
+
+    `codec`: that of stored sets, None for that of the producer. A timestamp may be `before_max_ms` older and
+    `after_max_ms` newer than the broker's clock. `max_message_bytes` is for each entry, as sent and as stored;
+    `segment_bytes` for the whole set. `compacted`: records need a key. `verify`: look inside the wrappers of an
+    enriched log; without it their tags are trusted. `max_decompressed_bytes`: what a set may decompress to.
+    `time_names_record`: as `names_record_of_time` of the log's index rules.
+    """
+
+    format: Format = Format.V2
+    codec: Codec | None = None
+    timestamp_type: TimestampType = TimestampType.CREATE_TIME
+    before_max_ms: int = UNLIMITED_MS
+    after_max_ms: int = UNLIMITED_MS
+    max_message_bytes: int = 1_048_588
+    segment_bytes: int = 1 << 30
+    compacted: bool = False
+    verify: bool = True
+    max_decompressed_bytes: int = DEFAULT_MAX_BATCH_BYTES
+    time_names_record: bool = False
+
+    @classmethod
+    def of(cls, settings: Mapping[str, str]) -> Self:
+        """Return the rules that a topic's settings give, by Kafka's names; settings of other things are passed over.
+
+        `message.format.version` is one of Kafka's version names or the magic value itself. Beyond Kafka's there are
+        `message.dialect` (kafka, enriched), `enriched.append.mode` (verify, trust) and
+        `max.decompressed.message.bytes`. Raises InvalidConfigError.
+        """
+        known = dict(settings)
+        furthest = known.get("message.timestamp.difference.max.ms")
+        for name in ("message.timestamp.before.max.ms", "message.timestamp.after.max.ms"):
+            if furthest is not None:
+                known.setdefault(name, furthest)
+        found: dict[str, object] = {
+            field: _number(name, known[name]) for name, field in _NUMBERS.items() if name in known
+        }
+        if "compression.type" in known:
+            found["codec"] = _choice(known, "compression.type", _CODECS)
+        if "message.timestamp.type" in known:
+            found["timestamp_type"] = _choice(known, "message.timestamp.type", _TIMESTAMP_TYPES)
+        if "cleanup.policy" in known:
+            policies = [each.strip() for each in known["cleanup.policy"].split(",")]
+            if unknown := [each for each in policies if each not in ("compact", "delete")]:
+                raise InvalidConfigError(f"cleanup.policy: expected compact, delete or both, found {unknown[0]}")
+            found["compacted"] = "compact" in policies
+        if "enriched.append.mode" in known:
+            found["verify"] = _choice(known, "enriched.append.mode", {"verify": True, "trust": False})
+        if "message.format.version" in known:
+            found["format"] = stored_format(known["message.format.version"])
+        if _choice(known, "message.dialect", {"kafka": False, "enriched": True}, "kafka"):
+            found["format"] = Format.ENRICHED
+        return cls(**found)  # type: ignore[arg-type]
+
+
+_NUMBERS = {
+    "message.timestamp.before.max.ms": "before_max_ms",
+    "message.timestamp.after.max.ms": "after_max_ms",
+    "max.message.bytes": "max_message_bytes",
+    "segment.bytes": "segment_bytes",
+    "max.decompressed.message.bytes": "max_decompressed_bytes",
+}
+
+
+def stored_format(version: str) -> Format:
+    """Return the format that a value of `message.format.version` stands for: 0, 1, 2, or Kafka's name of a version.
+
+    Raises InvalidConfigError.
+    """
+    if version in ("0", "1", "2"):
+        return Format(version)
+    parts = _VERSION.fullmatch(version)
+    if parts is None:
+        raise InvalidConfigError(
+            f"message.format.version: expected 0, 1, 2 or a version such as 0.10.2, found {version}"
+        )
+    line = int(parts[1]), int(parts[2])
+    return KAFKA_FORMATS[newest_magic(line)]
+
+
+def _number(name: str, text: str) -> int:
+    if not re.fullmatch(r"[0-9]{1,19}", text):
+        raise InvalidConfigError(f"{name}: expected a number that is not negative, found {text}")
+    return int(text)
+
+
+def _choice(settings: Mapping[str, str], name: str, values: Mapping[str, _Value], default: str = "") -> _Value:
+    text = settings.get(name, default)
+    if text not in values:
+        raise InvalidConfigError(f"{name}: expected one of {', '.join(values)}, found {text}")
+    return values[text]
+
+
+class Request:
+    """What the version of the Produce request lets a client send, and what it can be told. None: the broker itself.
+
+    `is_client`: a client sent this, so that nothing of the broker's own may be in it. `wants_one_batch`: a set must be
+    exactly one whole batch of magic 2, from version 3 on. `may_use_zstd`: the client knows zstd, from version 7 on.
+    """
+
+    __slots__ = ("is_client", "may_use_zstd", "version", "wants_one_batch")
+
+    def __init__(self, version: int | None) -> None:
+        self.version = version
+        self.is_client = version is not None
+        self.wants_one_batch = version is not None and version >= 3
+        self.may_use_zstd = version is None or version >= 7
+
+    def _knows_only_corrupt(self) -> bool:
+        return self.version is not None and self.version < 3
+
+    def damaged(self, why: object) -> AppendRefusedError:
+        """Return the refusal of bytes that are damaged."""
+        return AppendRefusedError(ErrorCode.CORRUPT_MESSAGE, str(why))
+
+    def illegal(self, why: object, records: tuple[RecordError, ...] = ()) -> AppendRefusedError:
+        """Return the refusal of bytes that are whole and say something illegal: old clients know no code for that."""
+        code = ErrorCode.CORRUPT_MESSAGE if self._knows_only_corrupt() else ErrorCode.INVALID_RECORD
+        return AppendRefusedError(code, str(why), self._told(records))
+
+    def bad_time(self, why: object, records: tuple[RecordError, ...] = ()) -> AppendRefusedError:
+        """Return the refusal of a timestamp."""
+        return AppendRefusedError(ErrorCode.INVALID_TIMESTAMP, str(why), self._told(records))
+
+    def not_authorized(self, why: object) -> AppendRefusedError:
+        """Return the refusal of a transactional batch without a producer id."""
+        code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        return RequestRefusedError(ErrorCode.CORRUPT_MESSAGE if self._knows_only_corrupt() else code, str(why))
+
+    def _told(self, records: tuple[RecordError, ...]) -> tuple[RecordError, ...]:
+        return records if self.version is None or self.version >= 8 else ()

@@ -1,0 +1,1 @@
+"""Compaction of served logs, and the background work on them."""

@@ -1,0 +1,550 @@
+"""Compaction: of each key only the latest record stays, and offsets never change.
+
+Two passes, as in Kafka: the dirty part of the log is read for the offset map, then groups of segments are written
+anew, each as one segment, and put in their place by the log's own swap. `Compaction.run` does it step by step, for a
+worker that has more to do. Sources: Kafka's LogCleaner, Cleaner and LogCleanerManager; docs/compact.md.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Collection, Generator, Iterator, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from magicbyte.compiled.kernel import worth_compiling
+from magicbyte.errors import CorruptRecordError
+from magicbyte.log.cleaning.cleaned_transactions import CleanedTransactions, SegmentTransactions
+from magicbyte.log.cleaning.compaction_sets import Dropped, Piece, Rules, SetFilter, may_be_mixed
+from magicbyte.log.cleaning.offset_map import OffsetMap
+from magicbyte.log.files.directory import LOG
+from magicbyte.log.files.index_writer import MAX_RELATIVE, SegmentIndexer, last_offsets
+from magicbyte.log.files.producer_snapshot import ProducerEntry
+from magicbyte.log.files.reader import Chunk, read_chunks
+from magicbyte.records.batch import RecordBatch
+from magicbyte.records.decode import DecodeOptions, decode_rows
+from magicbyte.records.layout import CONTROL_BIT, TRANSACTIONAL_BIT, Dialect
+from magicbyte.records.scan import scan
+
+if TYPE_CHECKING:
+    from magicbyte.log.cleaning.offset_marks import OffsetMarks
+    from magicbyte.log.files.indexes import AbortedTransaction
+    from magicbyte.log.live.partition_log import PartitionLog
+    from magicbyte.log.live.segment import Segment
+    from magicbyte.ports import Moment
+    from magicbyte.records.columns import RecordColumns
+    from magicbyte.records.scan import BatchTable
+
+
+FOREVER = (1 << 63) - 1
+_KEYS = DecodeOptions(headers=False)
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionConfig:
+    """The settings of the cleaner and of the topic for it. Sizes in bytes, times in ms; names and defaults are Kafka's.
+
+    Ours is `merge_sets` (`cleaner.merge.sets`): whether neighbouring sets become one; None: in the enriched dialect.
+    """
+
+    dedupe_buffer_bytes: int = 128 << 20
+    load_factor: float = 0.9
+    io_buffer_bytes: int = 512 << 10
+    min_cleanable_ratio: float = 0.5
+    delete_retention_ms: int = 86_400_000
+    min_lag_ms: int = 0
+    max_lag_ms: int = FOREVER
+    max_message_bytes: int = 1_048_588
+    merge_sets: bool | None = None
+
+    @classmethod
+    def of(cls, settings: Mapping[str, str]) -> CompactionConfig:
+        """Return what topic and broker settings such as {"delete.retention.ms": "1"} say; others are ignored.
+
+        Raises ValueError for a number that is none.
+        """
+        given: dict[str, int | float | bool] = {}
+        for name, (field_name, kind) in _SETTINGS.items():
+            if name in settings:
+                given[field_name] = kind(settings[name])
+        if "cleaner.merge.sets" in settings:
+            given["merge_sets"] = settings["cleaner.merge.sets"].lower() == "true"
+        return replace(cls(), **given)  # type: ignore[arg-type]
+
+
+DEFAULT_CONFIG = CompactionConfig()
+_SETTINGS = {
+    "log.cleaner.dedupe.buffer.size": ("dedupe_buffer_bytes", int),
+    "log.cleaner.io.buffer.load.factor": ("load_factor", float),
+    "log.cleaner.io.buffer.size": ("io_buffer_bytes", int),
+    "min.cleanable.dirty.ratio": ("min_cleanable_ratio", float),
+    "delete.retention.ms": ("delete_retention_ms", int),
+    "min.compaction.lag.ms": ("min_lag_ms", int),
+    "max.compaction.lag.ms": ("max_lag_ms", int),
+    "max.message.bytes": ("max_message_bytes", int),
+}
+
+
+class Selection(NamedTuple):
+    """What of a log can be compacted. Offsets from `first_dirty` to below `first_uncleanable` are dirty.
+
+    `clean_bytes`: of segments that begin below the dirty part; `cleanable_bytes`: of those that hold some of it.
+    `is_due`: whether there is enough, or it has waited too long. `resets`: the checkpoint said something impossible.
+    """
+
+    first_dirty: int
+    first_uncleanable: int
+    clean_bytes: int
+    cleanable_bytes: int
+    is_due: bool
+    resets: bool
+
+    @property
+    def ratio(self) -> float:
+        """The cleanable part of all that is clean or cleanable; 0 of nothing."""
+        return self.cleanable_bytes / max(self.clean_bytes + self.cleanable_bytes, 1)
+
+
+def select(
+    log: PartitionLog,
+    checkpoint: int | None,
+    config: CompactionConfig,
+    now_ms: int,
+    *,
+    damaged: Collection[int] = (),
+) -> Selection:
+    """Return what of `log` can be compacted; `checkpoint` is what the cleaner wrote down last.
+
+    `damaged`: base offsets of segments that stay as they are; their bytes count neither as clean nor as cleanable.
+    Raises CorruptRecordError where the first header of a segment is damaged.
+    """
+    first_dirty = log.log_start_offset if checkpoint is None else checkpoint
+    resets = not log.log_start_offset <= first_dirty <= log.log_end_offset
+    if resets:
+        first_dirty = log.log_start_offset
+    segments, active = log.segments, log.active
+    bounds = [active.base_offset]
+    if log.config.rules.has_producers or log.config.dialect is Dialect.ENRICHED:
+        bounds.append(log.last_stable_offset)
+    dirty = _floor(segments, first_dirty)
+    if config.min_lag_ms > 0:
+        young = (each.base_offset for each in dirty if each.largest_or_modified() > now_ms - config.min_lag_ms)
+        bounds.append(next(young, active.base_offset))
+    first_uncleanable = _floor(segments, max(min(bounds), segments[0].base_offset))[0].base_offset
+    first_uncleanable = max(first_uncleanable, first_dirty) if first_dirty < active.base_offset else first_dirty
+    clean = sum(each.size for each in segments if each.base_offset < first_dirty and each.base_offset not in damaged)
+    cleanable_segments = [
+        each
+        for each in dirty
+        if each.base_offset < first_uncleanable and each is not active and each.base_offset not in damaged
+    ]
+    cleanable = sum(each.size for each in cleanable_segments) if first_uncleanable > first_dirty else 0
+    found = Selection(first_dirty, first_uncleanable, clean, cleanable, False, resets)
+    waited = bool(cleanable_segments) and 0 <= cleanable_segments[0].first_timestamp < now_ms - config.max_lag_ms
+    return found._replace(is_due=cleanable > 0 and (found.ratio > config.min_cleanable_ratio or waited))
+
+
+def _floor(segments: Sequence[Segment], offset: int) -> Sequence[Segment]:
+    """Return the segments from the one on that holds `offset`."""
+    at = max((at for at, each in enumerate(segments) if each.base_offset <= offset), default=0)
+    return segments[at:]
+
+
+def damaged_segment(segments: Sequence[Segment], error: CorruptRecordError) -> int | None:
+    """Return the base offset of the segment whose log `error` is about, None where it is about another file.
+
+    A segment that took the place of others was opened by a temporary name: the error gets the present one.
+    """
+    found = next((each for each in segments if each.log.path == error.path), None)
+    if found is None:
+        return None
+    error.path = found.path(LOG)
+    return found.base_offset
+
+
+@dataclass(slots=True)
+class CompactionReport:
+    """What a compaction did. Bytes are those of `.log` files; `records` were read, each once, `keys` told apart.
+
+    `end_offset`: all below it is clean now. `groups`: source bases of each segment that was written. `aborted`: the log
+    was truncated meanwhile, so that not all was done.
+    """
+
+    first_dirty: int
+    end_offset: int
+    records: int = 0
+    keys: int = 0
+    bytes_read: int = 0
+    bytes_before: int = 0
+    bytes_after: int = 0
+    groups: list[list[int]] = field(default_factory=list)
+    dropped: Dropped = field(default_factory=Dropped)
+    aborted: bool = False
+
+    def add(self, other: CompactionReport) -> None:
+        """Add what was done of the same round elsewhere."""
+        for name in ("records", "bytes_read", "bytes_before", "bytes_after"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.groups += other.groups
+        self.dropped.add(other.dropped)
+
+
+class Compaction:
+    """One round of compaction of one log.
+
+    `secret`: 16 bytes that nobody who writes keys knows. Without `writes` it only finds out what would go. `marks`, if
+    they were made elsewhere, from the `keys` of each segment, are of all up to where the log is cleanable.
+
+    `damaged` maps base offsets of segments that cannot be read to why. These stay as they are, and so do the tombstones
+    and transaction markers behind the first of them, because what they are about may lie in it; all else is compacted.
+    What turns out to be damaged is added. Without `damaged`, `run` raises CorruptRecordError for data that cannot be
+    read, and with it for a file that is no segment's log: what was not exchanged by then is as it was.
+    """
+
+    def __init__(
+        self,
+        log: PartitionLog,
+        selection: Selection,
+        config: CompactionConfig,
+        *,
+        now: Moment,
+        secret: bytes,
+        writes: bool = True,
+        marks: OffsetMarks | None = None,
+        damaged: MutableMapping[int, CorruptRecordError] | None = None,
+    ) -> None:
+        self._marks, self._damaged = marks, damaged
+        self.log, self.selection, self.config, self.now, self.writes = log, selection, config, now, writes
+        self.report = CompactionReport(selection.first_dirty, selection.first_dirty)
+        self._generation = log.generation
+        self._secret = secret
+        self._last_leader_epoch = -1
+        self._opens_wrappers = marks is not None  # what made them did not say whether there are mixed ones
+
+    @property
+    def total_bytes(self) -> int:
+        """About how many bytes `run` will tell of."""
+        end = self.selection.first_uncleanable
+        return self.selection.cleanable_bytes + sum(each.size for each in self.log.segments if each.base_offset < end)
+
+    def run(self) -> Generator[int, None, None]:
+        """Do the work; yield the bytes that were read and written since the last time, some megabytes at most.
+
+        Closing the iterator abandons the group that is being written; what was exchanged stays, and is sound.
+        """
+        if self._marks is None:
+            offsets = self._new_map()
+            yield from self._map(offsets)
+            yield from self._clean(offsets)
+        else:
+            yield from self._clean(self._marks)
+
+    def _new_map(self) -> OffsetMap:
+        return OffsetMap(
+            self.selection.first_dirty,
+            self.selection.first_uncleanable,
+            dedupe_bytes=self.config.dedupe_buffer_bytes,
+            load_factor=self.config.load_factor,
+            secret=self._secret,
+            compiled=worth_compiling(self.selection.cleanable_bytes),
+        )
+
+    def _clean(self, offsets: OffsetMap | OffsetMarks) -> Iterator[int]:
+        """Write anew what the map has been made for."""
+        report = self.report
+        report.keys, report.end_offset = offsets.keys, offsets.latest + 1
+        sources = self.sources(report.end_offset)
+        sets = SetFilter(offsets, self.rules(), CleanedTransactions())
+        report.dropped = sets.dropped
+        retains_deletes = self.retains_deletes(sources)
+        runs = self._readable_runs(sources)
+        while runs:
+            run = runs.pop(0)
+            follows_damage = run[0] is not sources[0]
+            transactions = CleanedTransactions(keeps_markers=follows_damage)
+            transactions.add_aborted(self.aborted(run, report.end_offset))
+            sets.begin_run(transactions, keeps_deletes=follows_damage)
+            for group in self.groups(run):
+                if self._truncated():
+                    report.aborted = True
+                    return
+                dropped = replace(sets.dropped)
+                try:
+                    yield from self.write(group, sets, retains_deletes)
+                except CorruptRecordError as error:
+                    self._set_aside(error, group)
+                    sets.dropped = report.dropped = dropped
+                    runs[:0] = self._readable_runs(run[run.index(group[0]) :])
+                    break
+        report.records += sets.records_seen
+
+    def _readable_runs(self, segments: Sequence[Segment]) -> list[list[Segment]]:
+        """Return the neighbours among `segments` that are not known to be damaged."""
+        damaged = self._damaged or {}
+        runs = itertools.groupby(segments, lambda each: each.base_offset in damaged)
+        return [list(run) for is_damaged, run in runs if not is_damaged]
+
+    def _set_aside(self, error: CorruptRecordError, segments: Sequence[Segment]) -> None:
+        """Remember which of `segments` the damage is in; raise the error where it is in none, or nobody asked."""
+        base = None if self._damaged is None else damaged_segment(segments, error)
+        if self._damaged is None or base is None:
+            raise error
+        self._damaged[base] = error
+
+    def sources(self, end: int) -> list[Segment]:
+        """Return the segments that are written anew by a map of all up to `end`."""
+        return [each for each in self.log.segments[:-1] if each.base_offset < end]
+
+    def aborted(self, sources: Sequence[Segment], end: int) -> list[AbortedTransaction]:
+        """Return the aborted transactions with an offset in `sources`, below `end`, in the order of their markers."""
+        if not sources or not self.log.config.rules.has_producers:
+            return []
+        return self.log.aborted_transactions(sources[0].base_offset, end)
+
+    def retains_deletes(self, sources: Sequence[Segment]) -> dict[int, bool]:
+        """Return for each segment, by base, whether tombstones and markers of older formats in it are not due."""
+        modified = {each.base_offset: self.log.files.modified_ms(each.path(LOG)) for each in sources}
+        latest = max((time for base, time in modified.items() if base < self.selection.first_dirty), default=0)
+        horizon = max(latest - self.config.delete_retention_ms, 0)
+        return {base: time > horizon for base, time in modified.items()}
+
+    def _truncated(self) -> bool:
+        return self.log.generation != self._generation
+
+    def rules(self) -> Rules:
+        """Return what decides over sets, besides the map."""
+        release = self.log.config.rules.release
+        producers: dict[int, ProducerEntry] = {}
+        if self.log.config.rules.has_producers:
+            producers = {each.producer_id: each for each in self.log.producers.snapshot().producers}
+        enriched = self.log.config.dialect is Dialect.ENRICHED
+        return Rules(
+            now_ms=self.now.date_ms,
+            delete_retention_ms=self.config.delete_retention_ms,
+            horizons=release.has_delete_horizons,
+            keeps_last=release.keeps_last_batch,
+            end_offset=self.selection.first_uncleanable,
+            producers=producers,
+            merges=enriched if self.config.merge_sets is None else self.config.merge_sets,
+            max_message_bytes=self.config.max_message_bytes,
+            last_leader_epoch=self._last_leader_epoch,
+            opens_wrappers=self._opens_wrappers,
+        )
+
+    # ---- the first pass
+
+    def _map(self, offsets: OffsetMap) -> Iterator[int]:
+        """Fill the map from the dirty part, until that ends or the map is full."""
+        begin, end = self.selection.first_dirty, self.selection.first_uncleanable
+        dirty = [each for each in _floor(self.log.segments, begin) if each.base_offset < end]
+        transactions = self._transactions_from(begin, end)
+        for segment, following in itertools.zip_longest(dirty, dirty[1:]):
+            behind = end if following is None else following.base_offset
+            try:
+                if segment.base_offset not in (self._damaged or {}) and (
+                    yield from self._map_segment(offsets, segment, transactions)
+                ):
+                    return
+            except CorruptRecordError as error:
+                self._set_aside(error, [segment])
+            if segment.base_offset in (self._damaged or {}):  # which transactions end in it is known by the index alone
+                transactions = self._transactions_from(behind, end)
+            offsets.read_to(behind - 1)
+
+    def _transactions_from(self, first: int, end: int) -> CleanedTransactions:
+        """Return the transactions at offset `first`, to be moved on to `end`."""
+        transactions = CleanedTransactions()
+        if self.log.config.rules.has_producers:
+            transactions.add_aborted(self.log.aborted_transactions(first, end))
+        return transactions
+
+    def _map_segment(
+        self, offsets: OffsetMap, segment: Segment, transactions: CleanedTransactions
+    ) -> Generator[int, None, bool]:
+        """Fill the map from one segment; say whether it is full."""
+        begin = self.selection.first_dirty
+        start = segment.position_before(begin)
+        for chunk in read_chunks(
+            segment.log, start=start, end=segment.size, dialect=self.log.config.dialect, merge=True
+        ):
+            self.report.bytes_read += chunk.table.end
+            for columns in self._mapped(chunk, transactions):
+                self._opens_wrappers |= may_be_mixed(chunk.table, columns)
+                self.report.records += int(np.count_nonzero(np.asarray(columns.offset) >= begin))
+                if not offsets.put(columns):
+                    return True
+            offsets.read_to(_last(chunk.table))
+            yield chunk.table.end
+        return False
+
+    def keys(self, segment: Segment, transactions: SegmentTransactions) -> Iterator[RecordColumns]:
+        """Yield the records of one segment that count for the map, with keys and values.
+
+        `transactions` know what was aborted in it, and are moved on to its end. Checksums are verified. Raises
+        CorruptRecordError for data that cannot be read.
+        """
+        for chunk in read_chunks(segment.log, end=segment.size, dialect=self.log.config.dialect, merge=True):
+            yield from self._mapped(chunk, transactions)
+
+    def _mapped(self, chunk: Chunk, transactions: CleanedTransactions) -> Iterator[RecordColumns]:
+        """Yield the records of a chunk whose keys count. Raises CorruptRecordError with the file."""
+        try:
+            yield from decode_rows(chunk.table, self._mapped_rows(chunk.table, transactions), _KEYS)
+        except CorruptRecordError as error:
+            raise error.locate(path=chunk.path, shift=chunk.position) from None
+
+    def _mapped_rows(self, table: BatchTable, transactions: CleanedTransactions) -> Sequence[int]:
+        """Return the rows whose keys count: no control batches, and no aborted data."""
+        attributes = np.asarray(table.attributes, np.int64)
+        if table.dialect is Dialect.ENRICHED:
+            epochs = np.flatnonzero(attributes & 15 == _LEADER_EPOCH)
+            if len(epochs):
+                self._last_leader_epoch = int(table.offset[epochs[-1]])
+            return range(len(table))
+        special = np.asarray(table.magic, np.int64) == 2
+        special &= attributes & (CONTROL_BIT | TRANSACTIONAL_BIT) != 0
+        if not special.any():
+            return range(len(table))
+        left = np.ones(len(table), bool)
+        for row in np.flatnonzero(special).tolist():
+            position = int(table.position[row])
+            batch = RecordBatch(table.buffer[position : position + int(table.size[row])])
+            if batch.is_control:
+                transactions.is_needless(batch)
+                left[row] = False
+            else:
+                left[row] = not transactions.is_aborted(batch)
+        rows: list[int] = np.flatnonzero(left).tolist()
+        return rows
+
+    # ---- the second pass
+
+    def groups(self, segments: Sequence[Segment]) -> Iterator[list[Segment]]:
+        """Part segments into those that become one: as many as fit into one by size, indexes and offsets."""
+        most, most_index = self.log.config.segment_bytes, self.log.config.segment_index_bytes
+        group: list[Segment] = []
+        size, index_sizes = 0, [0]
+        for segment, following in itertools.zip_longest(segments, segments[1:]):
+            end = self.selection.first_uncleanable if following is None else following.base_offset
+            grown = [a + b for a, b in itertools.zip_longest(index_sizes, segment.index_sizes, fillvalue=0)]
+            fits = size + segment.size <= most and max(grown) <= most_index
+            if group and fits and (not segment.size or end - 1 - group[0].base_offset <= MAX_RELATIVE):
+                group.append(segment)
+                size, index_sizes = size + segment.size, grown
+                continue
+            if group:
+                yield group
+            group, size, index_sizes = [segment], segment.size, segment.index_sizes
+        if group:
+            yield group
+
+    def write(
+        self,
+        group: Sequence[Segment],
+        sets: SetFilter,
+        retains_deletes: Mapping[int, bool],
+        *,
+        beside_ms: int | None = None,
+    ) -> Iterator[int]:
+        """Write what stays of a group, and put it in its place; yield as `run`.
+
+        `beside_ms`: the log's folder is not the group's, which stays as it is; what is written has that time of change.
+        """
+        log, report = self.log, self.report
+        output = _Output(log, group[0].base_offset, writes=self.writes)
+        try:
+            for segment in group:
+                sets.begin_segment(segment.base_offset, retains_deletes=retains_deletes[segment.base_offset])
+                buffers = _Buffers(self.config.io_buffer_bytes // 2)
+                for chunk in read_chunks(segment.log, end=segment.size, dialect=log.config.dialect):
+                    written = output.append(_filtered(chunk, sets), buffers.of(chunk))
+                    report.bytes_read += chunk.table.end
+                    yield chunk.table.end + written
+                    if self._truncated():
+                        report.aborted = True
+                        return
+            replaced, time = (group, self.now) if beside_ms is None else ([], replace(self.now, date_ms=beside_ms))
+            output.put_in_place(replaced, sets.transactions, time)
+            report.bytes_before += sum(each.size for each in group)
+            report.bytes_after += output.size
+            report.groups.append([each.base_offset for each in group])
+        finally:
+            output.discard()
+
+
+_LEADER_EPOCH = 8
+
+
+def _filtered(chunk: Chunk, sets: SetFilter) -> list[Piece]:
+    """Return what stays of a chunk. Raises CorruptRecordError with the file."""
+    try:
+        return sets.filter(chunk.table)
+    except CorruptRecordError as error:
+        raise error.locate(path=chunk.path, shift=chunk.position) from None
+
+
+def _last(table: BatchTable) -> int:
+    """Return the last offset of a table; of a row of merged messages, and an enriched wrapper, one that it has."""
+    return int(last_offsets(table)[-1]) if table.dialect is Dialect.KAFKA else int(table.offset[len(table) - 1])
+
+
+class _Buffers:
+    """Which sets a broker's cleaner would have in its buffer at once: that is one append, for the index."""
+
+    def __init__(self, size: int) -> None:
+        self._size, self._begin, self._number = size, 0, 0
+
+    def of(self, chunk: Chunk) -> list[int]:
+        """Return the number of the buffer for each row of the next chunk of a segment."""
+        numbers = []
+        positions, sizes = (np.asarray(each, np.int64).tolist() for each in (chunk.table.position, chunk.table.size))
+        for position, size in zip(positions, sizes, strict=True):
+            begin, end = chunk.position + position, chunk.position + position + size
+            if end - self._begin > self._size:
+                self._begin, self._number = begin, self._number + 1
+                while self._size < size:
+                    self._size *= 2
+            numbers.append(self._number)
+        return numbers
+
+
+class _Output:
+    """The segment that a group becomes. `size` in bytes, also where nothing is written."""
+
+    def __init__(self, log: PartitionLog, base_offset: int, *, writes: bool) -> None:
+        self.size = 0
+        self._log = log
+        self._segment = log.new_segment(base_offset) if writes else None
+        rules = replace(log.config.rules.recovering(), marker_rule=None)
+        self._indexer = SegmentIndexer(base_offset, rules, dialect=log.config.dialect)
+
+    def append(self, pieces: Sequence[Piece], buffers: Sequence[int]) -> int:
+        """Write sets behind the others; `buffers` tells for each row what was appended at once. Returns the bytes."""
+        if self._segment is None or not pieces:
+            written = sum(len(piece.data) for piece in pieces)
+            self.size += written
+            return written
+        data = b"".join(piece.data for piece in pieces)
+        self._segment.log.write_at(self.size, data)
+        numbers = [buffers[piece.row] for piece in pieces]
+        appends = [at for at, number in enumerate(numbers) if not at or number != numbers[at - 1]]
+        table = scan(memoryview(data), dialect=self._log.config.dialect)
+        self._indexer.append(table, self.size, appends, np.array([piece.last for piece in pieces], np.int64))
+        self.size += len(data)
+        return len(data)
+
+    def put_in_place(self, group: Sequence[Segment], transactions: CleanedTransactions, now: Moment) -> None:
+        """Exchange the group for what was written."""
+        retained, transactions.retained = transactions.retained, []
+        if self._segment is not None:
+            self._segment.take_indexes(self._indexer.finish(), retained)
+            segment, self._segment = self._segment, None
+            self._log.replace(group, segment, now)
+
+    def discard(self) -> None:
+        """Remove what was written, unless it was put in its place."""
+        if self._segment is not None:
+            self._segment.remove()
+            self._segment = None

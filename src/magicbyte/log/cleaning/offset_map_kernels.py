@@ -1,0 +1,121 @@
+"""The loops of the cleaner's offset map: hashing the keys, putting them in, looking them up.
+
+`table` holds SLOT integers for each slot: both halves of a key's hash, and its latest offset plus one, 0 where the slot
+is free. Slots are probed one after the other from the one that the hash names.
+"""
+
+from __future__ import annotations
+
+from magicbyte.compiled.kernel import Bytes, Int32s, Int64s, MutableBytes, kernel
+from magicbyte.compiled.primitives import prefetch_two
+from magicbyte.compiled.siphash import siphash128
+
+# ---- statuses
+DONE = 0
+FULL = 1  # the table has as many keys as it may have
+BAD_CELL = 2  # a key does not lie in its data
+
+# ---- what `state` holds
+ROW = 0  # where `put_keys` stopped
+KEYS = 1  # in the table
+STATE = 2
+
+SLOT = 3
+AHEAD = 12  # rows whose slots are on their way from memory: each is somewhere else, and takes as long as many rows
+UPPER = 0x7FFFFFFF
+
+
+@kernel
+def hash_keys(data: Bytes, start: Int32s, length: Int32s, low: int, high: int, out: Int64s) -> int:
+    """Put the hash of each key into `out`, two integers each, and return DONE or BAD_CELL. Nulls (-1) are left out.
+
+    Shapes: start, length (n,), start may have one more; out (2 * n,). `low` and `high` are the secret.
+    """
+    for row in range(len(length)):
+        at, size = start[row], length[row]
+        if size >= 0:
+            if at < 0 or size > len(data) - at:
+                return BAD_CELL
+            out[2 * row], out[2 * row + 1] = siphash128(data, at, at + size, low, high)
+    return DONE
+
+
+@kernel
+def place_of(slots: int, first: int) -> int:
+    """Return where in the table the search for a hash begins."""
+    return ((first & UPPER) * slots >> 31) * SLOT
+
+
+@kernel
+def find_slot(table: Int64s, slots: int, first: int, second: int) -> int:
+    """Return where in `table` the slot of a hash begins: one that has it, or the free one where it belongs."""
+    at: int = place_of(slots, first)
+    while table[at + 2] != 0 and (table[at] != first or table[at + 1] != second):
+        at += SLOT
+        if at == slots * SLOT:
+            at = 0
+    return at
+
+
+@kernel
+def put_keys(
+    hashes: Int64s,
+    key_length: Int32s,
+    value_length: Int32s,
+    offset: Int64s,
+    begin: int,
+    limit: int,
+    table: Int64s,
+    first: int,
+    superseded: MutableBytes,
+    odd: MutableBytes,
+    state: Int64s,
+) -> int:
+    """Put the keys of records with offsets from `begin` on in, from row state[ROW] on: DONE, or FULL at a row with one.
+
+    Of offsets from `first` on, as many as the marks have bits: in `superseded` one is set for a record whose key came
+    again, in `odd` for one without key or value. Shapes: hashes (2 * n,); key_length, value_length, offset (n,);
+    table (slots * SLOT,); superseded, odd alike.
+    """
+    slots, bits = len(table) // SLOT, len(odd) * 8
+    for row in range(state[ROW], len(key_length)):
+        if row + AHEAD < len(key_length):
+            prefetch_two(table, 8 * place_of(slots, hashes[2 * (row + AHEAD)]))
+        place = offset[row] - first
+        if place < 0 or offset[row] < begin:
+            continue
+        if key_length[row] < 0 or value_length[row] < 0:
+            if place < bits:
+                odd[place >> 3] = odd[place >> 3] | (1 << (place & 7))
+            if key_length[row] < 0:
+                continue
+        if state[KEYS] >= limit:
+            state[ROW] = row
+            return FULL
+        at = find_slot(table, slots, hashes[2 * row], hashes[2 * row + 1])
+        if table[at + 2] == 0:
+            state[KEYS] = state[KEYS] + 1
+            table[at], table[at + 1] = hashes[2 * row], hashes[2 * row + 1]
+        else:
+            place = table[at + 2] - 1 - first
+            if place < bits:
+                superseded[place >> 3] = superseded[place >> 3] | (1 << (place & 7))
+        table[at + 2] = offset[row] + 1
+    state[ROW] = len(key_length)
+    return DONE
+
+
+@kernel
+def find_keys(hashes: Int64s, key_length: Int32s, table: Int64s, out: Int64s) -> None:
+    """Put the latest offset of each key into `out`, -1 for a null or a key that the table does not have.
+
+    Shapes: hashes (2 * n,); key_length, out (n,).
+    """
+    slots = len(table) // SLOT
+    for row in range(len(key_length)):
+        if row + AHEAD < len(key_length):
+            prefetch_two(table, 8 * place_of(slots, hashes[2 * (row + AHEAD)]))
+        out[row] = -1
+        if key_length[row] >= 0:
+            at = find_slot(table, slots, hashes[2 * row], hashes[2 * row + 1])
+            out[row] = table[at + 2] - 1

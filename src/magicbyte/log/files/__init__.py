@@ -1,0 +1,1 @@
+"""What lies in a log directory and how it is read: names, files, indexes, checkpoints, snapshots, entries in order."""

@@ -1,0 +1,593 @@
+"""Files behind a path: on this machine, or in any store that fsspec knows (`s3://`, `hdfs://`, `memory://` …)."""
+
+import contextlib
+import errno
+import os
+import stat
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, Self
+
+from magicbyte.errors import CorruptRecordError, LogDirectoryError
+from magicbyte.ports import Buffer, FileEntry, FileSystem, Held, Lock, ReadableFile, WritableFile, WritableFileSystem
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+_PIECE_BYTES = 64 << 10
+SMALL_FILE_LIMIT = 64 << 20  # bytes; Kafka's largest small file is an index, of 10 MiB unless configured otherwise
+
+
+_FLAGS = getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
+"""Without the last one, opening a FIFO would wait for somebody who writes to it."""
+_KINDS = {
+    stat.S_IFIFO: "a FIFO",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a character device",
+    stat.S_IFBLK: "a block device",
+}
+
+
+def _special(mode: int) -> str | None:
+    """Return what has this mode, if it is neither a regular file nor a directory."""
+    return _KINDS.get(stat.S_IFMT(mode))
+
+
+def _not_regular(path: str, kind: str) -> LogDirectoryError:
+    return LogDirectoryError(f"{path}: expected a regular file, found {kind}: copy its content to a file first")
+
+
+def _opened(path: str, flags: int) -> tuple[int, int]:
+    """Return descriptor and size of a file. Raises LogDirectoryError or IsADirectoryError for what is none."""
+    descriptor = os.open(path, flags | _FLAGS, 0o644)
+    status = os.fstat(descriptor)
+    if stat.S_ISREG(status.st_mode):
+        return descriptor, status.st_size
+    os.close(descriptor)
+    if (kind := _special(status.st_mode)) is not None:
+        raise _not_regular(path, kind)
+    raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+
+
+class LocalFile:
+    """A file of this machine: `pread`, so no position is shared, and no copy but into the caller's buffer.
+
+    Raises LogDirectoryError for a FIFO, a socket or a device: nothing can be read at a position of one.
+    """
+
+    _descriptor = -1
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._descriptor, self.size = _opened(path, os.O_RDONLY)
+
+    def fileno(self) -> int:
+        """Return the descriptor, -1 when the file is closed."""
+        return self._descriptor
+
+    def read_at(self, position: int, length: int) -> bytes:
+        """Return the `length` bytes at `position`, fewer only where the file ends."""
+        content = os.pread(self._descriptor, length, position)
+        if len(content) == length or not content:
+            return content
+        pieces, found = [content], len(content)
+        while found < length and (piece := os.pread(self._descriptor, length - found, position + found)):
+            pieces.append(piece)
+            found += len(piece)
+        return b"".join(pieces)
+
+    def read_into(self, position: int, buffer: memoryview) -> int:
+        """Fill `buffer` with the bytes at `position`; return how many there were, fewer only where the file ends."""
+        filled = 0
+        while filled < len(buffer):
+            count = _pread_into(self._descriptor, buffer[filled:], position + filled)
+            if not count:
+                break
+            filled += count
+        return filled
+
+    def close(self) -> None:
+        """Close the descriptor. A second time does nothing."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def __del__(self) -> None:
+        self.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: "TracebackType | None", /
+    ) -> None:
+        self.close()
+
+
+def _pread_into(descriptor: int, buffer: memoryview, position: int) -> int:
+    if hasattr(os, "preadv"):
+        return os.preadv(descriptor, [buffer], position)
+    content = os.pread(descriptor, len(buffer), position)  # macOS before 11
+    buffer[: len(content)] = content
+    return len(content)
+
+
+class LocalWritableFile(LocalFile):
+    """A file of this machine that is written as well. One thread writes; any number read."""
+
+    def __init__(self, path: str, *, create: bool = False) -> None:
+        flags = os.O_RDWR | (os.O_CREAT | os.O_TRUNC if create else 0)
+        self.path = path
+        self._descriptor, self.size = _opened(path, flags)
+
+    def write_at(self, position: int, *pieces: Buffer) -> None:
+        """Write all of `pieces`, one behind the other, from `position` on."""
+        try:
+            for piece in pieces:
+                written = os.pwrite(self._descriptor, piece, position)
+                position += written
+                rest = memoryview(piece)[written:] if written < len(piece) else b""
+                while rest:
+                    written = os.pwrite(self._descriptor, rest, position)
+                    position, rest = position + written, rest[written:]
+        except OSError as error:  # of a full disk the system does not say which file it was
+            raise OSError(error.errno, error.strerror, self.path) from error
+        self.size = max(self.size, position)
+
+    def truncate(self, size: int) -> None:
+        """Cut the file to `size` bytes, or lengthen it with zeros."""
+        try:
+            os.ftruncate(self._descriptor, size)
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, self.path) from error
+        self.size = size
+
+    def sync(self) -> None:
+        """Make the content durable."""
+        try:
+            os.fsync(self._descriptor)
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, self.path) from error
+
+
+_locked: set[str] = set()
+"""Files that this process holds locked: the system's locks are the process's, and go when it closes the file once."""
+
+
+class LocalLock:
+    """A lock file of this machine, as Kafka's `.lock`. Where there are no such locks (Windows), ours alone count."""
+
+    def __init__(self, path: str) -> None:
+        self._path = os.path.realpath(path)
+        if self._path in _locked:
+            raise BlockingIOError(errno.EWOULDBLOCK, "locked by this process", path)
+        self._file = Path(path).open("a+b")  # noqa: SIM115 (open while it is locked)
+        try:
+            _lock(self._file)
+        except OSError:
+            self._file.close()
+            raise
+        _locked.add(self._path)
+
+    def release(self) -> None:
+        """Let others have it."""
+        self._file.close()
+        _locked.discard(self._path)
+
+
+def _lock(file: IO[bytes], *, shared: bool = False) -> None:
+    """Lock an open file for this process, or for all that share it. Raises BlockingIOError while another one has it."""
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        return
+    fcntl.lockf(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+
+
+class HeldDescriptor:
+    """A descriptor of this process that others are not to have."""
+
+    def __init__(self) -> None:
+        self._descriptor = os.open(os.devnull, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
+
+    def close(self) -> None:
+        """Give it back. A second time does nothing."""
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+
+class LocalFiles:
+    """The file system of this machine."""
+
+    def list(self, path: str) -> list[FileEntry]:
+        """Return what the directory `path` holds, by name. A link is what it leads to; a dead one is left out."""
+        entries = []
+        with os.scandir(path) as found:
+            for item in found:
+                is_directory = item.is_dir()
+                if is_directory or item.is_file():
+                    size = 0 if is_directory else item.stat().st_size
+                    entries.append(FileEntry(item.path, size, is_directory))
+        return sorted(entries, key=lambda entry: entry.path)
+
+    def names(self, path: str) -> Sequence[str]:
+        """Return all names in the directory `path`, sorted, also those of dead links, pipes and devices."""
+        return sorted(each.name for each in Path(path).iterdir())
+
+    def entry(self, path: str) -> FileEntry:
+        """Return what is at `path`. Raises LogDirectoryError for a FIFO, a socket or a device."""
+        status = Path(path).stat()
+        is_directory = stat.S_ISDIR(status.st_mode)
+        if (kind := _special(status.st_mode)) is not None:
+            raise _not_regular(path, kind)
+        return FileEntry(path, 0 if is_directory else status.st_size, is_directory)
+
+    def open(self, path: str) -> LocalFile:
+        """Open the file at `path` for reading."""
+        return LocalFile(path)
+
+    def create(self, path: str) -> LocalWritableFile:
+        """Open a new, empty file at `path`; what was there is emptied."""
+        return LocalWritableFile(path, create=True)
+
+    def edit(self, path: str) -> LocalWritableFile:
+        """Open the file at `path` for reading and writing."""
+        return LocalWritableFile(path)
+
+    def rename(self, source: str, target: str) -> None:
+        """Give a file or directory another name, at once, in place of the file that has it."""
+        Path(source).replace(target)
+
+    def delete(self, path: str) -> None:
+        """Remove the name of a file, or an empty directory."""
+        if (found := Path(path)).is_dir():
+            found.rmdir()
+        else:
+            found.unlink()
+
+    def make_directory(self, path: str) -> None:
+        """Make a directory in one that is there."""
+        Path(path).mkdir()
+
+    def sync_directory(self, path: str) -> None:
+        """Make the names in the directory `path` durable."""
+        sync_directory(Path(path))
+
+    def lock(self, path: str) -> LocalLock:
+        """Lock the file at `path`, made if need be. Raises BlockingIOError while another process has it."""
+        return LocalLock(path)
+
+    def modified_ms(self, path: str) -> int:
+        """Return when the file was last written, in ms since 1970."""
+        return Path(path).stat().st_mtime_ns // 1_000_000
+
+    def set_modified_ms(self, path: str, time_ms: int) -> None:
+        """Let the file have been written at `time_ms`."""
+        os.utime(path, ns=(time_ms * 1_000_000, time_ms * 1_000_000))
+
+    def hold_descriptor(self) -> HeldDescriptor:
+        """Return one of the process's descriptors, which is good for nothing else until it is closed."""
+        return HeldDescriptor()
+
+
+class _Viewed:
+    """A file that is only read, for those that take a WritableFile. Without a file: an empty one."""
+
+    def __init__(self, path: str, file: ReadableFile | None) -> None:
+        self.path, self._file = path, file
+        self.size = 0 if file is None else file.size
+
+    def fileno(self) -> int | None:
+        return None if self._file is None else self._file.fileno()
+
+    def read_at(self, position: int, length: int) -> bytes:
+        return b"" if self._file is None else self._file.read_at(position, length)
+
+    def read_into(self, position: int, buffer: memoryview) -> int:
+        return 0 if self._file is None else self._file.read_into(position, buffer)
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+
+    def write_at(self, position: int, *pieces: Buffer) -> None:  # noqa: ARG002 (a WritableFile's)
+        raise _only_viewed(self.path)
+
+    def truncate(self, size: int) -> None:  # noqa: ARG002
+        raise _only_viewed(self.path)
+
+    def sync(self) -> None:
+        raise _only_viewed(self.path)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: "TracebackType | None", /
+    ) -> None:
+        self.close()
+
+
+def _only_viewed(path: str) -> OSError:
+    return OSError(errno.EROFS, "is only looked at", path)
+
+
+class ViewedFiles:
+    """Another file system as it is: files to edit are opened for reading alone, new ones are empty and not made.
+
+    No permission to write is needed. What would change anything raises OSError.
+    """
+
+    def __init__(self, files: WritableFileSystem) -> None:
+        self._files = files
+        self._new: set[str] = set()
+
+    def list(self, path: str) -> list[FileEntry]:
+        """Return what the directory `path` holds, by name."""
+        return self._files.list(path)
+
+    def names(self, path: str) -> Sequence[str]:
+        """Return all names in the directory `path`, sorted."""
+        return self._files.names(path)
+
+    def entry(self, path: str) -> FileEntry:
+        """Return what is at `path`."""
+        return self._files.entry(path)
+
+    def open(self, path: str) -> ReadableFile:
+        """Open the file at `path` for reading."""
+        return self._files.open(path)
+
+    def create(self, path: str) -> WritableFile:
+        """Give an empty file; nothing is made at `path`."""
+        self._new.add(path)
+        return _Viewed(path, None)
+
+    def edit(self, path: str) -> WritableFile:
+        """Open the file at `path` for reading, or one that was created here."""
+        return _Viewed(path, None if path in self._new else self._files.open(path))
+
+    def rename(self, source: str, target: str) -> None:  # noqa: ARG002 (a WritableFileSystem's)
+        """Raise OSError."""
+        raise _only_viewed(source)
+
+    def delete(self, path: str) -> None:
+        """Raise OSError."""
+        raise _only_viewed(path)
+
+    def make_directory(self, path: str) -> None:
+        """Raise OSError."""
+        raise _only_viewed(path)
+
+    def sync_directory(self, path: str) -> None:
+        """Raise OSError."""
+        raise _only_viewed(path)
+
+    def lock(self, path: str) -> Lock:
+        """Raise OSError."""
+        raise _only_viewed(path)
+
+    def modified_ms(self, path: str) -> int:
+        """Return when the file was last written, in ms since 1970."""
+        return self._files.modified_ms(path)
+
+    def set_modified_ms(self, path: str, time_ms: int) -> None:  # noqa: ARG002
+        """Raise OSError."""
+        raise _only_viewed(path)
+
+    def hold_descriptor(self) -> Held:
+        """Return one of the process's descriptors, which is good for nothing else until it is closed."""
+        return self._files.hold_descriptor()
+
+
+class RemoteFile:
+    """A file of an fsspec file system. Each read is one ranged request, so ask for blocks, not for fields."""
+
+    def __init__(self, remote: Any, path: str, size: int) -> None:
+        self._remote = remote
+        self.path = path
+        self.size = size
+
+    def fileno(self) -> None:
+        """There is no descriptor."""
+
+    def read_at(self, position: int, length: int) -> bytes:
+        """Return the `length` bytes at `position`, fewer only where the file ends."""
+        end = min(position + length, self.size)
+        if position >= end:  # stores answer an empty range with an error
+            return b""
+        with store_errors(self.path):
+            return bytes(self._remote.cat_file(self.path, start=position, end=end))
+
+    def read_into(self, position: int, buffer: memoryview) -> int:
+        """Fill `buffer` with the bytes at `position`; return how many there were, fewer only where the file ends."""
+        content = self.read_at(position, len(buffer))
+        buffer[: len(content)] = content
+        return len(content)
+
+    def close(self) -> None:
+        """Nothing is held open between reads."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: "TracebackType | None", /
+    ) -> None:
+        self.close()
+
+
+class RemoteFiles:
+    """A file system of fsspec. Paths keep their protocol, so that messages and other processes can use them."""
+
+    def __init__(self, remote: Any) -> None:
+        self._remote = remote
+
+    def list(self, path: str) -> list[FileEntry]:
+        """Return what the directory `path` holds, by name, as it is now."""
+        self._remote.invalidate_cache(path)
+        own = self._remote._strip_protocol(path).rstrip("/")
+        with store_errors(path):
+            entries = [self._entry(info) for info in self._remote.ls(path, detail=True)]
+        entries = [entry for entry in entries if self._remote._strip_protocol(entry.path).rstrip("/") != own]
+        return sorted(entries, key=lambda entry: entry.path)
+
+    def entry(self, path: str) -> FileEntry:
+        """Return what is at `path`."""
+        with store_errors(path):
+            return self._entry(self._remote.info(path))
+
+    def open(self, path: str) -> RemoteFile:
+        """Open the file at `path` for reading."""
+        return RemoteFile(self._remote, path, self.entry(path).size)
+
+    def _entry(self, info: dict[str, Any]) -> FileEntry:
+        is_directory = info["type"] == "directory"
+        path = str(self._remote.unstrip_protocol(info["name"]))
+        size = 0 if is_directory else info["size"]
+        if size is None:
+            raise LogDirectoryError(f"{path}: expected a store that tells the size of its files")
+        return FileEntry(path, int(size), is_directory)
+
+
+def file_system(path: str) -> tuple[FileSystem, str]:
+    """Return the file system that `path` names, and the path to use in it.
+
+    Raises LogDirectoryError for a URL whose protocol is unknown, or needs a package that is not installed.
+    """
+    inside = local_path(path)
+    return (RemoteFiles(remote_of(path)), path) if inside is None else (LocalFiles(), inside)
+
+
+def local_path(place: str) -> str | None:
+    """Return the path of this machine that a path or a file: URL names; None for the URL of another store."""
+    if place.startswith("file:///"):
+        return place.removeprefix("file://")
+    if place.startswith("file://"):
+        host, slash, rest = place.removeprefix("file://").partition("/")
+        return f"{slash}{rest}" if host == "localhost" else f"{host}{slash}{rest}"
+    if place.startswith("file:/"):
+        return place.removeprefix("file:")
+    return None if "://" in place else place
+
+
+_FOREIGN_ERRORS = (("botocore.exceptions", "BotoCoreError"), ("aiohttp", "ClientError"))
+
+
+def _foreign_errors() -> tuple[type[Exception], ...]:
+    """Return what packages of stores raise that is no OSError: of credentials, say, and of connections."""
+    return tuple(getattr(sys.modules[module], name) for module, name in _FOREIGN_ERRORS if module in sys.modules)
+
+
+@contextlib.contextmanager
+def store_errors(url: str) -> Iterator[None]:
+    """Raise as OSError what a store's own package calls otherwise."""
+    try:
+        yield
+    except _foreign_errors() as error:
+        raise OSError(f"{url}: {error}") from error
+
+
+def remote_of(url: str) -> Any:
+    """Return fsspec's file system for a URL. Raises LogDirectoryError for one that it cannot open."""
+    from fsspec.core import url_to_fs
+
+    try:
+        remote, _ = url_to_fs(url)
+    except (ImportError, ValueError) as error:
+        raise LogDirectoryError(f"{url}: expected a path or a URL that fsspec can open: {error}") from error
+    return remote
+
+
+def read_whole(files: FileSystem, path: str, *, limit: int = SMALL_FILE_LIMIT) -> bytes:
+    """Return the content of a small file. Raises CorruptRecordError when it holds more than `limit` bytes."""
+    with files.open(path) as file:
+        return read_small(file, limit=limit)
+
+
+def read_small(file: ReadableFile, *, limit: int = SMALL_FILE_LIMIT) -> bytes:
+    """Return the content of an open small file. Raises CorruptRecordError when it holds more than `limit` bytes."""
+    if file.size > limit:
+        raise CorruptRecordError("file size", expected=f"<= {limit}", found=file.size).locate(path=file.path)
+    return file.read_at(0, file.size)
+
+
+def data_pieces(file: ReadableFile, position: int) -> Iterator[tuple[int, bytes]]:
+    """Yield what a file holds from `position` on, without its longer stretches of zeros: pieces with their positions.
+
+    Holes are not read where the system tells of them. Memory does not grow with the file.
+    """
+    while (position := _behind_hole(file, position)) < file.size:
+        piece = file.read_at(position, _PIECE_BYTES)
+        if not piece:
+            return
+        begin = len(piece) - len(piece.lstrip(b"\0"))
+        if begin < len(piece):
+            yield position + begin, piece.strip(b"\0")
+        position += len(piece)
+
+
+def _behind_hole(file: ReadableFile, position: int) -> int:
+    """Return the first position from `position` on that may hold data, the file's size where there is none."""
+    descriptor = file.fileno()
+    if descriptor is None or position >= file.size or not hasattr(os, "SEEK_DATA"):
+        return position
+    try:
+        return os.lseek(descriptor, position, os.SEEK_DATA)  # every read and write names its own position
+    except OSError as error:
+        if error.errno == errno.ENXIO:
+            return file.size
+        return position  # a file system that does not tell
+
+
+def sync_directory(path: Path) -> None:
+    """Make the names in the directory `path` durable. Where directories cannot be opened (Windows), does nothing."""
+    if os.name == "nt":
+        return
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def make_directory(path: Path) -> None:
+    """Make a directory, and those above it that are missing; their names are durable. One that is there is no error."""
+    missing = [each for each in (path, *path.parents) if not each.exists()]
+    path.mkdir(parents=True, exist_ok=True)
+    for each in missing:
+        sync_directory(each.parent)
+
+
+def put_file(files: WritableFileSystem, path: str, content: bytes) -> None:
+    """Put `content` at `path`: after a crash a reader finds the old content or the new, never a mix.
+
+    Durable once it returns. A crash or a full disk may leave a `.tmp` file beside it, which the next call replaces.
+    """
+    fresh = f"{path}.tmp"
+    with files.create(fresh) as file:
+        file.write_at(0, content)
+        file.sync()
+    files.rename(fresh, path)
+    files.sync_directory(path.rpartition("/")[0] or "/")
+
+
+def replace_file(path: Path, content: bytes) -> None:
+    """As `put_file`, on this machine."""
+    put_file(LocalFiles(), str(path.absolute()), content)
+
+
+def is_locked(path: Path) -> bool:
+    """Whether anyone holds the lock file at `path`, as a running broker holds `.lock`. Unknown: False."""
+    if os.path.realpath(path) in _locked:
+        return True
+    try:
+        with path.open("rb") as file:  # a shared lock needs no permission to write
+            _lock(file, shared=True)
+    except FileNotFoundError:
+        return False
+    except BlockingIOError:
+        return True
+    return False

@@ -1,0 +1,265 @@
+"""The headers of a log's entries: where each is and what its first bytes say, the rest of large ones not even read."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from magicbyte.compiled import kernel
+from magicbyte.log.files.filesystem import LocalFile
+from magicbyte.log.files.reader import Chunk, DamageHandler, read_chunks
+from magicbyte.records import layout
+from magicbyte.records.layout import Dialect, Field
+
+if TYPE_CHECKING:
+    from magicbyte.ports import ReadableFile
+
+    Int64s = np.ndarray[Any, np.dtype[np.int64]]
+    Bools = np.ndarray[Any, np.dtype[np.bool_]]
+    Heads = np.ndarray[Any, np.dtype[np.uint8]]
+
+HEAD = 80
+"""First bytes of an entry that are looked at: a v2 header with the start of its records, and all of a marker."""
+_ROWS_PER_BLOCK = 8192
+_ROWS_TO_JUDGE_BY = 256
+_MANY_ROWS = 200_000  # from here on, loading the compiled walk takes less time than walking without it
+_WINDOW = 64 << 10  # read at once to find the headers of small entries
+_LARGE_ENTRY = 8 << 10  # from here on, reading its header alone takes less time
+
+_SIZE_AND_MAGIC = struct.Struct(">8xi4xb")
+_MINIMA = {0: layout.V0_MINIMUM, 1: layout.V1_MINIMUM, 2: layout.RECORD_BATCH_MINIMUM}
+_FIELDS = {
+    "offset": layout.OFFSET,
+    "magic": layout.MAGIC,
+    # of a v2 batch
+    "partition_leader_epoch": layout.PARTITION_LEADER_EPOCH,
+    "batch_crc": layout.BATCH_CRC,
+    "attributes": layout.ATTRIBUTES,
+    "last_offset_delta": layout.LAST_OFFSET_DELTA,
+    "base_timestamp": layout.BASE_TIMESTAMP,
+    "max_timestamp": layout.MAX_TIMESTAMP,
+    "producer_id": layout.PRODUCER_ID,
+    "producer_epoch": layout.PRODUCER_EPOCH,
+    "base_sequence": layout.BASE_SEQUENCE,
+    "record_count": layout.RECORD_COUNT,
+    # of a marker with one-byte varints, as every broker writes it: length, attributes, two deltas, key length, key
+    "marker_key_length": Field(layout.RECORD_BATCH_OVERHEAD + 4, layout.INT8),
+    "marker_type": Field(layout.RECORD_BATCH_OVERHEAD + 7, layout.INT16),
+    # of a message or wrapper
+    "message_crc": layout.MESSAGE_CRC,
+    "message_attributes": layout.MESSAGE_ATTRIBUTES,
+    "message_timestamp": layout.V1_TIMESTAMP,
+    "v0_key_length": layout.V0_KEY_LENGTH,
+    "v1_key_length": layout.V1_KEY_LENGTH,
+    "seconds": layout.ENRICHED_SECONDS,
+    "tags_length": layout.ENRICHED_TAGS_LENGTH,
+    "first_tag": Field(layout.ENRICHED_TAGS_START, layout.INT8),
+    "tagged_timestamp": Field(layout.ENRICHED_TAGS_START + 1, layout.INT64),
+}
+_LAYOUT = np.dtype(
+    {
+        "names": list(_FIELDS),
+        "formats": [f">{'u' if each.type is layout.UINT32 else 'i'}{each.type.size}" for each in _FIELDS.values()],
+        "offsets": [each.start for each in _FIELDS.values()],
+        "itemsize": HEAD,
+    }
+)
+
+
+class Readable(Protocol):
+    """Where the rest of an entry is read from: an open file, or bytes that were sent."""
+
+    @property
+    def path(self) -> str:
+        """Where it is, for messages."""
+
+    def read_at(self, position: int, length: int) -> bytes:
+        """Return the `length` bytes at `position`, fewer only where it ends."""
+
+
+@dataclass(frozen=True)
+class Headers:
+    """Neighbouring entries of one file: `position` in it, `size` with the 12 bytes in front, `heads` (n, HEAD).
+
+    Shapes: position, size (n,) int64; so are all properties. Heads are zero behind the end of what was read. `end`
+    is where the last entry ends. `chunk` has the same entries where they were read as a whole.
+    """
+
+    file: Readable
+    dialect: Dialect
+    position: Int64s
+    size: Int64s
+    heads: Heads
+    end: int
+    chunk: Chunk | None = None
+
+    def __len__(self) -> int:
+        return len(self.position)
+
+    @cached_property
+    def fields(self) -> np.ndarray[Any, Any]:
+        """The heads as header fields, by name. Only those of an entry's own format mean anything."""
+        return np.ascontiguousarray(self.heads).view(_LAYOUT).reshape(-1)
+
+    @cached_property
+    def magic(self) -> Int64s:
+        """The magic byte."""
+        return self.fields["magic"].astype(np.int64)
+
+    @cached_property
+    def is_batch(self) -> Bools:
+        """Whether it is a v2 batch."""
+        return np.equal(self.magic, 2)
+
+    @cached_property
+    def attributes(self) -> Int64s:
+        """The attributes of the batch, wrapper or message."""
+        fields = self.fields
+        return np.where(self.is_batch, fields["attributes"], fields["message_attributes"]).astype(np.int64)
+
+    @cached_property
+    def is_control(self) -> Bools:
+        """Whether it is a control batch or an enriched control message."""
+        if self.dialect is Dialect.ENRICHED:
+            return np.bitwise_and(self.attributes, layout.ENRICHED_CONTROL_BIT).astype(np.bool_)
+        return self.is_batch & np.bitwise_and(self.attributes, layout.CONTROL_BIT).astype(np.bool_)
+
+    @cached_property
+    def codec(self) -> Int64s:
+        """The codec's number."""
+        codec: Int64s = self.attributes & layout.CODEC_MASK
+        return np.where(self.is_control, 0, codec) if self.dialect is Dialect.ENRICHED else codec
+
+    @cached_property
+    def is_wrapper(self) -> Bools:
+        """Whether it is a message that holds others."""
+        compressed: Bools = np.not_equal(self.codec, 0)
+        return ~self.is_batch & compressed
+
+    @cached_property
+    def count(self) -> Int64s:
+        """The number of records, control records too; for a wrapper, which does not tell it, 1."""
+        return np.where(self.is_batch, self.fields["record_count"], 1).astype(np.int64)
+
+    @cached_property
+    def offset(self) -> Int64s:
+        """The offset field: of the first record; in a v0 or v1 wrapper of the last one."""
+        return self.fields["offset"].astype(np.int64)
+
+    @cached_property
+    def last_offset(self) -> Int64s:
+        """The offset of the last record; of an enriched wrapper, which does not tell it, the first one's."""
+        return np.where(self.is_batch, self.offset + self.fields["last_offset_delta"], self.offset)
+
+
+def read_headers(
+    file: ReadableFile,
+    *,
+    start: int = 0,
+    end: int | None = None,
+    dialect: Dialect,
+    limit: int,
+    on_damage: DamageHandler,
+    expected_bytes: int,
+    whole: bool = False,
+) -> Iterator[Headers]:
+    """Yield the headers of the entries that begin in [start, end), and tell of damage, as `read_chunks` does.
+
+    `whole` entries are read only where that is asked for, or is as cheap: small ones, and all where each read is a
+    request over a network. `expected_bytes` is how much the caller will read in all: where that means many small
+    entries, the compiled kernels are loaded.
+    """
+    position = start
+    if not whole and isinstance(file, LocalFile):
+        stop = file.size if end is None else min(end, file.size)
+        position = yield from _walk(file, dialect, limit, expected_bytes, start, stop)
+    for chunk in read_chunks(file, start=position, end=end, dialect=dialect, limit=limit, on_damage=on_damage):
+        yield headers_of(file, chunk)
+
+
+def headers_of(file: Readable, chunk: Chunk) -> Headers:
+    """Return the headers of the entries of a chunk of a file, which is not merged."""
+    table = chunk.table
+    at, size = np.asarray(table.position, np.int64), np.asarray(table.size, np.int64)
+    heads, behind = _heads(table.buffer, at), chunk.position + table.end
+    return Headers(file, table.dialect, at + chunk.position, size, heads, behind, chunk)
+
+
+def _walk(
+    file: LocalFile, dialect: Dialect, limit: int, expected_bytes: int, start: int, stop: int
+) -> Generator[Headers, None, int]:
+    """Yield entries from `start` to `stop`, and return the position from which `read_chunks` is to go on.
+
+    That is `stop`, or an entry or so before the file's end; anything odd, so that one place tells what is wrong; or
+    where it turns out that there will be so many small entries that the compiled walk is faster.
+    """
+    at, seen = start, 0
+    while at < stop:
+        wanted = _ROWS_PER_BLOCK if seen else _ROWS_TO_JUDGE_BY
+        positions, heads, at = _read_heads(file, dialect, limit, at, stop, wanted)
+        if positions and at > file.size:  # the last one is cut off
+            at = positions.pop()
+            heads.pop()
+        if positions:
+            position = np.array(positions, np.int64)
+            head = np.frombuffer(b"".join(heads), np.uint8).reshape(-1, HEAD)
+            yield Headers(file, dialect, position, np.diff(position, append=at), head, at)
+        seen += len(positions)
+        if len(positions) < wanted:
+            break
+        if at - start < _LARGE_ENTRY * seen and expected_bytes * seen > _MANY_ROWS * (at - start):
+            kernel.expect(expected_bytes)
+            break
+    return at
+
+
+def _read_heads(
+    file: LocalFile, dialect: Dialect, limit: int, at: int, stop: int, wanted: int
+) -> tuple[list[int], list[bytes], int]:
+    """Return positions and heads of up to `wanted` entries from `at` to `stop`, and where the last one says to end.
+
+    Large entries cost one short read each, of small ones many are read at once.
+    """
+    minima = {1: layout.V1_MINIMUM} if dialect is Dialect.ENRICHED else _MINIMA
+    minimum_of, read, unpack = minima.get, file.read_at, _SIZE_AND_MAGIC.unpack_from
+    most, last = limit - layout.LOG_OVERHEAD, min(file.size - HEAD, stop - 1)
+    positions: list[int] = []
+    heads: list[bytes] = []
+    window, base, size = b"", at, 0
+    for _ in range(wanted):
+        if at > last:
+            break
+        if size < _LARGE_ENTRY:
+            if at - base + HEAD > len(window):
+                window, base = read(at, _WINDOW), at
+            head = window[at - base : at - base + HEAD]
+        else:
+            head = read(at, HEAD)
+        if len(head) < HEAD:  # the file has shrunk
+            break
+        size, magic = unpack(head)
+        if not minimum_of(magic, most + 1) <= size <= most:
+            break
+        positions.append(at)
+        heads.append(head)
+        at += size + layout.LOG_OVERHEAD
+    return positions, heads, at
+
+
+def _heads(buffer: memoryview, position: Int64s) -> Heads:
+    """Return the first HEAD bytes of the entries, zeros behind the end of `buffer`."""
+    data = np.frombuffer(buffer, np.uint8)
+    heads = np.zeros((len(position), HEAD), np.uint8)
+    inside = int(np.searchsorted(position, len(data) - HEAD, "right"))
+    if inside:
+        anywhere: Heads = np.ndarray((len(data) - HEAD + 1, HEAD), np.uint8, data, 0, (1, 1))  # one begins at each byte
+        heads[:inside] = anywhere[position[:inside]]
+    for row in range(inside, len(position)):  # a few at the end
+        tail = data[position[row] :]
+        heads[row, : len(tail)] = tail[:HEAD]
+    return heads

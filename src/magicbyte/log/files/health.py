@@ -1,0 +1,69 @@
+"""Whether a log directory may still be written: the first failure of its disk ends that, for all of its logs."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+from types import TracebackType
+from typing import Final
+
+from magicbyte.errors import LogDirectoryOfflineError
+from magicbyte.printable import logger
+
+log = logger(__name__)
+
+_ADVICE: Final = {
+    errno.ENOSPC: "free some space",
+    errno.EDQUOT: "raise the quota, or free some space",
+    errno.EROFS: "mount it writable",
+    errno.EACCES: "let this user write there",
+    errno.EPERM: "let this user write there",
+    errno.ENOENT: "put back what was removed from below the broker",
+    errno.EIO: "look at the disk (the system's log says more)",
+}
+
+
+class Health:
+    """Shared by the logs of one directory. As a context: an OSError inside takes the directory offline.
+
+    Entering, and an error inside, raise LogDirectoryOfflineError: whatever was under way is not to be acknowledged,
+    because after a failed write or sync nobody knows what the disk holds. `before_change` is called on entering; it
+    raises what keeps a change from beginning, and takes nothing offline. Without `tells` no line is logged.
+    """
+
+    __slots__ = ("before_change", "error", "path", "tells")
+
+    def __init__(self, path: str, *, tells: bool = True) -> None:
+        self.path, self.tells = path, tells
+        self.before_change: Callable[[], None] = lambda: None
+        self.error: OSError | None = None
+
+    def fail(self, error: OSError) -> None:
+        """Take the directory offline, with one line that says why: all else that fails later follows from that."""
+        if self.error is not None:
+            return
+        self.error = error
+        if not self.tells:
+            return
+        name = errno.errorcode.get(error.errno or 0, "no errno")
+        log.critical(
+            "log directory %s is offline: %s (%s)%s; nothing in it is read or written from now on. "
+            "What to do: %s, then start again",
+            self.path,
+            error.strerror or error,
+            name,
+            "" if error.filename is None else f", at {error.filename}",
+            _ADVICE.get(error.errno or 0, "find out what the system says of the disk"),
+        )
+
+    def __enter__(self) -> None:
+        if self.error is not None:
+            raise LogDirectoryOfflineError(f"{self.path}: offline since {self.error}")
+        self.before_change()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> None:
+        if isinstance(error, OSError):
+            self.fail(error)
+            raise LogDirectoryOfflineError(f"{self.path}: taken offline by {error}") from error

@@ -1,0 +1,395 @@
+"""Which entries a segment's index files get, and the files that hold them, as a given Kafka version writes them.
+
+The offset and time index of a log are no function of its bytes alone: a broker adds entries per *append*, and what it
+appended at once (a produce request, a fetched chunk, a cleaner's buffer) is not written down. Where it matters the
+caller says so; the rule without a say is that of Kafka's own recovery, entry by entry. docs/rebuild-index.md has the
+rules, and which real segments each of them reproduces. Sources: Kafka's LogSegment, OffsetIndex and TimeIndex.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from magicbyte.errors import CorruptRecordError, LogDirectoryError
+from magicbyte.log.files import directory
+from magicbyte.log.files.indexes import EnrichedIndex, OffsetIndex, TimeIndex, TransactionIndex
+from magicbyte.log.files.producer_state import ProducerStates
+from magicbyte.records.decode import DecodeOptions, decode_rows
+from magicbyte.records.enriched import EnrichedMessage
+from magicbyte.records.layout import (
+    CODEC_MASK,
+    CONTROL_BIT,
+    LAST_OFFSET_DELTA,
+    LOG_APPEND_TIME_BIT,
+    MAX_TIMESTAMP,
+    NO_TIMESTAMP,
+    V1_TIMESTAMP,
+    Dialect,
+)
+from magicbyte.records.scan import BatchTable
+from magicbyte.releases import LINES, MarkerRule, Release
+
+if TYPE_CHECKING:
+    from magicbyte.log.files.indexes import AbortedTransaction, Int64Array
+
+MAX_RELATIVE = (1 << 31) - 1
+_OFFSETS_AND_TIMES = DecodeOptions(keys=False, values=False, headers=False, verify=False, control=True)
+
+
+@dataclass(frozen=True, slots=True)
+class IndexRules:
+    """What decides over index entries and companions of a log. `of` gives those of a Kafka version.
+
+    `interval_bytes` and `max_index_bytes` are the settings `index.interval.bytes` and `segment.index.bytes`.
+    """
+
+    release: Release
+    names_last_offset: bool
+    entry_per_batch: bool
+    has_time_index: bool
+    names_record_of_time: bool
+    """As a leader appends. Recovery and cleaner never know which record it was."""
+    marker_rule: MarkerRule | None
+    """None: no producers, transactions and leader epochs."""
+    interval_bytes: int = 4096
+    max_index_bytes: int = 10 << 20
+
+    @classmethod
+    def of(cls, version: str) -> IndexRules:
+        """Return the rules of a release such as "0.8.2.2", or of a line such as "3.9", as its leaders append.
+
+        Raises LogDirectoryError, which says what is known, for any other text.
+        """
+        try:
+            release = Release.of(version)
+        except ValueError as error:
+            raise LogDirectoryError(str(error)) from None
+        return cls(
+            release,
+            names_last_offset=release.names_last_offset,
+            entry_per_batch=release.entry_per_batch,
+            has_time_index=release.has_time_index,
+            names_record_of_time=release.names_record_of_time,
+            marker_rule=release.marker_rule,
+        )
+
+    @property
+    def version(self) -> str:
+        """The release as it was given."""
+        return self.release.version
+
+    @property
+    def has_producers(self) -> bool:
+        """Whether there are `.txnindex` and `.snapshot` files and a `leader-epoch-checkpoint`: from 0.11 on."""
+        return self.marker_rule is not None
+
+    def recovering(self) -> IndexRules:
+        """Return the rules by which the same version makes indexes anew from a log that it finds."""
+        return replace(self, names_record_of_time=False)
+
+    def of_dialect(self, dialect: Dialect) -> IndexRules:
+        """Return the rules for a log of `dialect`: the enriched one knows no producers."""
+        return self if dialect is Dialect.KAFKA else replace(self, marker_rule=None)
+
+    def producer_states(self) -> ProducerStates:
+        """Return the state before the first entry of a log."""
+        return ProducerStates(self.marker_rule or MarkerRule.TIMESTAMP, indexes_empty=self.release.indexes_empty_aborts)
+
+
+LATEST_RULES = IndexRules.of(LINES[-1])
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentIndexes:
+    """The index files of one closed segment; None for a file that is not to be there.
+
+    `largest_timestamp` (ms) is -1 where no entry has one.
+    """
+
+    offset_index: bytes | None
+    time_index: bytes | None
+    transaction_index: bytes | None
+    enriched_index: bytes | None
+    largest_timestamp: int
+
+    def files(self) -> Mapping[str, bytes]:
+        """Return the content by suffix, of the files that are to be there."""
+        named = {
+            directory.OFFSET_INDEX: self.offset_index,
+            directory.TIME_INDEX: self.time_index,
+            directory.TRANSACTION_INDEX: self.transaction_index,
+            directory.ENRICHED_INDEX: self.enriched_index,
+        }
+        return {suffix: content for suffix, content in named.items() if content is not None}
+
+
+@dataclass(slots=True)
+class _Columns:
+    """Entries of an index, in the making: pieces of columns."""
+
+    pieces: list[tuple[Int64Array, ...]] = field(default_factory=list)
+    count: int = 0
+
+    def add(self, *columns: Int64Array) -> None:
+        if len(columns[0]):
+            self.pieces.append(columns)
+            self.count += len(columns[0])
+
+    def whole(self, width: int) -> Iterator[Int64Array]:
+        import numpy as np
+
+        empty = np.empty(0, np.int64)
+        return (np.concatenate([empty, *(piece[at] for piece in self.pieces)]) for at in range(width))
+
+
+class SegmentIndexer:
+    """Makes the index files of one segment from its entries, which come in order, table after table.
+
+    Memory: what the index files hold. `producers` is the state before the segment's first entry, for transactions that
+    began in an earlier segment; it is moved on.
+    """
+
+    def __init__(
+        self,
+        base_offset: int,
+        rules: IndexRules = LATEST_RULES,
+        *,
+        dialect: Dialect = Dialect.KAFKA,
+        producers: ProducerStates | None = None,
+    ) -> None:
+        self.base_offset = base_offset
+        self._rules = rules
+        self._dialect = dialect
+        self._producers = producers or rules.producer_states()
+        self._offsets, self._times = _Columns(), _Columns()
+        self._aborted: list[AbortedTransaction] = []
+        self._indexed_at = 0  # position that the interval counts from
+        self._largest, self._largest_offset = NO_TIMESTAMP, base_offset  # timestamp so far, and where it is
+        self._last_time = NO_TIMESTAMP  # of the time index's last entry
+        self._last_entry: tuple[int, int] | None = None  # enriched: offset and position of the last message
+
+    def append(
+        self,
+        table: BatchTable,
+        start_position: int,
+        appends: Sequence[int] | None = None,
+        last: Int64Array | None = None,
+    ) -> None:
+        """Take in the entries of `table`, unmerged; its buffer begins `start_position` bytes into the segment.
+
+        `appends`: the rows, ascending from 0, that each began an append; the last append ends with the table. None:
+        each entry was appended by itself. `last`: what counts as the last offset of each row where an append gets one
+        entry, if not that of its header: a cleaner's last record. Raises CorruptRecordError for an offset or position
+        that no index holds, and for a wrapper, batch or marker that must be looked into and cannot be read; positions
+        are of the segment.
+        """
+        if not len(table):
+            return
+        assert table.dialect is self._dialect
+        try:
+            if self._dialect is Dialect.ENRICHED:
+                self._append_enriched(table, start_position)
+            else:
+                self._append(table, start_position, *((None, None) if self._rules.entry_per_batch else (appends, last)))
+                if self._rules.has_producers:
+                    self._aborted += self._producers.append(table)
+        except CorruptRecordError as error:
+            raise error.locate(shift=start_position) from None
+
+    def finish(self) -> SegmentIndexes:
+        """Return the files as they are when the segment is closed: the largest timestamp has its entry at last."""
+        import numpy as np
+
+        base = self.base_offset
+        if self._dialect is Dialect.ENRICHED:
+            if self._last_entry is not None and (
+                not self._offsets.count or self._last_position() < self._last_entry[1]
+            ):
+                self._offsets.add(
+                    *(np.array([each], np.int64) for each in (self._last_entry[0], self._largest, self._last_entry[1]))
+                )
+            enriched = EnrichedIndex(base, *self._offsets.whole(3)).to_bytes()
+            return SegmentIndexes(None, None, None, enriched, self._largest)
+        if self._largest > self._last_time:
+            self._times.add(np.array([self._largest], np.int64), np.array([self._largest_offset], np.int64))
+            self._last_time = self._largest
+        return SegmentIndexes(
+            OffsetIndex(base, *self._offsets.whole(2)).to_bytes(),
+            TimeIndex(base, *self._times.whole(2)).to_bytes() if self._rules.has_time_index else None,
+            TransactionIndex(tuple(self._aborted)).to_bytes() if self._aborted else None,
+            None,
+            self._largest,
+        )
+
+    def _last_position(self) -> int:
+        return int(self._offsets.pieces[-1][2][-1])
+
+    def _append(
+        self, table: BatchTable, start_position: int, appends: Sequence[int] | None, named: Int64Array | None
+    ) -> None:
+        import numpy as np
+
+        count = len(table)
+        header_offsets = np.asarray(table.offset, np.int64)
+        last, timestamps = last_offsets(table), max_timestamps(table)
+        self._check(table, start_position, last)
+
+        starts = np.arange(count) if appends is None else np.asarray(appends, np.int64)
+        ends = np.append(starts[1:], count) - 1
+        chosen = self._choose(start_position + np.asarray(table.position, np.int64)[starts])
+        if self._rules.names_last_offset:
+            offsets = (last if named is None else named)[ends[chosen]]
+        else:
+            offsets = header_offsets[starts[chosen]]
+            for at in np.flatnonzero(np.asarray(table.count)[starts[chosen]] < 0).tolist():
+                offsets[at] = first_offset(table, int(starts[chosen[at]]))
+        self._offsets.add(offsets, start_position + np.asarray(table.position, np.int64)[starts[chosen]])
+        self._add_times(table, timestamps, last, ends[chosen])
+
+    def _check(self, table: BatchTable, start_position: int, offsets: Int64Array) -> None:
+        """Raise CorruptRecordError for an entry whose offset or position an index cannot name."""
+        import numpy as np
+
+        position = int(table.position[len(table) - 1])
+        if start_position + position > MAX_RELATIVE:
+            found = start_position + position
+            raise CorruptRecordError(
+                "position in the segment", expected=f"<= {MAX_RELATIVE}", found=found, position=position
+            )
+        far = (offsets < self.base_offset) | (offsets - self.base_offset > MAX_RELATIVE)
+        if far.any():
+            row = int(np.argmax(far))
+            expected = f"{self.base_offset} to {self.base_offset + MAX_RELATIVE}"
+            found = int(offsets[row])
+            raise CorruptRecordError(
+                "offset in the segment", expected=expected, found=found, position=int(table.position[row])
+            ).locate(offsets=(found, found))
+
+    def _choose(self, positions: Int64Array) -> Int64Array:
+        """Return which of the appends at `positions` get an entry: those more than the interval behind the last one."""
+        import numpy as np
+
+        interval = self._rules.interval_bytes
+        at = int(np.searchsorted(positions, self._indexed_at + interval, side="right"))
+        chosen: Int64Array = np.arange(at, len(positions))
+        if len(chosen) and not (np.diff(positions[at:]) > interval).all():
+            following = np.searchsorted(positions, positions + interval, side="right").tolist()
+            found = []
+            while at < len(following):
+                found.append(at)
+                at = following[at]
+            chosen = np.array(found, np.int64)
+        if len(chosen):
+            self._indexed_at = int(positions[chosen[-1]])
+        return chosen
+
+    def _add_times(self, table: BatchTable, timestamps: Int64Array, last: Int64Array, indexed: Int64Array) -> None:
+        """Move the largest timestamp on, and add the time index entries due behind the `indexed` rows."""
+        import numpy as np
+
+        largest = np.maximum.accumulate(np.concatenate(([self._largest], timestamps)))
+        grows = timestamps > largest[:-1]
+        holder = np.maximum.accumulate(np.where(grows, np.arange(len(table)), -1))  # row of the largest; -1: before
+        times = largest[1:][indexed]
+        new = times > np.concatenate(([self._last_time], times[:-1]))
+        holders = holder[indexed][new]
+        if self._rules.names_record_of_time:
+            offsets = np.array([self._offset_of_time(table, row, last) for row in holders.tolist()], np.int64)
+        else:
+            offsets = np.where(holders < 0, self._largest_offset, last[holders])
+        self._times.add(times[new], offsets)
+        if len(times):
+            self._last_time = max(self._last_time, int(times[-1]))
+        self._largest_offset = self._offset_of_time(table, int(holder[-1]), last)
+        self._largest = int(largest[-1])
+
+    def _offset_of_time(self, table: BatchTable, row: int, last: Int64Array) -> int:
+        """Return the offset that the largest timestamp of an entry counts as; row -1 is an entry before the table."""
+        return self._largest_offset if row < 0 else offset_of_time(table, row, int(last[row]), self._rules)
+
+    def _append_enriched(self, table: BatchTable, start_position: int) -> None:
+        """As _append, of the enriched dialect: one index of offset, largest timestamp so far and position."""
+        import numpy as np
+
+        offsets = np.asarray(table.offset, np.int64)
+        self._check(table, start_position, offsets)
+        positions = np.asarray(table.position, np.int64)
+        timestamps = max_timestamps(table)
+        largest = np.maximum.accumulate(np.concatenate(([self._largest], timestamps)))
+        chosen = self._choose(start_position + positions)
+        self._offsets.add(offsets[chosen], largest[1:][chosen], start_position + positions[chosen])
+        self._largest = int(largest[-1])
+        self._last_entry = int(offsets[-1]), start_position + int(positions[-1])
+
+
+def offset_of_time(table: BatchTable, row: int, last_offset: int, rules: IndexRules) -> int:
+    """Return the offset that the largest timestamp of a row counts as; `last_offset` is the row's."""
+    import numpy as np
+
+    simple = int(table.attributes[row]) & (CODEC_MASK | LOG_APPEND_TIME_BIT | CONTROL_BIT) == 0
+    if rules.names_record_of_time and int(table.magic[row]) == 2 and simple:
+        best: tuple[int, int] | None = None
+        for columns in decode_rows(table, [row], _OFFSETS_AND_TIMES):
+            at = int(np.asarray(columns.timestamp).argmax())
+            if best is None or int(columns.timestamp[at]) > best[0]:
+                best = int(columns.timestamp[at]), int(columns.offset[at])
+        if best is not None:
+            return best[1]
+    return last_offset
+
+
+def looked_into(table: BatchTable, rules: IndexRules) -> Any:
+    """Return a mask of the rows that must be opened where `rules` give them an index entry, or know their offsets."""
+    import numpy as np
+
+    magic, attributes = np.asarray(table.magic, np.int64), np.asarray(table.attributes, np.int64)
+    wrapper = np.asarray(table.count, np.int64) < 0
+    if table.dialect is Dialect.ENRICHED:
+        return wrapper
+    simple = attributes & (CODEC_MASK | LOG_APPEND_TIME_BIT | CONTROL_BIT) == 0
+    of_times = (magic == 2) & simple & rules.names_record_of_time
+    return of_times | ((magic < 2) & wrapper & (not rules.names_last_offset))
+
+
+def first_offset(table: BatchTable, row: int) -> int:
+    """Return the offset of the first message inside a wrapper: it must be decompressed."""
+    for columns in decode_rows(table, [row], _OFFSETS_AND_TIMES):
+        return int(columns.offset[0])
+    return int(table.offset[row])
+
+
+def max_timestamps(table: BatchTable) -> Int64Array:
+    """Return the largest timestamp (ms) of each row as its header tells it, -1 where there is none."""
+    import numpy as np
+
+    timestamps = np.full(len(table), NO_TIMESTAMP, np.int64)
+    if table.dialect is Dialect.ENRICHED:
+        for row in range(len(table)):
+            position = int(table.position[row])
+            timestamps[row] = EnrichedMessage(table.buffer[position : position + int(table.size[row])]).max_timestamp
+        return timestamps
+    magic = np.asarray(table.magic, np.int64)
+    for number, place in ((1, V1_TIMESTAMP), (2, MAX_TIMESTAMP)):
+        rows = np.flatnonzero(magic == number)
+        timestamps[rows] = table.gather(place, rows)
+    return timestamps
+
+
+def last_offsets(table: BatchTable) -> Int64Array:
+    """Return the last offset of each row. Of the enriched dialect a wrapper may have to be decompressed for it.
+
+    Raises CorruptRecordError where that fails.
+    """
+    import numpy as np
+
+    last = np.array(table.offset, np.int64)
+    if table.dialect is Dialect.KAFKA:
+        batches = np.flatnonzero(np.asarray(table.magic, np.int64) == 2)
+        last[batches] += table.gather(LAST_OFFSET_DELTA, batches)
+        return last
+    for row in np.flatnonzero(np.asarray(table.count, np.int64) < 0).tolist():
+        for columns in decode_rows(table, [row], _OFFSETS_AND_TIMES):
+            last[row] = columns.offset[len(columns) - 1]
+    return last

@@ -1,0 +1,80 @@
+"""What a pipeline committed to a store of objects: its newest manifest says which objects are partitions.
+
+`docs/decisions/0007-pipeline.md` has the names. On file systems with rename, outputs have Kafka's names, and nobody who
+reads needs the manifest.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from magicbyte.errors import LogDirectoryError
+
+if TYPE_CHECKING:
+    from magicbyte.log.files.store import ObjectStore
+
+_NAME = re.compile(r"pipeline-([0-9]{8})\.json")
+LARGEST = 1 << 30
+"""Bytes of a manifest, some 5 kB for each partition."""
+
+
+class Output(NamedTuple):
+    """A partition folder, or a table. `at`: where its objects are, relative to the sink; for a table its object.
+
+    `files`: names, sizes in bytes, SHA-256 of the content in hex.
+    """
+
+    name: str
+    at: str
+    files: tuple[tuple[str, int, str], ...]
+
+
+class Stored(NamedTuple):
+    """What a manifest says of a sink in a store. `checkpoints`: where the files beside the partitions are."""
+
+    outputs: tuple[Output, ...]
+    checkpoints: str
+    tables: bool
+
+
+def manifest_name(number: int) -> str:
+    """Return the name of the manifest of a number."""
+    return f"pipeline-{number:08}.json"
+
+
+def manifest_number(name: str) -> int | None:
+    """Return the number of a manifest, None for any other name."""
+    found = _NAME.fullmatch(name)
+    return None if found is None else int(found[1])
+
+
+def newest(names: Iterable[str]) -> int:
+    """Return the number of the newest manifest; 0 where there is none."""
+    return max((number for name in names if (number := manifest_number(name)) is not None), default=0)
+
+
+def parse_stored(content: bytes) -> Stored | None:
+    """Return what a manifest says, None for one of a sink that is a folder. Raises LogDirectoryError."""
+    try:
+        found: Mapping[str, Any] = json.loads(content)
+        if "checkpoints" not in found:
+            return None
+        outputs = [
+            Output(
+                each["name"], each["at"], tuple((file["name"], file["size"], file["sha256"]) for file in each["files"])
+            )
+            for unit in found["units"].values()
+            for each in unit["outputs"]
+        ]
+        return Stored(tuple(outputs), found["checkpoints"], found["tables"])
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise LogDirectoryError(f"expected the manifest of a pipeline: {error!r}") from error
+
+
+def read_stored(store: ObjectStore) -> Stored | None:
+    """Return what the newest manifest of a store says, None where there is none. Raises LogDirectoryError."""
+    number = newest(name for name in store.sizes() if "/" not in name)
+    return parse_stored(store.read(manifest_name(number))) if number else None

@@ -1,0 +1,141 @@
+"""The names in a log directory: which topics there may be, and what a folder or file of a name is.
+
+One table for whoever creates, loads, adopts or reads. What a broker may not create it does not load either, so that
+nothing is taken that is gone after the next start. Source: Kafka's Topic, LocalLog and LogManager.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+from typing import Final, NamedTuple
+
+from magicbyte.errors import InvalidRequestError, InvalidTopicError
+from magicbyte.log.files.checkpoints import LEADER_EPOCHS, MESSAGE_DIALECT, PARTITION_METADATA
+from magicbyte.ports import TopicPartition
+
+CLUSTER_METADATA: Final = "__cluster_metadata"
+"""The topic of a KRaft quorum: its folder is the controller's, and no topic of a broker."""
+QUARANTINE: Final = "quarantine"
+"""The folder of a log directory that keeps what was cut off or replaced."""
+MOST_PARTITIONS: Final = 10_000
+"""Of a topic, and of all that one request creates: the request is a few bytes, its partitions are not."""
+LARGEST_PARTITION: Final = 2**31 - 1
+LARGEST_OFFSET: Final = 2**63 - 1
+LONGEST_FILE_NAME: Final = 255
+
+_LONGEST_TOPIC: Final = 249
+_TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]+")
+_FOLDER: Final = re.compile(
+    r"(?P<topic>[a-zA-Z0-9._-]+)-(?P<partition>[0-9]{1,10})(?:\.[0-9a-f]{32}-(?P<state>delete|future|stray))?"
+)
+_OFFSET_FILE: Final = re.compile(
+    r"(?P<offset>[0-9]{20})(?P<kind>\.log|\.index|\.timeindex|\.txnindex|\.emindex|\.snapshot)"
+    r"(?P<suffix>\.deleted|\.cleaned|\.swap|)"
+)
+_TEXTS: Final = (LEADER_EPOCHS, PARTITION_METADATA, MESSAGE_DIALECT)
+_NOT_OURS: Final = (QUARANTINE, "lost+found")
+
+
+class FolderState(enum.Enum):
+    """What a partition folder is there for; its name says so."""
+
+    CURRENT = "current"
+    DELETE = "delete"  # being deleted: the broker does not read it any more
+    FUTURE = "future"  # being copied to another log directory
+    STRAY = "stray"  # the broker found that the partition is not its own
+
+
+class FolderName(NamedTuple):
+    """What a folder's name says."""
+
+    state: FolderState
+    key: TopicPartition
+
+
+class OffsetFile(NamedTuple):
+    """What the name of a file says that is called by an offset. `suffix`: of unfinished work, or empty."""
+
+    offset: int
+    kind: str
+    suffix: str
+
+
+def check_topic_name(name: str) -> None:
+    """Raise InvalidTopicError unless a topic can have this name, and its partitions folders of it."""
+    if name in ("", ".", ".."):
+        raise InvalidTopicError(f"{name!r} is no name of a topic")
+    if len(name) > _LONGEST_TOPIC:
+        raise InvalidTopicError(f"expected a name of up to {_LONGEST_TOPIC} characters, found {len(name)}")
+    if not _TOPIC.fullmatch(name):
+        raise InvalidTopicError(f"{name!r}: expected letters, digits, '.', '_' and '-'")
+
+
+def check_new_topic(name: str) -> None:
+    """Raise unless a topic of this name may be created: InvalidTopicError, or InvalidRequestError for a reserved one.
+
+    InvalidRequestError and its words are those of Kafka 4.
+    """
+    check_topic_name(name)
+    if is_reserved(name):
+        raise InvalidRequestError(f"Creation of internal topic {name} is prohibited.")
+
+
+def is_reserved(topic: str) -> bool:
+    """Whether a folder of this topic is somebody else's: no broker's topic has the name."""
+    return topic == CLUSTER_METADATA
+
+
+def folder_name(path: str) -> FolderName | None:
+    """Return what the last part of a path says as the name of a partition folder; None when it is no such name."""
+    found = _FOLDER.fullmatch(path.rstrip("/").rpartition("/")[2])
+    if found is None or int(found["partition"]) > LARGEST_PARTITION:
+        return None
+    state = FolderState(found["state"]) if found["state"] else FolderState.CURRENT
+    return FolderName(state, TopicPartition(found["topic"], int(found["partition"])))
+
+
+def why_not_loaded(name: str) -> str | None:
+    """Return why a broker does not load the folder of this name as a partition's log; None when it does.
+
+    The empty string: there is nothing to tell, as the folder is none of a partition and known to be.
+    """
+    if name in _NOT_OURS or (name.startswith(".") and folder_name(name) is None):
+        return ""
+    found = folder_name(name)
+    if found is None:
+        return "no partition has a folder of this name (expected TOPIC-N)"
+    try:
+        check_topic_name(found.key.topic)
+    except InvalidTopicError as error:
+        return f"no topic has this name: {error}"
+    match found.state:
+        case FolderState.DELETE:
+            return ""
+        case FolderState.FUTURE:
+            return "a copy that a broker had not finished"
+        case FolderState.STRAY:
+            return "a partition that another broker found not to be its own"
+        case FolderState.CURRENT:
+            if str(found.key) != name:
+                return f"the partition's folder is called {found.key}"
+    return f"{found.key.topic} is the quorum's own" if is_reserved(found.key.topic) else None
+
+
+def offset_file(name: str) -> OffsetFile | None:
+    """Return what the name of a log's file says; None when it is not named by an offset that a log can have."""
+    found = _OFFSET_FILE.fullmatch(name)
+    if found is None or int(found["offset"]) > LARGEST_OFFSET:
+        return None
+    return OffsetFile(int(found["offset"]), found["kind"], found["suffix"])
+
+
+def is_named_by_offset(name: str) -> bool:
+    """Whether a name begins as that of a log's file does, whatever follows."""
+    return _OFFSET_FILE.match(name) is not None
+
+
+def is_log_file(name: str) -> bool:
+    """Whether a partition's log reads or writes a file of this name in its folder."""
+    plain = name.removesuffix(".tmp")
+    return plain in _TEXTS or _OFFSET_FILE.fullmatch(plain) is not None

@@ -1,0 +1,116 @@
+"""Which of the partitions that were found are meant, and where each begins for a reader."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import Protocol, TypeVar
+
+from magicbyte.errors import CorruptRecordError, LogDirectoryError, UnknownTopicError
+from magicbyte.log.files.checkpoints import LOG_START, META_PROPERTIES, parse_offset_checkpoint
+from magicbyte.log.files.directory import PartitionDirectory, log_directories, parse_file
+from magicbyte.log.files.filesystem import read_whole
+from magicbyte.log.files.names import FolderState
+from magicbyte.ports import TopicPartition
+from magicbyte.records.entry import dialect_doubt, entries
+from magicbyte.records.layout import Dialect
+
+_NAMED_AT_MOST = 12
+_SAMPLE_BYTES = 64 << 10
+
+
+class Named(Protocol):
+    """A partition of a topic: a folder, or what brokers send."""
+
+    @property
+    def topic(self) -> str | None:
+        """Its topic, None where nothing tells."""
+
+    @property
+    def partition(self) -> int | None:
+        """Its number."""
+
+    @property
+    def name(self) -> str:
+        """Both, for people."""
+
+
+P = TypeVar("P", bound=Named)
+
+
+def in_use(found: Iterable[PartitionDirectory]) -> list[PartitionDirectory]:
+    """Return `found` without the folders of log directories that a broker would not read from.
+
+    Those are being deleted, are copies under way, or strays: beside the partition itself they would count twice. One
+    whose own path was given stays.
+    """
+    return [each for each in found if each.state is FolderState.CURRENT or each.log_directory is None]
+
+
+def choose(found: Collection[P], topics: Collection[str] = (), numbers: Collection[int] = ()) -> list[P]:
+    """Return the partitions of `topics` with one of the `numbers`; no topics or no numbers mean all.
+
+    Raises UnknownTopicError, which says what is there, for a topic or a number that no partition found has.
+    """
+    missing = [topic for topic in topics if topic not in {each.topic for each in found}]
+    if missing:
+        raise UnknownTopicError(f"no topic {missing[0]!r} here: expected {_some({each.topic for each in found})}")
+    chosen = [each for each in found if not topics or each.topic in topics]
+    absent = [number for number in numbers if number not in {each.partition for each in chosen}]
+    if absent:
+        raise UnknownTopicError(f"no partition {absent[0]} here: expected {_some({each.name for each in chosen})}")
+    return [each for each in chosen if not numbers or each.partition in numbers]
+
+
+def _some(names: Iterable[str | None]) -> str:
+    """Return the names for a message, the first ones of many."""
+    known = sorted(name for name in names if name is not None)
+    if not known:
+        return "a folder named TOPIC-N, or a name given by --as TOPIC-N"
+    more = len(known) - _NAMED_AT_MOST
+    listed = ", ".join(known[:_NAMED_AT_MOST])
+    return f"one of {listed} and {more} more" if more > 0 else f"one of {listed}" if len(known) > 1 else listed
+
+
+def log_start_offset(partition: PartitionDirectory) -> int:
+    """Return the offset below which a broker gives no records, though they may still be in the first segments.
+
+    It is in the log directory's `log-start-offset-checkpoint`; 0 where that does not name the partition. Raises
+    CorruptRecordError for a damaged checkpoint.
+    """
+    if partition.topic is None or partition.partition is None:
+        return 0
+    above = partition.log_directory or partition.path.rstrip("/").rpartition("/")[0]
+    try:
+        starts = parse_file(partition.files, f"{above}/{LOG_START}", parse_offset_checkpoint)
+    except (OSError, LogDirectoryError):  # no such file, or the folder stands alone
+        return 0
+    return starts.get(TopicPartition(partition.topic, partition.partition), 0)
+
+
+def meta_properties(partitions: Iterable[PartitionDirectory]) -> bytes | None:
+    """Return the `meta.properties` of the log directory of `partitions`; None where there is none, or more than one."""
+    found = [
+        read_whole(directory.files, directory.texts[META_PROPERTIES].path)
+        for directory in log_directories(partitions)
+        if META_PROPERTIES in directory.texts
+    ]
+    return found[0] if len(found) == 1 else None
+
+
+def dialect_doubts(partition: PartitionDirectory, dialect: Dialect) -> list[str]:
+    """Return why the partition seems to be in the other dialect than `dialect`, in a line at most; [] if it does not.
+
+    Looks at the entries in the first bytes of the first and of the last segment.
+    """
+    for segment in partition.segments[:1] + partition.segments[1:][-1:]:
+        with partition.files.open(segment.log.path) as file:
+            sample = memoryview(file.read_at(0, _SAMPLE_BYTES))
+        walk = entries(sample, dialect)
+        try:
+            for position, entry in walk:
+                if doubt := dialect_doubt(entry.buffer, dialect):
+                    return [f"{segment.log.path}, position {position}: {doubt}"]
+        except CorruptRecordError:  # whoever reads the records will report it; here it may be another sign
+            if doubt := dialect_doubt(sample[walk.position :], dialect):
+                return [f"{segment.log.path}, position {walk.position}: {doubt}"]
+    return []

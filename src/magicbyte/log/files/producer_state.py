@@ -1,0 +1,241 @@
+"""What a log knows of its producers and leaders at an offset, moved on batch by batch.
+
+Kafka keeps it in memory and writes it as `.snapshot` files, `.txnindex` entries and `leader-epoch-checkpoint`; the log
+alone is enough to make it anew. Only magic 2 has any of it. Sources: Kafka's ProducerStateManager, ProducerAppendInfo
+and LeaderEpochFileCache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from magicbyte.errors import CorruptRecordError
+from magicbyte.log.files import indexes
+from magicbyte.log.files.checkpoints import LeaderEpoch
+from magicbyte.log.files.producer_snapshot import NO_OFFSET, ProducerEntry, ProducerSnapshot
+from magicbyte.records.batch import RecordBatch
+from magicbyte.records.control import ControlType, marker_of
+from magicbyte.records.layout import (
+    CONTROL_BIT,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    NO_TIMESTAMP,
+    PARTITION_LEADER_EPOCH,
+    PRODUCER_EPOCH,
+    PRODUCER_ID,
+    TRANSACTIONAL_BIT,
+)
+from magicbyte.records.scan import BatchTable
+from magicbyte.records.transactions import AbortedTransaction, BatchFacts, OpenTransactions
+from magicbyte.releases import MarkerRule
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+_NO_EPOCH = -1
+
+
+class ProducerStates:
+    """The producers of one partition, and its open transactions, as far as `append` has gone.
+
+    `indexes_empty`: up to 2.7 an ABORT marker of a producer without an open transaction counts as one, of its own
+    offset alone. A broker forgets producers of long ago when it loads a snapshot; here none is forgotten.
+    """
+
+    def __init__(self, marker_rule: MarkerRule = MarkerRule.TIMESTAMP, *, indexes_empty: bool = False) -> None:
+        self._rule = marker_rule
+        self._indexes_empty = indexes_empty
+        self._producers: dict[int, ProducerEntry] = {}
+        self._transactions = OpenTransactions()
+
+    def append(self, table: BatchTable) -> list[indexes.AbortedTransaction]:
+        """Take in the entries of `table`, unmerged, and return the transactions that they abort, as `.txnindex` has it.
+
+        Raises CorruptRecordError for a marker that says nothing, with its position in the table's buffer.
+        """
+        aborted = []
+        for row in telling_rows(table):
+            position = int(table.position[row])
+            batch = RecordBatch(table.buffer[position : position + int(table.size[row])])
+            try:
+                found = self.add(batch)
+            except CorruptRecordError as error:
+                error.position = position
+                raise error.locate(offsets=(batch.base_offset, batch.last_offset)) from None
+            if found is not None:
+                aborted.append(found)
+        return aborted
+
+    def start_from(self, snapshot: ProducerSnapshot) -> None:
+        """Take over what a snapshot knows, before the first `append`."""
+        for entry in snapshot.producers:
+            self._producers[entry.producer_id] = entry._replace(current_txn_first_offset=NO_OFFSET)
+            if entry.current_txn_first_offset != NO_OFFSET:
+                self._transactions.first_offsets[entry.producer_id] = entry.current_txn_first_offset
+
+    def snapshot(self) -> ProducerSnapshot:
+        """Return the state as a `.snapshot` file has it, by producer id."""
+        open_at = self._transactions.first_offsets
+        return ProducerSnapshot(
+            tuple(
+                self._producers[key]._replace(current_txn_first_offset=open_at.get(key, NO_OFFSET))
+                for key in sorted(self._producers)
+            )
+        )
+
+    @property
+    def first_unstable_offset(self) -> int | None:
+        """Where the first open transaction begins, None when none is open."""
+        return min(self._transactions.first_offsets.values(), default=None)
+
+    def add(self, batch: RecordBatch) -> indexes.AbortedTransaction | None:
+        """Take in one batch of a producer; return the transaction that it aborts. Raises as `append` does."""
+        producer, epoch = batch.producer_id, batch.producer_epoch
+        old = self._producers.get(producer)
+        if old is None:
+            old = _no_batches(producer, epoch)
+        elif epoch != old.producer_epoch:  # a newer one: the batches before it are forgotten, their timestamp as well
+            coordinator_epoch = old.coordinator_epoch
+            old = _no_batches(producer, epoch)._replace(coordinator_epoch=coordinator_epoch)
+        marker = marker_of(batch)
+        kind = None if marker is None else marker.type
+        if not batch.is_control:
+            old = old._replace(
+                last_sequence=batch.last_sequence,
+                last_offset=batch.last_offset,
+                offset_delta=batch.last_offset_delta,
+                timestamp=batch.max_timestamp,
+            )
+        elif marker is not None and marker.coordinator_epoch is not None:
+            old = old._replace(coordinator_epoch=marker.coordinator_epoch)
+            if self._rule is not MarkerRule.NOTHING:
+                old = old._replace(timestamp=batch.max_timestamp)
+            if self._rule is MarkerRule.IS_A_BATCH:
+                old = old._replace(last_offset=batch.last_offset, offset_delta=0)
+        else:
+            return None  # KRaft's own control records, or a marker that a cleaner emptied
+        self._producers[producer] = old
+        ended = self._transactions.append(
+            BatchFacts(producer, batch.base_offset, batch.last_offset, batch.is_transactional, batch.is_control, kind)
+        )
+        if ended is None and self._indexes_empty and kind is ControlType.ABORT:
+            stable = self._transactions.last_stable_offset(batch.last_offset + 1)
+            ended = AbortedTransaction(producer, batch.base_offset, batch.last_offset, stable)
+        return None if ended is None else indexes.AbortedTransaction(indexes.TRANSACTION_VERSION, *ended)
+
+
+def _no_batches(producer: int, epoch: int) -> ProducerEntry:
+    """Return what is known of a producer before its first batch."""
+    return ProducerEntry(producer, epoch, NO_SEQUENCE, NO_OFFSET, 0, NO_TIMESTAMP, _NO_EPOCH, NO_OFFSET)
+
+
+def telling_rows(table: BatchTable) -> list[int]:
+    """Return the rows, ascending, without which the state would be another.
+
+    Of a row of data batches of one producer, epoch and kind, with no marker of that producer between, only the first
+    (which may begin a transaction) and the last count.
+    """
+    import numpy as np
+
+    batches = np.flatnonzero(np.asarray(table.magic, np.int64) == 2)
+    producers = table.gather(PRODUCER_ID, batches)
+    mine = producers != NO_PRODUCER_ID
+    rows = batches[mine]
+    if not len(rows):
+        return []
+    bits = np.asarray(table.attributes, np.int64)[rows] & (CONTROL_BIT | TRANSACTIONAL_BIT)
+    facts: Any = np.stack([producers[mine], table.gather(PRODUCER_EPOCH, rows), bits])
+    order = np.argsort(facts[0], kind="stable")
+    facts = facts[:, order]
+    like_next = (facts[:, 1:] == facts[:, :-1]).all(axis=0) & (facts[2, 1:] & CONTROL_BIT == 0)
+    inside = np.zeros(len(rows), bool)
+    inside[1:-1] = like_next[1:] & like_next[:-1]
+    telling: list[int] = np.sort(rows[order[~inside]]).tolist()
+    return telling
+
+
+class LeaderEpochs:
+    """Where each leader epoch of one partition begins, as far as `append` has gone.
+
+    `ends_with_older`: a message of magic 0 or 1 makes Kafka forget what it knew (from 2.1.1 on).
+    """
+
+    def __init__(self, *, ends_with_older: bool = True) -> None:
+        self.entries: list[LeaderEpoch] = []
+        self._ends_with_older = ends_with_older
+
+    def append(self, table: BatchTable) -> None:
+        """Take in the entries of `table`, unmerged."""
+        import numpy as np
+
+        is_batch = np.asarray(table.magic, np.int64) == 2
+        if self._ends_with_older and not is_batch.all():
+            self.entries.clear()
+            is_batch[: int(np.flatnonzero(~is_batch)[-1])] = False
+        rows: npt.NDArray[np.int64] = np.flatnonzero(is_batch)
+        epochs = table.gather(PARTITION_LEADER_EPOCH, rows)
+        known = self.entries[-1].epoch if self.entries else _NO_EPOCH
+        highest = np.maximum.accumulate(np.concatenate(([known], epochs)))
+        for row in np.flatnonzero(epochs > highest[:-1]).tolist():
+            self.entries.append(LeaderEpoch(int(epochs[row]), int(table.offset[rows[row]])))
+
+    def unlike(self, noted: Sequence[LeaderEpoch]) -> Iterator[tuple[LeaderEpoch, int | None]]:
+        """Yield the epochs that a checkpoint has not, or has as if they began later, and where they begin there.
+
+        It may know of more: of leaders without records. And of less: deleted records take their epochs along.
+        """
+        starts = dict(noted)
+        for entry in self.entries if noted else []:
+            epoch, start = entry
+            known = starts.get(epoch)
+            if start < noted[0].start_offset and epoch < noted[0].epoch:
+                continue
+            if known is None or known > max(start, noted[0].start_offset):
+                yield entry, known
+
+    def assign(self, epoch: int, start_offset: int) -> bool:
+        """Take in that the leader of `epoch` wrote `start_offset`; say whether that is news."""
+        if epoch <= (self.entries[-1].epoch if self.entries else _NO_EPOCH):
+            return False
+        while self.entries and self.entries[-1].start_offset >= start_offset:
+            self.entries.pop()
+        self.entries.append(LeaderEpoch(epoch, start_offset))
+        return True
+
+    def end_with_older(self) -> bool:
+        """Take in a message of magic 0 or 1; say whether epochs were forgotten for it."""
+        forgets = self._ends_with_older and bool(self.entries)
+        if forgets:
+            self.entries.clear()
+        return forgets
+
+    def truncate_end(self, offset: int) -> bool:
+        """Forget epochs that begin at `offset` or behind it; say whether there were any."""
+        count = len(self.entries)
+        self.entries = [each for each in self.entries if each.start_offset < offset]
+        return len(self.entries) < count
+
+    def truncate_start(self, offset: int) -> bool:
+        """Forget epochs that end at `offset` or before it; one that goes on there begins there. Say whether any did."""
+        before = [each for each in self.entries if each.start_offset < offset]
+        if not before:
+            return False
+        rest = self.entries[len(before) :]
+        if not rest or rest[0].start_offset > offset:
+            rest.insert(0, LeaderEpoch(before[-1].epoch, offset))
+        self.entries = rest
+        return True
+
+    def end_offset_of(self, epoch: int, log_end: int) -> tuple[int, int]:
+        """Return the largest epoch known up to `epoch` and where it ends; (-1, -1) when none is known so far back.
+
+        Source: Kafka's OffsetForLeaderEpoch, LeaderEpochFileCache.endOffsetFor.
+        """
+        if not self.entries or epoch < 0 or epoch > self.entries[-1].epoch:
+            return -1, -1
+        if epoch == self.entries[-1].epoch:
+            return epoch, log_end
+        higher = next(each for each in self.entries if each.epoch > epoch)
+        known = [each.epoch for each in self.entries if each.epoch <= epoch]
+        return (known[-1] if known else epoch), higher.start_offset

@@ -1,0 +1,633 @@
+"""Reading a partition's log: closed entries or records, by ranges, with damage told and never hidden.
+
+A log is read in chunks of a few MiB, so memory does not grow with it. Everything here is one thread's work unless
+`threads` asks for more.
+"""
+
+from __future__ import annotations
+
+import bisect
+import enum
+from collections import deque
+from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, cast
+
+from magicbyte.compiled import kernel
+from magicbyte.errors import BatchTooLargeError, CorruptRecordError, TruncatedLogError
+from magicbyte.records.batch import RecordBatch
+from magicbyte.records.decode import DEFAULT_MAX_BATCH_BYTES, DEFAULT_OPTIONS, DecodeOptions, decode_rows
+from magicbyte.records.layout import (
+    CONTROL_BIT,
+    HEADER_TO_MAGIC,
+    LAST_OFFSET_DELTA,
+    MAX_TIMESTAMP,
+    TRANSACTIONAL_BIT,
+    Dialect,
+)
+from magicbyte.records.scan import BatchTable, entry_end, scan
+from magicbyte.records.transactions import BatchFacts, CommittedFilter, TransactionScan, batch_facts, scan_transactions
+
+if TYPE_CHECKING:
+    from magicbyte.log.files.directory import PartitionDirectory, Segment
+    from magicbyte.ports import ReadableFile
+    from magicbyte.records.columns import RecordColumns
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+CHUNK_BYTES = 4 << 20
+HELD_BYTES = 128 << 20
+"""That the results of one chunk may have before they are taken."""
+_MAX_OFFSET = (1 << 63) - 1
+
+
+class Isolation(enum.Enum):
+    """Which transactions a reader sees. The names are those of the consumer's `isolation.level`."""
+
+    READ_UNCOMMITTED = "read_uncommitted"
+    READ_COMMITTED = "read_committed"
+
+
+DamageHandler = Callable[[CorruptRecordError], None]
+"""Called for each damage, which names file and position: raise it to stop, return to go on behind it."""
+
+
+def stop_at_damage(error: CorruptRecordError) -> None:
+    """The DamageHandler that stops at the first damage."""
+    raise error
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Whole entries of one file. `position` is where in the file the table's buffer begins, in bytes."""
+
+    path: str
+    position: int
+    table: BatchTable
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which records are wanted: offsets from `first` to below `end`, timestamps (ms) from `since` to below `until`."""
+
+    first: int = 0
+    end: int = _MAX_OFFSET
+    since: int | None = None
+    until: int | None = None
+    isolation: Isolation = Isolation.READ_UNCOMMITTED
+
+
+EVERYTHING = Selection()
+
+
+def read_chunks(
+    file: ReadableFile,
+    *,
+    start: int = 0,
+    end: int | None = None,
+    dialect: Dialect = Dialect.KAFKA,
+    merge: bool = False,
+    limit: int = DEFAULT_MAX_BATCH_BYTES,
+    on_damage: DamageHandler = stop_at_damage,
+) -> Iterator[Chunk]:
+    """Yield the entries of one `.log` file that begin in [start, end), a chunk at a time.
+
+    `start` is the position of an entry. An entry larger than `limit` is damage, too, and only a smaller one that goes
+    on behind the file is a truncated tail. Behind an entry whose size or magic byte is wrong, nothing of the file can
+    be found again: the walk ends there, after `on_damage`.
+    """
+    stop = file.size if end is None else min(end, file.size)
+    rules = ScanRules(dialect, limit, merge)
+    for step in _walk(Window(file, Buffers()), start, stop, rules, sliced=end is not None):
+        if isinstance(step, Chunk):
+            yield step
+        else:
+            on_damage(step)
+        del step  # so that its buffer can be used again
+
+
+def _walk(
+    window: Window, position: int, stop: int, rules: ScanRules, *, sliced: bool
+) -> Generator[Chunk | CorruptRecordError, None, int | None]:
+    """Yield the chunks and the damage of the entries that begin from `position` to below `stop`.
+
+    Returns the position behind the last of them, None if nothing can be found behind damage. `sliced`: entries go on
+    behind `stop`, and those that begin there are left out.
+    """
+    file, limit = window.file, rules.limit
+    wanted = 0
+    while position < stop:
+        asked = max(min(max(wanted, min(CHUNK_BYTES, stop - position)), file.size - position), 0)
+        view = window.read(position, asked)
+        table = scan(view, dialect=rules.dialect, merge=rules.merge)
+        if position + table.end >= stop and sliced:
+            table = _begun_before(table, stop - position)
+        if len(table):
+            yield Chunk(file.path, position, table)
+        rest = view[table.end :]
+        if table.damage is not None:
+            error = _tail_of_zeros(file, position + table.end, rest) or table.damage.locate(shift=position)
+            yield _located(error, file, rest)
+            return None
+        position += table.end
+        if position < stop and table.need > limit:
+            error = BatchTooLargeError("batch size", expected=f"<= {limit}", found=table.need, position=position)
+            yield _located(error, file, rest)
+            position += table.need
+        elif position < stop and (position + table.need > file.size or len(view) < asked):
+            left = len(rest) if len(view) < asked else file.size - position  # the file may have shrunk
+            expected = f"{table.need} bytes of an entry" if table.need > HEADER_TO_MAGIC else "an entry"
+            error = TruncatedLogError("end of the log", expected=expected, found=f"{left} bytes", position=position)
+            yield _located(error, file, rest)
+            return None
+        wanted = table.need
+        del table, rest, view  # so that the buffer can be used again
+    return position
+
+
+class ScanRules(NamedTuple):
+    """How entries are found: the most bytes that one may have, and whether plain neighbours are one row (`scan`)."""
+
+    dialect: Dialect
+    limit: int = DEFAULT_MAX_BATCH_BYTES
+    merge: bool = False
+
+
+class Buffers:
+    """Memory for chunks, used again when nothing looks into it any more: new memory costs more than reading does.
+
+    Any number of threads may ask. `kept`: buffers that are kept for later chunks.
+    """
+
+    def __init__(self, kept: int = 6) -> None:
+        self.kept = kept
+        self._known: deque[bytearray] = deque()  # its single operations are atomic; a buffer being tried is not in it
+
+    def unused(self, size: int) -> memoryview:
+        """Return `size` bytes or more; they are in use as long as this view, or one made of it, is alive."""
+        unused: bytearray | None = None
+        for _ in range(len(self._known)):
+            try:
+                buffer = self._known.popleft()
+            except IndexError:  # other threads try the last ones
+                break
+            if len(buffer) < size:
+                continue
+            try:
+                buffer.pop()  # refused while a memoryview or an array of it is alive
+            except BufferError:
+                self._known.append(buffer)
+                continue
+            buffer.append(0)  # the other way round its memory would grow, and so be moved
+            unused = buffer
+            break
+        buffer = bytearray(size) if unused is None else unused
+        view = memoryview(buffer)
+        self._known.append(buffer)
+        while len(self._known) > self.kept:
+            self._known.popleft()
+        return view
+
+
+class Window:
+    """Reads a file by views. With `prepare`, a range is read before it is known which parts of it are asked for."""
+
+    SLACK = 64 << 10  # bytes behind a prepared range that are read with it: most entries that begin in it end there
+    ROOM = 1 << 20  # bytes behind it that its buffer has room for: the largest entry of a broker with usual settings
+
+    def __init__(self, file: ReadableFile, buffers: Buffers) -> None:
+        self.file, self.buffers = file, buffers
+        self._start = self._end = 0
+        self._whole = memoryview(bytearray())
+
+    def prepare(self, start: int, end: int) -> None:
+        """Read the bytes from `start` to `end`, and a few more."""
+        self._whole = self.buffers.unused(end - start + self.ROOM)
+        most = min(end + self.SLACK, self.file.size) - start
+        self._start, self._end = start, start + self.file.read_into(start, self._whole[: max(most, 0)])
+
+    def read(self, position: int, size: int, least: int | None = None) -> memoryview:
+        """Return the bytes from `position` on: `size` of them or more, fewer only where the file ends.
+
+        Of what is prepared `least` bytes (default: `size`) are enough.
+        """
+        first, least = position - self._start, size if least is None else least
+        if self._start <= position < self._end and first + least <= len(self._whole):
+            if position + least > self._end:
+                missing = self._whole[self._end - self._start : first + least]
+                self._end += self.file.read_into(self._end, missing)
+            return self._whole[first : self._end - self._start].toreadonly()
+        with self.buffers.unused(size) as whole:
+            filled = self.file.read_into(position, whole[:size])
+            return whole.toreadonly()[:filled]
+
+
+class Block:
+    """A range of a file that any thread may walk. It is read at once; only where to begin comes from the block before.
+
+    A block has the entries that begin in it. Every block must be walked, in order or by threads that take them in
+    order. `before` and `after`: the position from which on entries are to be found, None where there can be none.
+    """
+
+    def __init__(
+        self, file: ReadableFile, buffers: Buffers, start: int, end: int, before: Future[int | None], rules: ScanRules
+    ) -> None:
+        self.file, self.buffers, self.start, self.end, self.before, self.rules = (
+            file,
+            buffers,
+            start,
+            end,
+            before,
+            rules,
+        )
+        self.after: Future[int | None] = Future()
+
+    def walk(self) -> list[Chunk | CorruptRecordError]:
+        """Return the chunks and the damage of the block, in order. Raises OSError."""
+        found: list[Chunk | CorruptRecordError] = []
+        position: int | None = None
+        try:
+            window = Window(self.file, self.buffers)
+            if not (self.before.done() and self.before.result() is None):
+                window.prepare(self.start, self.end)
+            position = self.before.result()
+            if position is not None:
+                position = _collect(_walk(window, position, self.end, self.rules, sliced=True), found)
+        except BaseException:
+            position = None
+            raise
+        finally:
+            self.after.set_result(position)  # whatever happens: the thread of the next block waits for it
+        return found
+
+
+def _collect(
+    steps: Generator[Chunk | CorruptRecordError, None, int | None], found: list[Chunk | CorruptRecordError]
+) -> int | None:
+    """Add all of `steps` to `found`, and return what their generator returns."""
+    while True:
+        try:
+            found.append(next(steps))
+        except StopIteration as ended:
+            return cast("int | None", ended.value)
+
+
+def read_blocks(file: ReadableFile, buffers: Buffers, rules: ScanRules, start: int = 0) -> Iterator[Block]:
+    """Yield blocks with all that `read_chunks` finds, to be walked by threads. `start` is the position of an entry.
+
+    Each must be given to a thread before the next is asked for. The file must stay open until all are walked.
+    """
+    before: Future[int | None] = Future()
+    before.set_result(start)
+    while start < file.size and not (before.done() and before.result() is None):
+        block = Block(file, buffers, start, min(start + CHUNK_BYTES, file.size), before, rules)
+        yield block
+        before, start = block.after, block.end
+        del block  # or the file would stay open
+
+
+def _begun_before(table: BatchTable, stop: int) -> BatchTable:
+    """Return the rows of `table` that begin before position `stop`; a merged row is cut there."""
+    rows = bisect.bisect_left(table.position, stop)
+    if rows and table.count[rows - 1] > 1 and table.position[rows - 1] + table.size[rows - 1] > stop:
+        at = count = 0
+        at = int(table.position[rows - 1])
+        while at < stop:
+            at, count = entry_end(table.buffer, at), count + 1
+        table.size[rows - 1], table.count[rows - 1] = at - int(table.position[rows - 1]), count
+    columns = {
+        name: getattr(table, name)[:rows] for name in ("position", "size", "magic", "attributes", "offset", "count")
+    }
+    end = int(table.position[rows - 1] + table.size[rows - 1]) if rows else max(stop, 0)
+    return replace(table, **columns, end=max(end, stop), damage=None)
+
+
+def _tail_of_zeros(file: ReadableFile, position: int, view: memoryview) -> TruncatedLogError | None:
+    """Return the error for a file that holds nothing but zeros from `position` on, else None."""
+    at = position
+    while not any(view):
+        at += len(view)
+        if at >= file.size:
+            found = f"{file.size - position} zero bytes up to the end"
+            return TruncatedLogError("end of the log", expected="an entry", found=found, position=position)
+        view = memoryview(file.read_at(at, CHUNK_BYTES))
+    return None
+
+
+def _located(error: CorruptRecordError, file: ReadableFile, entry: memoryview) -> CorruptRecordError:
+    """Add the file, and the offset that the damaged `entry` begins with."""
+    if len(entry) >= 8 and any(entry[:HEADER_TO_MAGIC]):
+        offset = int.from_bytes(entry[:8], "big", signed=True)
+        error.locate(offsets=(offset, offset))
+    return error.locate(path=file.path)
+
+
+def decode_chunk(
+    chunk: Chunk, rows: Sequence[int], options: DecodeOptions, on_damage: DamageHandler
+) -> Iterator[RecordColumns]:
+    """Yield the records of some rows of a chunk; go on behind each damage that `on_damage` lets pass.
+
+    After damage the rows are taken in steps that double from one on, so that time stays linear where all is damaged.
+    """
+    table, at, step = chunk.table, 0, len(rows)
+    while at < len(rows):
+        try:
+            yield from decode_rows(table, rows[at : at + step], options)
+            at, step = at + step, 2 * step
+        except CorruptRecordError as error:
+            position, step = error.position or 0, 1
+            broken = bisect.bisect_right(table.position, position) - 1
+            at = bisect.bisect_right(rows, broken)
+            on_damage(error.locate(path=chunk.path, shift=chunk.position))
+            rest = entry_end(table.buffer, position)
+            row_end = int(table.position[broken] + table.size[broken])
+            if rest < row_end:  # one of a row of plain messages: the others are sound or have damage of their own
+                inner = scan(table.buffer[:row_end], start=rest, dialect=table.dialect)
+                yield from decode_chunk(replace(chunk, table=inner), list(range(len(inner))), options, on_damage)
+
+
+def decoded(chunk: Chunk, rows: Sequence[int], options: DecodeOptions) -> Iterator[RecordColumns | CorruptRecordError]:
+    """Yield the records of some rows of a chunk, and each damage in its place, for a thread that may not tell of it."""
+    damage: list[CorruptRecordError] = []
+    for columns in decode_chunk(chunk, rows, options, damage.append):
+        yield from damage
+        damage.clear()
+        yield columns
+    yield from damage
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentReader:
+    """Reads the segments of one partition folder. `dialect` overrules what the folder says."""
+
+    partition: PartitionDirectory
+    dialect: Dialect | None = None
+
+    def chunks(
+        self,
+        *,
+        first: int = 0,
+        merge: bool = False,
+        limit: int = DEFAULT_MAX_BATCH_BYTES,
+        on_damage: DamageHandler = stop_at_damage,
+    ) -> Iterator[Chunk]:
+        """Yield the entries of all segments, from the one that may hold offset `first` on."""
+        for segment in self.segments_from(first):
+            with self.partition.files.open(segment.log.path) as file:
+                start = self.start_position(segment, first)
+                yield from read_chunks(
+                    file,
+                    start=start,
+                    dialect=self.dialect or self.partition.dialect,
+                    merge=merge,
+                    limit=limit,
+                    on_damage=on_damage,
+                )
+
+    def blocks(
+        self, threads: int, *, first: int = 0, merge: bool = False, limit: int = DEFAULT_MAX_BATCH_BYTES
+    ) -> Iterator[Block]:
+        """Yield what `chunks` does as blocks, for so many threads to walk; `read_blocks` says how."""
+        buffers = Buffers(kept=2 * threads + 4)
+        rules = ScanRules(self.dialect or self.partition.dialect, limit, merge)
+        for segment in self.segments_from(first):
+            file = self.partition.files.open(segment.log.path)  # closed when no block has it any more
+            yield from read_blocks(file, buffers, rules, self.start_position(segment, first))
+            del file  # so that no segment waits for the last block of the one before
+
+    def segments_from(self, first: int) -> list[Segment]:
+        """Return the segments that may hold offset `first` or later ones."""
+        bases = [segment.base_offset for segment in self.partition.segments]
+        return list(self.partition.segments[max(bisect.bisect_right(bases, first) - 1, 0) :])
+
+    def start_position(self, segment: Segment, first: int) -> int:
+        """Return a position in the segment from which every entry with offsets >= `first` is found."""
+        if first <= segment.base_offset:
+            return 0
+        try:
+            index = self.partition.offset_index(segment)
+        except CorruptRecordError:
+            return 0  # the log itself is the truth; `inventory` reports damaged indexes
+        return index.floor(first)[1] if index is not None else 0
+
+    def transactions(self, *, first: int = 0, limit: int = DEFAULT_MAX_BATCH_BYTES) -> TransactionScan:
+        """Find the partition's aborted and open transactions by a shallow walk; what is damaged is left out.
+
+        `first`: those that matter to a reader from this offset on, if it is not behind the last stable offset. Raises
+        CorruptRecordError only for a marker that says nothing: reading the records would not tell of it.
+        """
+        return scan_transactions(self._facts(limit, stop_at_damage, first), first)
+
+    def _facts(self, limit: int, on_damage: DamageHandler, first: int = 0) -> Iterator[BatchFacts]:
+        damaged: list[CorruptRecordError] = []  # reading the records will report it
+        for chunk in self.chunks(first=first, limit=limit, on_damage=damaged.append):
+            table = chunk.table
+            bits = TRANSACTIONAL_BIT | CONTROL_BIT
+            for row in range(len(table)):
+                if table.magic[row] == 2 and (table.attributes[row] & bits or row == len(table) - 1):
+                    try:
+                        yield batch_facts(_batch(table, row))
+                    except CorruptRecordError as error:
+                        error.position = int(table.position[row])
+                        on_damage(error.locate(path=chunk.path, shift=chunk.position))
+                elif table.magic[row] < 2 and row == len(table) - 1:
+                    offset = int(table.offset[row])
+                    yield BatchFacts(-1, offset, offset, False, False, None)
+
+    def records(
+        self,
+        selection: Selection = EVERYTHING,
+        options: DecodeOptions = DEFAULT_OPTIONS,
+        *,
+        threads: int = 1,
+        on_damage: DamageHandler = stop_at_damage,
+        progress: Callable[[int], None] = lambda _: None,
+    ) -> Iterator[RecordColumns]:
+        """Yield the selected records in offset order. `progress` is told the bytes of each chunk that was read."""
+        kernel.expect(sum(segment.log.size for segment in self.segments_from(selection.first)))
+        committed = None
+        if selection.isolation is Isolation.READ_COMMITTED:
+            found = scan_transactions(self._facts(options.limit, on_damage))
+            committed = CommittedFilter(found.aborted, found.last_stable_offset)
+            selection = replace(selection, end=min(selection.end, found.last_stable_offset))
+
+        def work(block: Block) -> Iterator[RecordColumns | CorruptRecordError | _Walked]:
+            for step in block.walk():
+                if isinstance(step, CorruptRecordError):
+                    yield step
+                    continue
+                rows, more = select_rows(step.table, selection, committed)
+                if rows:
+                    yield from decoded(step, rows, options)
+                yield _Walked(step.table.end, more)
+                if not more:
+                    return
+
+        blocks = self.blocks(threads, first=selection.first, merge=True, limit=options.limit)
+        for step in in_order(blocks, work, threads, size=held_bytes):
+            if isinstance(step, CorruptRecordError):
+                on_damage(step)
+            elif isinstance(step, _Walked):
+                progress(step.size)
+                if not step.more:
+                    return
+            else:
+                chosen = select_records(step, selection)
+                if len(chosen):
+                    yield chosen
+
+
+class _Walked(NamedTuple):
+    """The bytes of a chunk of which all was given, and whether later ones may have something, too."""
+
+    size: int
+    more: bool
+
+
+def in_order(
+    items: Iterator[T], work: Callable[[T], Iterator[R]], threads: int, *, size: Callable[[R], int] = lambda _: 1
+) -> Iterator[R]:
+    """Yield what `work` makes of each item, in order, with `threads` of them under way at a time.
+
+    A thread goes on with an item until the results have HELD_BYTES, by `size`; the rest is made when it is asked for,
+    so that no item, whatever it decompresses to, fills the memory. Damage that ends the items, or the work on one of
+    them, is raised behind what was made before it.
+    """
+    if threads < 2:
+        for item in items:
+            yield from work(item)
+        return
+    with ThreadPoolExecutor(threads, "magicbyte-decode") as pool:
+        pending: deque[Future[_Made[R]]] = deque()
+        damage: CorruptRecordError | None = None
+        try:
+            for item in items:
+                pending.append(pool.submit(_begin, work(item), size))
+                if len(pending) > threads:
+                    yield from _delivered(pending)
+        except CorruptRecordError as error:  # in the walk, which is ahead: what lies before it is to be given first
+            damage = error
+        while pending:
+            yield from _delivered(pending)
+        if damage is not None:
+            raise damage
+
+
+class _Made(NamedTuple, Generic[R]):
+    """Results of an item, and what else there may be: more of them, or the damage that ended the work."""
+
+    results: list[R]
+    rest: Iterator[R]
+    damage: CorruptRecordError | None
+
+
+def _begin(work: Iterator[R], size: Callable[[R], int]) -> _Made[R]:
+    """Return the first results of `work`, of HELD_BYTES and one more at most."""
+    found: list[R] = []
+    held = 0
+    try:
+        for each in work:
+            found.append(each)
+            held += size(each)
+            if held >= HELD_BYTES:
+                return _Made(found, work, None)
+    except CorruptRecordError as error:
+        return _Made(found, iter(()), error)
+    return _Made(found, iter(()), None)
+
+
+def _delivered(pending: deque[Future[_Made[R]]]) -> Iterator[R]:
+    """Yield the results of the first of `pending`; raise the damage behind them."""
+    made = pending.popleft().result()
+    yield from made.results
+    try:
+        yield from made.rest
+        if made.damage is not None:
+            raise made.damage
+    except CorruptRecordError:
+        pending.clear()
+        raise
+
+
+def held_bytes(step: object) -> int:
+    """Return about how many bytes stay in memory for the sake of `step`, if it is RecordColumns; else 0."""
+    from magicbyte.records.columns import RecordColumns
+
+    if not isinstance(step, RecordColumns):
+        return 0
+    return sum(len(memoryview(cells.data)) for cells in (step.key, step.value) if cells is not None)
+
+
+def _batch(table: BatchTable, row: int) -> RecordBatch:
+    batch = RecordBatch.parse(table.buffer[int(table.position[row]) :])
+    assert batch is not None, "the scan found it whole"
+    return batch
+
+
+def _delivers(committed: CommittedFilter, batch: RecordBatch) -> bool:
+    try:
+        return committed.delivers(batch_facts(batch))
+    except CorruptRecordError:  # a marker that says nothing, told of by the walk for transactions
+        return False
+
+
+def select_rows(
+    table: BatchTable, selection: Selection, committed: CommittedFilter | None
+) -> tuple[Sequence[int], bool]:
+    """Return the rows that may hold selected records, and whether later entries may, too.
+
+    By header fields only: v2 batches by offsets and largest timestamp, v0 and v1 entries by their offset.
+    """
+    everything = selection == EVERYTHING and committed is None
+    if everything or table.dialect is Dialect.ENRICHED:
+        return range(len(table)), True
+    rows: list[int] = []
+    for row in range(len(table)):
+        offset = int(table.offset[row])
+        if table.magic[row] == 2:
+            header = table.buffer[int(table.position[row]) :]
+            if offset >= selection.end < _MAX_OFFSET:
+                return rows, False
+            if offset + LAST_OFFSET_DELTA.read(header) < selection.first > 0:
+                continue
+            transactional = table.attributes[row] & (TRANSACTIONAL_BIT | CONTROL_BIT)
+            if committed is not None and transactional and not _delivers(committed, _batch(table, row)):
+                continue
+            if selection.since is not None and MAX_TIMESTAMP.read(header) < selection.since:
+                continue  # only now: the marker of an aborted transaction counts however old it is
+        elif table.count[row] < 2:
+            if table.count[row] == 1 and offset >= selection.end < _MAX_OFFSET:
+                return rows, False
+            if offset < selection.first > 0:  # of the message, or of a wrapper's last
+                continue
+        rows.append(row)
+    return rows, True
+
+
+def select_records(columns: RecordColumns, selection: Selection) -> RecordColumns:
+    """Return the selected ones of `columns`."""
+    since, until = selection.since, selection.until
+    first = selection.first if selection.first > 0 else -_MAX_OFFSET - 1  # impossible offsets are shown, not hidden
+    end = selection.end if selection.end < _MAX_OFFSET else _MAX_OFFSET + 1
+    offsets: Any = columns.offset
+    if isinstance(offsets, list):
+        lowest, highest = min(offsets), max(offsets)
+    else:
+        lowest, highest = int(offsets.min()), int(offsets.max())
+    if first <= lowest and highest < end and since is None and until is None:
+        return columns
+    import numpy as np
+
+    offset, timestamp = np.asarray(offsets, np.int64), np.asarray(columns.timestamp, np.int64)
+    keep = np.full(len(offset), fill_value=True)
+    if first > lowest:
+        keep &= offset >= first
+    if highest >= end:
+        keep &= offset < end
+    if since is not None:
+        keep &= timestamp >= since
+    if until is not None:
+        keep &= timestamp < until
+    return columns if keep.all() else columns.take(np.flatnonzero(keep))

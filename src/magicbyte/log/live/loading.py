@@ -1,0 +1,550 @@
+"""What a log does with its folder when it is opened: leftovers, half-finished swaps, recovery, producers.
+
+Each step may be cut short by a crash and is done again the next time. Nothing that is cut off is lost before a copy of
+it lies in `quarantine/`, once and with holes for zeros; zeros alone are not copied. Sources: Kafka's LogLoader,
+LogSegment.recover and ProducerStateManager.
+"""
+
+from __future__ import annotations
+
+import enum
+import functools
+import itertools
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from magicbyte.errors import CorruptRecordError, OutOfDescriptorsError
+from magicbyte.log.files.checkpoints import LEADER_EPOCHS, MESSAGE_DIALECT, LeaderEpoch, parse_leader_epochs
+from magicbyte.log.files.directory import INDEXES, LOG, SNAPSHOT, parse_file
+from magicbyte.log.files.filesystem import data_pieces
+from magicbyte.log.files.index_writer import MAX_RELATIVE
+from magicbyte.log.files.names import is_log_file, is_named_by_offset, offset_file
+from magicbyte.log.files.producer_snapshot import ProducerSnapshot
+from magicbyte.log.files.producer_state import LeaderEpochs, ProducerStates
+from magicbyte.log.files.reader import read_chunks
+from magicbyte.log.live.parting import part_segment
+from magicbyte.log.live.segment import CLEANED, DELETED, SWAP, Segment, exists
+
+if TYPE_CHECKING:
+    from magicbyte.log.files.open_files import OpenFiles
+    from magicbyte.log.live.config import LogConfig
+    from magicbyte.ports import WritableFileSystem
+    from magicbyte.records.scan import BatchTable
+
+
+class Mends(enum.Enum):
+    """What may be cut off a log, and put into quarantine, so that it can be opened."""
+
+    NOTHING = "nothing"
+    TORN_END = "torn end"  # behind the recovery point of a log that was not closed: what a crash leaves
+    DAMAGE = "damage"  # all that is not sound, wherever it is: acknowledged records may go with it
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Bytes of a segment that recovery cut off.
+
+    `quarantine` is where their copy is, None when nobody keeps one, or when they were zeros.
+    """
+
+    segment: str
+    position: int
+    removed: int
+    reason: str
+    quarantine: str | None
+
+    def __str__(self) -> str:
+        copy = "no copy: they were zeros" if self.quarantine is None else f"a copy is in {self.quarantine}"
+        return f"cut {self.removed} bytes off {self.segment}, position {self.position}: {self.reason}; {copy}"
+
+
+@dataclass(slots=True)
+class Loaded:
+    """What a folder came to: its segments, at least one and all open, and what the log knows at its end."""
+
+    segments: list[Segment]
+    end_offset: int
+    producers: ProducerStates
+    epochs: LeaderEpochs
+    recovered: list[int] = field(default_factory=list)  # bases of the segments that were walked
+    cuts: list[Cut] = field(default_factory=list)
+    epochs_found: list[LeaderEpoch] = field(default_factory=list)  # in the checkpoint
+    notes: list[str] = field(default_factory=list)  # what was damaged, missing or no file, and what was done about it
+
+    def epochs_changed(self) -> bool:
+        """Say whether the log's epochs are others than those of the checkpoint."""
+        return self.epochs.entries != self.epochs_found
+
+
+def load(
+    files: OpenFiles,
+    folder: str,
+    config: LogConfig,
+    *,
+    clean: bool,
+    recovery_point: int = 0,
+    log_start_offset: int = 0,
+    quarantine: str | None = None,
+    mends: Mends = Mends.TORN_END,
+) -> Loaded:
+    """Bring the log in `folder`, which exists, into order and open it.
+
+    `clean`: whoever wrote it closed it, so indexes can be trusted, and it ends at `recovery_point` at least; else all
+    from the segment with `recovery_point` on is walked, and cut behind what is sound. `quarantine`: the directory for
+    what is cut off or replaced. What was changed is durable once the folder is synced, which `PartitionLog.open` does
+    last. Raises CorruptRecordError where something is missing, or would have to be cut off and `mends` does not say so.
+    """
+    loaded = Loaded([], 0, config.rules.producer_states(), LeaderEpochs())
+    _set_aside_what_is_no_file(files, folder, loaded, quarantine, mends)
+    finish_swaps(files, folder, config)
+    logs = {base for base, kind, _ in _names(files, folder) if kind == LOG}
+    lost = [(base, kind) for base, kind, _ in _names(files, folder) if kind in INDEXES and base not in logs]
+    for base, kind in lost:
+        # A crash within a deletion leaves indexes without a log, too; a log that was closed has none.
+        if clean and files.entry(f"{folder}/{base:020}{kind}").size:
+            error = CorruptRecordError("segment", expected=f"a file, as there is its {kind}", found="none")
+            error.locate(path=f"{folder}/{base:020}{LOG}")
+            if mends is not Mends.DAMAGE:
+                raise error
+            loaded.notes.append(f"{error}: its records are lost")
+    for base, kind in lost:
+        files.delete(f"{folder}/{base:020}{kind}")
+    loaded.epochs = _epochs(files, folder, config, loaded)
+    loaded.epochs_found = list(loaded.epochs.entries)
+    try:
+        opening = _Opening(files, folder, config, loaded, sorted(logs), clean, quarantine, mends)
+        producers = opening.run(recovery_point)
+        if clean:
+            _check_end(loaded, folder, recovery_point, log_start_offset if logs else 0, mends)
+    except (CorruptRecordError, OutOfDescriptorsError, OSError):
+        for segment in loaded.segments:
+            segment.release()
+        raise
+    if clean and loaded.end_offset < recovery_point:
+        loaded.segments.append(Segment.create(files, folder, recovery_point, config))
+        loaded.end_offset = recovery_point  # no offset is given twice
+        producers = None
+    if loaded.segments and loaded.end_offset < log_start_offset:
+        for segment in loaded.segments:
+            if segment.size:
+                opening.put_aside(segment, 0, "in front of the log's start")
+            segment.release()
+            delete_files(files, folder, segment.base_offset)
+        loaded.segments.clear()
+        producers = None
+    if not loaded.segments:
+        loaded.segments.append(Segment.create(files, folder, log_start_offset, config))
+        loaded.end_offset = log_start_offset
+    loaded.epochs.truncate_end(loaded.end_offset)
+    if config.rules.has_producers:
+        drop_snapshots(files, folder, [each.base_offset for each in loaded.segments], loaded.end_offset)
+        if clean or producers is None:
+            producers = producers_at(
+                files, folder, config, loaded.segments, loaded.end_offset, replays=not clean, notes=loaded.notes
+            )
+        loaded.producers = producers
+    for segment in loaded.segments:
+        if segment.base_offset in loaded.recovered:
+            segment.sync()
+    return loaded
+
+
+def _set_aside_what_is_no_file(
+    files: WritableFileSystem, folder: str, loaded: Loaded, quarantine: str | None, mends: Mends
+) -> None:
+    """Put directories, pipes and dead links into the quarantine that have the name of a log's file.
+
+    What no log can do without is left where it is unless damage is mended. Raises CorruptRecordError then.
+    """
+    regular = {entry.name for entry in files.list(folder) if not entry.is_directory}
+    for name in files.names(folder):
+        path = f"{folder}/{name}"
+        if name not in regular and is_log_file(name):
+            needed = name.endswith(LOG) or name == MESSAGE_DIALECT
+            if quarantine is None or (needed and mends is not Mends.DAMAGE):
+                raise CorruptRecordError("file", expected="a regular one", found="something else").locate(path=path)
+            target = set_aside(files, path, quarantine)
+            loaded.notes.append(f"{path}: expected a regular file, found something else, which is in {target} now")
+        elif is_named_by_offset(name) and offset_file(name.removesuffix(".tmp")) is None:
+            loaded.notes.append(f"{path}: no file of a log has this name: it is left as it is, and not read")
+
+
+def set_aside(files: WritableFileSystem, path: str, quarantine: str) -> str:
+    """Move what is at `path`, whatever it is, into the quarantine, where it is durable; return its new path.
+
+    Its old name may come back in a crash: then it is moved once more.
+    """
+    if not exists(files, quarantine):
+        files.make_directory(quarantine)
+        files.sync_directory(quarantine.rpartition("/")[0])
+    above, _, name = path.rpartition("/")
+    if above != quarantine.rpartition("/")[0]:
+        name = f"{above.rpartition('/')[2]}.{name}"
+    taken = set(files.names(quarantine))
+    free = next(each for at in itertools.count() if (each := f"{name}.{at}" if at else name) not in taken)
+    target = f"{quarantine}/{free}"
+    files.rename(path, target)
+    files.sync_directory(quarantine)
+    return target
+
+
+def _check_end(loaded: Loaded, folder: str, recovery_point: int, log_start_offset: int, mends: Mends) -> None:
+    """Raise CorruptRecordError if a log that was closed has nothing of what it had, or would begin behind its end.
+
+    Where only its end differs, take note. What it lacks may be no more than the offsets that its last set ended with,
+    without records, or the rest of a batch that a truncation cut as a whole.
+    """
+    expected = max(recovery_point, log_start_offset)
+    if loaded.end_offset >= expected:
+        return
+    error = CorruptRecordError("end of the log", expected=f"offset {expected}", found=loaded.end_offset)
+    error.locate(path=loaded.segments[-1].path(LOG) if loaded.segments else folder)
+    if mends is not Mends.DAMAGE and (not loaded.segments or log_start_offset > recovery_point):
+        raise error
+    loaded.notes.append(f"{error}: records that were there are lost; the next one gets offset {expected}")
+
+
+def _names(files: WritableFileSystem, folder: str) -> list[tuple[int, str, str]]:
+    """Return base offset, kind and suffix of the files that are named by an offset."""
+    return [
+        (found.offset, found.kind, found.suffix)
+        for entry in files.list(folder)
+        if not entry.is_directory and (found := offset_file(entry.name)) is not None
+    ]
+
+
+def _finish_deletions(files: OpenFiles, folder: str) -> None:
+    """Delete the indexes of segments whose logs are renamed to be deleted, before those logs: else they look lost."""
+    names = _names(files, folder)
+    going = {base for base, kind, suffix in names if (kind, suffix) == (LOG, DELETED)}
+    going -= {base for base, kind, suffix in names if kind == LOG and not suffix}
+    indexes = [(base, kind) for base, kind, suffix in names if kind in INDEXES and not suffix and base in going]
+    for base, kind in indexes:
+        files.delete(f"{folder}/{base:020}{kind}")
+    if indexes:
+        files.sync_directory(folder)
+
+
+def finish_swaps(files: OpenFiles, folder: str, config: LogConfig) -> None:
+    """Delete what was to be deleted or was not whole, and give the logs of a whole swap their names.
+
+    They get no indexes, so that these are made again: one that had its name already cannot be told from an old one's.
+    A file that is deleted here and comes back in a crash is deleted again: that is made durable by who opens the log.
+    """
+    _finish_deletions(files, folder)
+    names = _names(files, folder)
+    unfinished = min((base for base, _, suffix in names if suffix == CLEANED), default=None)
+    swaps = []
+    for base, kind, suffix in names:
+        if suffix in (DELETED, CLEANED) or (suffix == SWAP and unfinished is not None and base >= unfinished):
+            files.delete(f"{folder}/{base:020}{kind}{suffix}")
+        elif suffix == SWAP:
+            swaps.append((base, kind))
+    for entry in files.list(folder):
+        if entry.name.endswith(".tmp"):
+            files.delete(entry.path)
+    if not swaps:
+        return
+    swapped = {base for base, _ in swaps}
+    bases = sorted(base for base, kind in swaps if kind == LOG)
+    replaced: set[int] = set()
+    if bases:
+        end = _end_of(files, folder, bases[-1], config, SWAP)
+        logs = sorted(base for base, kind, suffix in names if kind == LOG and not suffix)
+        replaced = {base for base, _, suffix in names if not suffix and bases[0] <= base < end}
+        before = [base for base in logs if base < bases[0]]
+        if before and _end_of(files, folder, before[-1], config, "") > bases[0]:
+            replaced.add(before[-1])  # its head was cut off: what stays of it is the swap
+    for base, kind, suffix in names:
+        goes = kind != SNAPSHOT if base in replaced else base in swapped and kind in INDEXES
+        if goes and not suffix:
+            files.delete(f"{folder}/{base:020}{kind}")
+    files.sync_directory(folder)  # else an old segment could come back beside the new one
+    for base, kind in sorted(swaps):
+        path = f"{folder}/{base:020}{kind}"
+        if kind == LOG:
+            files.rename(f"{path}{SWAP}", path)
+            files.sync_directory(folder)  # in order: what is still called `.swap` lies behind the others
+        else:
+            files.delete(f"{path}{SWAP}")
+
+
+def _end_of(files: OpenFiles, folder: str, base: int, config: LogConfig, suffix: str) -> int:
+    """Return one behind the last offset of a segment whose indexes are not looked at."""
+    segment = Segment.of_log(files, folder, base, config, suffix=suffix)
+    try:
+        last = None
+        for head in segment.heads(0):
+            last = head
+        return base if last is None else segment.last_offset_of(last) + 1
+    finally:
+        segment.release()
+
+
+def _epochs(files: WritableFileSystem, folder: str, config: LogConfig, loaded: Loaded) -> LeaderEpochs:
+    """Return the leader epochs that the checkpoint has; none where it is damaged, as a broker does, with a note."""
+    epochs = LeaderEpochs(ends_with_older=config.rules.release.ends_epochs_with_older)
+    path = f"{folder}/{LEADER_EPOCHS}"
+    if config.rules.has_producers and exists(files, path):
+        try:
+            epochs.entries = parse_file(files, path, parse_leader_epochs)
+        except CorruptRecordError as error:
+            loaded.notes.append(f"{error}: the leader epochs up to now are not known any more")
+            epochs.entries = []
+    return epochs
+
+
+class _TooFarError(Exception):
+    """A sound entry is too far from its segment's base: the segment is to be parted."""
+
+
+@dataclass(slots=True)
+class _Opening:
+    """Opens the segments in `bases`, ascending, recovers those that have to be, and ends the log where one is cut.
+
+    Segments whose offsets reach farther than an index can tell are parted.
+    """
+
+    files: OpenFiles
+    folder: str
+    config: LogConfig
+    loaded: Loaded
+    bases: list[int]
+    clean: bool
+    quarantine: str | None
+    mends: Mends
+    closed_at: int = 0  # the log's end as it was closed
+    unsure: int = 0  # base of the first segment that a crash can have torn
+
+    def run(self, recovery_point: int) -> ProducerStates | None:
+        """Open them; return the producers at the log's end where its last segment was walked."""
+        self.closed_at = recovery_point if self.clean else 0
+        self.unsure = unsure = max((base for base in self.bases if base <= recovery_point), default=0)
+        producers: ProducerStates | None = None  # in front of the next segment, where that is known
+        loaded = self.loaded
+        waiting = list(self.bases)
+        while waiting:
+            base = waiting.pop(0)
+            segment = Segment.of_log(self.files, self.folder, base, self.config)
+            loaded.segments.append(segment)
+            if (self.clean or base < unsure) and self._opened(segment):
+                producers = None
+                continue
+            if producers is None:
+                before = loaded.segments[:-1]
+                producers = producers_at(
+                    self.files, self.folder, self.config, before, base, replays=True, notes=loaded.notes
+                )
+            epochs = loaded.epochs if self.config.rules.has_producers else None
+            again = not self.clean and base >= unsure  # the next start would do the same
+            try:
+                recovered = segment.recover(
+                    producers, epochs, functools.partial(self._cut_or_part, segment), durable=not again
+                )
+            except _TooFarError:
+                loaded.segments.pop()
+                waiting, producers = [*self._part(segment), *(each for each in waiting if each in self.bases)], None
+                continue
+            loaded.recovered.append(base)
+            loaded.end_offset = max(recovered.end_offset, base)
+            if recovered.removed and not self._was_whole(segment):
+                break
+        return producers
+
+    def _opened(self, segment: Segment) -> bool:
+        """Open the indexes of a segment that was closed; say whether they can be relied on."""
+        try:
+            segment.open_indexes()
+            following = self._following(segment)
+            self.loaded.end_offset = segment.base_offset
+            if following is None or following - segment.base_offset > MAX_RELATIVE + 1:
+                self.loaded.end_offset = segment.end_offset()
+        except CorruptRecordError as error:  # then the log itself tells
+            if self._was_whole(segment):
+                following = self._following(segment)
+                if segment.names_more_than_there_is(error, self.closed_at if following is None else following):
+                    path = segment.path(LOG)
+                    missing = CorruptRecordError("log", expected="what its index names", found=f"{segment.size} bytes")
+                    if self.mends is not Mends.DAMAGE:
+                        raise missing.locate(path=path) from None
+                    self.loaded.notes.append(f"{missing.locate(path=path)}: what was behind them is lost")
+                elif not any(str(error.path) in note for note in self.loaded.notes):
+                    self.loaded.notes.append(f"{error}: the segment's indexes are made anew")
+            return False
+        return self.loaded.end_offset - segment.base_offset <= MAX_RELATIVE + 1
+
+    def _was_whole(self, segment: Segment) -> bool:
+        """Whether no crash can have torn the segment: it was closed, or lies in front of the recovery point."""
+        return self.clean or segment.base_offset < self.unsure
+
+    def _following(self, segment: Segment) -> int | None:
+        return next((base for base in self.bases if base > segment.base_offset), None)
+
+    def _cut_or_part(self, segment: Segment, kept: int, error: CorruptRecordError | None) -> None:
+        """Cut the segment, but for the sake of a sound entry that is only too far from its base."""
+        head = None if error is None or error.what != "offset" else next(segment.heads(kept), None)
+        if head is not None and segment.last_offset_of(head) - segment.base_offset > MAX_RELATIVE:
+            following = self._following(segment)
+            if following is None or segment.last_offset_of(head) < following:
+                raise _TooFarError
+        self._cut(segment, kept, error)
+
+    def _part(self, segment: Segment) -> list[int]:
+        """Put several logs in place of a segment; return their bases. What is damaged in it is put aside."""
+        bases = part_segment(segment, self._following(segment), functools.partial(self._cut, segment))
+        finish_swaps(self.files, self.folder, self.config)
+        self.bases = sorted({*self.bases, *bases} - ({segment.base_offset} - {*bases}))
+        return bases
+
+    def _cut(self, segment: Segment, kept: int, error: CorruptRecordError | None) -> None:
+        """Put aside what is cut off the segment, and delete those behind it, unless the log was closed.
+
+        Raises CorruptRecordError where it is not to be mended.
+        """
+        is_room = self.config.preallocate and self._following(segment) is None
+        if is_room and next(data_pieces(segment.log.opened(), kept), None) is None:
+            return  # nothing was written there yet
+        torn = self.mends is Mends.TORN_END and not self._was_whole(segment)
+        if self.mends is not Mends.DAMAGE and not torn:
+            found = f"{segment.log.size - kept} bytes that are none"
+            why = error or CorruptRecordError("end of the log", expected="a whole batch", found=found, position=kept)
+            raise why.locate(path=segment.path(LOG))
+        reason = "" if error is None else f"{error.what}: expected {error.expected}, found {error.found}"
+        self.put_aside(segment, kept, reason)
+        later = [] if self._was_whole(segment) else [base for base in self.bases if base > segment.base_offset]
+        for base in reversed(later):
+            behind = Segment.of_log(self.files, self.folder, base, self.config)
+            self.put_aside(behind, 0, "behind a segment that was cut")
+            behind.release()
+            delete_files(self.files, self.folder, base)
+        if later:
+            self.files.sync_directory(self.folder)  # before the cut, which is what tells that they have to go
+            self.bases = [base for base in self.bases if base not in later]
+
+    def put_aside(self, segment: Segment, position: int, reason: str) -> None:
+        """Note what is about to be cut off, and have a copy of it in the quarantine."""
+        copy = None if self.quarantine is None else _quarantined(segment, position, self.quarantine)
+        path, size = segment.path(LOG), segment.log.size
+        self.loaded.cuts.append(Cut(path, position, size - position, reason, copy))
+
+
+def delete_files(files: WritableFileSystem, folder: str, base: int) -> None:
+    """Delete all files of a segment: the names come back in a crash before the folder is synced."""
+    for each, kind, suffix in _names(files, folder):
+        if each == base and not suffix:
+            files.delete(f"{folder}/{each:020}{kind}")
+
+
+def _quarantined(segment: Segment, position: int, quarantine: str) -> str | None:
+    """Copy a segment's bytes from `position` on into the quarantine, durably, and return where they are.
+
+    Zeros become holes, and of nothing but zeros there is no copy. What an earlier start has copied is not copied again,
+    and never replaced by other bytes.
+    """
+    if next(data_pieces(segment.log.opened(), position), None) is None:
+        return None
+    files, partition = segment.files, segment.folder.rpartition("/")[2]
+    if not exists(files, quarantine):
+        files.make_directory(quarantine)
+        files.sync_directory(quarantine.rpartition("/")[0])
+    name = f"{quarantine}/{partition}.{segment.base_offset:020}.{position}"
+    names = itertools.chain([f"{name}.bytes"], (f"{name}.{number}.bytes" for number in itertools.count(2)))
+    path = next(each for each in names if not exists(files, each) or _is_copy(files, each, segment, position))
+    if not exists(files, path):
+        with files.create(f"{path}.tmp") as copy:
+            for at, piece in data_pieces(segment.log.opened(), position):
+                copy.write_at(at - position, piece)
+            copy.truncate(segment.log.size - position)
+            copy.sync()
+        files.rename(f"{path}.tmp", path)
+    files.sync_directory(quarantine)
+    return path
+
+
+def _is_copy(files: WritableFileSystem, path: str, segment: Segment, position: int) -> bool:
+    """Say whether the file at `path` holds what a segment does from `position` on."""
+    with files.open(path) as copy:
+        return (
+            copy.size == segment.log.size - position
+            and all(
+                copy.read_at(at - position, len(data)) == data
+                for at, data in data_pieces(segment.log.opened(), position)
+            )
+            and all(segment.log.read_at(position + at, len(data)) == data for at, data in data_pieces(copy, 0))
+        )
+
+
+def drop_snapshots(files: WritableFileSystem, folder: str, bases: Collection[int], end_offset: int) -> None:
+    """Delete the producer snapshots that are of no segment's base, but for the newest, or behind the log's end."""
+    offsets = snapshot_offsets(files, folder)
+    newest = max((each for each in offsets if each <= end_offset), default=-1)
+    for each in offsets:
+        if each > end_offset or (each not in bases and each != newest):
+            files.delete(f"{folder}/{each:020}{SNAPSHOT}")
+
+
+def segment_bases(files: WritableFileSystem, folder: str) -> list[int]:
+    """Return the base offsets of the segments in a folder, ascending."""
+    return sorted(base for base, kind, suffix in _names(files, folder) if kind == LOG and not suffix)
+
+
+def snapshot_offsets(files: WritableFileSystem, folder: str) -> list[int]:
+    """Return the offsets of the producer snapshots, ascending."""
+    return sorted(base for base, kind, suffix in _names(files, folder) if kind == SNAPSHOT and not suffix)
+
+
+def producers_at(
+    files: WritableFileSystem,
+    folder: str,
+    config: LogConfig,
+    segments: Sequence[Segment],
+    offset: int,
+    *,
+    replays: bool,
+    notes: list[str] | None = None,
+) -> ProducerStates:
+    """Return the producers as they are in front of `offset`: by the newest sound snapshot, and the batches behind it.
+
+    A damaged snapshot is deleted, with a line in `notes`. Where there is none, the log is read from its beginning,
+    unless not `replays`: then nobody is known, as after an upgrade from a version that knew no producers.
+    """
+    producers, begin = config.rules.producer_states(), -1
+    if not config.rules.has_producers:
+        return producers
+    known = [each for each in snapshot_offsets(files, folder) if each <= offset]
+    for at in reversed(known):
+        path = f"{folder}/{at:020}{SNAPSHOT}"
+        try:
+            producers.start_from(parse_file(files, path, ProducerSnapshot.parse))
+        except CorruptRecordError as error:
+            files.delete(path)
+            if notes is not None:
+                notes.append(f"{error}: the producers are found anew from what is in front of it")
+            continue
+        begin = at
+        break
+    if not known and not replays:
+        return producers
+    for segment, following in itertools.zip_longest(segments, segments[1:]):
+        if following is not None and following.base_offset <= begin:
+            continue
+        start = segment.position_before(begin)
+        for chunk in read_chunks(segment.log, start=start, end=segment.size, dialect=config.dialect):
+            producers.append(_between(chunk.table, begin, offset))
+    return producers
+
+
+def _between(table: BatchTable, first: int, end: int) -> BatchTable:
+    """Return the rows whose first offset is in `first` to below `end`."""
+    import numpy as np
+
+    offsets = np.asarray(table.offset, np.int64)
+    rows = np.flatnonzero((offsets >= first) & (offsets < end))
+    if len(rows) == len(table):
+        return table
+    columns: dict[str, Any] = {
+        name: np.asarray(getattr(table, name), np.int64)[rows]
+        for name in ("position", "size", "magic", "attributes", "offset", "count")
+    }
+    return replace(table, **columns)

@@ -1,0 +1,523 @@
+"""One `log.dir` of a broker: the logs in it, and the files beside them that say how far each of them can be trusted.
+
+Its files are Kafka's, name for name. Nothing in here waits or keeps time: `flush_due`, `retain`, `remove_deleted` and
+the checkpoints are called by the owner, at Kafka's intervals or its own. Sources: Kafka's LogManager and LogLoader.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+from magicbyte.errors import (
+    CorruptRecordError,
+    LogDirectoryError,
+    LogDirectoryOfflineError,
+    MagicbyteError,
+    OutOfDescriptorsError,
+    UnknownTopicError,
+)
+from magicbyte.log.files import checkpoints
+from magicbyte.log.files.checkpoints import CleanShutdown, PartitionMetadata
+from magicbyte.log.files.directory import parse_file
+from magicbyte.log.files.filesystem import put_file
+from magicbyte.log.files.health import Health
+from magicbyte.log.files.index_writer import LATEST_RULES, IndexRules
+from magicbyte.log.files.names import (
+    LONGEST_FILE_NAME,
+    QUARANTINE,
+    FolderState,
+    check_new_topic,
+    folder_name,
+    is_reserved,
+    why_not_loaded,
+)
+from magicbyte.log.files.open_files import DEFAULT_LIMIT, OpenFiles
+from magicbyte.log.live.config import LogConfig
+from magicbyte.log.live.loading import Mends, set_aside
+from magicbyte.log.live.partition_log import PartitionLog, Removed
+from magicbyte.log.live.segment import exists
+from magicbyte.ports import TopicPartition
+
+if TYPE_CHECKING:
+    import uuid
+
+    from magicbyte.ports import Lock, Moment, WritableFileSystem
+
+T = TypeVar("T")
+
+LOCK = ".lock"
+_OF_ONE_PATH = frozenset(
+    {errno.EACCES, errno.EPERM, errno.EISDIR, errno.ENOTDIR, errno.EEXIST, errno.ENOENT, errno.ELOOP, errno.EINVAL}
+    | {errno.ENAMETOOLONG, errno.ENXIO, errno.ESPIPE, errno.ENOTEMPTY}
+)
+"""Errors that speak of one path, not of the disk below all of them."""
+_WITHOUT = {
+    checkpoints.RECOVERY_POINT: "it is not known any more how far each log is durable",
+    checkpoints.HIGH_WATERMARK: "the high watermarks are not known any more",
+    checkpoints.LOG_START: "records that DeleteRecords took away may be there again",
+    checkpoints.CLEANER: "compacted logs are looked through from their beginning once",
+}
+_REPAIR = "`magicbyte serve --repair` keeps what is sound of it, and puts the rest into quarantine"
+
+
+class Identity(NamedTuple):
+    """Whose directory it is, as `meta.properties` says."""
+
+    broker_id: int
+    cluster_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What a directory needs besides its path. `config_of` gives the configuration of each partition's log.
+
+    `rules` are those of the Kafka version whose files it is to have. `token` makes 32 hexadecimal digits, never the
+    same; `jitter` a number from 0 to the given one. `refused` says of partitions that have a folder which are not to
+    be opened, and why. `repairs`: a log that cannot be opened as it is may lose what is damaged in it.
+    `max_open_files`: how many files of its logs are open at a time.
+    """
+
+    config_of: Callable[[TopicPartition], LogConfig]
+    token: Callable[[], str]
+    rules: IndexRules = LATEST_RULES
+    identity: Identity | None = None
+    jitter: Callable[[int], int] = lambda _most: 0
+    max_open_files: int = DEFAULT_LIMIT
+    refused: Callable[[Collection[TopicPartition]], Mapping[TopicPartition, str]] = lambda _keys: {}
+    repairs: bool = False
+
+
+class Offline(NamedTuple):
+    """A partition that cannot be served: `why`, and what to do. `has_log`: its own log is in the directory."""
+
+    why: str
+    has_log: bool
+
+
+class LogDirectory:
+    """An open log directory: `logs` by partition. It is locked, and offline after the first failure of its disk.
+
+    `offline` are the partitions that something lies there for that is not opened; all others are served. `notes`: a
+    line for each thing that was damaged, missing or none of a broker's when it was opened, and what became of it.
+
+    A log may be made while another thread is in any other call but those that open, close and delete.
+
+    While `health.error` is set, each change raises LogDirectoryOfflineError, and no mark of a clean shutdown is left.
+    `was_clean`: whether whoever had it before closed it. `quarantined`: files and directories in `quarantine/` when
+    it was opened, and the bytes of these files, holes included; nothing here deletes them.
+    """
+
+    def __init__(self, files: OpenFiles, path: str, settings: Settings, lock: Lock) -> None:
+        self.files, self.path, self.settings = files, path, settings
+        self.health = files.health
+        self.logs: dict[TopicPartition, PartitionLog] = {}
+        self.offline: dict[TopicPartition, Offline] = {}
+        self.notes: list[str] = []
+        self.cleaner_offsets: dict[TopicPartition, int] = {}
+        self.was_clean = False
+        self.quarantined = (0, 0)
+        self._lock = lock
+        self._deleted: list[tuple[int, str]] = []  # when a folder goes
+        self._of_offline: dict[str, dict[TopicPartition, int]] = {}  # what checkpoints say of them stays
+        self._unmade: set[TopicPartition] = set()  # have a folder, and nothing else for sure
+
+    # ---- opening and closing
+
+    @classmethod
+    def open(cls, files: WritableFileSystem, path: str, settings: Settings, *, monotonic_ms: int) -> LogDirectory:
+        """Lock the directory, made if need be, and open all logs in it, mended where it was not closed.
+
+        Raises LogDirectoryError when another process has it, or when it is another broker's; LogDirectoryOfflineError
+        when its disk fails, OutOfDescriptorsError.
+        """
+        path = path.rstrip("/")
+        opened = OpenFiles(files, Health(path), settings.max_open_files)
+        try:
+            lock, aside = _locked(opened, path)
+        except LogDirectoryError:
+            opened.close()
+            raise
+        self = cls(opened, path, settings, lock)
+        self.notes += aside
+        try:
+            with self.health:
+                self._load(monotonic_ms)
+                self._look_into_quarantine()
+        except (MagicbyteError, OSError):
+            self.release()
+            raise
+        return self
+
+    def _look_into_quarantine(self) -> None:
+        path = f"{self.path}/{QUARANTINE}"
+        try:
+            found = self.files.list(path)
+        except FileNotFoundError:
+            return
+        except (NotADirectoryError, PermissionError) as error:  # no reason to serve nothing
+            self.notes.append(f"{path}: expected a directory that can be read: {error.strerror}")
+            return
+        self.quarantined = len(found), sum(each.size for each in found)
+        if self.quarantined[0]:
+            count, size = self.quarantined
+            self.notes.append(f"{path}: files that were cut off or replaced are kept until you delete them: {count}, "
+                              f"of {size} bytes")  # fmt: skip
+
+    def _load(self, monotonic_ms: int) -> None:
+        self._check_identity()
+        marker = f"{self.path}/{checkpoints.CLEAN_SHUTDOWN}"
+        mark = self._parsed(checkpoints.CLEAN_SHUTDOWN, checkpoints.parse_clean_shutdown, "all logs are recovered")
+        if mark is not None:
+            self.was_clean = True
+            self.files.delete(marker)  # before anything is changed: else a crash later on would pass for a clean end
+            self.files.sync_directory(self.path)
+        found = {name: self._offsets(name) for name in checkpoints.OFFSET_CHECKPOINTS}
+        self.cleaner_offsets = found[checkpoints.CLEANER]
+        keys = self._found(monotonic_ms)
+        for name in (checkpoints.RECOVERY_POINT, checkpoints.HIGH_WATERMARK) if keys and self.was_clean else ():
+            if not found[name] and not any(name in note for note in self.notes):
+                self.notes.append(
+                    f"{self.path}/{name}: missing or empty, though the logs were closed: {_WITHOUT[name]}"
+                )
+        for key in keys:
+            self._bring_up(key, monotonic_ms, found)
+        self._of_offline = {
+            name: {key: offset for key, offset in offsets.items() if key in self.offline}
+            for name, offsets in found.items()
+        }
+        # From here on what they say holds again: a log that lost its end, or has gone, must not be trusted so far.
+        self.checkpoint_recovery_points()
+        self.checkpoint_log_starts()
+        if not self.logs.keys() >= self.cleaner_offsets.keys():
+            self._put_offsets(checkpoints.CLEANER, self._known(self.cleaner_offsets))
+        if not self.logs.keys() >= found[checkpoints.HIGH_WATERMARK].keys():
+            self.checkpoint_high_watermarks()
+
+    def _found(self, monotonic_ms: int) -> list[TopicPartition]:
+        """Return the partitions whose logs are to be opened, by the names of their folders; take note of all others."""
+        folders = {entry.name for entry in self.files.list(self.path) if entry.is_directory}
+        keys = []
+        for name in self.files.names(self.path):
+            named, path = folder_name(name), f"{self.path}/{name}"
+            why = why_not_loaded(name)
+            if named is not None and name not in folders:
+                if why is None:
+                    why = f"{path}: expected a folder, found something else: move it away"
+                    self.offline[named.key] = Offline(why, has_log=False)
+            elif named is not None and named.state is FolderState.DELETE:
+                self._deleted.append((monotonic_ms, path))
+            elif name in folders and why:
+                self.notes.append(f"{path}: {why}: it is left as it is")
+                if named is not None and is_reserved(named.key.topic):
+                    self.offline[named.key] = Offline(f"{path}: {why}", has_log=False)
+            elif named is not None and why is None:
+                keys.append(named.key)
+        refused = self.settings.refused(keys)
+        for key, why in refused.items():
+            self.offline[key] = Offline(f"{self._folder(key)}: {why}", has_log=False)
+        return [key for key in keys if key not in refused]
+
+    def _bring_up(
+        self, key: TopicPartition, monotonic_ms: int, found: Mapping[str, Mapping[TopicPartition, int]]
+    ) -> None:
+        """Open the log of a partition; it is offline if that cannot be. Raises OSError for a disk that fails."""
+        metadata = f"{key}/{checkpoints.PARTITION_METADATA}"
+        try:
+            self._parsed(metadata, checkpoints.parse_partition_metadata, "the topic's id is that of the metadata")
+            health = Health(self._folder(key), tells=False)  # one path says nothing of the others
+            mends = Mends.DAMAGE if self.settings.repairs else Mends.TORN_END
+            log = self._opened(key, monotonic_ms, found, health, mends, clean=self.was_clean)
+            log.health = self.health
+            self.logs[key] = log
+        except (LogDirectoryOfflineError, OSError) as error:
+            cause = error if isinstance(error, OSError) else error.__cause__
+            if not isinstance(cause, OSError) or cause.errno not in _OF_ONE_PATH:
+                raise cause or error from None
+            why = f"{cause}: see to it that the broker can read and write it, and start it again"
+        except OutOfDescriptorsError:  # says nothing of this partition
+            raise
+        except CorruptRecordError as error:
+            why = f"{error}: {'it cannot be repaired: move the folder away' if self.settings.repairs else _REPAIR}"
+        except MagicbyteError as error:
+            why = f"{error}"
+        else:
+            high_watermark = found[checkpoints.HIGH_WATERMARK].get(key, log.log_start_offset)
+            log.high_watermark = min(max(high_watermark, log.log_start_offset), log.log_end_offset)
+            self.notes += log.loaded.notes
+            return
+        self.offline[key] = Offline(why, has_log=True)
+
+    def _opened(
+        self,
+        key: TopicPartition,
+        monotonic_ms: int,
+        found: Mapping[str, Mapping[TopicPartition, int]],
+        health: Health,
+        mends: Mends,
+        *,
+        clean: bool,
+    ) -> PartitionLog:
+        return PartitionLog.open(
+            self.files,
+            self._folder(key),
+            self.settings.config_of(key),
+            monotonic_ms=monotonic_ms,
+            clean=clean,
+            recovery_point=found[checkpoints.RECOVERY_POINT].get(key, 0),
+            log_start_offset=found[checkpoints.LOG_START].get(key, 0),
+            health=health,
+            quarantine=f"{self.path}/{QUARANTINE}",
+            lowered=self.checkpoint_recovery_points,
+            jitter=self.settings.jitter,
+            mends=mends,
+        )
+
+    def _check_identity(self) -> None:
+        """Have `meta.properties` say whose directory it is; raise LogDirectoryError when it says otherwise."""
+        wanted = self.settings.identity
+        path = f"{self.path}/{checkpoints.META_PROPERTIES}"
+        if wanted is None:
+            return
+        consequence = f"the directory counts as that of broker {wanted.broker_id}, cluster {wanted.cluster_id}"
+        found = self._parsed(checkpoints.META_PROPERTIES, checkpoints.parse_meta_properties, consequence)
+        if found is None:
+            cluster = "" if wanted.cluster_id is None else f"cluster.id={wanted.cluster_id}\n"
+            put_file(self.files, path, f"version=0\nbroker.id={wanted.broker_id}\n{cluster}".encode())
+            return
+        if found.node_id not in (None, wanted.broker_id):
+            raise LogDirectoryError(f"{path}: expected broker {wanted.broker_id}, found {found.node_id}")
+        if None not in (found.cluster_id, wanted.cluster_id) and found.cluster_id != wanted.cluster_id:
+            raise LogDirectoryError(f"{path}: expected cluster {wanted.cluster_id}, found {found.cluster_id}")
+
+    def close(self) -> None:
+        """Close all logs and leave the mark that says so, last of all; none while a log waits for its recovery."""
+        try:
+            for log in self.logs.values():
+                log.close()
+            self.checkpoint_recovery_points()
+            self.checkpoint_high_watermarks()
+            self.checkpoint_log_starts()
+            if not self.was_clean and any(each.has_log for each in self.offline.values()):
+                return
+            marker = (
+                CleanShutdown(0, -1) if self.settings.rules.release.names_broker_epoch else CleanShutdown(None, None)
+            )
+            with self.health:
+                path = f"{self.path}/{checkpoints.CLEAN_SHUTDOWN}"
+                put_file(self.files, path, checkpoints.format_clean_shutdown(marker))
+        finally:
+            self.release()
+
+    def release(self) -> None:
+        """Let go of everything, as it is."""
+        for log in self.logs.values():
+            log.release()
+        self.files.close()
+        self._lock.release()
+
+    # ---- partitions
+
+    def create(self, key: TopicPartition, *, monotonic_ms: int, topic_id: uuid.UUID | None = None) -> PartitionLog:
+        """Make the log of a partition that is not there yet. It is durable, and empty, when this returns.
+
+        Raises LogDirectoryOfflineError for a partition that is offline, or whose name something else in the directory
+        has; InvalidTopicError or InvalidRequestError for one that would not be loaded again.
+        """
+        assert key not in self.logs, key
+        if key in self.offline:
+            raise LogDirectoryOfflineError(f"{key} is offline: {self.offline[key].why}")
+        check_new_topic(key.topic)
+        with self.health:
+            folder = self._folder(key)
+            try:
+                if key not in self._unmade:
+                    self.files.make_directory(folder)
+            except FileExistsError as error:
+                self.offline[key] = Offline(f"{folder}: expected nothing of this name: move it away", has_log=False)
+                raise LogDirectoryOfflineError(f"{key} is offline: {self.offline[key].why}") from error
+            self._unmade.add(key)  # until it is whole: there may be too few descriptors
+            if topic_id is not None and self.settings.rules.release.has_topic_ids:
+                metadata = checkpoints.format_partition_metadata(PartitionMetadata(0, topic_id))
+                put_file(self.files, f"{folder}/{checkpoints.PARTITION_METADATA}", metadata)
+            self.files.sync_directory(self.path)
+            nothing: dict[str, dict[TopicPartition, int]] = {name: {} for name in checkpoints.OFFSET_CHECKPOINTS}
+            self.logs[key] = log = self._opened(key, monotonic_ms, nothing, self.health, Mends.NOTHING, clean=True)
+            self._unmade.discard(key)
+        return log
+
+    def taken_names(self) -> set[str]:
+        """Return all names in the directory: no log can be made under one of them."""
+        with self.health:
+            return set(self.files.names(self.path))
+
+    def delete(self, key: TopicPartition, *, monotonic_ms: int) -> None:
+        """Take the log of a partition away. Its files go after `file.delete.delay.ms` (`remove_deleted`)."""
+        self.take_away(key, monotonic_ms=monotonic_ms).release()
+
+    def take_away(self, key: TopicPartition, *, monotonic_ms: int) -> PartitionLog:
+        """Do what `delete` does, but leave the files open; return the log, which is to be released."""
+        log = self[key]
+        self._rename_for_deletion(key, monotonic_ms + log.config.file_delete_delay_ms)
+        del self.logs[key]
+        self._forget(key)
+        return log
+
+    def take_away_offline(self, topic: str, *, monotonic_ms: int) -> None:
+        """Do what `delete` does with the logs of a topic that could not be opened."""
+        for key in [key for key, each in self.offline.items() if key.topic == topic and each.has_log]:
+            self._rename_for_deletion(key, monotonic_ms)
+            del self.offline[key]
+            for offsets in self._of_offline.values():
+                offsets.pop(key, None)
+            self._forget(key)
+
+    def _rename_for_deletion(self, key: TopicPartition, due_ms: int) -> None:
+        """Rename a log's folder; durable with the checkpoints beside it, which `_forget` writes next."""
+        with self.health:
+            ending = f".{self.settings.token()}-{FolderState.DELETE.value}"
+            stem = str(key)
+            if len(stem) + len(ending) > LONGEST_FILE_NAME:
+                number = f"-{key.partition}"
+                stem = f"{key.topic[: LONGEST_FILE_NAME - len(ending) - len(number)]}{number}"
+            target = f"{self.path}/{stem}{ending}"
+            self.files.rename(self._folder(key), target)
+            self._deleted.append((due_ms, target))
+
+    def _forget(self, key: TopicPartition) -> None:
+        """Have the checkpoints say nothing of a log: one of the same name may come, which cannot be trusted yet."""
+        self.checkpoint_recovery_points()
+        self.checkpoint_log_starts()
+        self.checkpoint_high_watermarks()
+        if self.cleaner_offsets.pop(key, None) is not None:
+            self._put_offsets(checkpoints.CLEANER, self._known(self.cleaner_offsets))
+
+    def __getitem__(self, key: TopicPartition) -> PartitionLog:
+        """Return the log of a partition. Raises UnknownTopicError."""
+        if key not in self.logs:
+            raise UnknownTopicError(f"{self.path}: no log of {key}")
+        return self.logs[key]
+
+    def _folder(self, key: TopicPartition) -> str:
+        return f"{self.path}/{key}"
+
+    # ---- what the owner calls from time to time
+
+    def flush_due(self, monotonic_ms: int) -> list[PartitionLog]:
+        """Return the logs whose `flush.ms` has passed."""
+        return [log for log in list(self.logs.values()) if log.is_flush_due(monotonic_ms)]
+
+    def retain(
+        self, now: Moment, damaged: Callable[[TopicPartition, CorruptRecordError], None]
+    ) -> dict[TopicPartition, list[Removed]]:
+        """Delete what is due in all logs; return what went, of the logs that lost anything.
+
+        `damaged` is told of each log in which damage hides what is due: the others lose what is due all the same.
+        """
+        found = {}
+        for key, log in list(self.logs.items()):
+            try:
+                if removed := log.delete_old_segments(now):
+                    found[key] = removed
+            except CorruptRecordError as error:
+                damaged(key, error)
+        return found
+
+    def remove_deleted(self, monotonic_ms: int) -> int:
+        """Delete the files whose delay has passed, of segments and whole logs; return how many of these there were."""
+        count = sum(log.remove_deleted(monotonic_ms) for log in list(self.logs.values()))
+        due = [folder for time, folder in self._deleted if time <= monotonic_ms]
+        self._deleted = [(time, folder) for time, folder in self._deleted if time > monotonic_ms]
+        with self.health:
+            for folder in due:
+                for entry in self.files.list(folder):
+                    if not entry.is_directory:
+                        self.files.delete(entry.path)
+                if not self.files.names(folder):  # else there is something in it that was no log's: it stays
+                    self.files.delete(folder)
+        return count + len(due)
+
+    def checkpoint_recovery_points(self) -> None:
+        """Write down how far each log is durable."""
+        self._put_offsets(
+            checkpoints.RECOVERY_POINT, {key: log.recovery_point for key, log in list(self.logs.items())}
+        )  # fmt: skip
+
+    def checkpoint_high_watermarks(self) -> None:
+        """Write down the high watermarks."""
+        self._put_offsets(
+            checkpoints.HIGH_WATERMARK, {key: log.high_watermark for key, log in list(self.logs.items())}
+        )  # fmt: skip
+
+    def checkpoint_log_starts(self) -> None:
+        """Write down where the logs start that do not start with their first segment."""
+        if self.settings.rules.has_producers:
+            starts = {
+                key: log.log_start_offset
+                for key, log in list(self.logs.items())
+                if log.log_start_offset > log.segments[0].base_offset
+            }
+            self._put_offsets(checkpoints.LOG_START, starts)
+
+    def checkpoint_cleaner(self, key: TopicPartition, first_dirty_offset: int) -> None:
+        """Write down how far the cleaner has come with a log."""
+        self.cleaner_offsets[key] = first_dirty_offset
+        self._put_offsets(checkpoints.CLEANER, self._known(self.cleaner_offsets))
+
+    def _known(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        return {key: offset for key, offset in offsets.items() if key in self.logs}
+
+    def _offsets(self, name: str) -> dict[TopicPartition, int]:
+        """Return the offsets of a checkpoint; none where it is missing or damaged, as a broker does."""
+        return self._parsed(name, checkpoints.parse_offset_checkpoint, _WITHOUT[name]) or {}
+
+    def _parsed(self, name: str, parse: Callable[[bytes], T], consequence: str) -> T | None:
+        """Return what the small file at a path in here says, None where it is missing, or damaged and put aside."""
+        path = f"{self.path}/{name}"
+        try:
+            return parse_file(self.files, path, parse)
+        except FileNotFoundError:  # a dead link gives way to the file when that is written
+            return None
+        except (LogDirectoryError, IsADirectoryError):
+            self.notes += _set_aside_unless_file(self.files, self.path, name)
+            return None
+        except CorruptRecordError as error:
+            target = set_aside(self.files, path, f"{self.path}/{QUARANTINE}")
+            self.notes.append(f"{error}: {consequence}; the file is in {target} now")
+            return None
+
+    def _put_offsets(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
+        with self.health:
+            whole = {**offsets, **self._of_offline.get(name, {})}
+            put_file(self.files, f"{self.path}/{name}", checkpoints.format_offset_checkpoint(whole))
+
+
+def _regular(files: WritableFileSystem, path: str) -> set[str]:
+    """Return the names of files. None is opened: a lock of this process would go as it is closed."""
+    return {entry.name for entry in files.list(path) if not entry.is_directory}
+
+
+def _set_aside_unless_file(files: WritableFileSystem, path: str, name: str) -> list[str]:
+    """Put what has the name of one of the directory's own files, and is none, into the quarantine; return a note."""
+    if name not in files.names(path) or name in _regular(files, path):
+        return []
+    target = set_aside(files, f"{path}/{name}", f"{path}/{QUARANTINE}")
+    return [f"{path}/{name}: expected a regular file, found something else, which is in {target} now"]
+
+
+def _locked(files: OpenFiles, path: str) -> tuple[Lock, list[str]]:
+    """Lock a log directory, made if need be; return the lock and notes.
+
+    Raises LogDirectoryError when another process has it.
+    """
+    with files.health:
+        if not exists(files, path):
+            files.make_directory(path)
+            files.sync_directory(path.rpartition("/")[0] or "/")
+        aside = _set_aside_unless_file(files, path, LOCK)
+        try:
+            return files.lock(f"{path}/{LOCK}"), aside
+        except BlockingIOError as error:
+            raise LogDirectoryError(f"{path}: another process is using this log directory") from error

@@ -1,0 +1,76 @@
+"""Parts a segment whose offsets reach farther from its base than an index can tell: brokers up to 1.0 could write such.
+
+Source: Kafka's LocalLog.splitOverflowedSegment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from magicbyte.log.files.directory import LOG
+from magicbyte.log.files.index_writer import MAX_RELATIVE
+from magicbyte.log.files.resync import MAX_OFFSET, Limits, Sound, first_offset, known_lasts, sound_beginning
+from magicbyte.log.live.segment import CLEANED, SWAP, Segment
+from magicbyte.records.scan import scan
+
+if TYPE_CHECKING:
+    from magicbyte.errors import CorruptRecordError
+    from magicbyte.ports import WritableFile
+
+
+def part_segment(
+    segment: Segment, following: int | None, damaged: Callable[[int, CorruptRecordError], None]
+) -> list[int]:
+    """Write the logs that are to take a segment's place, as a whole swap, and return their bases; `segment` is closed.
+
+    They have no indexes: those are made when the swap is finished, as after a crash. The first keeps the old base,
+    unless its first entry is too far from that. Offsets from `following` on are another segment's. `damaged` is called
+    with the position of what is not sound, and why; it ends there. A crash before the first is called `.swap` leaves
+    the segment, a crash behind that the parts.
+    """
+    files, folder = segment.files, segment.folder
+    modified = files.modified_ms(segment.path(LOG))
+    parts: dict[int, WritableFile] = {}
+    for base, view in _pieces(segment, following, damaged):
+        if base not in parts:
+            parts[base] = files.create(_path(segment, base, CLEANED))
+        parts[base].write_at(parts[base].size, view)
+    segment.release()
+    for base, part in parts.items():
+        part.sync()
+        part.close()
+        files.set_modified_ms(_path(segment, base, CLEANED), modified)
+    files.sync_directory(folder)
+    for base in reversed(parts):
+        files.rename(_path(segment, base, CLEANED), _path(segment, base, SWAP))
+        files.sync_directory(folder)
+    return list(parts)
+
+
+def _path(segment: Segment, base: int, suffix: str) -> str:
+    return f"{segment.folder}/{base:020}{LOG}{suffix}"
+
+
+def _pieces(
+    segment: Segment, following: int | None, damaged: Callable[[int, CorruptRecordError], None]
+) -> Iterator[tuple[int, memoryview]]:
+    """Yield what is sound of a segment, in its order, each piece with the base of the part that it belongs to."""
+    import numpy as np
+
+    dialect, base = segment.config.dialect, segment.base_offset
+    limits = Limits(base, MAX_OFFSET if following is None else following - 1)
+    for found in sound_beginning(segment.log.opened(), limits, dialect):
+        if not isinstance(found, Sound):
+            damaged(found.position, found.error)
+            return
+        table = scan(found.view, dialect=dialect)
+        lasts, row = known_lasts(table), 0
+        while row < len(table):
+            begin = int(table.position[row])
+            end = int(np.searchsorted(lasts, base + MAX_RELATIVE, "right"))
+            if end <= row:
+                base = first_offset(segment.log, found.position + begin, dialect)
+                continue
+            yield base, found.view[begin : int(table.position[end - 1]) + int(table.size[end - 1])]
+            row = end

@@ -1,0 +1,526 @@
+"""The plan of a migration: where each topic stands, which step comes next, what it costs, when the old format is gone.
+
+It is put together from what can be had: log directories (what is stored, exactly), a cluster (what is stored, by
+samples; settings; groups), the /metrics of a broker of ours (who reads and writes what, how much of it is converted).
+Costs are measured on this machine, with records of the topic itself: see `rehearsal`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final
+
+from magicbyte.archive.migration import (
+    Phase,
+    SegmentFacts,
+    Stage,
+    Stored,
+    Use,
+    format_read_by,
+    leaves_ms,
+    segment_facts,
+    stage_of,
+)
+from magicbyte.client.admin import Resource, describe_configs
+from magicbyte.client.fetch import FetchOptions, fetch_sets
+from magicbyte.client.group_admin import describe_group, list_groups
+from magicbyte.client.offsets import bounds
+from magicbyte.codecs import Codec
+from magicbyte.errors import BrokerError, CorruptRecordError, UnsupportedCompressionError, UnsupportedVersionError
+from magicbyte.log.append.rules import stored_format
+from magicbyte.log.live.config import LogConfig
+from magicbyte.migration.rehearsal import Cost, Load, rehearse
+from magicbyte.net.scrape import Scrape, scrape
+from magicbyte.protocol import APIS
+from magicbyte.records.decode import decode
+from magicbyte.records.encode import KAFKA_FORMATS, Format
+from magicbyte.records.layout import Dialect
+from magicbyte.records.scan import scan
+
+if TYPE_CHECKING:
+    from magicbyte.client.client import Client, Topic
+    from magicbyte.log.files.directory import PartitionDirectory
+    from magicbyte.records.columns import Record
+    from magicbyte.records.scan import BatchTable
+
+CLIENT_ID: Final = "magicbyte-plan"
+"""By which whoever looks at a cluster for a plan calls itself: it is not one of the topic's consumers."""
+SAMPLE_BYTES: Final = 512 << 10  # of a topic, for rehearsals
+MOST_RECORDS: Final = 4000
+LOOK_BYTES: Final = 16 << 10  # of each place that is looked at over the network
+MOST_READERS: Final = 8  # that a rehearsal has of one kind
+_SLOW: Final = "a rehearsal ran without compiled loops: the figures are those of a broker that has none either"
+_SLOW_BROKER: Final = (
+    "the broker has not loaded compiled loops yet, with which was rehearsed: until it has, a step costs it more"
+)
+_DESCRIBE_CONFIGS: Final = 32  # API key
+MOST_SETS: Final = 64  # in a fetch of a rehearsal
+_UPGRADED: Final = {Format.V0: 1, Format.V1: 3, Format.V2: 11}  # version of Fetch
+_SETTINGS: Final = {
+    "message.format.version": "log.message.format.version",
+    "retention.ms": "log.retention.ms",
+    "retention.bytes": "log.retention.bytes",
+    "segment.ms": "log.roll.ms",
+    "segment.bytes": "log.segment.bytes",
+    "cleanup.policy": "log.cleanup.policy",
+    "compression.type": "compression.type",
+    "message.downconversion.enable": "log.message.downconversion.enable",
+}
+"""What of a topic's settings the plan goes by, with the broker's names of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Records of a topic, the codec that they came in, how many there were in an entry, and their size as stored."""
+
+    records: Sequence[Record]
+    codec: Codec
+    per_entry: float
+    bytes_per_record: float
+
+
+@dataclass(slots=True)
+class TopicFacts:
+    """What is known of a topic. `stored`: entries by format and codec; exact if `partitions` has the segments.
+
+    `shares`: `stored` has entries and bytes of samples only. `settings`: those of `_SETTINGS` that are known.
+    `members`: client ids of members of groups that read it.
+    """
+
+    name: str
+    partitions: list[list[SegmentFacts]] = field(default_factory=list)
+    stored: dict[tuple[Format, Codec], Stored] = field(default_factory=dict)
+    shares: bool = False
+    settings: dict[str, str] = field(default_factory=dict)
+    sample: Sample | None = None
+    members: dict[str, list[str]] = field(default_factory=dict)
+
+    @property
+    def config(self) -> LogConfig:
+        """The settings of its logs; Kafka's defaults where they are not known."""
+        return LogConfig.of(self.settings)
+
+    @property
+    def configured(self) -> Format | None:
+        """The format that is set; where it is not known, the newest that is stored; None for a topic without any."""
+        if (text := self.settings.get("message.format.version")) is not None:
+            return Format.ENRICHED if text == Format.ENRICHED.value else stored_format(text)
+        found = [form for form, _ in self.stored]
+        return max(found, key=lambda form: form.magic, default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """What a topic's clients cost, by second: CPU in seconds, records and bytes converted, bytes sent as stored."""
+
+    cpu_s: float
+    converted_records: float
+    converted_bytes: float
+    zero_copy_bytes: float
+    memory_bytes: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class TopicPlan:
+    """What there is to say of a topic. `leaves_ms`: when its older formats are gone; 0: they are, None: never.
+
+    `now` and `after` are estimates for today and after the step (in phase 1: after the format is set, whoever is
+    upgraded until then); memory is what comes on top. None where nobody uses the topic, or nothing was rehearsed.
+    `is_slow`: the rehearsal had to do without compiled loops.
+    """
+
+    facts: TopicFacts
+    stage: Stage
+    uses: tuple[Use, ...]
+    leaves_ms: int | None
+    now: Estimate | None = None
+    after: Estimate | None = None
+    is_slow: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The whole. `cpu_s` and `memory_bytes`: what the broker's process uses now, None where it was not asked."""
+
+    topics: tuple[TopicPlan, ...]
+    looked_s: float
+    cpu_s: float | None
+    memory_bytes: int | None
+    notes: tuple[str, ...] = ()
+
+
+# ---- what is stored
+
+
+def look_at_directories(partitions: Iterable[PartitionDirectory], settings: Mapping[str, str]) -> dict[str, TopicFacts]:
+    """Return what log directories hold, from headers alone; `settings` are those of all topics."""
+    found: dict[str, TopicFacts] = {}
+    for partition in partitions:
+        if partition.topic is None or partition.dialect is Dialect.ENRICHED:
+            continue
+        facts = found.setdefault(partition.topic, TopicFacts(partition.topic, settings=dict(settings)))
+        segments = segment_facts(partition)
+        facts.partitions.append(segments)
+        for segment in segments:
+            _add(facts.stored, segment.stored)
+        if facts.sample is None and partition.size:
+            facts.sample = _sample_of_directory(partition)
+    return found
+
+
+def _add(total: dict[tuple[Format, Codec], Stored], more: Mapping[tuple[Format, Codec], Stored]) -> None:
+    for kind, each in more.items():
+        known = total.get(kind, Stored(0, 0))
+        total[kind] = Stored(known.entries + each.entries, known.bytes + each.bytes)
+
+
+def _sample_of_directory(partition: PartitionDirectory) -> Sample | None:
+    segment = next((each for each in reversed(partition.segments) if each.log.size), None)
+    if segment is None:
+        return None
+    with partition.files.open(segment.log.path) as file:
+        return _sample(memoryview(file.read_at(0, SAMPLE_BYTES)))
+
+
+def _sample(data: memoryview) -> Sample | None:
+    """Return the records at the beginning of some entries, as far as they are whole and sound."""
+    table = scan(data)
+    if not table.end:
+        return None
+    records: list[Record] = []
+    total = 0
+    with contextlib.suppress(CorruptRecordError, UnsupportedCompressionError):  # `verify` says what is wrong there
+        for columns in decode(data[: table.end]):
+            total += len(columns)
+            if len(records) < MOST_RECORDS:
+                records += columns
+    codec = Codec(Counter(table.codec.tolist()).most_common(1)[0][0])
+    return Sample(records[:MOST_RECORDS], codec, total / len(table), table.end / total) if total else None
+
+
+async def look_at_cluster(client: Client, names: Sequence[str], looks: int) -> tuple[dict[str, TopicFacts], list[str]]:
+    """Return what a cluster says of topics, all but its own ones if `names` is empty, and notes on what it does not.
+
+    What is stored is told from `looks` places of each partition, at even distances.
+    """
+    known = await client.topics(names or None)
+    found: dict[str, TopicFacts] = {}
+    notes = []
+    tells_settings = await _tells_settings(client)
+    if not tells_settings:
+        notes.append("settings are not known, Kafka's defaults are taken: brokers tell them from 0.11 on")
+    for name, topic in sorted(known.items()):
+        if not names and (topic.is_internal or name.startswith("__")):
+            continue
+        facts = found[name] = TopicFacts(name, shares=True)
+        if tells_settings:
+            try:
+                settings = await describe_configs(client, Resource.TOPIC, name)
+                facts.settings = {
+                    each: text for each in _SETTINGS if each in settings and (text := settings[each].value)
+                }
+            except BrokerError as error:
+                notes.append(f"{name}: settings are not known, Kafka's defaults are taken ({error})")
+        await _look_at_topic(client, facts, topic, looks)
+    notes += await _members(client, found)
+    return found, notes
+
+
+async def _tells_settings(client: Client) -> bool:
+    return (await client.any_connection()).versions.latest(APIS[_DESCRIBE_CONFIGS]) is not None
+
+
+async def _look_at_topic(client: Client, facts: TopicFacts, topic: Topic, looks: int) -> None:
+    for number in topic.partitions:
+        start, end = await bounds(client, topic.name, number)
+        if start == end:
+            continue
+        if not looks:
+            continue
+        places = sorted({start + (end - start) * at // looks for at in range(looks)})
+        for offset in places:
+            found = await fetch_sets(client, topic.name, number, offset, FetchOptions(max_bytes=LOOK_BYTES))
+            _add(facts.stored, _stored_in(found.table))
+        if facts.sample is None:
+            place = max(start, end - MOST_RECORDS)
+            found = await fetch_sets(client, topic.name, number, place, FetchOptions(max_bytes=SAMPLE_BYTES))
+            facts.sample = _sample(found.data)
+
+
+def _stored_in(table: BatchTable) -> dict[tuple[Format, Codec], Stored]:
+    found: dict[tuple[Format, Codec], Stored] = {}
+    codecs = table.codec.tolist()
+    for row in range(len(table)):
+        _add(found, {(Format(str(table.magic[row])), Codec(codecs[row])): Stored(1, int(table.size[row]))})
+    return found
+
+
+async def _members(client: Client, found: Mapping[str, TopicFacts]) -> list[str]:
+    """Note the client ids of group members by what they are assigned; return what could not be learnt."""
+    try:
+        groups = await list_groups(client)
+        for group in groups:
+            for member in (await describe_group(client, group.name)).members:
+                for topic, _ in member.partitions:
+                    if topic in found and member.client_id not in found[topic].members.setdefault(group.name, []):
+                        found[topic].members[group.name].append(member.client_id)
+    except (UnsupportedVersionError, BrokerError) as error:
+        return [f"groups are not known ({error})"]
+    return []
+
+
+def joined(stored: Mapping[str, TopicFacts], told: Mapping[str, TopicFacts]) -> dict[str, TopicFacts]:
+    """Return what is known of topics by their directories (`stored`) and by the cluster together."""
+    found = dict(told) if not stored else {}
+    for name, facts in stored.items():
+        known = told.get(name)
+        if known is not None:
+            facts.settings = {**facts.settings, **known.settings}
+            facts.members = known.members
+        found[name] = facts
+    return found
+
+
+async def metrics_address(client: Client) -> str | None:
+    """Return where a broker of ours shows its numbers, if its settings say so; None for others."""
+    if not await _tells_settings(client):
+        return None
+    await client.topics([])
+    for broker, node in client.cluster.brokers.items():
+        try:
+            settings = await describe_configs(client, Resource.BROKER, str(broker))
+        except BrokerError:
+            return None
+        address = settings["http.address"].value if "http.address" in settings else None
+        if address is not None and not address.endswith(":0"):
+            return address if not address.startswith(":") else f"{node.host}{address}"
+    return None
+
+
+# ---- who uses it
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Two looks at the numbers of a broker, or one at all since it started. `has_kernels`: compiled loops."""
+
+    uses: Mapping[str, tuple[Use, ...]]
+    looked_s: float
+    cpu_s: float
+    memory_bytes: int | None
+    has_kernels: bool
+
+
+async def look_at_metrics(address: str, window_s: float) -> Usage:
+    """Return who used which topic in the next `window_s` seconds; 0: since the start. Raises NetworkError."""
+    if not window_s:
+        return usage(None, await scrape(address))
+    before = await scrape(address)
+    await asyncio.sleep(window_s)
+    return usage(before, await scrape(address))
+
+
+def usage(before: Scrape | None, after: Scrape) -> Usage:
+    """Return what happened between two scrapes; None: since the start."""
+    if before is None:
+        passed = after.at.date_ms / 1000 - (after.one("process_start_time_seconds") or 0.0)
+    else:
+        passed = (after.at.monotonic_ms - before.at.monotonic_ms) / 1000
+    seconds = max(passed, 0.001)
+    tables: dict[str, dict[tuple[tuple[str, str], ...], list[float]]] = {}
+    for at, name in enumerate(("bytes", "sets", "records")):
+        for found, sign in ((after, 1), (before, -1)):
+            for each in () if found is None else found.all(f"magicbyte_moved_{name}_total"):
+                row = tables.setdefault(each.labels["topic"], {}).setdefault(
+                    tuple(sorted(each.labels.items())), [0.0] * 3
+                )
+                row[at] += sign * each.value
+    cpu = (after.one("process_cpu_seconds_total") or 0.0) - (
+        (before and before.one("process_cpu_seconds_total")) or 0.0
+    )
+    resident = after.one("process_resident_memory_bytes")
+    return Usage(
+        {topic: tuple(_uses(rows, seconds)) for topic, rows in tables.items()},
+        seconds,
+        cpu / seconds,
+        None if resident is None else int(resident),
+        bool(after.one("magicbyte_kernels_loaded")),
+    )
+
+
+def _uses(rows: Mapping[tuple[tuple[str, str], ...], Sequence[float]], seconds: float) -> Iterable[Use]:
+    """Yield the clients of a topic, from rows of labels and of bytes, sets and records."""
+    merged: dict[tuple[bool, Format, int, str, str], Use] = {}
+    for labels, (size, sets, records) in rows.items():
+        about = dict(labels)
+        is_ours = about["client_id"] == CLIENT_ID
+        if is_ours or Format.ENRICHED.value in (about["source"], about["target"]) or not sets:
+            continue
+        is_consumer, version = about["direction"] == "fetch", int(about["version"])
+        form = format_read_by(version) if is_consumer else Format(about["source"])
+        closed = about["source"] == about["target"]
+        counts_sets = closed or not is_consumer
+        one = Use(
+            is_consumer=is_consumer,
+            format=form,
+            request_version=version,
+            client_id=about["client_id"],
+            software=f"{about['software']} {about['software_version']}".strip(),
+            seconds=seconds,
+            bytes=size,
+            records=records,
+            converted=0 if closed else records,
+            closed_sets=sets if counts_sets else 0,
+            closed_bytes=size if counts_sets else 0,
+        )
+        key = (is_consumer, form, version, one.client_id, one.software)
+        known = merged.get(key)
+        merged[key] = one if known is None else _joined(known, one)
+    yield from sorted(merged.values(), key=lambda each: (each.is_consumer, each.format.magic, each.client_id))
+
+
+def _joined(one: Use, other: Use) -> Use:
+    counts = ("bytes", "records", "converted", "closed_sets", "closed_bytes")
+    return replace(one, **{name: getattr(one, name) + getattr(other, name) for name in counts})
+
+
+# ---- the plan
+
+
+def load_of(facts: TopicFacts, uses: Sequence[Use], stored: Format) -> Load | None:
+    """Return the load that a topic's clients are, for a rehearsal; None where there is nobody or nothing to go by."""
+    sample = facts.sample
+    if sample is None or not uses:
+        return None
+    producers = [each for each in uses if not each.is_consumer]
+    consumers = [each for each in uses if each.is_consumer]
+    sets, records = sum(each.closed_sets for each in producers), sum(each.records for each in producers)
+    written = records * sample.bytes_per_record  # as it is stored, which is what consumers' bytes are counted in
+    versions: list[int] = []
+    for each in consumers:
+        copies = round(each.bytes / written) if written else 1
+        versions += [each.request_version] * min(max(copies, 1), MOST_READERS)
+    slices = sum(each.closed_sets for each in consumers)
+    slice_bytes = sum(each.closed_bytes for each in consumers) / slices if slices else 0
+    return Load(
+        stored=stored,
+        records=sample.records,
+        codec=sample.codec,
+        records_per_set=max(1, round(records / sets if sets else sample.per_entry)),
+        producers=_shares(producers) or {stored: 1},
+        consumers=versions,
+        sets_per_fetch=min(max(1, round(slice_bytes * sets / written)), MOST_SETS) if slices and sets else 1,
+        settings={name: facts.settings[name] for name in ("compression.type",) if name in facts.settings},
+    )
+
+
+def _shares(producers: Sequence[Use]) -> dict[Format, int]:
+    """Return in which formats ten sets come, by the records in them; whoever sends any has one of them at least."""
+    by_format = {form: sum(each.records for each in producers if each.format is form) for form in KAFKA_FORMATS}
+    total = sum(by_format.values())
+    return {form: max(1, round(10 * count / total)) for form, count in by_format.items() if count}
+
+
+def upgraded(uses: Sequence[Use], stage: Stage) -> list[Use]:
+    """Return the clients as they are after a step that upgrades some of them."""
+    version = _UPGRADED[stage.target]
+    return [
+        each if each not in stage.who
+        else replace(each, format=stage.target, request_version=version if each.is_consumer else each.request_version)
+        for each in uses
+    ]  # fmt: skip
+
+
+async def plan(
+    found: Mapping[str, TopicFacts],
+    used: Usage | None,
+    *,
+    now_ms: int,
+    target: Format | None = None,
+    rehearsals: int = 4,
+    notes: Sequence[str] = (),
+) -> Plan:
+    """Return the plan. `target`: the format to migrate to; None: the next one of each topic.
+
+    The steps of the `rehearsals` topics that move most are rehearsed, a few seconds each. Raises NetworkError where no
+    broker can be run here.
+    """
+    plans = []
+    for name, facts in sorted(found.items()):
+        configured = facts.configured
+        if configured is Format.ENRICHED:
+            continue
+        uses = () if used is None else tuple(used.uses.get(name, ()))
+        leaves = _leaves(facts, configured or Format.V2, uses, now_ms)
+        stage = stage_of(
+            configured or Format.V2, [form for form, _ in facts.stored], uses, target, leaves=leaves is not None
+        )
+        plans.append(TopicPlan(facts, stage, uses, leaves))
+    busiest = sorted(plans, key=lambda each: -sum(use.bytes for use in each.uses))[:rehearsals]
+    done = {each.facts.name: await _rehearsed(each) for each in busiest if each.uses}
+    return Plan(
+        tuple(done.get(each.facts.name, each) for each in plans),
+        0.0 if used is None else used.looked_s,
+        None if used is None else used.cpu_s,
+        None if used is None else used.memory_bytes,
+        (*notes, *_notes_on_kernels(used, done.values())),
+    )
+
+
+def _notes_on_kernels(used: Usage | None, done: Iterable[TopicPlan]) -> Iterable[str]:
+    """Yield what is to be said where broker and rehearsal may differ in compiled loops."""
+    rehearsed = [each for each in done if each.now is not None]
+    if any(each.is_slow for each in rehearsed):
+        yield _SLOW
+    if used is not None and not used.has_kernels and not all(each.is_slow for each in rehearsed):
+        yield _SLOW_BROKER
+
+
+def _leaves(facts: TopicFacts, target: Format, uses: Sequence[Use], now_ms: int) -> int | None:
+    """Return when the last partition is rid of what is older than `target`; of samples, only whether there is any."""
+    if not facts.partitions:
+        older = any(form.magic < target.magic for form, _ in facts.stored)
+        return None if older else 0
+    rate = sum(each.bytes_per_s for each in uses if not each.is_consumer) / len(facts.partitions)
+    due = [leaves_ms(segments, target, facts.config, now_ms=now_ms, bytes_per_s=rate) for segments in facts.partitions]
+    return None if None in due else max(each for each in due if each is not None)
+
+
+async def _rehearsed(topic: TopicPlan) -> TopicPlan:
+    """Add what a topic costs today, and after the next step that changes anything."""
+    configured = topic.facts.configured
+    assert configured is not None, "what is used has something in it"
+    after_uses, stored = list(topic.uses), configured
+    if topic.stage.phase is Phase.ONE:
+        stored = topic.stage.target
+    else:
+        after_uses = upgraded(topic.uses, topic.stage)
+    before, after = load_of(topic.facts, topic.uses, configured), load_of(topic.facts, after_uses, stored)
+    if before is None or after is None or before == after:
+        return topic
+    costs = await rehearse(before, after)
+    written = sum(each.records_per_s for each in topic.uses if not each.is_consumer)
+    read = sum(each.bytes_per_s for each in topic.uses if each.is_consumer)
+    rate = written or read / max(costs[0].stored_bytes * max(len(before.consumers), 1), 1)
+    peaks = [cost.peak_bytes for cost in costs]
+    grown = None if None in peaks else max(0, (peaks[1] or 0) - (peaks[0] or 0))
+    return replace(
+        topic,
+        now=_estimate(costs[0], rate, 0),
+        after=_estimate(costs[1], rate, grown),
+        is_slow=not all(cost.has_kernels for cost in costs),
+    )
+
+
+def _estimate(cost: Cost, records_per_s: float, memory_bytes: int | None) -> Estimate:
+    return Estimate(
+        cpu_s=cost.cpu_s * records_per_s,
+        converted_records=cost.converted_records * records_per_s,
+        converted_bytes=cost.converted_bytes * records_per_s,
+        zero_copy_bytes=cost.zero_copy_bytes * records_per_s,
+        memory_bytes=memory_bytes,
+    )

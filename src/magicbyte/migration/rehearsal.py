@@ -1,0 +1,311 @@
+"""What a step of the migration costs, measured: a broker of ours takes it with a sample of the topic's own records.
+
+A rehearsal is a `magicbyte serve` of its own on a free port of this machine, with a topic in the format of today and
+one in that of tomorrow. The sample is sent to them, set by set, as the producers send it, and fetched as soon as it is
+there as each of the consumers does; what the process uses of CPU and memory meanwhile is the cost. So everything
+counts that will: codecs, copies, system calls, threads, wake-ups.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import os
+import re
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from magicbyte.client.admin import NewTopic, create_topic
+from magicbyte.client.client import Client, Node
+from magicbyte.client.fetch import FetchOptions, fetch_sets
+from magicbyte.codecs import Codec
+from magicbyte.compiled import kernel
+from magicbyte.errors import BrokerError, NetworkError
+from magicbyte.net.scrape import Scrape, scrape
+from magicbyte.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from magicbyte.records.columns import Record
+from magicbyte.records.encode import Format, encode_records
+
+WARM_BYTES: Final = (1 << 20) + (64 << 10)  # sent first: the broker loads what it runs fast with after a MiB
+_AGAIN_BYTES: Final = 128 << 10  # sent first to each further topic
+TURNS: Final = 3  # of each load, by turns: what else the machine does meets all of them
+LEAST_CPU_S: Final = 0.2  # of each turn: the clock is exact, other work is not
+LONGEST_S: Final = 1.5  # of each turn
+_ROUNDS: Final = 20  # before the first look at the clock
+_QUIET_S: Final = 0.25
+_START_S: Final = 20.0
+_END_S: Final = 10.0
+_LOAD_S: Final = 60.0  # for compiled loops, which are on the disk then, to be loaded
+_WARM: Final = ("-m", "magicbyte", "warm")
+_PRODUCE_VERSION: Final = {Format.V0: 1, Format.V1: 2, Format.V2: 7}
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """How a topic is used, and what is stored in it: `records` are a sample of that.
+
+    `producers`: of all sets, so many in each format, of `records_per_set` records. `consumers`: the Fetch version of
+    each that reads all of it, `sets_per_fetch` sets at a time. `settings` of the topic that are not its format.
+    """
+
+    stored: Format
+
+    records: Sequence[Record]
+    codec: Codec
+    records_per_set: int
+    producers: Mapping[Format, int]
+    consumers: Sequence[int]
+    sets_per_fetch: int = 1
+    settings: Mapping[str, str] | None = None
+
+
+class Cost(NamedTuple):
+    """What a load costs by record, for all clients together; `peak_bytes`: the most memory that the process had until
+    then, None where the system does not tell. `has_kernels`: compiled loops were at hand.
+    """
+
+    cpu_s: float
+    stored_bytes: float
+    converted_records: float
+    converted_bytes: float
+    zero_copy_bytes: float
+    peak_bytes: int | None
+    has_kernels: bool
+
+
+async def rehearse(*loads: Load) -> list[Cost]:
+    """Return what each of the loads costs, taken by turns. Raises NetworkError where no broker can be run.
+
+    A broker that runs for long has its compiled loops: where there are none yet they are compiled first, which takes
+    minutes, else a quarter of a second.
+    """
+    compiled = await _compile()
+    async with _stage(compiled=compiled) as stage:
+        plays = []
+        for at, load in enumerate(loads):
+            plays.append(await _begun(stage, load, at))
+            await plays[at].turn()
+        for play in plays * (TURNS - 1):
+            await play.turn()
+        return [_cost(each) for each in plays]
+
+
+async def _compile() -> bool:
+    """Compile the loops unless that was done, or they are not wanted; say whether a broker can load them."""
+    if os.environ.get("MAGICBYTE_KERNELS") == "plain" or kernel.cache_directory() is None:
+        return False
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, *_WARM, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL
+    )
+    try:
+        await process.wait()
+        return kernel.is_warm()
+    finally:
+        await _ended(process)
+
+
+async def _ended(process: asyncio.subprocess.Process) -> None:
+    """End a process, in peace if it can be."""
+    with contextlib.suppress(ProcessLookupError):
+        process.terminate()
+    try:
+        await asyncio.wait_for(process.wait(), _END_S)
+    except TimeoutError:
+        process.kill()
+        await process.wait()
+
+
+@dataclass(slots=True)
+class _Stage:
+    """A broker that runs, and where it says what it uses. `compiled`: it can load compiled loops."""
+
+    client: Client
+    readers: list[Client]
+    http: str
+    bootstrap: str
+    compiled: bool
+
+    async def reader(self, at: int) -> Client:
+        """Return the client of a consumer, which has a connection of its own."""
+        while len(self.readers) <= at:
+            self.readers.append(Client(self.bootstrap, client_id=f"reader-{len(self.readers)}"))
+        return self.readers[at]
+
+    async def cpu_s(self) -> float:
+        return (await scrape(self.http)).one("process_cpu_seconds_total") or 0.0
+
+    async def quiet(self) -> None:
+        """Wait until the broker has loaded what it runs fast with, and does nothing by itself any more."""
+        end = asyncio.get_running_loop().time() + _LOAD_S
+        while self.compiled and asyncio.get_running_loop().time() < end:
+            if (await scrape(self.http)).one("magicbyte_kernels_loaded"):
+                break
+            await asyncio.sleep(_QUIET_S)
+        before = await self.cpu_s()
+        for _ in range(round(_START_S / _QUIET_S)):
+            await asyncio.sleep(_QUIET_S)
+            now = await self.cpu_s()
+            if now - before < _QUIET_S / 10:
+                return
+            before = now
+
+
+@contextlib.asynccontextmanager
+async def _stage(*, compiled: bool) -> AsyncIterator[_Stage]:
+    with tempfile.TemporaryDirectory(prefix="magicbyte-") as folder:
+        command = ["-m", "magicbyte", "serve", "--dir", folder, "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0"]
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, *command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL
+        )
+        try:
+            bootstrap, http = await _addresses(process)
+            stage = _Stage(Client(bootstrap, client_id="rehearsal"), [], http, bootstrap, compiled)
+            try:
+                yield stage
+            finally:
+                for each in (stage.client, *stage.readers):
+                    await each.aclose()
+        finally:
+            await _ended(process)
+
+
+async def _addresses(process: asyncio.subprocess.Process) -> tuple[str, str]:
+    assert process.stdout is not None, "it is a pipe"
+    said = ""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(_START_S):
+            while (line := (await process.stdout.readline()).decode()) and "/metrics" not in said:
+                said += line
+                if "/metrics" in said:
+                    break
+    found = re.search(r"listening on (\S+).*http://(\S+)/metrics", said, re.DOTALL)
+    if found is None:
+        raise NetworkError("no broker could be started for a rehearsal")
+    return found[1], found[2]
+
+
+async def _begun(stage: _Stage, load: Load, at: int) -> _Play:
+    """Return a load that has begun, on a broker that runs as it will go on to."""
+    topic = f"rehearsal-{at}"
+    settings = {**(load.settings or {}), "message.format.version": load.stored.value, "retention.ms": "-1"}
+    await create_topic(stage.client, NewTopic(topic, 1, 1, configs=settings))
+    play = _Play(stage, load, topic)
+    while play.sent_bytes < (_AGAIN_BYTES if at else WARM_BYTES):
+        await play.round()
+    await stage.quiet()
+    return play
+
+
+class _Turn(NamedTuple):
+    """What a broker said before and after so many records."""
+
+    before: Scrape
+    after: Scrape
+    records: int
+
+
+class _Play:
+    """Producers and consumers at work, in turn."""
+
+    def __init__(self, stage: _Stage, load: Load, topic: str) -> None:
+        self._stage, self._load, self.topic = stage, load, topic
+        self._node: Node | None = None
+        kinds = [form for form, share in load.producers.items() for _ in range(share)]
+        self._sets = itertools.cycle(_sets(load, kinds))
+        self.sent_bytes = self.records = self.end = 0
+        self.turns: list[_Turn] = []
+
+    async def turn(self) -> None:
+        """Go on for long enough to be measured."""
+        before, clock = await scrape(self._stage.http), asyncio.get_running_loop().time
+        records, until, rounds = self.records, clock() + LONGEST_S, _ROUNDS
+        while True:
+            for _ in range(rounds):
+                await self.round()
+            after = await scrape(self._stage.http)
+            if _cpu(after) - _cpu(before) >= LEAST_CPU_S or clock() > until:
+                break
+            rounds *= 2  # a look costs something, too
+        self.turns.append(_Turn(before, after, self.records - records))
+
+    async def round(self) -> None:
+        """Send some sets, and let every consumer fetch them: one that gets them one by one waits for each already."""
+        sets = [next(self._sets) for _ in range(self._load.sets_per_fetch)]
+        begin, self.end = self.end, self.end + sum(count for _, _, count in sets)
+        consumers = self._consumers(begin) if len(sets) == 1 else []
+        try:
+            for form, data, count in sets:
+                await self._produce(form, data)
+                self.sent_bytes += len(data)
+                self.records += count
+            consumers = consumers or self._consumers(begin)
+            await asyncio.gather(*consumers)
+        finally:
+            for each in consumers:
+                each.cancel()
+
+    def _consumers(self, offset: int) -> list[asyncio.Task[None]]:
+        return [asyncio.create_task(self._consume(at, offset)) for at in range(len(self._load.consumers))]
+
+    async def _produce(self, form: Format, data: bytes) -> None:
+        client = self._stage.client
+        self._node = self._node or await client.leader(self.topic, 0)
+        part = [TopicProduceData(name=self.topic, partition_data=[PartitionProduceData(index=0, records=data)])]
+        version = _PRODUCE_VERSION[form]
+        request = ProduceRequest(acks=1, timeout_ms=10_000, topic_data=part)
+        response = await client.ask(self._node, request, ProduceResponse, versions=range(version, version + 1))
+        code = response.responses[0].partition_responses[0].error_code
+        if code:
+            raise BrokerError("rehearsal", code, broker=str(self._node))
+
+    async def _consume(self, at: int, offset: int) -> None:
+        client, version = await self._stage.reader(at), self._load.consumers[at]
+        options = FetchOptions(versions=range(version, version + 1))
+        while offset < self.end:
+            offset = (await fetch_sets(client, self.topic, 0, offset, options)).next_offset
+
+
+def _sets(load: Load, kinds: Sequence[Format]) -> Iterator[tuple[Format, bytes, int]]:
+    """Yield the sample as sets for the producers in turn: format, bytes, number of records."""
+    turns = itertools.cycle(kinds)
+    for begin in range(0, len(load.records), load.records_per_set):
+        rows = load.records[begin : begin + load.records_per_set]
+        form = next(turns)
+        renumbered = [each._replace(offset=at, timestamp_type=0) for at, each in enumerate(rows)]
+        yield form, encode_records(renumbered, form, load.codec), len(rows)
+
+
+def _cpu(found: Scrape) -> float:
+    return found.one("process_cpu_seconds_total") or 0.0
+
+
+def _cost(play: _Play) -> Cost:
+    first, last = play.turns[0], play.turns[-1]
+    records, topic = sum(each.records for each in play.turns), play.topic
+
+    def grown(name: str, **labels: str) -> float:
+        def total(found: Scrape) -> float:
+            return sum(
+                each.value for each in found.all(name) if {"topic": topic, **labels}.items() <= each.labels.items()
+            )
+
+        return (total(last.after) - total(first.before)) / records
+
+    fetched = grown("magicbyte_moved_bytes_total", direction="fetch")
+    closed = grown("magicbyte_zero_copy_bytes_total")
+    size = sum(each.value for each in last.after.all("kafka_log_log_size") if each.labels["topic"] == topic)
+    end = sum(each.value for each in last.after.all("kafka_log_log_logendoffset") if each.labels["topic"] == topic)
+    peak = first.after.one("magicbyte_process_peak_resident_bytes")  # later ones are of the other loads, too
+    return Cost(
+        cpu_s=sum(_cpu(each.after) - _cpu(each.before) for each in play.turns) / records,
+        stored_bytes=size / end,
+        converted_records=grown("kafka_server_brokertopicmetrics_fetchmessageconversions_total"),
+        converted_bytes=fetched - closed,
+        zero_copy_bytes=closed,
+        peak_bytes=None if peak is None else int(peak),
+        has_kernels=bool(first.before.one("magicbyte_kernels_loaded")),
+    )

@@ -1,0 +1,303 @@
+"""Logs as Python objects: `magicbyte.open_log` and `magicbyte.records`."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import os
+import warnings
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING, Literal
+
+from magicbyte.compiled import kernel
+from magicbyte.log.files.partitions import choose
+from magicbyte.log.files.reader import EVERYTHING, Selection, stop_at_damage
+from magicbyte.log.files.reader import Isolation as IsolationLevel
+from magicbyte.log.files.units import parse_time, time_ms
+from magicbyte.public.sources import (
+    default_threads,
+    doubts,
+    is_topic,
+    iterated_outside_of_loops,
+    open_sources,
+    outside_of_loops,
+    read_source,
+    served,
+)
+from magicbyte.records.decode import DEFAULT_MAX_BATCH_BYTES, DecodeOptions
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from magicbyte.log.files.reader import DamageHandler
+    from magicbyte.public.sources import Source
+    from magicbyte.records.columns import Record, RecordColumns
+    from magicbyte.records.layout import Dialect
+
+Isolation = Literal["read_uncommitted", "read_committed"]
+Time = str | int | datetime
+
+
+@dataclass(frozen=True, slots=True)
+class _Query:
+    """Which records of which partitions are wanted, and how they are read."""
+
+    topics: tuple[str, ...]
+    partitions: tuple[int, ...]
+    selection: Selection
+    threads: int
+    on_damage: DamageHandler
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """The partitions at one path. `open_log` makes it; it holds nothing open, so there is nothing to close.
+
+    Folders are listed once, by `open_log`; the end of a topic of a cluster is looked up by each read.
+    """
+
+    path: str
+    dialect: Dialect | None
+    max_batch_bytes: int
+    _sources: Sequence[Source] = field(repr=False)
+
+    @property
+    def topics(self) -> list[str]:
+        """The names of the topics, sorted. A folder that is not named TOPIC-N has none."""
+        return sorted({each.topic for each in self._sources if each.topic is not None})
+
+    @property
+    def partitions(self) -> list[tuple[str | None, int | None]]:
+        """Topic and number of each partition, in the order in which they are read; None where nothing names them."""
+        return [(each.topic, each.partition) for each in self._sources]
+
+    def records(
+        self,
+        topic: str | None = None,
+        partition: int | None = None,
+        *,
+        start: int | None = None,
+        end: int | None = None,
+        since: Time | None = None,
+        until: Time | None = None,
+        isolation: Isolation = "read_uncommitted",
+        threads: int | None = None,
+        on_damage: DamageHandler | None = None,
+    ) -> Iterator[Record]:
+        """Return an iterator over records, partition by partition, in offset order, as a consumer would see them.
+
+        `topic`, `partition`: only these. `start`, `end`: offsets from `start` to below `end`. `since`, `until`:
+        timestamps from `since` to below `until`, each a date or time in ISO 8601 (UTC unless it says otherwise), a
+        datetime (the same), or ms since 1970. `isolation`: as a consumer's isolation.level. `threads` decode; default:
+        one per core, 4 at most. `on_damage` is called for each damage: what it raises ends the iteration, and if it
+        returns, the records behind the damage come; default: raise it.
+
+        Memory does not grow with the log: a few MiB for each thread are read ahead.
+
+        Raises at once ValueError for an argument that cannot be, UnknownTopicError for a topic or partition that is not
+        there; and while it is iterated CorruptRecordError, OSError, and of a cluster NetworkError and BrokerError.
+        """
+        query = self._query(topic, partition, start, end, since, until, isolation, threads, on_damage)
+        return self._rows(query)
+
+    def arrow_batches(
+        self,
+        topic: str | None = None,
+        partition: int | None = None,
+        *,
+        start: int | None = None,
+        end: int | None = None,
+        since: Time | None = None,
+        until: Time | None = None,
+        isolation: Isolation = "read_uncommitted",
+        threads: int | None = None,
+        on_damage: DamageHandler | None = None,
+    ) -> pa.RecordBatchReader:
+        """Return a reader of Arrow batches of the same records, with the columns of Spark's Kafka source.
+
+        Arguments, memory and errors as in `records`. Keys and values are not copied on their way.
+        """
+        import pyarrow as pa
+
+        from magicbyte.records.columns import arrow_schema
+
+        query = self._query(topic, partition, start, end, since, until, isolation, threads, on_damage)
+        schema = arrow_schema(headers=True)
+        columns = self._columns(query, packed=True)
+        batches = (each.to_arrow(schema, topic=name, partition=number) for name, number, each in columns)
+        return pa.RecordBatchReader.from_batches(schema, batches)
+
+    def to_arrow(
+        self,
+        topic: str | None = None,
+        partition: int | None = None,
+        *,
+        start: int | None = None,
+        end: int | None = None,
+        since: Time | None = None,
+        until: Time | None = None,
+        isolation: Isolation = "read_uncommitted",
+        threads: int | None = None,
+        on_damage: DamageHandler | None = None,
+    ) -> pa.Table:
+        """Return the same records as an Arrow table, all in memory: `arrow_batches` streams.
+
+        Arguments and errors as in `records`.
+        """
+        return self.arrow_batches(
+            topic, partition, start=start, end=end, since=since, until=until,
+            isolation=isolation, threads=threads, on_damage=on_damage,
+        ).read_all()  # fmt: skip
+
+    def _query(
+        self,
+        topic: str | None,
+        partition: int | None,
+        start: int | None,
+        end: int | None,
+        since: Time | None,
+        until: Time | None,
+        isolation: Isolation,
+        threads: int | None,
+        on_damage: DamageHandler | None,
+    ) -> _Query:
+        """Return the query of these arguments, checked. Raises ValueError, UnknownTopicError."""
+        _check_range(start, end)
+        levels = {level.value: level for level in IsolationLevel}
+        if isolation not in levels:
+            raise ValueError(f"isolation={isolation!r}: expected {' or '.join(map(repr, levels))}")
+        query = _Query(
+            () if topic is None else (topic,),
+            () if partition is None else (partition,),
+            Selection(
+                start or 0,
+                EVERYTHING.end if end is None else end,
+                since=_milliseconds("since", since),
+                until=_milliseconds("until", until),
+                isolation=levels[isolation],
+            ),
+            checked_threads(threads),
+            on_damage or stop_at_damage,
+        )
+        choose(self._sources, query.topics, query.partitions)
+        return query
+
+    def _rows(self, query: _Query) -> Iterator[Record]:
+        for topic, partition, columns in self._columns(query, packed=False):
+            yield from columns.rows(topic, partition)
+
+    def _columns(self, query: _Query, *, packed: bool) -> Iterator[tuple[str | None, int | None, RecordColumns]]:
+        columns = self._read(query, packed=packed)
+        return iterated_outside_of_loops(columns) if is_topic(self.path) else columns
+
+    def _read(
+        self, query: _Query, *, packed: bool
+    ) -> Generator[tuple[str | None, int | None, RecordColumns], None, None]:
+        """Yield the wanted records, with topic and number of the partition that they are of."""
+        from magicbyte.log.files.directory import PartitionDirectory
+
+        options = DecodeOptions(packed=packed, limit=self.max_batch_bytes)
+        with contextlib.ExitStack() as stack:
+            sources = self._sources
+            if is_topic(self.path):
+                sources = stack.enter_context(open_sources([self.path], dialect=self.dialect))
+            chosen = choose(sources, query.topics, query.partitions)
+            kernel.expect(sum(each.size for each in chosen if isinstance(each, PartitionDirectory)))
+            for source in chosen:
+                columns = read_source(
+                    source, query.selection, options,
+                    dialect=self.dialect, threads=query.threads, on_damage=query.on_damage,
+                )  # fmt: skip
+                for each in columns:
+                    yield source.topic, source.partition, each
+
+
+def open_log(
+    path: str | os.PathLike[str], *, dialect: Dialect | None = None, max_batch_bytes: int = DEFAULT_MAX_BATCH_BYTES
+) -> Log:
+    """Return the log at `path`: what is there is looked up, and no record read.
+
+    `path`: a `.log` file, a partition folder, a log directory or a folder of log directories, of this machine or any
+    URL that fsspec opens; or a topic of a running cluster or one partition of it, kafka://HOST:PORT/TOPIC[/PARTITION].
+    Folders that a broker is about to delete, or has not finished, are left out. `dialect`: how to read magic byte 1;
+    default: what a `message.dialect` file says, else Kafka's own format. `max_batch_bytes`: bytes that one batch may
+    have, or decompress to.
+
+    Raises LogDirectoryError where no log is, OSError; of a cluster UnknownTopicError, NetworkError and BrokerError;
+    ValueError for a kafka:// address that is none. Warns where a log seems to be in the other dialect.
+    """
+    path = os.fspath(path)
+
+    def found() -> list[Source]:
+        with open_sources([path], dialect=dialect) as sources:
+            return served(sources)
+
+    sources = outside_of_loops(found) if is_topic(path) else found()
+    warn_of_dialect(sources, dialect)
+    return Log(path, dialect, max_batch_bytes, sources)
+
+
+def records(
+    path: str | os.PathLike[str],
+    *,
+    topic: str | None = None,
+    partition: int | None = None,
+    start: int | None = None,
+    end: int | None = None,
+    since: Time | None = None,
+    until: Time | None = None,
+    isolation: Isolation = "read_uncommitted",
+    dialect: Dialect | None = None,
+    max_batch_bytes: int = DEFAULT_MAX_BATCH_BYTES,
+    threads: int | None = None,
+    on_damage: DamageHandler | None = None,
+) -> Iterator[Record]:
+    """Return an iterator over the records at `path`: `open_log(path).records(...)`, which say what the arguments are.
+
+    for record in magicbyte.records("logs/orders-0", since="2016-11-01"):
+        print(record.offset, record.key, record.value)
+    """
+    log = open_log(path, dialect=dialect, max_batch_bytes=max_batch_bytes)
+    return log.records(
+        topic, partition, start=start, end=end, since=since, until=until,
+        isolation=isolation, threads=threads, on_damage=on_damage,
+    )  # fmt: skip
+
+
+def checked_threads(threads: int | None) -> int:
+    """Return how many threads to use. Raises ValueError."""
+    if threads is not None and threads < 1:
+        raise ValueError(f"threads={threads}: expected 1 or more")
+    return default_threads() if threads is None else threads
+
+
+def warn_of_dialect(sources: Sequence[Source], dialect: Dialect | None) -> None:
+    """Warn of each of `sources` that seems to be in the other dialect, at the line that called the package."""
+    for doubt in doubts(sources, dialect):
+        level, frame = 1, inspect.currentframe()
+        while frame is not None and str(frame.f_globals.get("__name__")).split(".")[0] == "magicbyte":
+            level, frame = level + 1, frame.f_back
+        warnings.warn(doubt, stacklevel=level)
+
+
+def _check_range(start: int | None, end: int | None) -> None:
+    for name, offset in (("start", start), ("end", end)):
+        if offset is not None and offset < 0:
+            raise ValueError(f"{name}={offset}: expected an offset, 0 or more")
+    if end is not None and end < (start or 0):
+        raise ValueError(f"end={end}: expected an offset from {start} (start) on")
+
+
+def _milliseconds(name: str, value: Time | None) -> int | None:
+    """Return the ms since 1970 of what an argument says. Raises ValueError."""
+    if value is None or isinstance(value, int):
+        return value
+    if isinstance(value, datetime):
+        return time_ms(value)
+    try:
+        return parse_time(value)
+    except (ValueError, OverflowError) as error:
+        expected = "expected a time such as 2016-11-01 or 2016-11-01T12:00:00Z, a datetime, or ms since 1970"
+        raise ValueError(f"{name}={value!r}: {expected}") from error

@@ -1,0 +1,235 @@
+"""What can be done with whole logs: `magicbyte.inventory`, `verify`, `convert`, `salvage` and `diff`.
+
+Each is the library call of the command of the same name, with its defaults.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Collection
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from magicbyte.errors import LogDirectoryError
+from magicbyte.log.files.directory import PartitionDirectory, discover
+from magicbyte.log.files.outputs import inputs_of, local_output, refuse_overlap
+from magicbyte.log.files.partitions import choose, in_use
+from magicbyte.log.files.reader import stop_at_damage
+from magicbyte.public.logs import checked_threads, warn_of_dialect
+from magicbyte.public.sources import is_topic, open_sources, outside_of_loops, served
+from magicbyte.records.decode import DEFAULT_MAX_BATCH_BYTES
+
+if TYPE_CHECKING:
+    from magicbyte.archive.convert import PartitionConversion
+    from magicbyte.archive.diff import DiffReport
+    from magicbyte.archive.inventory import FetchedInventory, PartitionInventory
+    from magicbyte.archive.salvage import SalvagedPartition
+    from magicbyte.archive.verify import Finding
+    from magicbyte.codecs import Codec
+    from magicbyte.log.files.reader import DamageHandler
+    from magicbyte.ports import TopicPartition
+    from magicbyte.records.encode import Format
+    from magicbyte.records.layout import Dialect
+
+AnyPath = str | os.PathLike[str]
+Depth = Literal["quick", "usual", "deep"]
+Ignorable = Literal["timestamps", "headers", "control"]
+
+
+def inventory(
+    path: AnyPath,
+    *,
+    topic: str | None = None,
+    deep: bool = False,
+    dialect: Dialect | None = None,
+    max_batch_bytes: int = DEFAULT_MAX_BATCH_BYTES,
+    threads: int | None = None,
+) -> list[PartitionInventory | FetchedInventory]:
+    """Return what each partition at `path` holds: formats, codecs, offsets, times, transactions, damage.
+
+    Arguments that `open_log` has, too, mean the same; folders that a broker is about to delete are in the list. `deep`:
+    decode every record and verify every checksum, too; not of a topic of a cluster. Damage is in the report and raises
+    nothing.
+
+    Raises what `open_log` raises, and ValueError for an argument that cannot be.
+    """
+    from magicbyte.archive.inventory import take_fetched_inventory, take_inventory
+
+    path, threads = os.fspath(path), checked_threads(threads)
+    if deep and is_topic(path):
+        raise ValueError(f"deep=True with {path}: expected a log on disk: of a cluster only headers are looked at")
+
+    def taken() -> list[PartitionInventory | FetchedInventory]:
+        with open_sources([path], dialect=dialect) as sources:
+            partitions = choose(sources, _topics(topic))
+            warn_of_dialect(partitions, dialect)
+            total = sum(each.size for each in partitions if isinstance(each, PartitionDirectory))
+            return [
+                take_inventory(
+                    each, dialect=dialect, deep=deep, limit=max_batch_bytes, threads=threads, expected_bytes=total
+                )
+                if isinstance(each, PartitionDirectory)
+                else take_fetched_inventory(each, each.dialect)
+                for each in partitions
+            ]
+
+    return outside_of_loops(taken) if is_topic(path) else taken()
+
+
+def verify(
+    path: AnyPath,
+    *,
+    depth: Depth = "usual",
+    topic: str | None = None,
+    dialect: Dialect | None = None,
+    max_batch_bytes: int = DEFAULT_MAX_BATCH_BYTES,
+    threads: int | None = None,
+) -> list[Finding]:
+    """Return all that is wrong or remarkable in the logs at `path`: where it is, what it is, and what to do about it.
+
+    `depth`: "quick" looks at sizes, checksums and offsets of batches, "usual" at headers and the files beside them,
+    too, "deep" at every record and every checksum inside. Nothing is written. Other arguments as in `open_log`.
+
+    Raises LogDirectoryError, UnknownTopicError, OSError, and ValueError for an argument that cannot be.
+    """
+    from magicbyte.archive.verify import Depth as DepthOfCheck
+    from magicbyte.archive.verify import verify as check
+
+    depths = {each.value: each for each in DepthOfCheck}
+    if depth not in depths:
+        raise ValueError(f"depth={depth!r}: expected {', '.join(map(repr, depths))}")
+    threads = checked_threads(threads)
+    partitions = choose(in_use(discover([_on_disk(path, "verify")])), _topics(topic))
+    warn_of_dialect(partitions, dialect)
+    return list(check(partitions, depth=depths[depth], dialect=dialect, limit=max_batch_bytes, threads=threads))
+
+
+def convert(
+    path: AnyPath,
+    out: AnyPath,
+    to: Format,
+    *,
+    codec: Codec | None = None,
+    fix_lz4: bool = False,
+    kafka: str | None = None,
+    verify: bool = False,
+    topic: str | None = None,
+    dialect: Dialect | None = None,
+    max_batch_bytes: int = DEFAULT_MAX_BATCH_BYTES,
+    threads: int | None = None,
+    new_cluster: bool = True,
+) -> list[PartitionConversion]:
+    """Write the logs at `path` in the format `to` into the new log directory `out`, which a Kafka broker opens.
+
+    `codec`: of all batches; default: each keeps its own. `fix_lz4`: give LZ4 wrappers the header checksum of the
+    format, the blocks untouched. `kafka`: the version whose index files are written; default: 0.9.0.1 for V0, 0.10.2.2
+    for V1, or 4.3. `verify`: compare every record written with its source. `new_cluster`: write V2 for a cluster that
+    knows nothing of the old one. Other arguments as in `open_log`. Where `out` holds an interrupted run of the same
+    conversion, it is continued.
+
+    A partition that is damaged, or that the format cannot hold, is left out: its `error` says why, and nothing is
+    raised. Raises LogDirectoryError, UnknownTopicError, UnsupportedCompressionError, OSError, ValueError.
+    """
+    from magicbyte.archive.convert import ConvertOptions, convert_partitions
+
+    partitions, folder = _input_and_output(path, out, topic, "convert")
+    chosen = ConvertOptions(
+        to, codec, fix_lz4, kafka, verify, dialect, max_batch_bytes, checked_threads(threads), new_cluster
+    )
+    return list(convert_partitions(partitions, folder, chosen))
+
+
+def salvage(
+    path: AnyPath,
+    out: AnyPath,
+    *,
+    kafka: str | None = None,
+    topic: str | None = None,
+    dialect: Dialect | None = None,
+    max_batch_bytes: int = DEFAULT_MAX_BATCH_BYTES,
+    new_cluster: bool = True,
+) -> list[SalvagedPartition]:
+    """Write every whole batch of the damaged logs at `path` into the new log directory `out`, with indexes.
+
+    `kafka`: the version whose index files are written; default: the newest. Other arguments as in `convert`. What is
+    lost is in the reports. Nothing at `path` is changed. Raises LogDirectoryError, UnknownTopicError, OSError,
+    ValueError.
+    """
+    from magicbyte.archive.salvage import SalvageOptions, salvage_logs
+
+    partitions, folder = _input_and_output(path, out, topic, "salvage")
+    chosen = SalvageOptions(kafka, dialect, max_batch_bytes, new_cluster)
+    return list(salvage_logs(partitions, folder, chosen))
+
+
+def diff(
+    a: AnyPath,
+    b: AnyPath,
+    *,
+    topic: str | None = None,
+    ignore: Collection[Ignorable] = (),
+    described: int = 100,
+    dialect_a: Dialect | None = None,
+    dialect_b: Dialect | None = None,
+    max_batch_bytes: int = DEFAULT_MAX_BATCH_BYTES,
+    threads: int | None = None,
+    on_damage: DamageHandler | None = None,
+) -> DiffReport:
+    """Return whether the logs at `a` and at `b` hold the same records, and where they differ.
+
+    Partitions are matched by topic and number, or if `a` and `b` have one each, whatever their names. Keys, values,
+    timestamps with their types, and headers are compared as far as both formats have a place for them. `ignore`: what
+    not to compare. `described`: differences of each partition that the report describes; all are counted. `on_damage`:
+    as in `Log.records`. Other arguments as in `open_log`.
+
+    Raises what `open_log` raises, UnknownTopicError, CorruptRecordError, and ValueError for an argument that cannot be.
+    """
+    from magicbyte.archive.diff import DiffOptions, Ignored, compare
+
+    names = {each.value: each for each in Ignored}
+    if unknown := [each for each in ignore if each not in names]:
+        raise ValueError(f"ignore={unknown[0]!r}: expected some of {', '.join(map(repr, names))}")
+    chosen = DiffOptions(
+        frozenset(names[each] for each in ignore),
+        max_batch_bytes,
+        checked_threads(threads),
+        on_damage or stop_at_damage,
+    )
+    paths, dialects = (os.fspath(a), os.fspath(b)), (dialect_a, dialect_b)
+
+    def compared() -> DiffReport:
+        with contextlib.ExitStack() as stack:
+            left, right = (
+                choose(served(stack.enter_context(open_sources([path], dialect=dialect))), _topics(topic))
+                for path, dialect in zip(paths, dialects, strict=True)
+            )
+            return compare(left, right, chosen, dialects=dialects, described=described)
+
+    return outside_of_loops(compared) if any(map(is_topic, paths)) else compared()
+
+
+def _topics(topic: str | None) -> tuple[str, ...]:
+    return () if topic is None else (topic,)
+
+
+def _on_disk(path: AnyPath, what: str) -> str:
+    """Return the path. Raises LogDirectoryError for a topic of a cluster."""
+    path = os.fspath(path)
+    if is_topic(path):
+        raise LogDirectoryError(
+            f"cannot {what} {path}: expected a log on disk; `magicbyte mirror` copies a topic there"
+        )
+    return path
+
+
+def _input_and_output(
+    path: AnyPath, out: AnyPath, topic: str | None, what: str
+) -> tuple[dict[TopicPartition, PartitionDirectory], Path]:
+    """Return the partitions to read, and the folder to write, which are apart."""
+    from magicbyte.archive.convert import partitions_to_convert
+
+    path, folder = _on_disk(path, what), local_output(os.fspath(out), folder=True)
+    partitions = partitions_to_convert([path], _topics(topic))
+    refuse_overlap(folder, inputs_of([path], partitions.values()))
+    return partitions, folder

@@ -1,0 +1,163 @@
+"""Partitions to read, wherever they are: folders and files, URLs, and topics of running clusters."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from magicbyte.errors import BrokerError, CorruptRecordError, ErrorCode, NetworkError, UnsupportedVersionError
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from magicbyte.client.fetched import FetchedPartition
+    from magicbyte.log.files.directory import PartitionDirectory
+    from magicbyte.log.files.reader import DamageHandler, Selection
+    from magicbyte.ports import TopicPartition
+    from magicbyte.records.columns import RecordColumns
+    from magicbyte.records.decode import DecodeOptions
+    from magicbyte.records.layout import Dialect
+
+    Source = PartitionDirectory | FetchedPartition
+    """A partition in a folder, or in a running cluster."""
+
+T = TypeVar("T")
+
+MOST_DEFAULT_THREADS: Final = 4
+
+
+def default_threads() -> int:
+    """Return how many threads decode unless the caller says so: one per core, 4 at most."""
+    return min(os.cpu_count() or 1, MOST_DEFAULT_THREADS)
+
+
+def is_topic(path: str) -> bool:
+    """Whether a path names a topic of a running cluster."""
+    return path.startswith("kafka://")
+
+
+@contextlib.contextmanager
+def explained(task: str, unsupported: str) -> Iterator[None]:
+    """Inside the block a silent cluster, and brokers without a version for `task`, are said with what to do.
+
+    `unsupported`: what is to be done about the latter.
+    """
+    try:
+        yield
+    except NetworkError as error:
+        hint = "is a broker running there? `magicbyte serve` starts one"
+        raise NetworkError(f"{error} ({hint})" if str(error).startswith("no broker answers") else str(error)) from error
+    except UnsupportedVersionError as error:
+        code = ErrorCode.UNSUPPORTED_VERSION
+        raise BrokerError(task, code, broker="the cluster", detail=f"{unsupported} ({error})") from error
+
+
+@contextlib.contextmanager
+def open_sources(
+    paths: Iterable[str], *, as_: TopicPartition | None = None, dialect: Dialect | None = None
+) -> Iterator[list[Source]]:
+    """Give the partitions at `paths`: those of folders first, then those of clusters, connected inside the block.
+
+    A path is one that `discover` takes, or kafka://HOST:PORT/TOPIC[/PARTITION]. `as_` names the one folder.
+    Raises LogDirectoryError, UnknownTopicError, BrokerError, NetworkError; ValueError for another kafka:// address.
+    """
+    paths = list(paths)
+    folders = [path for path in paths if not is_topic(path)]
+    sources: list[Source] = []
+    with contextlib.ExitStack() as stack:
+        if folders:
+            from magicbyte.log.files.directory import discover
+
+            sources += discover(folders, as_)
+        for address in filter(is_topic, paths):
+            from magicbyte.client.fetched import open_topic
+
+            stack.enter_context(explained(f"read {address}", "brokers from 0.11 on can do it"))
+            sources += stack.enter_context(open_topic(address, dialect))
+        yield sources
+
+
+def served(sources: Iterable[Source]) -> list[Source]:
+    """Return `sources` without the folders that a broker would not read from, as `in_use` has it."""
+    from magicbyte.log.files.directory import PartitionDirectory
+    from magicbyte.log.files.partitions import in_use
+
+    return [each for each in sources if not isinstance(each, PartitionDirectory) or in_use([each])]
+
+
+def read_source(
+    source: Source,
+    selection: Selection,
+    options: DecodeOptions,
+    *,
+    dialect: Dialect | None,
+    threads: int,
+    on_damage: DamageHandler,
+    progress: Callable[[int], None] = lambda _: None,
+) -> Iterator[RecordColumns]:
+    """Yield the selected records of a partition in offset order, none from below its log start offset.
+
+    `dialect`: of a folder, None for what it says itself.
+    """
+    from magicbyte.log.files.directory import PartitionDirectory
+    from magicbyte.log.files.partitions import log_start_offset
+    from magicbyte.log.files.reader import SegmentReader
+
+    if isinstance(source, PartitionDirectory):
+        try:
+            start = log_start_offset(source)
+        except CorruptRecordError as error:
+            on_damage(error)
+            start = 0
+        selection = replace(selection, first=max(selection.first, start))
+        reader: SegmentReader | FetchedPartition = SegmentReader(source, dialect)
+    else:
+        reader = source
+    return reader.records(selection, options, threads=threads, on_damage=on_damage, progress=progress)
+
+
+def doubts(sources: Sequence[Source], dialect: Dialect | None) -> Iterator[str]:
+    """Yield why folders among `sources` seem to be in the other dialect, a line for each that does."""
+    from magicbyte.log.files.directory import PartitionDirectory
+    from magicbyte.log.files.partitions import dialect_doubts
+
+    for each in sources:
+        if isinstance(each, PartitionDirectory):
+            yield from dialect_doubts(each, dialect or each.dialect)
+
+
+def outside_of_loops(function: Callable[[], T]) -> T:
+    """Return what `function`, which may run an event loop, returns: in a thread where one runs already in this one.
+
+    It does in a notebook, for instance.
+    """
+    import asyncio
+    from concurrent.futures import ThreadPoolExecutor
+
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return function()
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(function).result()
+
+
+def iterated_outside_of_loops(items: Generator[T]) -> Iterator[T]:
+    """Yield `items`, none of them None, each made as `outside_of_loops` has it, and all in the same thread."""
+    import asyncio
+    from concurrent.futures import ThreadPoolExecutor
+
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        yield from items
+        return
+    with ThreadPoolExecutor(1) as thread:
+        try:
+            while (item := thread.submit(next, items, None).result()) is not None:
+                yield item
+        finally:
+            thread.submit(items.close).result()

@@ -1,0 +1,39 @@
+"""Which entries of what was read may hold selected records."""
+
+from log.appended import batch_of
+from magicbyte.log.files.reader import Isolation, Selection, select_rows
+from magicbyte.records.control import ControlType, build_marker
+from magicbyte.records.layout import TRANSACTIONAL_BIT
+from magicbyte.records.scan import scan
+from magicbyte.records.transactions import AbortedTransaction, CommittedFilter
+
+PRODUCER = 7
+
+
+def data(offset: int, timestamp: int) -> bytes:
+    return batch_of(
+        offset, timestamp, producer_id=PRODUCER, producer_epoch=0, base_sequence=offset, attributes=TRANSACTIONAL_BIT
+    )
+
+
+def marker(kind: ControlType, offset: int, timestamp: int) -> bytes:
+    return build_marker(
+        kind, base_offset=offset, timestamp=timestamp, producer_id=PRODUCER, producer_epoch=0, coordinator_epoch=0
+    )
+
+
+def test_a_marker_older_than_what_is_wanted_ends_its_transaction() -> None:
+    """As in a fetch response, which names where an aborted transaction begins and not where it ends."""
+    sets = [
+        data(0, 90),
+        marker(ControlType.ABORT, 1, 50),
+        data(2, 90),
+        marker(ControlType.COMMIT, 3, 50),
+        data(4, 40),
+        marker(ControlType.COMMIT, 5, 50),
+    ]
+    table = scan(memoryview(b"".join(sets)))
+    selection = Selection(since=80, isolation=Isolation.READ_COMMITTED)
+    for last in (-1, 1):
+        committed = CommittedFilter([AbortedTransaction(PRODUCER, 0, last)], 6)
+        assert select_rows(table, selection, committed) == ([2], True)

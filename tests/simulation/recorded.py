@@ -1,0 +1,227 @@
+"""What writes to the file system of this machine alone, with a record of each fsync: no name is of something torn.
+
+At each rename what is renamed is durable, and at the end all that was written. Of each file the content of its last
+fsync is kept, of each directory the names; fsync itself is not called.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+from unittest.mock import patch
+
+from log.damaged_directories import NOW, made
+from log.test_writer_crashes import write
+from magicbyte.archive.convert import (
+    STATE,
+    ConvertOptions,
+    convert_part,
+    convert_partitions,
+    join_parts,
+    partitions_to_convert,
+)
+from magicbyte.archive.materialize import materialize
+from magicbyte.archive.retain import Limits, held, retain_logs
+from magicbyte.log.files import checkpoints
+from magicbyte.log.files.directory import discover
+from magicbyte.log.files.filesystem import LocalFiles, put_file
+from magicbyte.log.files.outputs import SCRATCH, put_whole, whole_folder
+from magicbyte.log.live.log_directory import LOCK
+from magicbyte.records.encode import Format
+from magicbyte.testing.disk import SimulatedDisk
+from simulation.ledger import expect
+
+RECORDED: dict[str, Callable[[Path], None]] = {}
+SEALS = (checkpoints.CLEAN_SHUTDOWN, STATE)
+"""Files that say of all others beside and below that they are complete."""
+Key = tuple[int, int]
+
+
+class Recorded:
+    """Records while it is entered what is durable below `root`; what is there already is. Raises BrokenError."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self._contents: dict[Key, bytes] = {}
+        self._names: dict[Key, dict[str, int]] = {}
+        self._real = {name: getattr(os, name) for name in ("rename", "replace")}
+        self._patches = [
+            patch.object(os, "fsync", self._fsync),
+            *(patch.object(os, name, self._renaming(real)) for name, real in self._real.items()),
+        ]
+
+    def __enter__(self) -> Self:
+        for path in (self.root, *self.root.rglob("*")):
+            self._note(path)
+        for each in self._patches:
+            each.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, _error: object, _trace: TracebackType | None) -> None:
+        for each in self._patches:
+            each.stop()
+        if kind is None:
+            self.check(self.root, "the end")
+
+    def check(self, path: Path, when: str, *, below: bool = True, but: Path | None = None) -> None:
+        """See that a file, or a directory with all in it, is durable."""
+        if path.is_dir():
+            names = _names(path)
+            expect(names == self._names.get(_key(path), {}), f"{when}: {path}: its names are not synced")
+            for name in names:
+                if (each := path / name) != but and (below or each.is_file()):
+                    self.check(each, when)
+        elif path.stat().st_size:
+            expect(self._contents.get(_key(path)) == path.read_bytes(), f"{when}: {path} is not synced")
+
+    def _note(self, path: Path) -> None:
+        if path.is_dir():
+            self._names[_key(path)] = _names(path)
+        else:
+            self._contents[_key(path)] = path.read_bytes()
+
+    def _fsync(self, descriptor: int) -> None:
+        path = Path(f"/proc/self/fd/{descriptor}").readlink()
+        self._note(path)
+        if path.name in SEALS:
+            for each in (path.parent, *path.parent.glob(".*.part")):
+                self.check(each, f"sync of {path.name}", but=path)
+
+    def _renaming(self, real: Callable[..., None]) -> Callable[..., None]:
+        def rename(source: str | Path, target: str | Path, **named: Any) -> None:
+            source, target = Path(source), Path(target)
+            what = f"rename to {target.name}"
+            self.check(source, what)
+            if target.name in SEALS:
+                self.check(target.parent, what)
+            elif source.is_dir():
+                self.check(target.parent, what, below=False)
+            real(source, target, **named)
+
+        return rename
+
+
+def _key(path: Path) -> Key:
+    found = path.stat()
+    return found.st_dev, found.st_ino
+
+
+def _names(path: Path) -> dict[str, int]:
+    """Return the names in a directory that have to stay, and their inodes."""
+    entries = {each.name: each.inode() for each in os.scandir(path)}
+    passing = (".tmp", ".part", LOCK)
+    return {name: inode for name, inode in entries.items() if not name.endswith(passing) and SCRATCH not in name}
+
+
+def recorded(function: Callable[[Path], None]) -> Callable[[Path], None]:
+    RECORDED[function.__name__] = function
+    return function
+
+
+def run(name: str) -> None:
+    with tempfile.TemporaryDirectory(prefix="recorded-") as folder:
+        RECORDED[name](Path(folder))
+
+
+@recorded
+def a_small_file_that_is_replaced(folder: Path) -> None:
+    with Recorded(folder):
+        for content in (b"old", b"new content"):
+            put_file(LocalFiles(), str(folder / "file"), content)
+    expect((folder / "file").read_bytes() == b"new content", "the file has its new content")
+
+
+@recorded
+def whole_outputs(folder: Path) -> None:
+    with Recorded(folder):
+        for content in (b"old", b"new content"):
+            put_whole(folder / "file", content)
+    expect((folder / "file").read_bytes() == b"new content", "the file has its new content")
+    (folder / "there").mkdir()
+    for name in ("there", "new"):
+        with whole_folder(folder / name) as fresh:
+            (fresh / "one").write_bytes(b"1")
+            (fresh / "two").write_bytes(b"2")
+        expect(sorted(each.name for each in (folder / name).iterdir()) == ["one", "two"], f"{name} is filled")
+
+
+@recorded
+def a_log_directory_that_is_written(folder: Path) -> None:
+    with Recorded(folder):
+        write(folder / "out")
+
+
+@recorded
+def a_conversion_and_one_in_parts(folder: Path) -> None:
+    source, options = folder / "source", ConvertOptions(Format.V2)
+    with patch.object(os, "fsync", lambda _: None):
+        write(source)
+    with Recorded(folder):
+        for done in convert_partitions(partitions_to_convert([str(source)]), folder / "out", options):
+            expect(done.error is None, f"{done.error}")
+    for partition in discover([str(source)]):
+        assert partition.topic is not None
+        assert partition.partition is not None
+        key, name = checkpoints.TopicPartition(partition.topic, partition.partition), partition.name
+        joined = folder / f"joined-{name}"
+        joined.mkdir()
+        with Recorded(joined):
+            _, parts = convert_part(partition, key, folder / f"part-{name}", options)
+            join_parts(partition, key, joined, options, parts)
+        expect(_content(joined / name) == _content(folder / "out" / name), "in parts it is what it is at once")
+
+
+def _content(folder: Path) -> dict[str, bytes]:
+    return {each.name: each.read_bytes() for each in folder.iterdir()}
+
+
+@recorded
+def what_a_pipeline_left_in_a_store(folder: Path) -> None:
+    """The mark is all that lies beside the partitions, so that nothing else makes their names durable before it."""
+    store = folder / "store"
+    for tables in (False, True):
+        files = {"a-0/x.log": b"some log", "a-0/x.index": b"its index"} if not tables else {"a.parquet": b"a table"}
+        for name, content in {**files, f"beside/{checkpoints.CLEAN_SHUTDOWN}": b"{}"}.items():
+            (store / name).parent.mkdir(parents=True, exist_ok=True)
+            (store / name).write_bytes(content)
+        listed = [
+            {"name": name.rpartition("/")[2], "size": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+            for name, data in files.items()
+        ]
+        at = "a.parquet" if tables else "a-0"
+        manifest = {
+            "units": {"a": {"outputs": [{"name": at, "at": at, "files": listed}]}},
+            "checkpoints": "beside",
+            "tables": tables,
+        }
+        (store / "pipeline-00000001.json").write_text(json.dumps(manifest))
+        with Recorded(folder):
+            materialize(f"file://{store}", folder / f"plain-{tables}")
+        found = {str(each.relative_to(folder / f"plain-{tables}")) for each in (folder / f"plain-{tables}").rglob("*")}
+        expect(files.keys() <= found, "all of it is there")
+
+
+@recorded
+def a_retention(folder: Path) -> None:
+    """The mark of the clean shutdown is durably away while anything changes, and there at the end."""
+    made(folder / "logs", closed=True)
+    with Recorded(folder):
+        expect(
+            any(each.removed for each in retain_logs(discover([str(folder)]), Limits(NOW + 1_000_000, 0))),
+            "something went",
+        )
+    disk, mark = SimulatedDisk(1), f"/logs/{checkpoints.CLEAN_SHUTDOWN}"
+    disk.make_directory("/logs")
+    disk.sync_directory("/")
+    for name in (checkpoints.RECOVERY_POINT, checkpoints.CLEAN_SHUTDOWN):
+        put_file(disk, f"/logs/{name}", b"")
+    with held(disk, "/logs", dry_run=False):
+        left = [disk.after_a_cut(seed) for seed in range(20)]
+    expect(not any(mark in dict(each.walk()) for each in left), "the mark is away for sure")
+    expect(all(mark in dict(disk.after_a_cut(seed).walk()) for seed in range(20)), "the mark is there again for sure")
