@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from syntax import parsed
+
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs/checks.md"
 NUMBERS = {
@@ -27,7 +29,7 @@ def rows(section: str) -> list[tuple[list[int], str]]:
 
 @cache
 def functions_of(path: str) -> set[str]:
-    tree = ast.parse((ROOT / path).read_text(encoding="utf-8"))
+    tree = parsed((ROOT / path).read_text(encoding="utf-8"))
     return {each.name for each in tree.body if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef)}
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from magicbyte.clock import SystemClock
+from syntax import parsed
 
 SOURCE = Path(__file__).parent.parent / "src/magicbyte"
 ONLY_PLACE = SOURCE / "clock.py"
@@ -50,7 +51,7 @@ def intervals_of_dates(tree: ast.AST) -> Iterator[int]:
 
 @functools.cache
 def modules() -> dict[Path, ast.Module]:
-    return {path: ast.parse(path.read_text()) for path in SOURCE.rglob("*.py")}
+    return {path: parsed(path.read_text()) for path in SOURCE.rglob("*.py")}
 
 
 def test_only_one_module_asks_the_machine_for_a_date() -> None:
@@ -86,17 +87,17 @@ def test_no_interval_or_deadline_is_counted_from_a_date() -> None:
     ],
 )
 def test_a_reading_of_the_wall_clock_is_noticed(code: str) -> None:
-    assert list(date_readings(ast.parse(code))) == [1]
+    assert list(date_readings(parsed(code))) == [1]
 
 
 @pytest.mark.parametrize("code", ["time.monotonic()", "time.gmtime(0)", "time.strftime('%Y', t)", "time.sleep(1)"])
 def test_what_reads_no_wall_clock_is_let_pass(code: str) -> None:
-    assert not list(date_readings(ast.parse(code)))
+    assert not list(date_readings(parsed(code)))
 
 
 @pytest.mark.parametrize("code", ["clock.now_ms() - begun", "due < self.clock.now_ms()", "clock.now_ms() + 5"])
 def test_an_interval_of_dates_is_noticed(code: str) -> None:
-    assert list(intervals_of_dates(ast.parse(code))) == [1]
+    assert list(intervals_of_dates(parsed(code))) == [1]
 
 
 def test_the_clocks_of_this_machine_count_ms() -> None:

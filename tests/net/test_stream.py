@@ -37,9 +37,12 @@ async def read_all(stream: Stream) -> bytes:
 async def arrives(send: Callable[[Stream], Awaitable[None]]) -> bytes:
     async with pair() as (here, there):
         reading = asyncio.create_task(read_all(there))
-        await send(here)
-        await here.aclose()
-        return await reading
+        try:
+            await send(here)
+        finally:  # a sender that fails leaves no task behind
+            await here.aclose()
+            found = await reading
+        return found
 
 
 class File:

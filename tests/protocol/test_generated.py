@@ -11,6 +11,7 @@ from magicbyte.schema import check
 from magicbyte.schema.output import stale
 from magicbyte.schema.python import attributes, modules, snake
 from protocol.schemas import ROOT
+from syntax import parsed
 
 
 def test_generated_code_is_fresh() -> None:
@@ -23,7 +24,7 @@ def test_generated_code_needs_the_runtime_and_the_standard_library_alone() -> No
     allowed = {"__future__", "struct", "collections.abc", "dataclasses", "typing", "uuid", "magicbyte.protocol.runtime"}
     for folder in ("messages", "stored", "extensions"):
         for path in sorted((ROOT / "src/magicbyte/protocol" / folder).glob("[a-z]*.py")):
-            for node in ast.walk(ast.parse(path.read_text())):
+            for node in ast.walk(parsed(path.read_text())):
                 if isinstance(node, ast.Import):
                     assert {each.name for each in node.names} <= allowed, path
                 elif isinstance(node, ast.ImportFrom):

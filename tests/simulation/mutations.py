@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import magicbyte
+from syntax import parsed
 
 PACKAGE = Path(magicbyte.__file__).parent
 PATHS = {
@@ -57,7 +58,7 @@ class Site:
 
     @property
     def kind(self) -> str:
-        return kind_of(ast.parse(self.text).body[0])
+        return kind_of(parsed(self.text).body[0])
 
     @property
     def name(self) -> str:
@@ -89,7 +90,7 @@ def _found_in(module: str, kinds: tuple[str, ...]) -> list[tuple[Site, ast.stmt]
 @functools.cache
 def _tree(module: str) -> ast.Module:
     """Return a module's tree, which is not to be changed."""
-    return ast.parse(PATHS[module].read_text())
+    return parsed(PATHS[module].read_text())
 
 
 def _sites_in(tree: ast.AST, module: str, kinds: tuple[str, ...]) -> list[tuple[Site, ast.stmt]]:
@@ -149,7 +150,7 @@ def mutated(site: Site, change: Change = taken_out) -> Iterator[None]:
     """Run the block with the function of `site` changed."""
     path = PATHS[site.module]
     module = importlib.import_module(".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts))
-    tree = ast.parse(path.read_text())
+    tree = parsed(path.read_text())
     (statement,) = [each for found, each in _sites_in(tree, site.module, (site.kind,)) if found == site]
     change(tree, statement)
     code = _code_of(compile(ast.fix_missing_locations(tree), str(path), "exec"), site.function)
