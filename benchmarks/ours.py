@@ -6,7 +6,7 @@ import data
 from magicbyte.compiled.kernel import expect
 from magicbyte.records.columns import BytesColumn, RecordColumns
 from magicbyte.records.convert import ConversionReport, convert
-from magicbyte.records.decode import DecodeOptions, decode, decode_batch
+from magicbyte.records.decode import DecodeOptions, decode
 from magicbyte.records.encode import Format, encode_chunks
 
 PROGRAM = "from magicbyte.cli.main import main; main()"  # for python -c: the command line
@@ -20,7 +20,7 @@ def decode_columns(log: memoryview, *, verify: bool = True) -> int:
 
 def decode_objects(log: memoryview) -> int:
     """Decode a single small batch into Record objects, as a reader of such batches does, and return their number."""
-    return len(decode_batch(log))
+    return len([record for columns in decode(log) for record in columns])
 
 
 def columns_of(records: list[data.Record]) -> RecordColumns:

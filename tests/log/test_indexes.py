@@ -74,12 +74,6 @@ def test_the_floor_of_an_offset_is_the_last_entry_at_or_before_it(offset: int, f
     assert OffsetIndex.parse(OFFSETS, 100).floor(offset) == found
 
 
-def test_a_position_is_found_too_so_that_a_segment_can_be_cut() -> None:
-    index = OffsetIndex.parse(OFFSETS, 100)
-    assert [index.floor_of_position(at) for at in (0, 4199, 4200)] == [(103, 0), (103, 0), (120, 4200)]
-    assert OffsetIndex.parse(b"", 100).floor_of_position(7) == (100, 0)
-
-
 def test_the_floor_of_a_timestamp_is_the_last_entry_at_or_before_it() -> None:
     index = TimeIndex.parse(TIMES, 100)
     assert [index.floor(at) for at in (999, 1000, 1999, 2000)] == [(-1, 100), (1000, 103), (1000, 103), (2000, 119)]
@@ -179,12 +173,6 @@ def test_the_enriched_index_holds_offset_timestamp_and_position() -> None:
     index.verify(log_size=9100)
     assert index.offsets.tolist() == [100, 140, 190]
     assert [index.floor(offset) for offset in (100, 139, 140, 500)] == [(100, 0), (100, 0), (140, 4200), (190, 9000)]
-    assert [index.floor_of_timestamp(at) for at in (-1, 999, 1000, 1001)] == [
-        (100, 0),
-        (100, 0),
-        (100, 0),
-        (190, 9000),
-    ]
 
 
 def test_an_enriched_index_whose_timestamps_fall_is_damaged() -> None:

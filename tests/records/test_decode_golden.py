@@ -7,10 +7,8 @@ import pytest
 
 import golden_data
 from magicbyte.errors import CorruptRecordError
-from magicbyte.records.batch import RecordBatch
 from magicbyte.records.columns import Record
-from magicbyte.records.decode import DecodeOptions, decode, decode_batch
-from magicbyte.records.entry import entries
+from magicbyte.records.decode import DecodeOptions, decode
 from magicbyte.records.layout import TimestampType
 
 CASES = golden_data.log_cases()
@@ -75,12 +73,3 @@ def test_a_crashed_log_decodes_up_to_the_damage(
     if "flip" in case.id:
         broken = [row for row in case.batches() if not row["isvalid"]]
         assert [error.position for error in damage] == [row["position"] for row in broken]
-
-
-@pytest.mark.parametrize("case", [case for case in CASES if case.has_records], ids=lambda case: case.id)
-def test_a_batch_decoded_alone_gives_the_same_records(case: golden_data.Case) -> None:
-    for content in case.segments().values():
-        for _, entry in entries(memoryview(content)):
-            if isinstance(entry, RecordBatch):
-                alone = decode_batch(entry.buffer)
-                assert alone == [record for columns in decode(entry.buffer) for record in columns]

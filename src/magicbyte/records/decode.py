@@ -10,15 +10,14 @@ import itertools
 import struct
 from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass
-from itertools import repeat
 from typing import Any
 
 from magicbyte.codecs import Codec, Lz4Header, OutputFull, decompress_into, lz4_read_kernels
-from magicbyte.compiled.kernel import WORTH_CALLING, Ints, expect, worth_compiling
+from magicbyte.compiled.kernel import Ints, expect, worth_compiling
 from magicbyte.compiled.primitives import CASTAGNOLI, IEEE
 from magicbyte.errors import BatchTooLargeError, CorruptRecordError
 from magicbyte.records import kernels
-from magicbyte.records.columns import BytesColumn, HeaderColumns, Record, RecordColumns
+from magicbyte.records.columns import BytesColumn, HeaderColumns, RecordColumns
 from magicbyte.records.enriched import EnrichedMessage
 from magicbyte.records.forms import Form, Lists, form_for
 from magicbyte.records.layout import (
@@ -126,51 +125,6 @@ def _plain_batches(buffer: memoryview, at: int, options: DecodeOptions) -> Gener
             yield columns
         del columns, outputs, room  # their memory is used again for what comes next, while it is in the caches
     return at
-
-
-def decode_batch(buffer: memoryview) -> list[Record]:
-    """Return the records of one v2 batch, checksum verified: for batches of few records, where columns do not pay.
-
-    `buffer` is the batch and nothing else. Gives and raises what `decode` does, as objects.
-    """
-    size = len(buffer)
-    if not RECORD_BATCH_OVERHEAD < size < WORTH_CALLING:
-        return [record for columns in decode(buffer) for record in columns]
-    base, length, _, magic, crc, attributes, _, first, last, _, _, _, count = _BATCH_HEADER(buffer, 0)
-    plain = magic == 2 and length + LOG_OVERHEAD == size and not attributes & (CODEC_MASK | CONTROL_BIT)
-    if plain and 0 < count <= size // RECORD_MINIMUM and crc32c(buffer[ATTRIBUTES.start :]) == crc:
-        kind = (attributes & LOG_APPEND_TIME_BIT) >> 3
-        run = [RECORD_BATCH_OVERHEAD, size, count, base, first, kind, last, 2, -1, 0]
-        zeros, state, data = [0] * count, [0] * kernels.STATE, bytes(buffer)
-        times = zeros, zeros.copy(), zeros.copy()
-        keys, values, headers = zeros.copy(), zeros.copy(), zeros.copy()
-        key_sizes, value_sizes, header_counts = zeros.copy(), zeros.copy(), zeros.copy()
-        cells = *times, keys, key_sizes, b"", values, value_sizes, b"", headers, header_counts
-        if kernels.decode_batches.py_func(data, run, (), kernels.REFER, kernels.REFER, *cells, state) == kernels.DONE:
-            names = _few_headers(data, headers, header_counts) if state[kernels.HEADERS] else repeat(())
-            return [
-                Record(
-                    offset,
-                    timestamp,
-                    timestamp_type,
-                    data[key : key + key_size] if key_size >= 0 else None,
-                    data[value : value + value_size] if value_size >= 0 else None,
-                    pairs,
-                )
-                for offset, timestamp, timestamp_type, key, key_size, value, value_size, pairs in zip(
-                    *times, keys, key_sizes, values, value_sizes, names, strict=False
-                )
-            ]
-    return [record for columns in decode(buffer) for record in columns]
-
-
-def _few_headers(data: bytes, start: list[int], count: list[int]) -> Iterator[Any]:
-    cells = [[0] * sum(count) for _ in range(4)]
-    kernels.read_headers.py_func(data, start, count, 0, len(start), 0, *cells)
-    key_start, key_length, value_start, value_length = cells
-    return HeaderColumns(
-        count, BytesColumn(data, key_start, key_length), BytesColumn(data, value_start, value_length)
-    ).rows()
 
 
 def decode_rows(

@@ -110,13 +110,6 @@ class OffsetIndex:
         """Return offset and position of the last entry at or before `offset`, else the base offset and 0."""
         return self._entry(int(self.offsets.searchsorted(offset, "right")) - 1)
 
-    def floor_of_position(self, position: int) -> tuple[int, int]:
-        """Return offset and position of the last entry at or before `position`, else the base offset and 0.
-
-        Each position begins an entry of the log: a place where a large segment can be cut.
-        """
-        return self._entry(int(self.positions.searchsorted(position, "right")) - 1)
-
     def _entry(self, at: int) -> tuple[int, int]:
         return (int(self.offsets[at]), int(self.positions[at])) if at >= 0 else (self.base_offset, 0)
 
@@ -214,11 +207,6 @@ class EnrichedIndex:
     def floor(self, offset: int) -> tuple[int, int]:
         """Return offset and position of the last entry at or before `offset`, else the base offset and 0."""
         at = int(self.offsets.searchsorted(offset, "right")) - 1
-        return (int(self.offsets[at]), int(self.positions[at])) if at >= 0 else (self.base_offset, 0)
-
-    def floor_of_timestamp(self, timestamp: int) -> tuple[int, int]:
-        """Return offset and position of the last entry before which all is older than `timestamp`, else base and 0."""
-        at = int(self.timestamps.searchsorted(timestamp, "left")) - 1
         return (int(self.offsets[at]), int(self.positions[at])) if at >= 0 else (self.base_offset, 0)
 
 
