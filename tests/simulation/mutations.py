@@ -21,13 +21,12 @@ import magicbyte
 from syntax import parsed
 
 PACKAGE = Path(magicbyte.__file__).parent
-PATHS = {
-    path.stem: path
-    for room in ("log", "archive")
-    for path in sorted((PACKAGE / room).rglob("*.py"))
-    if path.stem != "__init__"
-}
+MODULES = [
+    path for room in ("log", "archive") for path in sorted((PACKAGE / room).rglob("*.py")) if path.stem != "__init__"
+]
+PATHS = {path.stem: path for path in MODULES}
 """By name: the modules that write logs."""
+assert len(PATHS) == len(MODULES), "two modules of one name: a site would not say which it is in"
 SYNCS = ("sync", "sync_by", "sync_directory", "fsync")
 RENAMES = ("rename", "replace")
 CHECK = "check"
