@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final, Self, TypeVar
 
 from magicbyte.client.connection import Connection
+from magicbyte.client.versions import BrokerVersions
 from magicbyte.errors import BrokerError, ErrorCode, NetworkError, ProtocolError, UnknownTopicError
 from magicbyte.protocol import APIS, NULL_UUID, Message
 from magicbyte.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
@@ -158,6 +159,11 @@ class Client:
                 )
                 self._connections[node] = connection
             return connection
+
+    async def versions(self) -> BrokerVersions:
+        """Return the request versions of a broker that is known: `topics` has been asked. Raises NetworkError."""
+        node = next(iter(self.cluster.brokers.values()))
+        return (await self.connection(node)).versions
 
     async def ask(
         self, node: Node, request: Message, response: type[M], *, versions: range | None = None, wait_ms: int = 0

@@ -9,7 +9,8 @@ from collections.abc import AsyncGenerator, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from magicbyte.client.client import Client, Node, only
+from magicbyte.client.client import Node, only
+from magicbyte.client.source import Source
 from magicbyte.compiled.kernel import expect
 from magicbyte.errors import BatchTooLargeError, BrokerError, OffsetOutOfRangeError
 from magicbyte.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
@@ -69,7 +70,7 @@ class ClosedSets:
 
 
 async def fetch_sets(
-    client: Client, topic: str, partition: int, offset: int, options: FetchOptions = DEFAULT_FETCH
+    client: Source, topic: str, partition: int, offset: int, options: FetchOptions = DEFAULT_FETCH
 ) -> ClosedSets:
     """Fetch once: the sets from the one on that holds `offset`; none if nothing came within `max_wait_ms`.
 
@@ -112,7 +113,7 @@ async def fetch_sets(
 
 
 async def read_sets(
-    client: Client,
+    client: Source,
     topic: str,
     partition: int,
     start: int,
@@ -150,7 +151,7 @@ async def read_sets(
 
 
 async def read_records(
-    client: Client,
+    client: Source,
     topic: str,
     partition: int,
     start: int,
@@ -209,7 +210,7 @@ def delivered_rows(found: ClosedSets) -> list[int]:
 
 
 async def _fetch(
-    client: Client, node: Node, topic: str, partition: int, offset: int, max_bytes: int, options: FetchOptions
+    client: Source, node: Node, topic: str, partition: int, offset: int, max_bytes: int, options: FetchOptions
 ) -> PartitionData:
     request = FetchRequest(
         replica_id=-1,

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 from magicbyte.client.client import Client, Node, only
+from magicbyte.client.source import Source
 from magicbyte.errors import BrokerError, NetworkError
 from magicbyte.protocol.messages.list_offsets import (
     ListOffsetsPartition,
@@ -35,7 +36,7 @@ class ListedOffset(NamedTuple):
 
 
 async def list_offset(
-    client: Client, topic: str, partition: int, timestamp: int, *, committed: bool = False
+    client: Source, topic: str, partition: int, timestamp: int, *, committed: bool = False
 ) -> ListedOffset:
     """Return the offset of the first record at or after `timestamp` (ms), or LATEST, EARLIEST, MAX_TIMESTAMP.
 
@@ -108,7 +109,7 @@ async def _ends_at(
     return found
 
 
-async def bounds(client: Client, topic: str, partition: int) -> tuple[int, int]:
+async def bounds(client: Source, topic: str, partition: int) -> tuple[int, int]:
     """Return the first offset of a partition and the one behind its last replicated record."""
     start = await list_offset(client, topic, partition, EARLIEST)
     end = await list_offset(client, topic, partition, LATEST)

@@ -16,10 +16,9 @@ from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from magicbyte.client import Client
 from magicbyte.client.fetch import MAX_BYTES, ClosedSets, FetchOptions, read_sets
 from magicbyte.client.offsets import LATEST, bounds, list_offset
-from magicbyte.client.produce import new_producer_id, send_made
+from magicbyte.client.produce import send_made
 from magicbyte.compiled.kernel import WORTH_LOADING, expect
 from magicbyte.errors import (
     BrokerError,
@@ -31,24 +30,21 @@ from magicbyte.mirror.flow import Flow, ahead, first_of
 from magicbyte.mirror.offset_map import Track
 from magicbyte.mirror.offset_topic import note
 from magicbyte.mirror.outbox import Outboxes, Sending
-from magicbyte.mirror.oversize import LARGE, TOO_LARGE, OnOversize, Park, Parked, halves, is_single, smaller, without
-from magicbyte.mirror.progress import Book, Lane, Origin, Place
+from magicbyte.mirror.oversize import LARGE, TOO_LARGE, OnOversize, Parked, halves, is_single, smaller, without
+from magicbyte.mirror.progress import Lane, Place
+from magicbyte.mirror.resume import Resumed, count_ahead, resume
 from magicbyte.mirror.rewrite import (
-    NOBODY,
-    Identity,
     Made,
     Parcel,
-    Storage,
     behind,
     forward,
     parcels,
     records_of,
 )
+from magicbyte.mirror.route import Route
 from magicbyte.mirror.spread import Load, Portion, by_key, straight
 from magicbyte.printable import logger
-from magicbyte.records.batch import RecordBatch
 from magicbyte.records.entry import parse_entry
-from magicbyte.records.layout import Dialect
 
 log = logger(__name__)
 
@@ -91,49 +87,6 @@ class Copied:
             self.opened_bytes += size
         if records > 0:
             self.records += records
-
-
-@dataclass(frozen=True, slots=True)
-class Route:
-    """From where to where. `group` keeps the progress; `committed`: the source knows transactions."""
-
-    source: Client
-    target: Client
-    topic: str
-    partition: int
-    group: str
-    storage: Storage
-    committed: bool
-    once: bool
-    """Whether the target tells what it has already: it stores magic 2, and gives producer ids."""
-    to: str
-    """The topic at the target."""
-    origin: Origin
-    partitions: int
-    """How many there are at the source."""
-    lanes: int = 0
-    """How many partitions of the target the keys of records decide between; 0: all goes to the same number."""
-    dialect: Dialect = Dialect.KAFKA
-    """Of what the source gives."""
-    on_oversize: OnOversize = OnOversize.STOP
-    park: Park | None = None
-    """Where sets are put aside."""
-    merge: bool = False
-    """Whether others may have written to the target before."""
-    has_map: bool = False
-    """Whether the target keeps a map of offsets. There is none where keys decide."""
-
-    def __str__(self) -> str:
-        return f"{self.topic}-{self.partition}"
-
-    @property
-    def targets(self) -> range:
-        """The partitions of the target."""
-        return range(self.lanes) if self.lanes else range(self.partition, self.partition + 1)
-
-    def book(self, partition: int) -> Book:
-        """Where the place of a partition of the source is kept."""
-        return Book(self.group, self.to, partition, keyed=self.lanes > 0)
 
 
 @dataclass(slots=True)
@@ -198,33 +151,63 @@ class PartitionCopier:
     def __init__(self, route: Route, stop: asyncio.Event, copied: Copied) -> None:
         self.copied = copied
         self.route = route
-        self.saved: Place | None = None
-        self._track = Track()
         self._stop = stop
-        self._place: Place | None = None
-        self._skip: dict[int, int] = {}  # by lane: records that are there already
-        self._parked: set[int] = set()  # offsets of what was put aside before, as far as it is still to come
-        self._flow: Flow | None = None
-        self._arrivals: _Arrivals | None = None
-        self._reached = 0  # at the source; what is under way lies between the place and here
-        self._at_boundary = True
-        self._unsaved_bytes = 0
-        self._saved_at = 0.0
+        self._copying: _Copying | None = None
+
+    @property
+    def saved(self) -> Place | None:
+        """The place that is kept at the target; None before the first one."""
+        return None if self._copying is None else self._copying.saved
 
     async def catch_up(self, outboxes: Outboxes) -> None:
-        """Copy what the source has now, and keep the place.
+        """Copy what the source has now, and keep the place. The first call finds out where to go on.
 
         Raises MirrorError where going on would lose records or copy some twice, CorruptRecordError for damage at the
         source, BrokerError and NetworkError.
         """
         try:
-            place = self._place = self._place or await self._resume()
-            await self._copy(place, outboxes)
+            if self._copying is None:
+                self._copying = await self._resume()
+            await self._copying.catch_up(outboxes)
         except CorruptRecordError as error:
             error.locate(path=str(self.route))
             raise
+
+    async def _resume(self) -> _Copying:
+        route, found = self.route, await resume(self.route)
+        self.copied.lost += found.lost
+        parked = set[int]()
+        if route.park is not None:
+            parked = route.park.offsets(route.topic, route.partition, found.place.offset)
+        copying = _Copying(route, self._stop, self.copied, found, parked)
+        await copying.save()
+        return copying
+
+
+class _Copying:
+    """A partition that is being copied, from the place on that it was resumed at."""
+
+    def __init__(self, route: Route, stop: asyncio.Event, copied: Copied, resumed: Resumed, parked: set[int]) -> None:
+        self.copied = copied
+        self.route = route
+        self.saved = self._place = resumed.place
+        self._track = Track()
+        self._stop = stop
+        self._skip = resumed.skip  # by lane: records that are there already
+        self._parked = parked  # offsets of what was put aside before, as far as it is still to come
+        self._flow: Flow | None = None
+        self._arrivals: _Arrivals | None = None
+        self._reached = 0  # at the source; what is under way lies between the place and here
+        self._at_boundary = resumed.at_boundary
+        self._unsaved_bytes = 0
+        self._saved_at = 0.0
+
+    async def catch_up(self, outboxes: Outboxes) -> None:
+        """Copy what the source has now, and keep the place. Raises as PartitionCopier.catch_up does."""
+        place = self._place
+        await self._copy(place, outboxes)
         if self._place != place:
-            await self._save(self._place)
+            await self.save()
 
     async def _copy(self, place: Place, outboxes: Outboxes) -> None:
         """Send what the source has from a place on."""
@@ -253,7 +236,6 @@ class PartitionCopier:
 
     async def _send_all(self, found: ClosedSets, end: int, outboxes: Outboxes) -> None:
         """Send what is to be sent of some sets, and go on behind them: behind markers, aborted and empty ones, too."""
-        assert self._place is not None, "resumed before"
         if not self._skip and len(self._place.lanes) < len(self.route.targets):
             await self._widen(self._place)
         if self.route.lanes or self._skip or self._parked:
@@ -282,7 +264,6 @@ class PartitionCopier:
     async def _send_closely(self, found: ClosedSets, outboxes: Outboxes) -> None:
         """Send sets to the partition of the same number, several at a time."""
         route, place = self.route, self._place
-        assert place is not None, "resumed before"
         if self._flow is None:
             identity = place.lanes[route.partition].identity
             self._flow = Flow(route.to, route.partition, route.storage, identity, self._arrived, self._stop)
@@ -307,7 +288,6 @@ class PartitionCopier:
         self._unsaved_bytes += each.size
         self._track.copied(each.first, each.next_offset, each.records, each.start)
         place, partition = self._place, self.route.partition
-        assert place is not None, "resumed before"
         target = each.target if each.records >= 0 else each.start + 1
         lane = Lane(target, place.lanes[partition].identity.behind(max(each.records, 0)))
         self._place = replace(place, offset=each.following, lanes={partition: lane})
@@ -321,11 +301,10 @@ class PartitionCopier:
         await flow.arrive()
         self._take_arrivals()
         place = self._place
-        assert place is not None, "resumed before"
         self._flow, partition = None, route.partition
         if flow.failure is not None:
             log.info("%s: %s: going on one by one", route, flow.failure)
-            if skip := await self._count_ahead(partition, place.lanes[partition]):
+            if skip := await count_ahead(route, partition, place.lanes[partition]):
                 self._skip[partition] = skip
             for parcel in flow.unsent():
                 if self._stop.is_set():
@@ -337,7 +316,6 @@ class PartitionCopier:
     def _loads(self, found: ClosedSets) -> Iterator[Load]:
         """Yield what is to be sent of some sets, and to which partitions."""
         route, place = self.route, self._place
-        assert place is not None, "resumed before"
         each, lanes = parcels(found, self._reached, route.storage, at_boundary=self._at_boundary), len(place.lanes)
         if route.lanes:
             loads = by_key(each, found.data, route.partition if lanes == route.partitions else -1, lanes)
@@ -346,69 +324,7 @@ class PartitionCopier:
         return without(loads, self._parked) if self._parked else loads
 
     def _note_lag(self, end: int) -> None:
-        assert self._place is not None, "resumed before"
         self.copied.lag = max(end - self._place.offset, 0)
-
-    async def _resume(self) -> Place:
-        """Find out where to go on, and keep it with a producer id for what comes."""
-        route = self.route
-        known = await route.book(route.partition).load(route.target, route.lanes)
-        start, end = await bounds(route.source, route.topic, route.partition)
-        if known is None:
-            place = await self._begin(start)
-        else:
-            route.origin.check(known.origin, str(route), route.group)
-            if known.offset > end:
-                raise MirrorError(
-                    f"{route}: at offset {known.offset} of a source that ends at {end}: was it made anew?"
-                )
-            place = await self._catch_up_with_target(known, start)
-        # The log's start may be inside a set, and be where nothing was sent from yet; what was sent ended with a set.
-        self._at_boundary = not place.offset or place.offset > start
-        if route.park is not None:
-            self._parked = route.park.offsets(route.topic, route.partition, place.offset)
-        await self._save(place)
-        return place
-
-    async def _begin(self, start: int) -> Place:
-        """Return the first place. Others than mirrors of this topic must not have written to the target."""
-        route = self.route
-        ends = {each: (await bounds(route.target, route.to, each))[1] for each in route.targets}
-        if any(ends.values()) and not route.merge and not (route.lanes and await self._has_begun_elsewhere()):
-            raise MirrorError(
-                f"{route}: the target holds records already, and group {route.group} does not know of any mirror"
-            )
-        identity = await self._identity()
-        return Place(start, {each: Lane(end, identity) for each, end in ends.items()}, route.origin)
-
-    async def _has_begun_elsewhere(self) -> bool:
-        """Say whether another partition of the topic has a place, so that what is at the target may be of it."""
-        route = self.route
-        others = (each for each in range(route.partitions) if each != route.partition)
-        for each in others:
-            if await route.book(each).load(route.target, route.lanes) is not None:
-                return True
-        return False
-
-    async def _identity(self) -> Identity:
-        return Identity(*await new_producer_id(self.route.target), 0) if self.route.once else NOBODY
-
-    async def _catch_up_with_target(self, known: Place, start: int) -> Place:
-        """Return the place with what the target holds of ours beyond it, which is then to be skipped."""
-        route, lanes = self.route, dict(known.lanes)
-        identity = next(iter(lanes.values())).identity
-        fresh = identity if identity != NOBODY else await self._identity()
-        for partition, lane in known.lanes.items():
-            skip = await self._count_ahead(partition, lane)
-            if lane.identity == NOBODY:
-                lanes[partition] = Lane((await bounds(route.target, route.to, partition))[1], fresh)
-            elif skip:
-                # The lane is kept as it was: after another crash it has to be counted from the same record again.
-                self._skip[partition] = skip
-        if known.offset < start and self._skip:
-            raise MirrorError(f"{route}: the source begins at {start}, behind {known.offset}, where a crash was")
-        self.copied.lost += max(start - known.offset, 0)
-        return Place(max(known.offset, start), lanes, route.origin)
 
     async def _widen(self, place: Place) -> None:
         """Let the place have lanes for partitions that were added at the target.
@@ -422,26 +338,7 @@ class PartitionCopier:
                 _, end = await bounds(route.target, route.to, partition)
                 lanes[partition] = Lane(end, identity.begun())
         self._place = replace(place, lanes=lanes)
-        await self._save(self._place)
-
-    async def _count_ahead(self, partition: int, lane: Lane) -> int:
-        """Return how many records of ours a lane holds beyond its place; 0 where that is not told.
-
-        Headers alone are looked at. Raises MirrorError where the target has less than the place says.
-        """
-        route, following = self.route, lane.identity.sequence
-        start, end = await bounds(route.target, route.to, partition)
-        if lane.target > end:
-            raise MirrorError(f"{route}: the target ends at {end}, and held {lane.target} offsets: was it made anew?")
-        if lane.identity == NOBODY:
-            return 0
-        async for found in read_sets(route.target, route.to, partition, max(lane.target, start), end):
-            for row in range(len(found.table)):
-                if found.table.magic[row] == 2:
-                    batch = RecordBatch(found.data[found.table.position[row] :])
-                    if (batch.producer_id, batch.producer_epoch) == lane.identity[:2]:
-                        following = (batch.last_sequence + 1) & 0x7FFFFFFF
-        return (following - lane.identity.sequence) & 0x7FFFFFFF
+        await self.save()
 
     async def _send(self, load: Load) -> None:
         """Send a parcel to the partitions that it is for."""
@@ -449,11 +346,10 @@ class PartitionCopier:
         await self._deliver_all(load, sent)
         self.copied.add(replace(parcel, why=parcel.why or LARGE) if sent.is_split else parcel, sent.made)
         self._note_offsets(parcel, sent)
-        assert self._place is not None, "resumed before"
         self._place = replace(self._place, offset=parcel.next_offset)
         self._unsaved_bytes += len(parcel.data)
         if sent.parked:  # so that it need not be met again
-            await self._save(self._place)
+            await self.save()
         await self._save_if_due()
 
     def _note_offsets(self, parcel: Parcel, sent: _Sent) -> None:
@@ -490,7 +386,6 @@ class PartitionCopier:
     async def _deliver(self, parcel: Parcel, portion: Portion, sent: _Sent) -> None:
         """Send what is not there yet of a portion."""
         route, place, partition = self.route, self._place, portion.partition
-        assert place is not None, "resumed before"
         lane, skip = place.lanes[partition], self._skip.get(partition, 0)
         if skip and portion.records is None and route.on_oversize is OnOversize.SPLIT:
             portion = portion._replace(records=records_of(parcel))  # a part of it may be there
@@ -539,12 +434,12 @@ class PartitionCopier:
         return f"{self.route}, offsets {parcel.first} to {parcel.next_offset - 1}"
 
     async def _save_if_due(self) -> None:
-        assert self._place is not None, "resumed before"
         if self._unsaved_bytes >= SAVE_BYTES or time.monotonic() - self._saved_at >= SAVE_SECONDS:
-            await self._save(self._place)
+            await self.save()
 
-    async def _save(self, place: Place) -> None:
-        route = self.route
+    async def save(self) -> None:
+        """Keep the place at the target, and what was noted of offsets."""
+        route, place = self.route, self._place
         runs = self._track.take()
         if runs and route.has_map and not route.lanes:
             await note(route.target, route.group, route.to, route.partition, runs)

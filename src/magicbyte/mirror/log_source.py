@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple, TypeVar, cast
+from typing import Final, Self, TypeVar
 
-from magicbyte.client.client import Client, Cluster, Node, Partition, Topic
-from magicbyte.client.connection import Connection
+from magicbyte.client.client import Cluster, Node, Partition, Topic
 from magicbyte.client.fetch import offset_behind
 from magicbyte.client.offsets import EARLIEST, LATEST
 from magicbyte.client.versions import BrokerVersions
@@ -48,12 +47,6 @@ _VERSIONS: Final = BrokerVersions({1: range(13), 2: range(10)})  # Fetch and Lis
 
 
 _NO_TRANSACTIONS: Final = TransactionScan([], 0, {})
-
-
-class _Known(NamedTuple):
-    """What of a connection is asked for."""
-
-    versions: BrokerVersions
 
 
 @dataclass(slots=True)
@@ -105,12 +98,11 @@ def _whole(error: CorruptRecordError) -> None:
         raise error
 
 
-class LogSource(Client):
-    """The cluster of some partition folders. Raises what it meets in them as CorruptRecordError."""
+class LogSource:
+    """The cluster of some partition folders, a `Source`. Raises what it meets in them as CorruptRecordError."""
 
     def __init__(self, partitions: Iterable[PartitionDirectory]) -> None:
         """Know the partitions; each is opened when it is asked for. Raises MirrorError for one without a name."""
-        super().__init__("localhost:0")
         folders = list(partitions)
         self._folders: dict[TopicPartition, PartitionDirectory] = {}
         self._served: dict[TopicPartition, _Served] = {}
@@ -121,6 +113,12 @@ class LogSource(Client):
         told = meta_properties(folders)
         cluster_id = None if told is None else parse_meta_properties(told).cluster_id
         self.cluster = Cluster({HERE.id: HERE}, cluster_id)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Nothing is held open between two questions."""
 
     async def topics(self, names: Sequence[str] | None = None) -> dict[str, Topic]:
         """Return the topics, with as many partitions as the highest number tells: those without a folder are empty."""
@@ -134,9 +132,9 @@ class LogSource(Client):
                     topic.partitions[number] = Partition(number, HERE.id, 0, (HERE.id,), (HERE.id,), 0)
         return found
 
-    async def connection(self, node: Node) -> Connection:  # noqa: ARG002 (it is this one)
-        """Return what can be told of this cluster: there are no connections."""
-        return cast(Connection, _Known(_VERSIONS))
+    async def versions(self) -> BrokerVersions:
+        """Return the versions of the requests that are answered."""
+        return _VERSIONS
 
     async def at_leader(self, topic: str, partition: int, attempt: Callable[[Node], Awaitable[T]]) -> T:  # noqa: ARG002
         """Return what `attempt` does: this is the leader."""

@@ -8,13 +8,14 @@ from collections.abc import Mapping
 from typing import Final
 
 from magicbyte.client import Client
-from magicbyte.mirror.copier import Copied, PartitionCopier, Route
+from magicbyte.mirror.copier import Copied, PartitionCopier
 from magicbyte.mirror.group_sync import GroupSync
 from magicbyte.mirror.offset_topic import make_offset_topic
 from magicbyte.mirror.outbox import Outboxes
 from magicbyte.mirror.oversize import Park
 from magicbyte.mirror.plan import Choice, TopicPlan, make_topics, plan
 from magicbyte.mirror.rounds import Copy, HasCopied, Rounds
+from magicbyte.mirror.route import Route
 from magicbyte.printable import logger
 
 log = logger(__name__)

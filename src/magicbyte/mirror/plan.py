@@ -16,6 +16,7 @@ from magicbyte.client.client import Topic
 from magicbyte.client.fetch import FetchOptions, fetch_sets
 from magicbyte.client.offsets import bounds
 from magicbyte.client.produce import newest_format
+from magicbyte.client.source import Source
 from magicbyte.client.versions import BrokerVersions
 from magicbyte.errors import BrokerError, ErrorCode, MirrorError
 from magicbyte.log.append.rules import stored_format
@@ -136,7 +137,7 @@ class TopicPlan:
         return self.target_partitions
 
 
-async def plan(source: Client, target: Client, choice: Choice) -> list[TopicPlan]:
+async def plan(source: Source, target: Client, choice: Choice) -> list[TopicPlan]:
     """Return how each topic that is chosen is mirrored, by name; Kafka's own topics never are.
 
     Raises MirrorError if both are one cluster, or for a circle; BrokerError and NetworkError.
@@ -149,29 +150,31 @@ async def plan(source: Client, target: Client, choice: Choice) -> list[TopicPlan
     names = {topic.name: choice.prefix + topic.name for topic in chosen}
     _check_told(chosen)
     _check_told(there[name] for name in names.values() if name in there)
-    versions = await _versions(target)
+    versions = await target.versions()
     planner = _Planner(
         source,
         target,
         choice,
-        await _versions(source),
+        await source.versions(),
         versions,
         await _broker_settings(target, versions),
         # Where groups never committed, asking for one would make the topic that they are kept in.
-        await begun(source, choice.group, _sizes(here, names)) if OFFSETS in here else {},
+        await begun(source, choice.group, _sizes(here, names))
+        if OFFSETS in here and isinstance(source, Client)
+        else {},
         await begun(target, choice.group, _sizes(there, names.values())) if OFFSETS in there else {},
     )
     return [await planner.plan(topic, names[topic.name], there.get(names[topic.name])) for topic in chosen]
 
 
-async def plan_folder(source: Client, folder: Path, choice: Choice) -> list[TopicPlan]:
+async def plan_folder(source: Source, folder: Path, choice: Choice) -> list[TopicPlan]:
     """Return how each topic that is chosen is copied into a log directory, by name; nothing is made.
 
     Raises MirrorError for an enriched topic by a listener that converts it, BrokerError and NetworkError.
     """
     chosen = _chosen(await source.topics(), choice)
     _check_told(chosen)
-    versions, found = await _versions(source), []
+    versions, found = await source.versions(), []
     for topic in chosen:
         name = choice.prefix + topic.name
         there = sum((folder / f"{name}-{partition}").exists() for partition in topic.partitions)
@@ -220,7 +223,7 @@ def _identical(
     )
 
 
-def _origin(source: Client, topic: Topic, there: Topic | None = None, via: tuple[str, ...] = ()) -> Origin:
+def _origin(source: Source, topic: Topic, there: Topic | None = None, via: tuple[str, ...] = ()) -> Origin:
     target_id = None if there is None or there.id is None else str(there.id)
     return Origin(source.cluster.cluster_id, None if topic.id is None else str(topic.id), via, target_id)
 
@@ -236,7 +239,7 @@ class _Planner:
     `settings` are those of a broker of the target.
     """
 
-    source: Client
+    source: Source
     target: Client
     choice: Choice
     ours: BrokerVersions
@@ -361,7 +364,7 @@ class _Planner:
         return await _closed(self.source, topic, storage)
 
 
-async def _closed(source: Client, topic: Topic, storage: Storage) -> tuple[Mode, str]:
+async def _closed(source: Source, topic: Topic, storage: Storage) -> tuple[Mode, str]:
     """Return whether the sets of a topic can stay closed, by the formats at the two ends of each partition."""
     found: set[int] = set()
     for partition in topic.partitions:
@@ -376,11 +379,11 @@ async def _closed(source: Client, topic: Topic, storage: Storage) -> tuple[Mode,
     return Mode.CONVERTED, f"magic {listed} at the source, {stored} at the target"
 
 
-async def _configs(client: Client, topic: str, versions: BrokerVersions) -> dict[str, str]:
-    """Return a topic's own settings, as far as they say something about its records; none before 0.11."""
-    if versions.latest(APIS[_DESCRIBE_CONFIGS]) is None:
+async def _configs(source: Source, topic: str, versions: BrokerVersions) -> dict[str, str]:
+    """Return a topic's own settings, as far as they say something about its records; none before 0.11, or of files."""
+    if versions.latest(APIS[_DESCRIBE_CONFIGS]) is None or not isinstance(source, Client):
         return {}
-    found = await admin.describe_configs(client, admin.Resource.TOPIC, topic)
+    found = await admin.describe_configs(source, admin.Resource.TOPIC, topic)
     return {
         each.name: each.value
         for each in found.values()
@@ -406,11 +409,6 @@ async def _broker_settings(client: Client, versions: BrokerVersions) -> dict[str
     if versions.latest(APIS[_DESCRIBE_CONFIGS]) is None:
         return {}
     return await admin.describe_configs(client, admin.Resource.BROKER, str(next(iter(client.cluster.brokers))))
-
-
-async def _versions(client: Client) -> BrokerVersions:
-    node = next(iter(client.cluster.brokers.values()))
-    return (await client.connection(node)).versions
 
 
 async def make_topics(
@@ -441,7 +439,7 @@ async def make_topic(client: Client, wanted: TopicPlan) -> None:
 
     Raises BrokerError, and MirrorError where brokers are too old for it.
     """
-    versions = await _versions(client)
+    versions = await client.versions()
     if wanted.target_partitions is None:
         if versions.latest(APIS[_CREATE_TOPICS]) is None:
             raise MirrorError(f"{wanted.to}: brokers before 0.10.1 make no topics for clients: make it there first")

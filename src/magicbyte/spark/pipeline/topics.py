@@ -19,13 +19,14 @@ from magicbyte.errors import MirrorError, UnknownTopicError
 from magicbyte.log.files.directory import PartitionDirectory
 from magicbyte.log.files.filesystem import LocalFiles
 from magicbyte.log.files.names import FolderState
-from magicbyte.mirror.copier import Copied, PartitionCopier, Route
+from magicbyte.mirror.copier import Copied, PartitionCopier
 from magicbyte.mirror.log_source import LogSource
 from magicbyte.mirror.log_target import LogTarget
 from magicbyte.mirror.offset_topic import make_offset_topic
 from magicbyte.mirror.outbox import Outboxes
 from magicbyte.mirror.plan import INTERNAL, Choice, Mode, TopicPlan, make_topic, plan
 from magicbyte.mirror.rounds import first_of
+from magicbyte.mirror.route import Route
 from magicbyte.records.layout import Dialect
 from magicbyte.spark.pipeline.config import Source, Target, matches
 
@@ -126,7 +127,7 @@ def send(aim: Aim, partition: int, source: Live | PartitionDirectory) -> Json:
 
 async def _sent(aim: Aim, partition: int, source: Live | PartitionDirectory) -> Copied:
     wanted, copied = aim.plan, Copied()
-    here = Client(source.bootstrap) if isinstance(source, Live) else LogSource([source])
+    here: Client | LogSource = Client(source.bootstrap) if isinstance(source, Live) else LogSource([source])
     async with here, Client(aim.target.bootstrap) as there:
         route = Route(
             here, there, wanted.name, partition, aim.target.group, wanted.storage,
@@ -178,7 +179,7 @@ async def _aims(units: Sequence[Unit], target: Target) -> dict[str, Aim]:
     for unit in units:
         if unit.partition.topic is None or unit.partition.topic in INTERNAL:
             raise MirrorError(f"{unit.name}: expected a topic that is not Kafka's own: choose `topics` of the source")
-    sources: list[tuple[Client, list[Unit]]] = []
+    sources: list[tuple[Client | LogSource, list[Unit]]] = []
     for bootstrap in sorted({unit.live.bootstrap for unit in units if unit.live is not None}):
         of_cluster = [unit for unit in units if unit.live is not None and unit.live.bootstrap == bootstrap]
         sources.append((Client(bootstrap), of_cluster))
@@ -194,7 +195,9 @@ async def _aims(units: Sequence[Unit], target: Target) -> dict[str, Aim]:
     return found
 
 
-async def _plans(here: Client, there: Client, target: Target, topics: Iterable[str]) -> dict[str, TopicPlan]:
+async def _plans(
+    here: Client | LogSource, there: Client, target: Target, topics: Iterable[str]
+) -> dict[str, TopicPlan]:
     choice = Choice(re.compile("|".join(map(re.escape, sorted(topics)))), target.group)
     found = {each.name: each for each in await plan(here, there, choice)}
     for each in found.values():

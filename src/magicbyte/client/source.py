@@ -1,0 +1,36 @@
+"""What records are read from: brokers, or whatever answers the same few questions."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol, TypeVar
+
+from magicbyte.client.client import Cluster, Node, Topic
+from magicbyte.client.versions import BrokerVersions
+from magicbyte.protocol import Message
+
+T = TypeVar("T")
+M = TypeVar("M", bound=Message)
+
+
+class Source(Protocol):
+    """A cluster to read from: a `Client`, or log directories (`mirror/log_source.py`).
+
+    It answers Fetch and ListOffsets; `read_sets`, `list_offset` and what is made of them need no more.
+    """
+
+    cluster: Cluster
+
+    async def topics(self, names: Sequence[str] | None = None) -> dict[str, Topic]:
+        """Return topics by name, all if `names` is None."""
+
+    async def versions(self) -> BrokerVersions:
+        """Return the request versions that it answers; of several brokers those of one."""
+
+    async def at_leader(self, topic: str, partition: int, attempt: Callable[[Node], Awaitable[T]]) -> T:
+        """Return what `attempt` returns for the leader of a partition. Raises BrokerError and NetworkError."""
+
+    async def ask(
+        self, node: Node, request: Message, response: type[M], *, versions: range | None = None, wait_ms: int = 0
+    ) -> M:
+        """Return the response to a request. `wait_ms`: what the broker may take by itself."""

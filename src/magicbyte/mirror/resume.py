@@ -1,0 +1,112 @@
+"""Where the copy of a partition goes on, however it was stopped.
+
+A place (progress.py) is kept at the target; after a crash the target may hold more than the last place says.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from magicbyte.client.fetch import read_sets
+from magicbyte.client.offsets import bounds
+from magicbyte.client.produce import new_producer_id
+from magicbyte.errors import MirrorError
+from magicbyte.mirror.progress import Lane, Place
+from magicbyte.mirror.rewrite import NOBODY, Identity
+from magicbyte.mirror.route import Route
+from magicbyte.records.batch import RecordBatch
+
+
+@dataclass(slots=True)
+class Resumed:
+    """Where to go on.
+
+    `skip`: by lane, how many records of ours the target holds beyond the place. `lost`: offsets that the source deleted
+    before they were copied. `at_boundary`: whether a set begins at the place.
+    """
+
+    place: Place
+    skip: dict[int, int] = field(default_factory=dict)
+    lost: int = 0
+    at_boundary: bool = True
+
+
+async def resume(route: Route) -> Resumed:
+    """Find out where to go on, with a producer id for what comes. Nothing is written.
+
+    Raises MirrorError where going on would lose records or copy some twice, BrokerError and NetworkError.
+    """
+    known = await route.book(route.partition).load(route.target, route.lanes)
+    start, end = await bounds(route.source, route.topic, route.partition)
+    if known is None:
+        found = Resumed(await _begin(route, start))
+    else:
+        route.origin.check(known.origin, str(route), route.group)
+        if known.offset > end:
+            raise MirrorError(f"{route}: at offset {known.offset} of a source that ends at {end}: was it made anew?")
+        found = await _catch_up_with_target(route, known, start)
+    # The log's start may be inside a set, and be where nothing was sent from yet; what was sent ended with a set.
+    found.at_boundary = not found.place.offset or found.place.offset > start
+    return found
+
+
+async def _begin(route: Route, start: int) -> Place:
+    """Return the first place. Others than mirrors of this topic must not have written to the target."""
+    ends = {each: (await bounds(route.target, route.to, each))[1] for each in route.targets}
+    if any(ends.values()) and not route.merge and not (route.lanes and await _has_begun_elsewhere(route)):
+        raise MirrorError(
+            f"{route}: the target holds records already, and group {route.group} does not know of any mirror"
+        )
+    identity = await _identity(route)
+    return Place(start, {each: Lane(end, identity) for each, end in ends.items()}, route.origin)
+
+
+async def _has_begun_elsewhere(route: Route) -> bool:
+    """Say whether another partition of the topic has a place, so that what is at the target may be of it."""
+    others = (each for each in range(route.partitions) if each != route.partition)
+    for each in others:
+        if await route.book(each).load(route.target, route.lanes) is not None:
+            return True
+    return False
+
+
+async def _identity(route: Route) -> Identity:
+    return Identity(*await new_producer_id(route.target), 0) if route.once else NOBODY
+
+
+async def _catch_up_with_target(route: Route, known: Place, start: int) -> Resumed:
+    """Return the place with what the target holds of ours beyond it, which is then to be skipped."""
+    lanes, skips = dict(known.lanes), dict[int, int]()
+    identity = next(iter(lanes.values())).identity
+    fresh = identity if identity != NOBODY else await _identity(route)
+    for partition, lane in known.lanes.items():
+        skip = await count_ahead(route, partition, lane)
+        if lane.identity == NOBODY:
+            lanes[partition] = Lane((await bounds(route.target, route.to, partition))[1], fresh)
+        elif skip:
+            # The lane is kept as it was: after another crash it has to be counted from the same record again.
+            skips[partition] = skip
+    if known.offset < start and skips:
+        raise MirrorError(f"{route}: the source begins at {start}, behind {known.offset}, where a crash was")
+    place = Place(max(known.offset, start), lanes, route.origin)
+    return Resumed(place, skips, lost=max(start - known.offset, 0))
+
+
+async def count_ahead(route: Route, partition: int, lane: Lane) -> int:
+    """Return how many records of ours a lane holds beyond its place; 0 where that is not told.
+
+    Headers alone are looked at. Raises MirrorError where the target has less than the place says.
+    """
+    following = lane.identity.sequence
+    start, end = await bounds(route.target, route.to, partition)
+    if lane.target > end:
+        raise MirrorError(f"{route}: the target ends at {end}, and held {lane.target} offsets: was it made anew?")
+    if lane.identity == NOBODY:
+        return 0
+    async for found in read_sets(route.target, route.to, partition, max(lane.target, start), end):
+        for row in range(len(found.table)):
+            if found.table.magic[row] == 2:
+                batch = RecordBatch(found.data[found.table.position[row] :])
+                if (batch.producer_id, batch.producer_epoch) == lane.identity[:2]:
+                    following = (batch.last_sequence + 1) & 0x7FFFFFFF
+    return (following - lane.identity.sequence) & 0x7FFFFFFF
