@@ -17,7 +17,7 @@ pytestmark = pytest.mark.skipif(not image.supported(), reason="images are for Li
 PROGRAM = """
 import sys
 import numpy as np
-from magicbyte.records.kernels import skip_headers
+from magicbyte.records.kernels.batches import skip_headers
 print(skip_headers(np.frombuffer(bytes([2, 97, 4, 98, 99, 2, 100, 1]), np.uint8), 0, 8, 2), "numba" in sys.modules)
 """
 

@@ -18,7 +18,7 @@ def warm() -> None:
 
     for room in ("magicbyte.codecs", "magicbyte.records", "magicbyte.log"):
         for module in pkgutil.walk_packages(importlib.import_module(room).__path__, f"{room}."):
-            if module.name.endswith("kernels"):
+            if module.name.endswith("kernels") or ".kernels." in module.name:
                 importlib.import_module(module.name)
     count = kernel.warm()
     say(f"{count} kernels are ready in {kernel.cache_directory() or 'memory only: no folder can be written'}")

@@ -250,7 +250,8 @@ def cache_directory() -> Path | None:
 
     digest = hashlib.blake2b(digest_size=8)
     package = Path(__file__).parent.parent
-    for source in sorted([*package.glob("compiled/*.py"), *package.rglob("*kernels.py")]):
+    kernels = [*package.rglob("*kernels.py"), *package.rglob("kernels/*.py")]
+    for source in sorted([*package.glob("compiled/*.py"), package / "records/layout.py", *kernels]):
         digest.update(source.read_bytes())
     digest.update(repr((sys.version_info[:2], bounds_checked(), str(package))).encode())
     chosen = os.environ.get("MAGICBYTE_CACHE_DIR")

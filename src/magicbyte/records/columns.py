@@ -8,7 +8,7 @@ from itertools import repeat
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from magicbyte.compiled.kernel import Ints, worth_compiling
-from magicbyte.records import kernels
+from magicbyte.records.kernels.cells import pack_cells
 
 if TYPE_CHECKING:
     import numpy as np
@@ -84,7 +84,7 @@ class BytesColumn:
         total = int(np.maximum(length, 0).sum(dtype=np.int64))
         out_start, out = np.zeros(len(length) + 1, np.int32), np.empty(total, np.uint8)
         if worth_compiling(total):
-            kernels.pack(np.frombuffer(self.data, np.uint8), start, length, out_start, out)
+            pack_cells(np.frombuffer(self.data, np.uint8), start, length, out_start, out)
         else:
             out[:] = np.frombuffer(b"".join(cell for cell in self.cells() if cell), np.uint8)
             np.cumsum(np.maximum(length, 0), out=out_start[1:])

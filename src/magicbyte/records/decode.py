@@ -16,10 +16,14 @@ from magicbyte.codecs import Codec, Lz4Header, OutputFull, decompress_into, lz4_
 from magicbyte.compiled.kernel import Ints, expect, worth_compiling
 from magicbyte.compiled.primitives import CASTAGNOLI, IEEE
 from magicbyte.errors import BatchTooLargeError, CorruptRecordError
-from magicbyte.records import kernels
 from magicbyte.records.columns import BytesColumn, HeaderColumns, RecordColumns
 from magicbyte.records.enriched import EnrichedMessage
 from magicbyte.records.forms import Form, Lists, form_for
+from magicbyte.records.kernels.batches import NOT_PLAIN, decode_batches, decode_plain_log, open_batches, read_headers
+from magicbyte.records.kernels.cells import CELL_SPARE, LEAVE, PACK, REFER
+from magicbyte.records.kernels.messages import decode_messages, measure_messages, open_wrappers
+from magicbyte.records.kernels.runs import COUNT, END, OWN, RUN, START, TYPE, run_of
+from magicbyte.records.kernels.statuses import AT, DONE, HEADERS, KEY_BYTES, ROWS, RUN_INDEX, STATE, VALUE_BYTES
 from magicbyte.records.layout import (
     ATTRIBUTES,
     CODEC_MASK,
@@ -104,13 +108,13 @@ def _plain_batches(buffer: memoryview, at: int, options: DecodeOptions) -> Gener
     Headers are read as the walk comes by: with one walk over them in front, each would be waited for.
     """
     make = form_for(compiled=True)
-    data, crcs, run = make.bytes_of(buffer), make.crc_table(CASTAGNOLI), make.zeros(kernels.RUN)
-    state = make.zeros(kernels.STATE)
+    data, crcs, run = make.bytes_of(buffer), make.crc_table(CASTAGNOLI), make.zeros(RUN)
+    state = make.zeros(STATE)
     limits = int(options.verify), options.limit
     while len(buffer) - at >= RECORD_BATCH_OVERHEAD:
         _, length, _, magic, _, attributes, *_, count = _BATCH_HEADER(buffer, at)
         size = LOG_OVERHEAD + length
-        if magic != 2 or attributes & kernels.NOT_PLAIN or not 0 <= count * RECORD_MINIMUM < size <= len(buffer) - at:
+        if magic != 2 or attributes & NOT_PLAIN or not 0 <= count * RECORD_MINIMUM < size <= len(buffer) - at:
             break
         most = min(max(_STEP, size), len(buffer) - at)
         rows = count + count * most // size * 5 // 4  # if the batches behind are like this one
@@ -118,9 +122,9 @@ def _plain_batches(buffer: memoryview, at: int, options: DecodeOptions) -> Gener
         outputs = room.take(rows, most)
         state[:] = 0
         where = at, len(buffer), *limits, rows, most
-        if not kernels.decode_plain_log(data, *where, run, crcs, room.keys, room.values, *outputs, state):
+        if not decode_plain_log(data, *where, run, crcs, room.keys, room.values, *outputs, state):
             break
-        at = int(state[kernels.AT])
+        at = int(state[AT])
         if len(columns := room.columns(data, state)):
             yield columns
         del columns, outputs, room  # their memory is used again for what comes next, while it is in the caches
@@ -223,8 +227,8 @@ class _Group:
         elif int(table.attributes[row]) & CODEC_MASK:
             run = self._wrapper_run(row, position, size, magic)
         else:
-            run = [position, position + size, int(table.count[row]), 0, 0, kernels.OWN, 0, magic, 0, 0]
-        compressed = run[kernels.START] < 0
+            run = run_of(position, position + size, magic=magic, kind=OWN, count=int(table.count[row]))
+        compressed = run[START] < 0
         if self.runs and (self.batches != (magic == 2) or (compressed and not self.from_scratch)):
             yield from self.finish()
         if compressed:
@@ -235,7 +239,7 @@ class _Group:
         self.from_scratch = compressed or (self.from_scratch and bool(self.runs))
         self.runs.extend(run)
         self.rows.append(row)
-        self.size += run[kernels.END] - run[kernels.START]
+        self.size += run[END] - run[START]
         if self.size >= GROUP_BYTES:
             yield from self.finish()
 
@@ -277,17 +281,17 @@ class _Group:
 
         yield from self.finish()
         position, size = self._places(rows)
-        runs, make = np.empty(len(rows) * kernels.RUN, np.int64), form_for(compiled=True)
+        runs, make = np.empty(len(rows) * RUN, np.int64), form_for(compiled=True)
         data, verify, limit = make.bytes_of(self.table.buffer), int(self.options.verify), self.options.limit
         crcs = make.crc_table(CASTAGNOLI)
-        good = kernels.open_batches(data, position, size, verify, limit, RECORD_MINIMUM, crcs, runs)
+        good = open_batches(data, position, size, verify, limit, RECORD_MINIMUM, crcs, runs)
         ends = np.cumsum(size)
         most = int(ends[-1]) // max(round(int(ends[-1]) / GROUP_BYTES), 1) + 1  # no small rest: each has its price
         groups = ends // most
         first = 0
         for end in [*(np.flatnonzero(groups[1:good] != groups[: max(good - 1, 0)]) + 1).tolist(), good]:
             if end > first:
-                part = runs[first * kernels.RUN : end * kernels.RUN]
+                part = runs[first * RUN : end * RUN]
                 yield from self.decode(part, rows[first:end].tolist(), batches=True, from_scratch=False)
             first = end
         if good < len(rows):
@@ -305,19 +309,19 @@ class _Group:
         data = make.bytes_of(self.table.buffer)
         while len(rows):
             position, size = self._places(rows)
-            whole = np.empty(len(rows) * kernels.RUN, np.int64)
+            whole = np.empty(len(rows) * RUN, np.int64)
             if magic == 2:
                 crcs = make.crc_table(CASTAGNOLI)
-                good = kernels.open_batches(data, position, size, verify, limit, 0, crcs, whole)
+                good = open_batches(data, position, size, verify, limit, 0, crcs, whole)
             else:
-                good = kernels.open_wrappers(data, position, size, magic, verify, limit, make.crc_table(IEEE), whole)
+                good = open_wrappers(data, position, size, magic, verify, limit, make.crc_table(IEEE), whole)
             done = 0
             while done < good:
                 self._room(max(4 * int(size[done]), self._usual_room()))
-                part = whole[done * kernels.RUN : good * kernels.RUN]
+                part = whole[done * RUN : good * RUN]
                 if not (count := self._decompress_many(Codec(codec), magic, part)):
                     break
-                decompressed, taken = part[: count * kernels.RUN], rows[done : done + count].tolist()
+                decompressed, taken = part[: count * RUN], rows[done : done + count].tolist()
                 yield from self.decode(decompressed, taken, batches=magic == 2, from_scratch=True)
                 done += count
             if done < len(rows):
@@ -331,12 +335,12 @@ class _Group:
         Returns how many: up to the first that does not fit, is not as usual or is damaged.
         """
         make, limit = form_for(compiled=True), self.options.limit
-        cells = runs.reshape(-1, kernels.RUN)
+        cells = runs.reshape(-1, RUN)
         any_header = magic == 0 or self.options.any_lz4_header
         if codec is Codec.LZ4:
             data = make.bytes_of(self.table.buffer)
             read: Any = lz4_read_kernels.read_frames
-            done = int(read(data, runs, kernels.RUN, int(any_header), self.scratch, self.filled, limit))
+            done = int(read(data, runs, RUN, int(any_header), self.scratch, self.filled, limit))
         else:
             header = Lz4Header.ANY if any_header else Lz4Header.CORRECT
             done, at, most, end = 0, self.filled, 0, len(self.scratch) - _PADDING
@@ -356,11 +360,11 @@ class _Group:
             if done:
                 cells[:done, :2] = places
         if magic == 2:
-            sizes = cells[:done, kernels.END] - cells[:done, kernels.START]
-            impossible = cells[:done, kernels.COUNT] > sizes // RECORD_MINIMUM
+            sizes = cells[:done, END] - cells[:done, START]
+            impossible = cells[:done, COUNT] > sizes // RECORD_MINIMUM
             done = int(impossible.argmax()) if impossible.any() else done
         if done:
-            self.filled = int(cells[done - 1, kernels.END])
+            self.filled = int(cells[done - 1, END])
         return done
 
     def _places(self, rows: Any) -> tuple[Any, Any]:
@@ -386,20 +390,28 @@ class _Group:
         *_, stored, attributes, _, base_timestamp, max_timestamp, _, _, _, count = _BATCH_HEADER(buffer, position)
         if self.options.verify and (found := crc32c(buffer[position + ATTRIBUTES.start : position + size])) != stored:
             raise self._at(row, CorruptRecordError("crc", expected=f"{stored:#010x}", found=f"{found:#010x}"))
-        kind = (attributes & LOG_APPEND_TIME_BIT) >> 3
-        run = [position + RECORD_BATCH_OVERHEAD, position + size, count, int(self.table.offset[row])]
-        run += [base_timestamp, kind, max_timestamp, 2, -1, 0]
+        run = run_of(
+            position + RECORD_BATCH_OVERHEAD,
+            position + size,
+            magic=2,
+            kind=(attributes & LOG_APPEND_TIME_BIT) >> 3,
+            count=count,
+            offset=int(self.table.offset[row]),
+            base_timestamp=base_timestamp,
+            timestamp=max_timestamp,
+            check=-1,
+        )
         if attributes & CODEC_MASK:
-            run[kernels.START] = -1
+            run[START] = -1
         else:
             self._check_count(row, run)
         return run
 
     def _check_count(self, row: int, run: list[int]) -> None:
         """Refuse a record count that the bytes cannot hold, before anything is allocated for it."""
-        most = (run[kernels.END] - run[kernels.START]) // RECORD_MINIMUM
-        if not 0 <= run[kernels.COUNT] <= most:
-            found = run[kernels.COUNT]
+        most = (run[END] - run[START]) // RECORD_MINIMUM
+        if not 0 <= run[COUNT] <= most:
+            found = run[COUNT]
             raise self._at(row, CorruptRecordError("record count", expected=f"0 to {most}", found=found))
 
     def _wrapper_run(self, row: int, position: int, size: int, magic: int) -> list[int]:
@@ -409,7 +421,8 @@ class _Group:
             raise self._at(row, CorruptRecordError("crc", expected=f"{stored:#010x}", found=f"{found:#010x}"))
         kind = TimestampType.NO_TIMESTAMP_TYPE if magic == 0 else (attributes & LOG_APPEND_TIME_BIT) >> 3
         timestamp = V1_TIMESTAMP.type.unpack_from(buffer, position + V1_TIMESTAMP.start)[0] if magic else NO_TIMESTAMP
-        return [-1, 0, 0, int(self.table.offset[row]), 0, kind, timestamp, magic, 0, 1]
+        offset = int(self.table.offset[row])
+        return run_of(-1, 0, magic=magic, kind=kind, offset=offset, timestamp=timestamp, honor=1)
 
     def _enriched(self, position: int, size: int) -> EnrichedMessage:
         view = EnrichedMessage.parse(self.table.buffer[position : position + size])
@@ -418,7 +431,7 @@ class _Group:
 
     def _enriched_run(self, row: int, position: int, size: int) -> list[int]:
         if int(self.table.attributes[row]) & 15 == 0:
-            return [position, position + size, int(self.table.count[row]), 0, 0, kernels.OWN, 0, 1, 0, 0]
+            return run_of(position, position + size, magic=1, kind=OWN, count=int(self.table.count[row]))
         try:
             view = self._enriched(position, size)
             if self.options.verify:
@@ -428,8 +441,9 @@ class _Group:
             error.position = position  # the view counts from its own beginning
             raise self._at(row, error) from None
         if view.is_control:
-            return [position, position + size, 1, 0, 0, kernels.OWN, 0, 1, 0, 0]
-        return [-1, 0, 0, base_offset, 0, TimestampType.CREATE_TIME, timestamp, 1, 0, honor]
+            return run_of(position, position + size, magic=1, kind=OWN, count=1)
+        kind = TimestampType.CREATE_TIME
+        return run_of(-1, 0, magic=1, kind=kind, offset=base_offset, timestamp=timestamp, honor=honor)
 
     def _payload(self, row: int, position: int, size: int) -> tuple[Codec, memoryview, Lz4Header]:
         """Return codec, compressed bytes and the LZ4 header dialect of a wrapper or batch."""
@@ -482,7 +496,7 @@ class _Group:
             else:
                 wanted = min(2 * room, limit)
         self.compiled = self.compiled or worth_compiling(written)  # of a few bytes there may come millions of records
-        run[kernels.START], run[kernels.END] = self.filled, self.filled + written
+        run[START], run[END] = self.filled, self.filled + written
         if int(self.table.magic[row]) == 2:
             self._check_count(row, run)
         self.filled += written
@@ -506,13 +520,13 @@ class _Group:
 
     def _append(self, run: list[int]) -> Iterator[RecordColumns]:
         """Copy uncompressed records behind the decompressed ones, so that both go through one call."""
-        size = run[kernels.END] - run[kernels.START]
+        size = run[END] - run[START]
         if self._room(size) < size:
             yield from self.finish()
             return
-        payload = self.table.buffer[run[kernels.START] : run[kernels.END]]
+        payload = self.table.buffer[run[START] : run[END]]
         memoryview(self.scratch)[self.filled : self.filled + size] = payload
-        run[kernels.START], run[kernels.END] = self.filled, self.filled + size
+        run[START], run[END] = self.filled, self.filled + size
         self.filled += size
 
     # ---- all collected rows: kernels, columns
@@ -529,18 +543,18 @@ class _Group:
         source = self.scratch if from_scratch else self.table.buffer
         runs = form_for(compiled=self.compiled).int64(runs)  # in which `measure_messages` sets the counts
         columns, status, failed, state = self._run_kernels(source, runs, batches=batches)
-        self.decoded = rows, runs[kernels.COUNT :: kernels.RUN]
+        self.decoded = rows, runs[COUNT::RUN]
         if self.options.packed and self.compiled:
             self.filled = 0  # the columns have their own buffers
         elif from_scratch:
             self.scratch, self.filled = bytearray(), 0
         if len(columns):
             yield columns
-        if status == kernels.DONE:
+        if status == DONE:
             return
         error = complaint(status, state)
-        if runs[failed * kernels.RUN + kernels.TYPE] == kernels.OWN and not from_scratch:
-            error.position = place = int(state[kernels.AT])
+        if runs[failed * RUN + TYPE] == OWN and not from_scratch:
+            error.position = place = int(state[AT])
             offset = int.from_bytes(self.table.buffer[place : place + 8], "big", signed=True)
             error.locate(offsets=(offset, offset))
         raise self._at(rows[failed], error)
@@ -550,29 +564,27 @@ class _Group:
         options, make = self.options, form_for(compiled=self.compiled)
         room = _Room(options, make)
         data = make.bytes_of(source)
-        runs, state, cut = make.int64(runs), make.zeros(kernels.STATE), None
-        if not batches and (status := make.form(kernels.measure_messages)(data, runs, state)) != kernels.DONE:
-            cut = status, int(state[kernels.RUN_INDEX]), state
-            runs, state = runs[: cut[1] * kernels.RUN], make.zeros(kernels.STATE)
-        count, begun, ended = (make.sum(runs[field :: kernels.RUN]) for field in _SUMMED)
+        runs, state, cut = make.int64(runs), make.zeros(STATE), None
+        if not batches and (status := make.form(measure_messages)(data, runs, state)) != DONE:
+            cut = status, int(state[RUN_INDEX]), state
+            runs, state = runs[: cut[1] * RUN], make.zeros(STATE)
+        count, begun, ended = (make.sum(runs[field::RUN]) for field in _SUMMED)
         outputs = room.take(count, ended - begun)
         keys, values = room.keys, room.values
         if batches:
-            status = make.form(kernels.decode_batches)(
-                data, runs, make.crc_table(CASTAGNOLI), keys, values, *outputs, state
-            )
+            status = make.form(decode_batches)(data, runs, make.crc_table(CASTAGNOLI), keys, values, *outputs, state)
         else:
             enriched, verify = int(self.table.dialect is Dialect.ENRICHED), int(options.verify)
-            kernel = make.form(kernels.decode_messages)
+            kernel = make.form(decode_messages)
             status = kernel(data, runs, enriched, verify, make.crc_table(IEEE), keys, values, *outputs[:-2], state)
             outputs[-1][:] = make.zeros(count)
         columns = room.columns(data, state)
-        if status != kernels.DONE:
-            return columns, status, int(state[kernels.RUN_INDEX]), state
+        if status != DONE:
+            return columns, status, int(state[RUN_INDEX]), state
         return (columns, *cut) if cut else (columns, status, -1, state)
 
 
-_SUMMED = kernels.COUNT, kernels.START, kernels.END
+_SUMMED = COUNT, START, END
 
 
 class _Room:
@@ -582,13 +594,13 @@ class _Room:
         self.options = options
         self.make = make
         self.packed = options.packed and make is not Lists
-        kept = kernels.PACK if self.packed else kernels.REFER
-        self.keys, self.values = kept if options.keys else kernels.LEAVE, kept if options.values else kernels.LEAVE
+        kept = PACK if self.packed else REFER
+        self.keys, self.values = kept if options.keys else LEAVE, kept if options.values else LEAVE
         self.arrays: list[Any] = []
 
     def take(self, count: int, total: int) -> list[Any]:
         """Return arrays for `count` records in `total` bytes, in the order in which the kernels take them."""
-        keys, values = ((total + kernels.CELL_SPARE) * (kept == kernels.PACK) for kept in (self.keys, self.values))
+        keys, values = ((total + CELL_SPARE) * (kept == PACK) for kept in (self.keys, self.values))
         cells = [(count, "q"), (count, "q"), (count, "b"), (count + 1, "i"), (count, "i"), (keys, "B")]
         cells += [(count + 1, "i"), (count, "i"), (values, "B"), (count, "i"), (count, "i")]
         self.arrays = self.make.outputs(cells)
@@ -596,24 +608,24 @@ class _Room:
 
     def columns(self, data: Any, state: Any) -> RecordColumns:
         """Return what a kernel has decoded from `data`: as much as its `state` says."""
-        rows = int(state[kernels.ROWS])
+        rows = int(state[ROWS])
         offset, timestamp, timestamp_type = self.arrays[:3]
         header_start, header_count = self.arrays[9:]
         return RecordColumns(
             offset[:rows],
             timestamp[:rows],
             timestamp_type[:rows],
-            _cells(data, self.arrays[3:6], self.keys, rows, int(state[kernels.KEY_BYTES])),
-            _cells(data, self.arrays[6:9], self.values, rows, int(state[kernels.VALUE_BYTES])),
+            _cells(data, self.arrays[3:6], self.keys, rows, int(state[KEY_BYTES])),
+            _cells(data, self.arrays[6:9], self.values, rows, int(state[VALUE_BYTES])),
             self._headers(data, header_start[:rows], header_count[:rows], state) if self.options.headers else None,
         )
 
     def _headers(self, data: Any, start: Any, count: Any, state: Any) -> HeaderColumns:
-        total = int(state[kernels.HEADERS])
+        total = int(state[HEADERS])
         if not total:
             return HeaderColumns(count, _NO_CELLS, _NO_CELLS)
         key_start, key_length, value_start, value_length = cells = self.make.outputs([(total, "i")] * 4)
-        self.make.form(kernels.read_headers)(data, start, count, 0, len(count), 0, *cells)
+        self.make.form(read_headers)(data, start, count, 0, len(count), 0, *cells)
         keys, values = BytesColumn(data, key_start, key_length), BytesColumn(data, value_start, value_length)
         if self.packed:
             keys, values = keys.pack(), values.pack()  # the scratch is used again
@@ -622,9 +634,9 @@ class _Room:
 
 def _cells(data: Any, cells: list[Any], kept: int, rows: int, size: int) -> BytesColumn | None:
     start, length, own = cells
-    if kept == kernels.LEAVE:
+    if kept == LEAVE:
         return None
-    if kept == kernels.REFER:
+    if kept == REFER:
         return BytesColumn(data, start[:rows], length[:rows])
     start[rows] = size
     return BytesColumn(own[:size], start[: rows + 1], length[:rows], packed=True)

@@ -6,8 +6,10 @@ from typing import Any
 
 from magicbyte.compiled.kernel import worth_compiling
 from magicbyte.compiled.primitives import CASTAGNOLI
-from magicbyte.records import kernels, proof_kernels
+from magicbyte.records import proof_kernels
 from magicbyte.records.forms import form_for
+from magicbyte.records.kernels.runs import RUN
+from magicbyte.records.kernels.statuses import STATE
 from magicbyte.records.layout import Dialect
 from magicbyte.records.scan import BatchTable
 
@@ -28,7 +30,7 @@ def doubtful_rows(table: BatchTable, limit: int) -> list[int]:
     position, size = (np.asarray(each, np.int64)[rows] for each in (table.position, table.size))
     most = proof_kernels.MOST_RECORDS
     wanted = [(proof_kernels.ROOM, "B"), (proof_kernels.SLOTS * proof_kernels.JOB, "q"), (2 * len(rows), "q")]
-    wanted += [(kernels.RUN, "q"), (most, "q"), (most, "q"), (most, "b"), (most, "i"), (kernels.STATE, "q")]
+    wanted += [(RUN, "q"), (most, "q"), (most, "q"), (most, "b"), (most, "i"), (STATE, "q")]
     outputs: list[Any] = make.outputs([*wanted, (len(rows), "b")])
     doubtful = proof_kernels.prove_batches(
         make.bytes_of(table.buffer), position, size, limit, make.crc_table(CASTAGNOLI), *outputs

@@ -8,23 +8,10 @@ from __future__ import annotations
 from magicbyte.codecs.lz4_read_kernels import BLOCK, read_block, read_two
 from magicbyte.compiled.kernel import Bytes, Int8s, Int32s, Int64s, MutableBytes, kernel
 from magicbyte.compiled.primitives import copy_bytes, load_i16, load_i32, load_i64, load_u8, load_u32
-from magicbyte.records.kernels import (
-    BASE_TIMESTAMP,
-    CHECK,
-    COUNT,
-    DONE,
-    END,
-    HEADERS,
-    LEAVE,
-    MAGIC,
-    OFFSET,
-    ROWS,
-    SPARE,
-    START,
-    TIMESTAMP,
-    TYPE,
-    decode_batches,
-)
+from magicbyte.records.kernels.batches import SPARE, decode_batches
+from magicbyte.records.kernels.cells import LEAVE
+from magicbyte.records.kernels.runs import set_batch_run
+from magicbyte.records.kernels.statuses import DONE, HEADERS, ROWS
 
 # ---- fields of a block
 SOURCE = 0
@@ -136,9 +123,7 @@ def prove_records(
     if count < 0 or count > MOST_RECORDS:
         return 0
     base, largest = load_i64(head, at), load_i64(head, at + 35)
-    run[START], run[END], run[COUNT] = start, end, count
-    run[OFFSET], run[BASE_TIMESTAMP] = base, load_i64(head, at + 27)
-    run[TYPE], run[TIMESTAMP], run[MAGIC], run[CHECK] = (attributes >> 3) & 1, largest, 2, -1
+    set_batch_run(run, 0, head, at, start, end, -1)
     state[ROWS] = state[HEADERS] = 0
     status: int = decode_batches(
         data, run, table, LEAVE, LEAVE, offset, timestamp, timestamp_type,

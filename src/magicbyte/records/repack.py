@@ -11,12 +11,12 @@ from typing import Any
 from magicbyte.codecs import lz4_kernels as lz4
 from magicbyte.compiled.kernel import Ints, worth_compiling
 from magicbyte.compiled.primitives import CASTAGNOLI, IEEE
-from magicbyte.records import kernels
 from magicbyte.records import repack_kernels as repack
 from magicbyte.records.columns import RecordColumns
 from magicbyte.records.decode import DecodeOptions, decode_entries, decode_opened
 from magicbyte.records.encode import OldFrames
 from magicbyte.records.forms import form_for
+from magicbyte.records.kernels.runs import RUN
 from magicbyte.records.scan import BatchTable
 
 GROUP_BYTES = 2 << 20  # of decompressed entries
@@ -46,7 +46,7 @@ def decode_lz4(
         most = min(form.sum(size[first:last]) // 3, _ROOM // 4)
         scratch, matches = form.outputs([(_ROOM, "B"), (most * lz4.MATCH, "i")])
         runs, places, state = (
-            form.zeros(count) for count in ((last - first) * kernels.RUN, (last - first) * repack.PLACES, lz4.STATE)
+            form.zeros(count) for count in ((last - first) * RUN, (last - first) * repack.PLACES, lz4.STATE)
         )
         status = form.form(repack.open_entries)(
             data, position[first:last], size[first:last], magic, int(options.verify), int(options.any_lz4_header),
@@ -55,7 +55,7 @@ def decode_lz4(
         opened = int(state[lz4.LEAD])
         if opened:
             old = OldFrames(places[: opened * repack.PLACES], matches)
-            taken, runs = list(rows[first : first + opened]), runs[: opened * kernels.RUN]
+            taken, runs = list(rows[first : first + opened]), runs[: opened * RUN]
             for found in decode_opened(table, taken, options, scratch[: int(state[lz4.AT])], runs, compiled=compiled):
                 yield *found, old
             first += opened

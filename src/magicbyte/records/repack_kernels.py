@@ -11,10 +11,7 @@ from magicbyte.compiled.primitives import (
     as_index,
     crc32_of,
     crc32c_of,
-    load_i8,
-    load_i16,
     load_i32,
-    load_i64,
     load_u32,
     zigzag64,
 )
@@ -23,21 +20,7 @@ from magicbyte.records.encode_kernels import END as LAST_ROW
 from magicbyte.records.encode_kernels import FIRST as FIRST_ROW
 from magicbyte.records.encode_kernels import START as SECTION
 from magicbyte.records.encode_kernels import STOP as SECTION_END
-from magicbyte.records.kernels import (
-    BASE_TIMESTAMP,
-    CHECK,
-    END,
-    HONOR,
-    LAST,
-    MAGIC,
-    NO_TYPE,
-    OFFSET,
-    RUN,
-    START,
-    TIMESTAMP,
-    TYPE,
-)
-from magicbyte.records.kernels import COUNT as RECORDS
+from magicbyte.records.kernels.runs import RUN, set_batch_run, set_wrapper_run
 
 # ---- fields of a place: what is known of an entry's content
 CONTENT = 0  # its position where it was decompressed to
@@ -47,7 +30,6 @@ MATCHES_END = 3
 PLACES = 4
 
 LZ4 = 3
-LOG_APPEND_TIME_BIT = 8
 LEAST_RECORD = 7  # bytes of a v2 record
 CORRECT, BROKEN, ANY = 0x82, 0x1A, -1  # checksums of the headers of frames
 
@@ -84,18 +66,15 @@ def open_entries(
         end = begin + size[opened]
         if size[opened] > limit:
             return ODD
-        kind, append_time = NO_TYPE, -1
         if magic == 2:
             if verify and crc32c_of(data, begin + 21, end, table) != load_u32(data, begin + 17):
                 return ODD
             frame, checksum = begin + 61, CORRECT
-            kind, append_time = (load_i16(data, begin + 21) & LOG_APPEND_TIME_BIT) >> 3, load_i64(data, begin + 35)
         else:
             if verify and crc32_of(data, begin + 16, end, table) != load_u32(data, begin + 12):
                 return ODD
             frame, checksum = begin + 18, ANY
             if magic == 1:
-                kind, append_time = (load_i8(data, begin + 17) & LOG_APPEND_TIME_BIT) >> 3, load_i64(data, begin + 18)
                 frame, checksum = begin + 26, ANY if any_header else CORRECT
             key = load_i32(data, frame)
             if key < -1 or key > end - frame - 8:
@@ -112,13 +91,11 @@ def open_entries(
         if count < 0 or count > (state[AT] - content) // LEAST_RECORD:
             state[AT], state[COUNT] = content, first
             return ODD
-        run, place = opened * RUN, opened * PLACES
-        runs[run + START], runs[run + END], runs[run + RECORDS] = content, state[AT], count
-        runs[run + OFFSET], runs[run + TYPE], runs[run + TIMESTAMP] = load_i64(data, begin), kind, append_time
-        runs[run + MAGIC], runs[run + LAST], runs[run + HONOR] = magic, 0, 1
-        runs[run + BASE_TIMESTAMP] = 0
+        place = opened * PLACES
         if magic == 2:
-            runs[run + BASE_TIMESTAMP], runs[run + CHECK] = load_i64(data, begin + 27), -1
+            set_batch_run(runs, opened * RUN, data, begin, content, state[AT], -1)
+        else:
+            set_wrapper_run(runs, opened * RUN, data, begin, magic, content, state[AT])
         places[place + CONTENT], places[place + SIZE] = content, state[AT] - content
         places[place + MATCHES], places[place + MATCHES_END] = first, state[COUNT]
         opened += 1

@@ -11,7 +11,31 @@ from typing import TYPE_CHECKING, Any
 
 from magicbyte.compiled.kernel import Ints, worth_compiling
 from magicbyte.errors import CorruptRecordError
-from magicbyte.records import kernels
+from magicbyte.records.kernels.scan import TABLE, scan_entries
+from magicbyte.records.kernels.statuses import (
+    AT,
+    BAD_BATCH_CRC,
+    BAD_CRC,
+    BAD_HEADER,
+    BAD_KEY_LENGTH,
+    BAD_MAGIC,
+    BAD_RECORD_LENGTH,
+    BAD_SIZE,
+    BAD_TAGS,
+    BAD_VALUE_LENGTH,
+    BAD_VARINT,
+    BAD_WRAPPER_OFFSET,
+    CUT_MESSAGE,
+    EXPECTED,
+    FOUND,
+    FULL,
+    NEED,
+    NESTED,
+    NO_MESSAGES,
+    ROWS,
+    STATE,
+    TRAILING_BYTES,
+)
 from magicbyte.records.layout import CODEC_MASK, LOG_OVERHEAD, Dialect, Field
 
 if TYPE_CHECKING:
@@ -79,57 +103,57 @@ def scan(buffer: memoryview, *, start: int = 0, dialect: Dialect = Dialect.KAFKA
     """
     enriched = int(dialect is Dialect.ENRICHED)
     plain = not worth_compiling(len(buffer) - start)
-    state: Any = [0] * kernels.STATE
-    walk: Any = kernels.scan.py_func
+    state: Any = [0] * STATE
+    walk: Any = scan_entries.py_func
     data: Any = buffer
     if not plain:
         import numpy as np
 
-        walk, state, data = kernels.scan, np.zeros(kernels.STATE, np.int64), np.frombuffer(buffer, np.uint8)
-    at, status, capacity = start, kernels.FULL, _ROWS_AT_FIRST
+        walk, state, data = scan_entries, np.zeros(STATE, np.int64), np.frombuffer(buffer, np.uint8)
+    at, status, capacity = start, FULL, _ROWS_AT_FIRST
     pieces = []
-    while status == kernels.FULL:
-        table: Any = [0] * (capacity * kernels.TABLE) if plain else np.empty(capacity * kernels.TABLE, np.int64)
+    while status == FULL:
+        table: Any = [0] * (capacity * TABLE) if plain else np.empty(capacity * TABLE, np.int64)
         status = walk(data, at, len(buffer), enriched, GROUP_BYTES * merge, table, state)
-        at = int(state[kernels.AT])
-        pieces.append(table[: int(state[kernels.ROWS]) * kernels.TABLE])
+        at = int(state[AT])
+        pieces.append(table[: int(state[ROWS]) * TABLE])
         capacity *= 4
     whole: Any = list(itertools.chain.from_iterable(pieces)) if plain else np.concatenate(pieces)
-    position, size, magic, attributes, offset, count = (whole[i :: kernels.TABLE] for i in range(kernels.TABLE))
+    position, size, magic, attributes, offset, count = (whole[i::TABLE] for i in range(TABLE))
     damage = None
-    if status in (kernels.BAD_SIZE, kernels.BAD_MAGIC):
+    if status in (BAD_SIZE, BAD_MAGIC):
         damage = complaint(status, state)
         damage.position = at
-        if enriched and status == kernels.BAD_MAGIC:
+        if enriched and status == BAD_MAGIC:
             damage.expected = "1, the only one in the enriched dialect"
-    need = int(state[kernels.NEED])
+    need = int(state[NEED])
     return BatchTable(buffer, dialect, position, size, magic, attributes, offset, count, at, need, damage)
 
 
 _COMPLAINTS = {
-    kernels.BAD_SIZE: ("entry size", "at least {expected}", "{found}"),
-    kernels.BAD_MAGIC: ("magic byte", "{expected}", "{found}"),
-    kernels.BAD_BATCH_CRC: ("crc", "{expected:#010x}", "{found:#010x}"),
-    kernels.BAD_CRC: ("crc of a message", "{expected:#010x}", "{found:#010x}"),
-    kernels.BAD_KEY_LENGTH: ("key length", "-1 to {expected}", "{found}"),
-    kernels.BAD_VALUE_LENGTH: ("value length", "-1, or {expected} and nothing behind it", "{found}"),
-    kernels.BAD_HEADER: ("headers of a record", "names that are not null, within {expected} bytes", "{found} headers"),
-    kernels.BAD_VARINT: ("varint", "at most 5 bytes (timestamp: 10) within its record", "one that goes on"),
-    kernels.BAD_RECORD_LENGTH: ("record length", "6 to the end of the batch, all of it used", "{found}"),
-    kernels.TRAILING_BYTES: ("bytes behind the last record", "0", "{found}"),
-    kernels.NESTED: ("type of a message inside a wrapper", "0, plain", "{found}"),
-    kernels.BAD_TAGS: ("tags of an enriched message", "length -1 to {expected}, each tag whole", "{found}"),
-    kernels.BAD_WRAPPER_OFFSET: ("wrapper offset", "0, or not below the last message's {expected}", "{found}"),
-    kernels.NO_MESSAGES: ("messages in a wrapper", "at least 1", "none"),
-    kernels.CUT_MESSAGE: ("end of the records", "{expected} more bytes or records", "{found}"),
+    BAD_SIZE: ("entry size", "at least {expected}", "{found}"),
+    BAD_MAGIC: ("magic byte", "{expected}", "{found}"),
+    BAD_BATCH_CRC: ("crc", "{expected:#010x}", "{found:#010x}"),
+    BAD_CRC: ("crc of a message", "{expected:#010x}", "{found:#010x}"),
+    BAD_KEY_LENGTH: ("key length", "-1 to {expected}", "{found}"),
+    BAD_VALUE_LENGTH: ("value length", "-1, or {expected} and nothing behind it", "{found}"),
+    BAD_HEADER: ("headers of a record", "names that are not null, within {expected} bytes", "{found} headers"),
+    BAD_VARINT: ("varint", "at most 5 bytes (timestamp: 10) within its record", "one that goes on"),
+    BAD_RECORD_LENGTH: ("record length", "6 to the end of the batch, all of it used", "{found}"),
+    TRAILING_BYTES: ("bytes behind the last record", "0", "{found}"),
+    NESTED: ("type of a message inside a wrapper", "0, plain", "{found}"),
+    BAD_TAGS: ("tags of an enriched message", "length -1 to {expected}, each tag whole", "{found}"),
+    BAD_WRAPPER_OFFSET: ("wrapper offset", "0, or not below the last message's {expected}", "{found}"),
+    NO_MESSAGES: ("messages in a wrapper", "at least 1", "none"),
+    CUT_MESSAGE: ("end of the records", "{expected} more bytes or records", "{found}"),
 }
 
 
 def complaint(status: int, state: Ints) -> CorruptRecordError:
     """Return the error that a kernel's status and state stand for; its position is the caller's to set."""
     what, expected, found = _COMPLAINTS[status]
-    values = {"expected": int(state[kernels.EXPECTED]), "found": int(state[kernels.FOUND])}
-    if status == kernels.BAD_MAGIC and not values["expected"]:
+    values = {"expected": int(state[EXPECTED]), "found": int(state[FOUND])}
+    if status == BAD_MAGIC and not values["expected"]:
         return CorruptRecordError(what, expected="0, 1 or 2", found=values["found"])
     return CorruptRecordError(what, expected=expected.format(**values), found=found.format(**values))
 

@@ -1,6 +1,6 @@
 """The loops that walk a log whose bytes cannot be trusted, and that find its entries again behind damage.
 
-As in records/kernels.py: flat buffers, a status, nothing raised, every position checked before it is read.
+As in records/kernels/: flat buffers, a status, nothing raised, every position checked before it is read.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from magicbyte.compiled.primitives import (
     load_i64,
     load_u32,
 )
-from magicbyte.records.kernels import BAD_CRC, BAD_MAGIC, BAD_SIZE, DONE, FULL, SHORT, long_varint, skip_headers
+from magicbyte.records.kernels.batches import long_varint, skip_headers
+from magicbyte.records.kernels.statuses import BAD_CRC, BAD_MAGIC, BAD_SIZE, DONE, FULL, SHORT
 
 # ---- statuses of `follow`, beside DONE, SHORT, BAD_SIZE, BAD_MAGIC and BAD_CRC
 BACK = 30  # the entry is sound, its offset not above the one before it

@@ -11,11 +11,21 @@ from magicbyte.codecs import decompress
 from magicbyte.compiled.kernel import worth_compiling
 from magicbyte.compiled.primitives import IEEE
 from magicbyte.errors import BatchTooLargeError, CorruptRecordError
-from magicbyte.records import kernels
 from magicbyte.records import survey_kernels as survey
 from magicbyte.records.batch import RecordBatch
 from magicbyte.records.decode import DEFAULT_MAX_BATCH_BYTES
 from magicbyte.records.forms import form_for
+from magicbyte.records.kernels.statuses import (
+    AT,
+    BAD_VALUE_LENGTH,
+    CUT_MESSAGE,
+    DELTA,
+    DONE,
+    EXPECTED,
+    FOUND,
+    LATER,
+    STATE,
+)
 from magicbyte.records.layout import LOG_OVERHEAD, OFFSET, RECORD_MINIMUM, Dialect, TimestampType
 from magicbyte.records.scan import complaint
 
@@ -48,15 +58,15 @@ def survey_records(section: memoryview, count: int, base_timestamp: int) -> Surv
     Raises CorruptRecordError, with a position in `section`, unless these are whole records and nothing else.
     """
     if not 0 < count <= len(section) // RECORD_MINIMUM:
-        state = [0] * kernels.STATE
-        state[kernels.EXPECTED], state[kernels.FOUND] = count * RECORD_MINIMUM, len(section)
-        raise complaint(kernels.CUT_MESSAGE, state)
+        state = [0] * STATE
+        state[EXPECTED], state[FOUND] = count * RECORD_MINIMUM, len(section)
+        raise complaint(CUT_MESSAGE, state)
     form = form_for(compiled=worth_compiling(len(section)))
     state = form.zeros(survey.FACTS)
     status = form.form(survey.survey_records)(form.bytes_of(section), 0, len(section), count, base_timestamp, state)
-    if status != kernels.DONE:
+    if status != DONE:
         error = complaint(status, state)
-        error.position = int(state[kernels.AT])
+        error.position = int(state[AT])
         raise error
     return _survey(state)
 
@@ -71,7 +81,7 @@ def first_of_time(batch: RecordBatch, timestamp: int, first_offset: int) -> tupl
     if batch.codec:
         section = decompress(batch.codec, section, limit=DEFAULT_MAX_BATCH_BYTES)
     form = form_for(compiled=worth_compiling(len(section)))
-    state = form.zeros(kernels.STATE)
+    state = form.zeros(STATE)
     append_time = batch.timestamp_type is TimestampType.LOG_APPEND_TIME  # then that of every record is the header's
     if append_time and batch.max_timestamp < timestamp:
         return None
@@ -80,13 +90,13 @@ def first_of_time(batch: RecordBatch, timestamp: int, first_offset: int) -> tupl
         form.bytes_of(section), 0, len(section), batch.record_count, batch.base_timestamp, wanted,
         first_offset - batch.base_offset, state,
     )  # fmt: skip
-    if status == kernels.DONE:
-        time = batch.max_timestamp if append_time else int(state[kernels.DELTA])
-        return time, batch.base_offset + int(state[kernels.LATER])
-    if status == kernels.CUT_MESSAGE and state[kernels.FOUND] == 0:
+    if status == DONE:
+        time = batch.max_timestamp if append_time else int(state[DELTA])
+        return time, batch.base_offset + int(state[LATER])
+    if status == CUT_MESSAGE and state[FOUND] == 0:
         return None
     error = complaint(status, state)
-    error.position = int(state[kernels.AT])
+    error.position = int(state[AT])
     raise error.locate(offsets=(batch.base_offset, batch.last_offset))
 
 
@@ -105,9 +115,9 @@ def survey_messages(
         form.bytes_of(messages), 0, len(messages), magic, int(dialect is Dialect.ENRICHED), most,
         form.crc_table(IEEE), state,
     )  # fmt: skip
-    if status == kernels.DONE:
+    if status == DONE:
         return _survey(state)
-    position, found = int(state[kernels.AT]), int(state[kernels.FOUND])
+    position, found = int(state[AT]), int(state[FOUND])
     error = (
         BatchTooLargeError("message size", expected=f"<= {most}", found=found)
         if status == survey.TOO_LARGE
@@ -117,17 +127,17 @@ def survey_messages(
     if len(messages) - position >= LOG_OVERHEAD:
         offset = OFFSET.read(messages[position:])
         error.locate(offsets=(offset, offset))
-    if status == kernels.BAD_VALUE_LENGTH:
+    if status == BAD_VALUE_LENGTH:
         return _survey(state)._replace(lying=error)
     raise error
 
 
 def _survey(state: Any) -> Survey:
-    facts: list[Any] = state[kernels.STATE :] if isinstance(state, list) else state[kernels.STATE :].tolist()
+    facts: list[Any] = state[STATE:] if isinstance(state, list) else state[STATE:].tolist()
     if facts[_LEAST] == survey.MOST_TIME:
         facts[_LEAST] = None
     facts[_LYING] = None
     return Survey._make(facts)
 
 
-_LEAST, _LYING = survey.LEAST - kernels.STATE, survey.LYING - kernels.STATE
+_LEAST, _LYING = survey.LEAST - STATE, survey.LYING - STATE

@@ -1,6 +1,6 @@
 """One walk over the records of a set, without columns: is each whole, and what must a log know before it takes them?
 
-Statuses, the rules of a record, and what `state` holds to begin with are those of kernels.py; the facts follow there.
+Statuses, the rules of a record, and what `state` holds to begin with are those of kernels/; the facts follow there.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ from magicbyte.compiled.primitives import (
     load_u32,
     short_varint,
 )
-from magicbyte.records.kernels import (
+from magicbyte.records.kernels.batches import SPARE, TWO_BYTES, find_fields
+from magicbyte.records.kernels.messages import tagged_timestamp
+from magicbyte.records.kernels.statuses import (
     AT,
     BAD_CRC,
     BAD_MAGIC,
@@ -32,16 +34,12 @@ from magicbyte.records.kernels import (
     HEADER_COUNT,
     KEY_SIZE,
     LATER,
-    SPARE,
     STATE,
     STOP,
     TRAILING_BYTES,
-    TWO_BYTES,
-    find_fields,
-    tagged_timestamp,
 )
 
-TOO_LARGE = 32  # a status, beside those of kernels.py
+TOO_LARGE = 32  # a status, beside those of kernels/statuses.py
 
 # ---- what `state` holds behind that; an index counts records from 0, and is -1 where there is no such record
 COUNT = STATE

@@ -1,6 +1,6 @@
 """The loop that writes records as text: numbers in decimal, keys and values as they are or as JSON strings.
 
-As in records/kernels.py: flat buffers, nothing raised, every position checked before it is written.
+As in records/kernels/: flat buffers, nothing raised, every position checked before it is written.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from magicbyte.compiled.primitives import (
     zigzag64,
 )
 from magicbyte.records.encode_kernels import UNSET, code_size, store_code
-from magicbyte.records.kernels import LEAST_RECORD, long_varint, long_varlong
+from magicbyte.records.kernels.batches import LEAST_RECORD, long_varint, long_varlong
 from magicbyte.records.proof_kernels import AT_ONCE, CONTENT_END, JOB, open_frame, read_jobs
 
 # ---- statuses

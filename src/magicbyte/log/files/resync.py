@@ -25,10 +25,11 @@ from magicbyte.errors import BatchTooLargeError, CorruptRecordError, TruncatedLo
 from magicbyte.log.files.filesystem import data_pieces
 from magicbyte.log.files.index_writer import last_offsets
 from magicbyte.log.files.reader import CHUNK_BYTES, Buffers, Window
-from magicbyte.records import kernels
 from magicbyte.records import search_kernels as search
 from magicbyte.records.decode import DEFAULT_MAX_BATCH_BYTES, DecodeOptions, decode_rows
 from magicbyte.records.forms import form_for
+from magicbyte.records.kernels import batches
+from magicbyte.records.kernels import statuses as kernels
 from magicbyte.records.layout import (
     ATTRIBUTES,
     BATCH_CRC,
@@ -620,7 +621,7 @@ class _Search:
             if found == most or at + len(data) >= self.file.size:
                 return stop, found
             if not count:
-                size, _ = kernels.long_varint.py_func(data, 0, len(data))
+                size, _ = batches.long_varint.py_func(data, 0, len(data))
                 if not len(data) < size <= min(self.limits.entry_bytes, self.credit):
                     return stop, found
                 self.credit -= size
@@ -841,10 +842,10 @@ class _Search:
     def _tail_of_record(self, position: int) -> bool:
         """Say whether the end of a record lies at `position`: its headers, and then another record or a sound entry."""
         data = self.file.read_at(position, _HEAD)
-        count, at = kernels.long_varint.py_func(data, 0, len(data))
+        count, at = batches.long_varint.py_func(data, 0, len(data))
         if at < 0 or count < 0 or count > len(data):
             return False
-        at = kernels.skip_headers.py_func(data, at, len(data), count)
+        at = batches.skip_headers.py_func(data, at, len(data), count)
         return at >= 0 and self._goes_on(position + at)
 
 

@@ -1,0 +1,437 @@
+"""The records of v2 batches: their varints, one record at a time, and all records of many batches."""
+
+from __future__ import annotations
+
+from magicbyte.compiled.kernel import Bytes, Int8s, Int32s, Int64s, MutableBytes, kernel
+from magicbyte.compiled.primitives import (
+    as_index,
+    as_int64,
+    copy_bytes,
+    copy_cell_ahead,
+    crc32c_of,
+    load_i8,
+    load_i16,
+    load_i32,
+    load_pair,
+    load_u8,
+    load_u32,
+    load_word,
+    prefetch_two,
+    unzigzag32,
+    unzigzag64,
+)
+from magicbyte.records.kernels.cells import CELL_SPARE, PACK, REFER
+from magicbyte.records.kernels.runs import (
+    BASE_TIMESTAMP,
+    CHECK,
+    COUNT,
+    END,
+    LOG_APPEND,
+    OFFSET,
+    RUN,
+    START,
+    TIMESTAMP,
+    TYPE,
+    set_batch_run,
+)
+from magicbyte.records.kernels.statuses import (
+    AT,
+    BAD_BATCH_CRC,
+    BAD_HEADER,
+    BAD_KEY_LENGTH,
+    BAD_RECORD_LENGTH,
+    BAD_VALUE_LENGTH,
+    BAD_VARINT,
+    CUT_MESSAGE,
+    DELTA,
+    DONE,
+    EXPECTED,
+    FOUND,
+    HEADER,
+    HEADER_COUNT,
+    HEADERS,
+    KEY,
+    KEY_BYTES,
+    KEY_SIZE,
+    LATER,
+    ROWS,
+    RUN_INDEX,
+    STOP,
+    TRAILING_BYTES,
+    VALUE,
+    VALUE_BYTES,
+    VALUE_SIZE,
+)
+
+NOT_PLAIN = 0x27  # attributes of a v2 batch: a codec, or control records
+LEAST_RECORD = 7  # bytes of a v2 record, with its length
+CHECKED_HEADER = 40  # bytes of a v2 header that its CRC covers
+LEAST_AHEAD, MOST_AHEAD = 4 << 10, 32 << 10  # bytes that are asked of memory before they are decoded
+TWO_BYTES = (1 << 14) - 1  # the most that a varint of two bytes says
+SPARE = 16  # bytes that may be read behind a record before its lengths are checked
+
+
+@kernel
+def long_varint(data: Bytes, at: int, end: int) -> tuple[int, int]:
+    """Return the int32 varint at `at` and the position behind it, or -1 for that if it is cut or over 5 bytes."""
+    value, shift = 0, 0
+    while at < end:
+        byte = data[at]
+        at += 1
+        value |= (byte & 127) << shift
+        if byte < 128:
+            return unzigzag32(value), at
+        shift += 7
+        if shift > 28:
+            return 0, -1
+    return 0, -1
+
+
+@kernel
+def long_varlong(data: Bytes, at: int, end: int) -> tuple[int, int]:
+    """Return the int64 varint at `at` and the position behind it, or -1 for that if it is cut or over 10 bytes."""
+    value, shift = 0, 0
+    while at < end:
+        byte = data[at]
+        at += 1
+        value |= (byte & 127) << shift
+        if byte < 128:
+            return unzigzag64(value), at
+        shift += 7
+        if shift > 63:
+            return 0, -1
+    return 0, -1
+
+
+@kernel
+def skip_headers(data: Bytes, at: int, end: int, count: int) -> int:
+    """Return the position behind `count` headers, or -1 if they do not lie within `end` or a key is null."""
+    for _ in range(count):
+        size, at = long_varint(data, at, end)
+        if at < 0 or size < 0 or size > end - at:
+            return -1
+        at += size
+        size, at = long_varint(data, at, end)
+        if at < 0 or size < -1 or size > end - at:
+            return -1
+        if size > 0:
+            at += size
+    return at
+
+
+@kernel
+def open_batches(
+    data: Bytes, position: Int64s, size: Int64s, verify: int, limit: int, least: int, table: Int32s, runs: Int64s
+) -> int:
+    """Fill `runs` from the headers of v2 batches, up to the first that is larger than `limit` or that claims more
+    records, of `least` bytes or more, than it can hold. Returns how many are filled.
+
+    `least` 0: the batches are compressed, the runs say where their payloads are, and with `verify` a batch whose CRC is
+    wrong ends it, too; else the runs hold the CRC to check.
+    """
+    for row in range(len(position)):
+        at = position[row]
+        count = load_i32(data, at + 57)
+        if size[row] > limit or count < 0 or count * least > size[row] - 61:
+            return row
+        check = load_u32(data, at + 17) if verify else -1
+        if least == 0 and verify:
+            if crc32c_of(data, at + 21, at + size[row], table) != check:
+                return row
+            check = -1
+        set_batch_run(runs, row * RUN, data, at, at + 61, at + size[row], check)
+    return len(position)
+
+
+@kernel
+def find_fields(data: Bytes, at: int, end: int, state: Int64s) -> int:
+    """Find the fields of the v2 record at `at`, whatever the length of its varints: state[STOP] to state[HEADER_COUNT].
+
+    Returns a status, and in state[AT] how far it came.
+    """
+    state[AT] = begin = at
+    if at >= end:
+        return CUT_MESSAGE
+    size, at = long_varint(data, at, end)
+    if at < 0:
+        return BAD_VARINT
+    if size < 6 or size > end - at:
+        state[AT], state[EXPECTED], state[FOUND] = at, end - at, size
+        return BAD_RECORD_LENGTH
+    stop = at + size
+    state[STOP] = stop
+    state[DELTA], at = long_varlong(data, at + 1, stop)
+    if at < 0:
+        return BAD_VARINT
+    state[LATER], at = long_varint(data, at, stop)
+    if at < 0:
+        return BAD_VARINT
+    size, at = long_varint(data, at, stop)
+    if at < 0:
+        return BAD_VARINT
+    if size < -1 or size >= stop - at:
+        state[AT], state[EXPECTED], state[FOUND] = at, stop - at - 1, size
+        return BAD_KEY_LENGTH
+    state[KEY], state[KEY_SIZE] = at, size
+    size, at = long_varint(data, at + max(size, 0), stop)
+    if at < 0:
+        return BAD_VARINT
+    if size < -1 or size >= stop - at:
+        state[AT], state[EXPECTED], state[FOUND] = at, stop - at - 1, size
+        return BAD_VALUE_LENGTH
+    state[VALUE], state[VALUE_SIZE] = at, size
+    count, at = long_varint(data, at + max(size, 0), stop)
+    if at < 0:
+        return BAD_VARINT
+    state[AT], state[EXPECTED], state[FOUND] = at, stop - at, count
+    if count < 0 or count > stop - at:
+        return BAD_HEADER
+    state[HEADER], state[HEADER_COUNT] = at, count
+    at = skip_headers(data, at, stop, count)
+    if at < 0:
+        return BAD_HEADER
+    if at != stop:
+        state[AT], state[EXPECTED], state[FOUND] = at, at - begin, stop - begin
+        return BAD_RECORD_LENGTH
+    return DONE
+
+
+@kernel
+def decode_batches(
+    data: Bytes,
+    runs: Int64s,
+    table: Int32s,
+    keys: int,
+    values: int,
+    offset: Int64s,
+    timestamp: Int64s,
+    timestamp_type: Int8s,
+    key_start: Int32s,
+    key_length: Int32s,
+    key_data: MutableBytes,
+    value_start: Int32s,
+    value_length: Int32s,
+    value_data: MutableBytes,
+    header_start: Int32s,
+    header_count: Int32s,
+    state: Int64s,
+) -> int:
+    """Decode the records of v2 batches. `keys` and `values` are LEAVE, REFER or PACK; `table` is that of CRC-32C.
+
+    Shapes: runs (k * RUN,); offset … header_count (n,), n at least state[ROWS] plus the sum of the runs' counts;
+    key_data and value_data hold at least the bytes of all runs, and CELL_SPARE more, when packed. Goes on at row
+    state[ROWS] and at bytes state[KEY_BYTES] and state[VALUE_BYTES] of the packed data.
+    """
+    row, key_at, value_at = state[ROWS], state[KEY_BYTES], state[VALUE_BYTES]
+    headers = state[HEADERS]
+    status = DONE
+    at = 0
+    # The layout of a usual record's first bytes, learnt from the one before: of a word with them, which bits are
+    # looked at and what they must be, where its varints are, and what the second bytes of those may hold.
+    mask, wanted, after_size, long_size = 0, 1, 1, 0
+    time_shift, long_time, offset_shift, long_offset, before_key = 0, 0, 0, 0, 0
+    for run in range(0, len(runs), RUN):
+        at, end = runs[run + START], runs[run + END]
+        base_offset, kind = runs[run + OFFSET], runs[run + TYPE]
+        base_timestamp, own = runs[run + BASE_TIMESTAMP], -1
+        if kind == LOG_APPEND:
+            base_timestamp, own = runs[run + TIMESTAMP], 0  # all records have the broker's
+        whole = (row, key_at, value_at, headers)
+        begin = at
+        if runs[run + CHECK] >= 0:
+            crc = crc32c_of(data, at - CHECKED_HEADER, end, table)
+            if crc != runs[run + CHECK]:
+                status, state[EXPECTED], state[FOUND] = BAD_BATCH_CRC, runs[run + CHECK], crc
+        safe = min(end, len(data) - CELL_SPARE)
+        reach = max(
+            min(end - at, MOST_AHEAD), LEAST_AHEAD
+        )  # the same place in the next batch, if that is like this one
+        for each in range(row, row + runs[run + COUNT]):  # apart: so these are wide moves
+            place = as_index(each)
+            timestamp_type[place] = kind
+            header_count[place] = 0
+        for _ in range(runs[run + COUNT] if status == DONE else 0):
+            begin, cell, usual, stop = at, as_index(row), 0, 0
+            delta = later = key_at_source = key_size = value_at_source = value_size = header_at = count = 0
+            if at < safe:  # what is not usual is left to `find_fields`
+                prefetch_two(data, at + reach)
+                word = load_word(data, at)
+                if word & mask != wanted:  # lengths of varints are not those of the record before
+                    two = (word >> 7) & 1
+                    mask, wanted, after_size, long_size = 0x81 | two << 15, two << 7, 1 + two, 0x7F00 & -two
+                    time_shift = 8 * after_size + 8  # behind the attributes, which are unused
+                    two = (word >> (time_shift + 7)) & 1
+                    mask, wanted = mask | (0x80 | two << 15) << time_shift, wanted | two << (time_shift + 7)
+                    offset_shift, long_time = time_shift + 8 + 8 * two, 0x7F00 & -two
+                    two = (word >> (offset_shift + 7)) & 1
+                    mask, wanted = mask | (0x81 | two << 15) << offset_shift, wanted | two << (offset_shift + 7)
+                    before_key, long_offset = (offset_shift >> 3) + 1 + two, 0x7F00 & -two
+                if word & mask == wanted:
+                    stop = at + after_size + ((word & 0x7E) >> 1 | (word & long_size) >> 2)
+                    code = word >> time_shift
+                    code = code & 0x7F | (code & long_time) >> 1
+                    delta = (code >> 1) ^ -(code & 1)
+                    code = word >> offset_shift
+                    later = (code & 0x7E) >> 1 | (code & long_offset) >> 2
+                    at += before_key
+                    code = load_pair(data, at)
+                    if code & 0x81 == 0:
+                        key_at_source, key_size = at + 1, (code & 0x7E) >> 1
+                        at = key_at_source + key_size
+                    elif code & 0x8081 == 0x80:
+                        key_at_source, key_size = at + 2, (code & 0x7E) >> 1 | (code & 0x7F00) >> 2
+                        at = key_at_source + key_size
+                    elif code & 0xFF == 1:
+                        key_at_source, key_size, at = at + 1, -1, at + 1
+                    else:
+                        at = stop
+                    if at < stop and stop <= safe:
+                        code = load_pair(data, at)
+                        if code & 0x8081 == 0x80:
+                            value_at_source, value_size = at + 2, (code & 0x7E) >> 1 | (code & 0x7F00) >> 2
+                            at = value_at_source + value_size
+                        elif code & 0x81 == 0:
+                            value_at_source, value_size = at + 1, (code & 0x7E) >> 1
+                            at = value_at_source + value_size
+                        elif code & 0xFF == 1:
+                            value_at_source, value_size, at = at + 1, -1, at + 1
+                        else:
+                            at = stop
+                        if at < stop:
+                            header_at, count = at + 1, load_u8(data, at)
+                            if count == 0:
+                                usual = header_at == stop
+                            elif count & 129 == 0:
+                                count >>= 1
+                                usual = skip_headers(data, header_at, stop, count) == stop
+            if not usual:
+                status = find_fields(data, begin, end, state)
+                if status != DONE:
+                    at = state[AT]
+                    break
+                stop, delta, later = state[STOP], state[DELTA], state[LATER]
+                key_at_source, key_size = state[KEY], state[KEY_SIZE]
+                value_at_source, value_size = state[VALUE], state[VALUE_SIZE]
+                header_at, count = state[HEADER], state[HEADER_COUNT]
+            at = stop
+            timestamp[cell] = as_int64(base_timestamp + (delta & own))
+            offset[cell] = as_int64(base_offset + later)
+            key_length[cell] = key_size
+            if keys == PACK:
+                key_start[cell] = key_at
+                if key_size > 0:
+                    if usual:
+                        copy_cell_ahead(key_data, key_at, data, key_at_source, key_size)
+                    else:
+                        copy_bytes(key_data, key_at, data, key_at_source, key_size)
+                    key_at += key_size
+            elif keys == REFER:
+                key_start[cell] = key_at_source
+            value_length[cell] = value_size
+            if values == PACK:
+                value_start[cell] = value_at
+                if value_size > 0:
+                    if usual:
+                        copy_cell_ahead(value_data, value_at, data, value_at_source, value_size)
+                    else:
+                        copy_bytes(value_data, value_at, data, value_at_source, value_size)
+                    value_at += value_size
+            elif values == REFER:
+                value_start[cell] = value_at_source
+            if count != 0:
+                header_start[cell], header_count[cell] = header_at, count
+                headers += count
+            row += 1
+        if status == DONE and at != end:
+            status, state[EXPECTED], state[FOUND] = TRAILING_BYTES, 0, end - at
+        if status != DONE:
+            state[RUN_INDEX] = run // RUN
+            at = begin if at < 0 else at
+            row, key_at, value_at, headers = whole  # of a damaged batch nothing is given
+            break
+    state[AT] = at
+    state[ROWS], state[KEY_BYTES], state[VALUE_BYTES] = row, key_at, value_at
+    state[HEADERS] = headers
+    return status
+
+
+@kernel
+def decode_plain_log(
+    data: Bytes,
+    at: int,
+    end: int,
+    verify: int,
+    limit: int,
+    room: int,
+    most: int,
+    run: Int64s,
+    table: Int32s,
+    keys: int,
+    values: int,
+    offset: Int64s,
+    timestamp: Int64s,
+    timestamp_type: Int8s,
+    key_start: Int32s,
+    key_length: Int32s,
+    key_data: MutableBytes,
+    value_start: Int32s,
+    value_length: Int32s,
+    value_data: MutableBytes,
+    header_start: Int32s,
+    header_count: Int32s,
+    state: Int64s,
+) -> int:
+    """Decode uncompressed v2 batches that lie one behind the other from `at` on, headers and all, in one walk.
+
+    Stops in front of the first that is cut off by `end`, of another kind or not sound (to be looked at by whoever can
+    say why), and before `room` records or `most` bytes are exceeded. Shapes: run (RUN,) to work with; the others as in
+    `decode_batches`. state[AT] is where it stopped, state[ROWS] and those behind it as there. Returns how many batches.
+    """
+    first, batches = at, 0
+    while end - at >= 61:
+        size, count, attributes = load_i32(data, at + 8) + 12, load_i32(data, at + 57), load_i16(data, at + 21)
+        if load_i8(data, at + 16) != 2 or attributes & NOT_PLAIN or size < 61 or size > min(limit, end - at):
+            break
+        if count < 0 or count * LEAST_RECORD > size - 61 or count > room - state[ROWS] or at + size - first > most:
+            break
+        set_batch_run(run, 0, data, at, at + 61, at + size, load_u32(data, at + 17) if verify else -1)
+        status = decode_batches(
+            data, run, table, keys, values, offset, timestamp, timestamp_type, key_start, key_length, key_data,
+            value_start, value_length, value_data, header_start, header_count, state,
+        )  # fmt: skip
+        if status != DONE:
+            break
+        at += size
+        batches += 1
+    state[AT] = at
+    return batches
+
+
+@kernel
+def read_headers(
+    data: Bytes,
+    start: Int32s,
+    count: Int32s,
+    first: int,
+    rows: int,
+    into: int,
+    key_start: Int32s,
+    key_length: Int32s,
+    value_start: Int32s,
+    value_length: Int32s,
+) -> int:
+    """Give positions and lengths of the headers of rows `first` to `rows`, which `decode_batches` has walked before.
+
+    Shapes: start, count (rows,); key_start … value_length (headers,), filled from `into` on. Returns where it ended.
+    """
+    for row in range(first, rows):
+        at = start[row]
+        for _ in range(count[row]):
+            size, at = long_varint(data, at, len(data))
+            key_start[into], key_length[into] = at, size
+            at += size
+            size, at = long_varint(data, at, len(data))
+            value_start[into], value_length[into] = at, size
+            at += max(size, 0)
+            into += 1
+    return into

@@ -1,0 +1,303 @@
+"""Messages of magic 0, magic 1 and the enriched dialect: rows of plain ones, and the insides of wrappers."""
+
+from __future__ import annotations
+
+from magicbyte.compiled.kernel import Bytes, Int8s, Int32s, Int64s, MutableBytes, kernel
+from magicbyte.compiled.primitives import (
+    as_index,
+    as_int64,
+    copy_bytes,
+    crc32_of,
+    crc32_wide,
+    difference,
+    load_i8,
+    load_i32,
+    load_i64,
+    load_u32,
+    prefetch,
+)
+from magicbyte.records.kernels.cells import PACK, REFER
+from magicbyte.records.kernels.runs import (
+    COUNT,
+    END,
+    HONOR,
+    LAST,
+    LOG_APPEND,
+    MAGIC,
+    NO_TYPE,
+    OFFSET,
+    OWN,
+    RUN,
+    START,
+    TIMESTAMP,
+    TYPE,
+    set_wrapper_run,
+)
+from magicbyte.records.kernels.scan import WALK_AHEAD
+from magicbyte.records.kernels.statuses import (
+    AT,
+    BAD_CRC,
+    BAD_KEY_LENGTH,
+    BAD_MAGIC,
+    BAD_SIZE,
+    BAD_TAGS,
+    BAD_VALUE_LENGTH,
+    BAD_WRAPPER_OFFSET,
+    CUT_MESSAGE,
+    DONE,
+    EXPECTED,
+    FOUND,
+    KEY_BYTES,
+    NESTED,
+    NO_MESSAGES,
+    ROWS,
+    RUN_INDEX,
+    VALUE_BYTES,
+)
+
+
+@kernel
+def open_wrappers(
+    data: Bytes, position: Int64s, size: Int64s, magic: int, verify: int, limit: int, table: Int32s, runs: Int64s
+) -> int:
+    """As `open_batches`, for compressed messages of magic 0 or 1; `table` is that of CRC-32."""
+    for row in range(len(position)):
+        at, end = position[row], position[row] + size[row]
+        key = 18 if magic == 0 else 26
+        if size[row] > limit or size[row] < key + 8:
+            return row
+        if verify and crc32_of(data, at + 16, end, table) != load_u32(data, at + 12):
+            return row
+        if load_i32(data, at + key) != -1 or load_i32(data, at + key + 4) != size[row] - key - 8:
+            return row  # with a key, which is allowed and rare, or damaged
+        set_wrapper_run(runs, row * RUN, data, at, magic, at + key + 8, end)
+    return len(position)
+
+
+@kernel
+def measure_messages(data: Bytes, runs: Int64s, state: Int64s) -> int:
+    """Count the messages of each run (runs[COUNT]) and note the offset field of its last one (runs[LAST]).
+
+    Runs whose count is known, because the scan has walked them, are left alone.
+    """
+    for run in range(0, len(runs), RUN):
+        if runs[run + COUNT] > 0:
+            continue
+        at, end = runs[run + START], runs[run + END]
+        count, last = 0, -1
+        while at < end:
+            if end - at < 26 or load_i32(data, at + 8) > end - at - 12:
+                state[AT], state[RUN_INDEX] = at, run // RUN
+                state[EXPECTED], state[FOUND] = (load_i32(data, at + 8) + 12 if end - at >= 12 else 26), end - at
+                return CUT_MESSAGE
+            size = load_i32(data, at + 8)
+            if size < 14:
+                state[AT], state[RUN_INDEX], state[EXPECTED], state[FOUND] = at, run // RUN, 14, size
+                return BAD_SIZE
+            last = load_i64(data, at)
+            count += 1
+            at += size + 12
+        if count == 0:
+            state[AT], state[RUN_INDEX] = at, run // RUN
+            return NO_MESSAGES
+        runs[run + COUNT], runs[run + LAST] = count, last
+    return DONE
+
+
+@kernel
+def tagged_timestamp(data: Bytes, at: int, end: int) -> tuple[int, int]:
+    """Return (tag 0, 1) of an enriched message's tag area, (-1, 0) if it has none, (0, -1) if a known tag is cut."""
+    value, found = -1, 0
+    while at < end:
+        tag = load_i8(data, at)
+        if tag == 0:
+            size = 8
+        elif tag == 32:
+            size = 4
+        elif tag in (33, 34):
+            size = 1
+        else:
+            break  # of unknown size: it and what follows is ignored
+        if size > end - at - 1:
+            return 0, -1
+        if tag == 0 and found == 0:
+            value, found = load_i64(data, at + 1), 1
+        at += 1 + size
+    return value, found
+
+
+@kernel
+def check_crcs(data: Bytes, at: int, end: int, table: Int32s) -> tuple[int, int]:
+    """Compare the CRCs of the messages from `at` on with their bytes, some kilobytes of them, at least one.
+
+    Apart from decoding, so that several are computed at once. Returns where the first message with a wrong one begins
+    (-1: none), and where it stopped. Sizes were checked before.
+    """
+    most = min(end, at + WALK_AHEAD)
+    while at < most:
+        stop = at + 12 + load_i32(data, at + 8)
+        crc = crc32_wide(data, at + 16, stop, table) if at >= 48 else crc32_of(data, at + 16, stop, table)
+        if crc != load_u32(data, at + 12):
+            return at, stop
+        at = stop
+    return -1, at
+
+
+@kernel
+def decode_messages(
+    data: Bytes,
+    runs: Int64s,
+    enriched: int,
+    verify: int,
+    table: Int32s,
+    keys: int,
+    values: int,
+    offset: Int64s,
+    timestamp: Int64s,
+    timestamp_type: Int8s,
+    key_start: Int32s,
+    key_length: Int32s,
+    key_data: MutableBytes,
+    value_start: Int32s,
+    value_length: Int32s,
+    value_data: MutableBytes,
+    state: Int64s,
+) -> int:
+    """Decode messages of magic 0 or 1, or enriched ones: rows of plain messages and the insides of wrappers.
+
+    As `decode_batches`, after `measure_messages`. `table` is that of CRC-32; with `verify` each message's is checked.
+    Wrappers of magic 1 may have messages of magic 0, without a timestamp: cleaners of 0.10 wrote such.
+    """
+    row, key_at, value_at = state[ROWS], state[KEY_BYTES], state[VALUE_BYTES]
+    status = DONE
+    at = ahead = 0
+    for run in range(0, len(runs), RUN):
+        begin, end = runs[run + START], runs[run + END]
+        ahead, checked, bad = max(ahead, begin), begin, -1
+        at = begin
+        kind, append_time, magic = runs[run + TYPE], runs[run + TIMESTAMP], runs[run + MAGIC]
+        cleaned = magic == 1 and kind != OWN and not enriched  # an old cleaner's: messages of magic 0, and no others
+        add, first_row = 0, row
+        if kind != OWN:
+            if enriched:
+                add = runs[run + OFFSET]
+            elif magic == 1 and runs[run + OFFSET] != 0:
+                add = difference(runs[run + OFFSET], runs[run + LAST])
+                if runs[run + OFFSET] < runs[run + LAST]:
+                    status, state[EXPECTED], state[FOUND] = BAD_WRAPPER_OFFSET, runs[run + LAST], runs[run + OFFSET]
+        whole = (row, key_at, value_at)
+        while status == DONE and at < end:
+            if kind == OWN:
+                whole = (row, key_at, value_at)
+            cell = as_index(row)
+            ahead = prefetch(data, ahead, at + WALK_AHEAD)
+            size = load_i32(data, at + 8)
+            stop = at + 12 + size
+            own = load_i8(data, at + 16)
+            least = 14 if magic == 0 or (own == 0 and cleaned) else 22
+            if size < least:
+                status, state[EXPECTED], state[FOUND] = BAD_SIZE, least, size
+                break
+            if own != magic and not (own == 0 and cleaned):
+                status, state[EXPECTED], state[FOUND] = BAD_MAGIC, magic, own
+                break
+            if verify and at >= checked:
+                bad, checked = check_crcs(data, at, end, table)
+            if at == bad:
+                crc = crc32_of(data, at + 16, stop, table)
+                status, state[EXPECTED], state[FOUND] = BAD_CRC, load_u32(data, at + 12), crc
+                break
+            attributes = load_i8(data, at + 17)
+            place = at + 18
+            if enriched:
+                if kind != OWN and attributes & 15:
+                    status, state[FOUND] = NESTED, attributes & 15
+                    break
+                seconds = load_u32(data, at + 18)
+                area = load_i32(data, at + 22)
+                place = at + 26
+                if area < -1 or area > stop - place - 8:
+                    status, state[EXPECTED], state[FOUND] = BAD_TAGS, stop - place - 8, area
+                    break
+                if area > 0:
+                    tagged, found = tagged_timestamp(data, place, place + area)
+                    place += area
+                    if found < 0:
+                        status, state[EXPECTED], state[FOUND] = BAD_TAGS, area, area
+                        break
+                else:
+                    tagged, found = -1, 0
+                if not found:
+                    if kind != OWN:
+                        tagged = append_time
+                    elif seconds != 0xFFFFFFFF:
+                        tagged = seconds * 1000
+                timestamp[cell] = tagged
+                timestamp_type[cell] = 1 if tagged >= 0 else 0
+                if kind == OWN:
+                    offset[cell] = load_i64(data, at)
+                elif runs[run + HONOR]:
+                    offset[cell] = as_int64(add + load_i64(data, at))
+                else:
+                    offset[cell] = as_int64(add + row - first_row)
+            else:
+                if kind != OWN and attributes & 7:
+                    status, state[FOUND] = NESTED, attributes & 7
+                    break
+                offset[cell] = as_int64(add + load_i64(data, at))
+                if own == 0:
+                    timestamp[cell] = -1
+                    timestamp_type[cell] = NO_TYPE
+                else:
+                    place = at + 26
+                    if kind == LOG_APPEND:
+                        timestamp[cell] = append_time
+                    else:
+                        timestamp[cell] = load_i64(data, at + 18)
+                    timestamp_type[cell] = (attributes >> 3) & 1 if kind == OWN else kind
+            size = load_i32(data, place)
+            place += 4
+            if size < -1 or size > stop - place - 4:
+                status, state[EXPECTED], state[FOUND] = BAD_KEY_LENGTH, stop - place - 4, size
+                break
+            key_length[cell] = size
+            if size >= 0:
+                if keys == PACK:
+                    copy_bytes(key_data, key_at, data, place, size)
+                    key_start[cell] = key_at
+                    key_at += size
+                elif keys == REFER:
+                    key_start[cell] = place
+                place += size
+            else:
+                if keys == PACK:
+                    key_start[cell] = key_at
+                elif keys == REFER:
+                    key_start[cell] = place
+            size = load_i32(data, place)
+            place += 4
+            if size < -1 or max(size, 0) != stop - place:
+                status, state[EXPECTED], state[FOUND] = BAD_VALUE_LENGTH, stop - place, size
+                break
+            value_length[cell] = size
+            if size >= 0:
+                if values == PACK:
+                    copy_bytes(value_data, value_at, data, place, size)
+                    value_start[cell] = value_at
+                    value_at += size
+                elif values == REFER:
+                    value_start[cell] = place
+            else:
+                if values == PACK:
+                    value_start[cell] = value_at
+                elif values == REFER:
+                    value_start[cell] = place
+            row += 1
+            at = stop
+        if status != DONE:
+            state[RUN_INDEX] = run // RUN
+            row, key_at, value_at = whole  # of a damaged wrapper nothing is given
+            break
+    state[AT] = at
+    state[ROWS], state[KEY_BYTES], state[VALUE_BYTES] = row, key_at, value_at
+    return status

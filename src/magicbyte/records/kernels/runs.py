@@ -1,0 +1,81 @@
+"""Runs: stretches of bytes with records in them, and how the decoding kernels are told of them.
+
+A run is RUN integers: a v2 batch's records, a wrapper's inner messages, a row of plain messages. Kernels take many of
+them in one flat array, the fields of the first before those of the second.
+"""
+
+from __future__ import annotations
+
+from magicbyte.compiled.kernel import Bytes, Int64s, kernel
+from magicbyte.compiled.primitives import load_i8, load_i16, load_i32, load_i64
+from magicbyte.records.layout import (
+    ATTRIBUTES_AT,
+    BASE_TIMESTAMP_AT,
+    MAX_TIMESTAMP_AT,
+    MESSAGE_ATTRIBUTES_AT,
+    RECORD_COUNT_AT,
+    V1_TIMESTAMP_AT,
+)
+
+# ---- fields of a run
+START = 0
+END = 1
+COUNT = 2  # v2: records to find. Messages: set by `measure_messages`
+OFFSET = 3  # v2: base offset. Wrapper: its offset. Plain messages: unused
+BASE_TIMESTAMP = 4  # v2
+TYPE = 5  # timestamp type of the batch or wrapper; OWN for plain messages
+TIMESTAMP = 6  # the append time of the batch or wrapper; enriched: the wrapper's timestamp
+MAGIC = 7
+LAST = 8  # messages: offset field of the last one, set by `measure_messages`
+CHECK = 8  # v2: the CRC-32C that the 40 bytes of header before the records and the records must have, -1: not verified
+HONOR = 9  # enriched wrapper: whether relative offsets count
+RUN = 10
+
+OWN = 2  # as TYPE
+NO_TYPE = -1
+LOG_APPEND = 1
+
+
+def run_of(
+    start: int,
+    end: int,
+    *,
+    magic: int,
+    kind: int,
+    count: int = 0,
+    offset: int = 0,
+    base_timestamp: int = 0,
+    timestamp: int = 0,
+    check: int = 0,
+    honor: int = 0,
+) -> list[int]:
+    """Return a run of its own, as a list. `start` -1, `end` 0: not decompressed yet.
+
+    `kind` is the TYPE; `count` 0 stands for one that `measure_messages` is to find; the others are named as the fields.
+    """
+    return [start, end, count, offset, base_timestamp, kind, timestamp, magic, check, honor]
+
+
+@kernel
+def set_batch_run(runs: Int64s, run: int, data: Bytes, at: int, start: int, end: int, check: int) -> None:
+    """Set the run at index `run` to the records, from `start` to `end`, of the v2 batch whose header is at `at`.
+
+    `check`: see CHECK. The records may lie in another buffer than the header.
+    """
+    runs[run + START], runs[run + END], runs[run + COUNT] = start, end, load_i32(data, at + RECORD_COUNT_AT)
+    runs[run + OFFSET], runs[run + BASE_TIMESTAMP] = load_i64(data, at), load_i64(data, at + BASE_TIMESTAMP_AT)
+    runs[run + TYPE] = (load_i16(data, at + ATTRIBUTES_AT) >> 3) & 1
+    runs[run + TIMESTAMP] = load_i64(data, at + MAX_TIMESTAMP_AT)
+    runs[run + MAGIC], runs[run + CHECK], runs[run + HONOR] = 2, check, 0
+
+
+@kernel
+def set_wrapper_run(runs: Int64s, run: int, data: Bytes, at: int, magic: int, start: int, end: int) -> None:
+    """As `set_batch_run`, for what the wrapper of magic 0 or 1 at `at` holds; the messages are still to be counted."""
+    runs[run + START], runs[run + END], runs[run + COUNT] = start, end, 0
+    runs[run + OFFSET], runs[run + BASE_TIMESTAMP] = load_i64(data, at), 0
+    runs[run + TYPE], runs[run + TIMESTAMP] = NO_TYPE, -1
+    if magic == 1:
+        runs[run + TYPE] = (load_i8(data, at + MESSAGE_ATTRIBUTES_AT) >> 3) & 1
+        runs[run + TIMESTAMP] = load_i64(data, at + V1_TIMESTAMP_AT)
+    runs[run + MAGIC], runs[run + LAST], runs[run + HONOR] = magic, 0, 1
