@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from magicbyte.codecs import Codec
-from magicbyte.compiled.primitives import CASTAGNOLI
+from magicbyte.compiled.checksums import CASTAGNOLI
 from magicbyte.mirror.rewrite import Identity, closed_batch
 from magicbyte.protocol.runtime import as_bytes
 from magicbyte.records import forward_kernels as kernels

@@ -2,8 +2,8 @@
 
 A kernel is ordinary Python over flat buffers and integers, so it also runs as it stands: `kernel.py_func`, the plain
 twin, needs no Numba, takes bytes and lists, and does the small batches. Kernels never raise: they return a status.
-What a kernel may use: integers, indexing, other kernels, and the primitives of `compiled/primitives.py`, each of which
-has a Python body for the twin and a machine body (LLVM) for the compiled form.
+What a kernel may use: integers, indexing, other kernels, and the primitives of `primitives.py` and `checksums.py`, each
+of which has a Python body for the twin and a machine body (LLVM) for the compiled form.
 
 Annotations give the compiled signature: `int` (int64), `Bytes` (read only), `MutableBytes`, `Int64s`, `Int32s`,
 `Int8s` (all one-dimensional, C-contiguous).

@@ -6,19 +6,15 @@ bodies check it again and raise IndexError.
 
 from __future__ import annotations
 
-import itertools
 import struct
 from typing import Any
 
-from magicbyte.compiled.kernel import Bytes, Int32s, Int64s, MutableBytes, bounds_checked, kernel, machine_body
-from magicbyte.wire import checksum
+from magicbyte.compiled.kernel import Bytes, Int64s, MutableBytes, bounds_checked, machine_body
 
 _WORD, _PAIR = struct.Struct("<q").unpack_from, struct.Struct("<H").unpack_from
 _I16, _I32, _I64, _U32 = (struct.Struct(">" + code).unpack_from for code in "hiqI")
 _PACK_I32, _PACK_I64, _PACK_U32 = (struct.Struct(">" + code).pack_into for code in "iqI")
-_CRC_TABLES = 16
 _LINE = 64  # bytes of a cache line
-IEEE, CASTAGNOLI = 0x04C11DB7, 0x1EDC6F41  # the polynomials of CRC-32 and CRC-32C, without their highest term
 
 
 def load_i16(data: Bytes, at: int) -> int:
@@ -119,6 +115,12 @@ def copy_16s(out: MutableBytes, to: int, data: Bytes, at: int, size: int) -> Non
         out[to + i] = data[at + i]
 
 
+def copy_cell(out: MutableBytes, to: int, data: Bytes, at: int, size: int) -> None:
+    """As `copy_32s`, but from another buffer, and `size` may be -1, too."""
+    if size > 0:
+        out[to : to + size] = data[at : at + size]
+
+
 def prefetch(data: Bytes, start: int, end: int) -> int:
     """Ask memory for the lines from `start` to `end`, which need not exist, without waiting; return where to go on.
 
@@ -170,39 +172,6 @@ def shift_right(value: int, bits: int) -> int:
     return (value & 0xFFFFFFFFFFFFFFFF) >> bits
 
 
-def crc32_of(data: Bytes, start: int, end: int, table: Int32s) -> int:
-    """Return the CRC-32 (IEEE) of the bytes from `start` to `end`. `table` is `crc_table(IEEE)`."""
-    return checksum.crc32(data[start:end])
-
-
-def crc32_wide(data: Bytes, start: int, end: int, table: Int32s) -> int:
-    """As `crc32_of`, for 4 bytes or more with 64 in front of them in the buffer; never a call in compiled code."""
-    return checksum.crc32(data[start:end])
-
-
-def crc32c_of(data: Bytes, start: int, end: int, table: Int32s) -> int:
-    """Return the CRC-32C of the bytes from `start` to `end`. `table` is `crc_table(CASTAGNOLI)`."""
-    return checksum.crc32c(data[start:end])
-
-
-def crc_table(polynomial: int) -> list[int]:
-    """Return the 16 tables of 256 int32 (bit patterns) that a compiled CRC needs, one after the other."""
-    table, reflected = [], _reflected(polynomial, 32)
-    for byte in range(256):
-        value = byte
-        for _ in range(8):
-            value = (value >> 1) ^ (reflected if value & 1 else 0)
-        table.append(value)
-    for at in range(256 * (_CRC_TABLES - 1)):
-        previous = table[at]
-        table.append((previous >> 8) ^ table[previous & 0xFF])
-    return [value - (1 << 32) if value >> 31 else value for value in table]
-
-
-def _reflected(value: int, bits: int) -> int:
-    return int(f"{value:0{bits}b}"[::-1], 2)
-
-
 def _load(bits: int, *, signed: bool, little: bool = False) -> Any:
     """Return the LLVM body of a load: unaligned, and a byte swap unless it is `little`-endian."""
     from llvmlite import ir
@@ -219,7 +188,7 @@ def _load(bits: int, *, signed: bool, little: bool = False) -> Any:
         def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             array = array_struct(signature.args[0])(context, builder, arguments[0])
             if check:
-                _check_range(context, builder, array, arguments[1], ir.Constant(ir.IntType(64), bits // 8))
+                check_range(context, builder, array, arguments[1], ir.Constant(ir.IntType(64), bits // 8))
             place = builder.gep(builder.bitcast(array.data, ir.IntType(8).as_pointer()), [arguments[1]])
             value = builder.load(builder.bitcast(place, ir.IntType(bits).as_pointer()), align=1)
             if bits > 8 and not little:
@@ -247,7 +216,7 @@ def _store(bits: int) -> Any:
         def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             array = array_struct(signature.args[0])(context, builder, arguments[0])
             if check:
-                _check_range(context, builder, array, arguments[1], ir.Constant(ir.IntType(64), bits // 8))
+                check_range(context, builder, array, arguments[1], ir.Constant(ir.IntType(64), bits // 8))
             place = builder.gep(builder.bitcast(array.data, ir.IntType(8).as_pointer()), [arguments[1]])
             swapped = arguments[2] if bits == 64 else builder.trunc(arguments[2], ir.IntType(bits))
             if bits > 8:
@@ -260,7 +229,7 @@ def _store(bits: int) -> Any:
     return intrinsic(store)
 
 
-def _check_range(context: Any, builder: Any, array: Any, at: Any, size: Any) -> None:
+def check_range(context: Any, builder: Any, array: Any, at: Any, size: Any) -> None:
     """Raise IndexError unless the `size` bytes at position `at` lie inside the array."""
     end = builder.add(at, size)
     outside = builder.or_(
@@ -309,8 +278,8 @@ def _copy() -> Any:
             in_array = array_struct(signature.args[2])(context, builder, arguments[2])
             to, at, size = arguments[1], arguments[3], arguments[4]
             if check:
-                _check_range(context, builder, out_array, to, size)
-                _check_range(context, builder, in_array, at, size)
+                check_range(context, builder, out_array, to, size)
+                check_range(context, builder, in_array, at, size)
             target = builder.gep(builder.bitcast(out_array.data, byte.as_pointer()), [to])
             source = builder.gep(builder.bitcast(in_array.data, byte.as_pointer()), [at])
 
@@ -376,8 +345,8 @@ def _copy_pieces(width: int) -> Any:
             to, at, size = arguments[1], arguments[3], arguments[4]
             if check:
                 reach = builder.and_(builder.add(size, word(width - 1)), word(-width))
-                _check_range(context, builder, out_array, to, reach)
-                _check_range(context, builder, in_array, at, reach)
+                check_range(context, builder, out_array, to, reach)
+                check_range(context, builder, in_array, at, reach)
             target = builder.gep(builder.bitcast(out_array.data, byte.as_pointer()), [to])
             source = builder.gep(builder.bitcast(in_array.data, byte.as_pointer()), [at])
 
@@ -418,8 +387,8 @@ def _copy_cell_ahead() -> Any:
             to, at, size = arguments[1], arguments[3], arguments[4]
             if check:
                 reach = builder.select(builder.icmp_signed(">", size, word(128)), size, word(128))
-                _check_range(context, builder, out_array, to, reach)
-                _check_range(context, builder, in_array, at, reach)
+                check_range(context, builder, out_array, to, reach)
+                check_range(context, builder, in_array, at, reach)
             target = builder.gep(builder.bitcast(out_array.data, byte.as_pointer()), [to])
             source = builder.gep(builder.bitcast(in_array.data, byte.as_pointer()), [at])
 
@@ -447,17 +416,18 @@ def _copy_cell_ahead() -> Any:
 
 machine_body(copy_32s)(lambda: _copy_pieces(32))
 machine_body(copy_16s)(lambda: _copy_pieces(16))
+machine_body(copy_cell)(lambda: _copy_pieces(32))
 
 
-def _in_python(function: Any) -> Any:
+def in_python(function: Any) -> Any:
     """Return `function` compiled as it stands: for bodies that Numba types well by themselves."""
     import numba
 
     return numba.njit(function, nogil=True)
 
 
-def _inlined(function: Any) -> Any:
-    """As `_in_python`, without a call of its own, which takes nanoseconds."""
+def inlined(function: Any) -> Any:
+    """As `in_python`, without a call of its own, which takes nanoseconds."""
     import numba
 
     return numba.njit(function, nogil=True, inline="always")
@@ -465,7 +435,7 @@ def _inlined(function: Any) -> Any:
 
 @machine_body(as_int64)
 def _as_int64() -> Any:
-    return _in_python(lambda value: value)
+    return in_python(lambda value: value)
 
 
 @machine_body(short_varint)
@@ -478,14 +448,14 @@ def _short_varint() -> Any:
             return code, at + 1
         return (code & 127) | byte(data, at + 1) << 7, at + 2
 
-    return _inlined(read)
+    return inlined(read)
 
 
 @machine_body(difference)
 def _difference() -> Any:
     import numpy as np
 
-    return _in_python(lambda value, other: np.int64(np.uint64(value) - np.uint64(other)))
+    return in_python(lambda value, other: np.int64(np.uint64(value) - np.uint64(other)))
 
 
 def _prefetch_line() -> Any:
@@ -525,7 +495,7 @@ def _prefetch() -> Any:
             start += _LINE
         return start
 
-    return _in_python(lines)
+    return in_python(lines)
 
 
 @machine_body(prefetch_two)
@@ -536,334 +506,35 @@ def _prefetch_two() -> Any:
         one(data, at)
         one(data, at + _LINE)
 
-    return _inlined(two)
+    return inlined(two)
 
 
 @machine_body(as_index)
 def _as_index() -> Any:
     import numpy as np
 
-    return _in_python(lambda value: np.uint64(value))
+    return in_python(lambda value: np.uint64(value))
 
 
 @machine_body(unzigzag32)
 def _unzigzag32() -> Any:
-    return _in_python(lambda value: ((value & 0xFFFFFFFF) >> 1) ^ -(value & 1))
+    return in_python(lambda value: ((value & 0xFFFFFFFF) >> 1) ^ -(value & 1))
 
 
 @machine_body(shift_right)
 def _shift_right() -> Any:
     import numpy as np
 
-    return _in_python(lambda value, bits: np.int64(np.uint64(value) >> np.uint64(bits)))
+    return in_python(lambda value, bits: np.int64(np.uint64(value) >> np.uint64(bits)))
 
 
 @machine_body(unzigzag64)
 def _unzigzag64() -> Any:
     import numpy as np
 
-    return _in_python(lambda value: np.int64(np.uint64(value) >> np.uint64(1)) ^ -(value & 1))
+    return in_python(lambda value: np.int64(np.uint64(value) >> np.uint64(1)) ^ -(value & 1))
 
 
 @machine_body(zigzag64)
 def _zigzag64() -> Any:
-    return _in_python(lambda value: (value << 1) ^ (value >> 63))
-
-
-def _first_half(crc: int) -> int:
-    """Return the 32 bits of `crc`, bytes reversed, as the upper half of 64, where the first bytes are loaded to."""
-    return ((crc & 0xFF) << 56) | ((crc & 0xFF00) << 40) | ((crc & 0xFF0000) << 24) | (((crc >> 24) & 0xFF) << 32)
-
-
-@kernel
-def _crc_by_table(data: Bytes, at: int, end: int, crc: int, table: Int32s) -> int:
-    """Go on with the inverted CRC `crc` over the bytes from `at` to `end`: 16, 8, 4 and then 1 at a time."""
-    while end - at >= 16:
-        a, b = load_i64(data, at) ^ _first_half(crc), load_i64(data, at + 8)
-        crc = (
-            table[15 * 256 + ((a >> 56) & 0xFF)]
-            ^ table[14 * 256 + ((a >> 48) & 0xFF)]
-            ^ table[13 * 256 + ((a >> 40) & 0xFF)]
-            ^ table[12 * 256 + ((a >> 32) & 0xFF)]
-            ^ table[11 * 256 + ((a >> 24) & 0xFF)]
-            ^ table[10 * 256 + ((a >> 16) & 0xFF)]
-            ^ table[9 * 256 + ((a >> 8) & 0xFF)]
-            ^ table[8 * 256 + (a & 0xFF)]
-            ^ table[7 * 256 + ((b >> 56) & 0xFF)]
-            ^ table[6 * 256 + ((b >> 48) & 0xFF)]
-            ^ table[5 * 256 + ((b >> 40) & 0xFF)]
-            ^ table[4 * 256 + ((b >> 32) & 0xFF)]
-            ^ table[3 * 256 + ((b >> 24) & 0xFF)]
-            ^ table[2 * 256 + ((b >> 16) & 0xFF)]
-            ^ table[1 * 256 + ((b >> 8) & 0xFF)]
-            ^ table[b & 0xFF]
-        )
-        at += 16
-    if end - at >= 8:
-        a = load_i64(data, at) ^ _first_half(crc)
-        crc = (
-            table[7 * 256 + ((a >> 56) & 0xFF)]
-            ^ table[6 * 256 + ((a >> 48) & 0xFF)]
-            ^ table[5 * 256 + ((a >> 40) & 0xFF)]
-            ^ table[4 * 256 + ((a >> 32) & 0xFF)]
-            ^ table[3 * 256 + ((a >> 24) & 0xFF)]
-            ^ table[2 * 256 + ((a >> 16) & 0xFF)]
-            ^ table[1 * 256 + ((a >> 8) & 0xFF)]
-            ^ table[a & 0xFF]
-        )
-        at += 8
-    if end - at >= 4:
-        a = load_u32(data, at) ^ ((_first_half(crc) >> 32) & 0xFFFFFFFF)
-        crc = (
-            table[3 * 256 + ((a >> 24) & 0xFF)]
-            ^ table[2 * 256 + ((a >> 16) & 0xFF)]
-            ^ table[1 * 256 + ((a >> 8) & 0xFF)]
-            ^ table[a & 0xFF]
-        )
-        at += 4
-    while at < end:
-        crc = ((crc >> 8) & 0xFFFFFF) ^ table[(crc ^ data[at]) & 0xFF]
-        at += 1
-    return crc & 0xFFFFFFFF
-
-
-@machine_body(_first_half)
-def _first_half_compiled() -> Any:
-    return _in_python(_first_half)
-
-
-@kernel
-def _crc_tables_only(data: Bytes, start: int, end: int, table: Int32s) -> int:
-    """Return the CRC of the bytes from `start` to `end`: of the polynomial that the table is of."""
-    rest: int = _crc_by_table(data, start, end, 0xFFFFFFFF, table)
-    return rest ^ 0xFFFFFFFF
-
-
-def _crc32_narrow(data: Bytes, start: int, end: int) -> int:
-    """Return the CRC-32 of the bytes from `start` to `end`: at least 4, and 16 in front of them are in the buffer."""
-    return checksum.crc32(data[start:end])
-
-
-def _crc32c_wide(data: Bytes, start: int, end: int) -> int:
-    """As `_crc32c_narrow`, with 64 bytes in front."""
-    return checksum.crc32c(data[start:end])
-
-
-def _crc32c_narrow(data: Bytes, start: int, end: int) -> int:
-    """As `_crc32_narrow`, for CRC-32C."""
-    return checksum.crc32c(data[start:end])
-
-
-@kernel
-def _crc32_folded(data: Bytes, start: int, end: int, table: Int32s) -> int:
-    """Return the CRC-32 of the bytes from `start` to `end`, by carry-less multiplication where that is possible."""
-    if start >= 64 and end - start >= 4:
-        return crc32_wide(data, start, end, table)
-    if start >= 16 and end - start >= 4:
-        return _crc32_narrow(data, start, end)
-    rest: int = _crc_by_table(data, start, end, 0xFFFFFFFF, table)
-    return rest ^ 0xFFFFFFFF
-
-
-@kernel
-def _crc32c_folded(data: Bytes, start: int, end: int, table: Int32s) -> int:
-    """As `_crc32_folded`, for CRC-32C."""
-    if start >= 64 and end - start >= 4:
-        return _crc32c_wide(data, start, end)
-    if start >= 16 and end - start >= 4:
-        return _crc32c_narrow(data, start, end)
-    rest: int = _crc_by_table(data, start, end, 0xFFFFFFFF, table)
-    return rest ^ 0xFFFFFFFF
-
-
-def _power(polynomial: int, exponent: int) -> int:
-    """Return x**exponent modulo the polynomial, reflected in 32 bits."""
-    value = 1
-    for _ in range(exponent):
-        value <<= 1
-        value ^= polynomial | 1 << 32 if value >> 32 else 0
-    return _reflected(value, 32)
-
-
-def _folding(polynomial: int, bits: int) -> list[int]:
-    """Return what the two halves of 128 bits are multiplied with to move them `bits` further."""
-    return [_power(polynomial, bits + 32) << 1, _power(polynomial, bits - 32) << 1]
-
-
-def _reduction(polynomial: int) -> tuple[int, int, int]:
-    """Return x**64 modulo the polynomial, it, and x**64 divided by it, all reflected: for the last steps."""
-    whole = (1 << 32) | polynomial
-    rest, quotient = 1 << 64, 0
-    for bit in range(32, -1, -1):
-        if rest >> (bit + 32) & 1:
-            quotient |= 1 << bit
-            rest ^= whole << bit
-    return _power(polynomial, 64) << 1, _reflected(whole, 33), _reflected(quotient, 33)
-
-
-def _fold_body(polynomial: int, parts: int) -> Any:
-    """Return the LLVM body of a CRC by carry-less multiplication, in vectors of `parts` (1, 2, 4) times 128 bits.
-
-    The bytes are taken as if zeros stood in front of them, which change nothing, up to a whole number of vectors; so
-    the first load begins up to a vector before `start`. What a CRC begins with is added to the first four bytes.
-
-    Source: Gopal, Ozturk, Guilford and others, Fast CRC Computation for Generic Polynomials Using PCLMULQDQ
-    (Intel, 2009).
-    """
-    from llvmlite import ir
-    from numba.core import cgutils as untyped
-    from numba.extending import intrinsic
-    from numba.np import arrayobj
-
-    array_struct: Any = arrayobj.make_array
-    cgutils: Any = untyped
-    check = bounds_checked()
-    byte, word, number = ir.IntType(8), ir.IntType(64), ir.IntType(32)
-    narrow, wide = ir.VectorType(word, 2), ir.VectorType(word, 2 * parts)
-    width, lanes = 16 * parts, 4
-    to_64, reflected, quotient = _reduction(polynomial)
-    low_words = narrow([0xFFFFFFFF, 0xFFFFFFFF])
-    mask = bytes(width) + b"\xff" * width
-    beginning = bytes(width) + b"\xff" * 4 + bytes(2 * width)
-    suffix = {1: "", 2: ".256", 4: ".512"}
-
-    def crc(_typing: Any, data: Any, start: Any, end: Any) -> Any:
-        from numba import types as nb
-
-        def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            array = array_struct(signature.args[0])(context, builder, arguments[0])
-            _, start, end = arguments
-            source = builder.bitcast(array.data, byte.as_pointer())
-
-            def constant(content: bytes, name: str) -> Any:
-                value = ir.Constant(ir.ArrayType(byte, len(content)), bytearray(content))
-                return builder.bitcast(cgutils.global_constant(builder.module, name, value), byte.as_pointer())
-
-            def load(place: Any, position: Any) -> Any:
-                return builder.load(builder.bitcast(builder.gep(place, [position]), wide.as_pointer()), align=1)
-
-            def multiply(value: Any, by: Any, halves: int) -> Any:
-                kind = value.type
-                name = f"llvm.x86.pclmulqdq{suffix[kind.count // 2]}"
-                function = cgutils.get_or_insert_function(
-                    builder.module, ir.FunctionType(kind, [kind, kind, byte]), name
-                )
-                return builder.call(function, [value, by, byte(halves)])
-
-            def both(value: Any, by: Any) -> Any:
-                return builder.xor(multiply(value, by, 0x00), multiply(value, by, 0x11))
-
-            def fold(value: Any, vectors: int, more: Any) -> Any:
-                return builder.xor(both(value, wide(_folding(polynomial, 8 * width * vectors) * parts)), more)
-
-            def part(value: Any, index: int) -> Any:
-                chosen = ir.Constant(ir.VectorType(number, 2), [2 * index, 2 * index + 1])
-                return builder.shuffle_vector(value, value, chosen)
-
-            def shifted(value: Any, count: int) -> Any:
-                pieces = ir.VectorType(number, 4)
-                chosen = ir.Constant(pieces, [index + count // 4 for index in range(4)])
-                moved = builder.shuffle_vector(builder.bitcast(value, pieces), pieces([0] * 4), chosen)
-                return builder.bitcast(moved, narrow)
-
-            size = builder.sub(end, start)
-            vectors = builder.udiv(builder.add(size, word(width - 1)), word(width))
-            begin = builder.sub(end, builder.mul(vectors, word(width)))
-            if check:
-                _check_range(context, builder, array, begin, builder.sub(end, begin))
-            skipped = builder.sub(word(width), builder.sub(start, begin))
-            first = builder.and_(load(source, begin), load(constant(mask, "crc_mask"), skipped))
-            first = builder.xor(first, load(constant(beginning, "crc_beginning"), skipped))
-            second = load(constant(beginning, "crc_beginning"), builder.add(skipped, word(width)))
-            total = cgutils.alloca_once_value(builder, first)
-            at = cgutils.alloca_once_value(builder, builder.add(begin, word(width)))
-            with (
-                builder.if_then(builder.icmp_unsigned(">", vectors, word(1))),
-                builder.if_else(builder.icmp_unsigned("<", vectors, word(2 * lanes))) as (few, many),
-            ):
-                with few:
-                    position = builder.load(at)
-                    builder.store(fold(first, 1, builder.xor(load(source, position), second)), total)
-                    builder.store(builder.add(position, word(width)), at)
-                with many:
-                    values = [first, builder.xor(load(source, builder.add(begin, word(width))), second)]
-                    values += [load(source, builder.add(begin, word(width * lane))) for lane in range(2, lanes)]
-                    places = [cgutils.alloca_once_value(builder, value) for value in values]
-                    rounds = builder.udiv(vectors, word(lanes))
-                    with cgutils.for_range(builder, builder.sub(rounds, word(1))) as loop:
-                        base = builder.add(begin, builder.mul(builder.add(loop.index, word(1)), word(lanes * width)))
-                        for lane, place in enumerate(places):
-                            more = load(source, builder.add(base, word(width * lane)))
-                            builder.store(fold(builder.load(place), lanes, more), place)
-                    combined = builder.load(places[0])
-                    for place in places[1:]:
-                        combined = fold(combined, 1, builder.load(place))
-                    builder.store(combined, total)
-                    builder.store(builder.add(begin, builder.mul(rounds, word(lanes * width))), at)
-            test, again, done = (builder.append_basic_block(f"crc.{name}") for name in ("test", "again", "done"))
-            builder.branch(test)
-            builder.position_at_end(test)
-            position = builder.load(at)
-            builder.cbranch(builder.icmp_signed("<", position, end), again, done)
-            builder.position_at_end(again)
-            builder.store(fold(builder.load(total), 1, load(source, position)), total)
-            builder.store(builder.add(position, word(width)), at)
-            builder.branch(test)
-            builder.position_at_end(done)
-            combined = builder.load(total)
-            value = part(combined, parts - 1)
-            if parts > 1:
-                distances = [_folding(polynomial, 128 * (parts - 1 - index)) for index in range(parts - 1)]
-                moved = both(combined, wide([*itertools.chain(*distances), 0, 0]))
-                for index in range(parts - 1):
-                    value = builder.xor(value, part(moved, index))
-            by_16 = narrow(_folding(polynomial, 128))
-            value = builder.xor(shifted(value, 8), multiply(value, by_16, 0x10))
-            value = builder.xor(shifted(value, 4), multiply(builder.and_(value, low_words), narrow([to_64, 0]), 0x00))
-            barrett = narrow([reflected, quotient])
-            least = multiply(builder.and_(value, low_words), barrett, 0x10)
-            least = multiply(builder.and_(least, low_words), barrett, 0x00)
-            value = builder.extract_element(builder.xor(value, least), number(0))
-            return builder.xor(builder.lshr(value, word(32)), word(0xFFFFFFFF))
-
-        return nb.int64(data, nb.int64, nb.int64), codegen
-
-    return intrinsic(crc)
-
-
-def _carry_less_parts() -> int:
-    """Return how many times 128 bits this machine multiplies without carry at once; 0: it does not."""
-    import platform
-
-    from llvmlite import binding
-
-    features = binding.get_host_cpu_features()
-    if platform.machine().lower() not in ("x86_64", "amd64") or not features.get("pclmul"):
-        return 0
-    if not features.get("vpclmulqdq"):
-        return 1
-    return 4 if features.get("avx512f") else 2
-
-
-@machine_body(crc32_wide)
-def _crc32_wide() -> Any:
-    if not (parts := _carry_less_parts()):
-        return _crc_tables_only
-    body = _fold_body(IEEE, parts)
-    return _inlined(lambda data, start, end, _table: body(data, start, end))
-
-
-machine_body(_crc32_narrow)(lambda: _fold_body(IEEE, 1))
-machine_body(_crc32c_wide)(lambda: _fold_body(CASTAGNOLI, _carry_less_parts()))
-machine_body(_crc32c_narrow)(lambda: _fold_body(CASTAGNOLI, 1))
-machine_body(crc32_of)(lambda: _crc32_folded if _carry_less_parts() else _crc_tables_only)
-machine_body(crc32c_of)(lambda: _crc32c_folded if _carry_less_parts() else _crc_tables_only)
-
-
-def copy_cell(out: MutableBytes, to: int, data: Bytes, at: int, size: int) -> None:
-    """As `copy_32s`, but from another buffer, and `size` may be -1, too."""
-    if size > 0:
-        out[to : to + size] = data[at : at + size]
-
-
-machine_body(copy_cell)(lambda: _copy_pieces(32))
+    return in_python(lambda value: (value << 1) ^ (value >> 63))

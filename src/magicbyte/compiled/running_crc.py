@@ -12,7 +12,7 @@ from typing import Final
 
 import crc32c as _crc32c
 
-from magicbyte.compiled.primitives import CASTAGNOLI, IEEE
+from magicbyte.compiled.checksums import CASTAGNOLI, IEEE
 from magicbyte.wire.checksum import Buffer
 
 _LOW_BITS = 11

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from magicbyte.compiled.checksums import crc_table
 from magicbyte.compiled.kernel import Kernel
-from magicbyte.compiled.primitives import crc_table
 
 _ITEM_SIZE = {"q": 8, "i": 4, "b": 1, "B": 1}
 _KEPT = 96 << 20  # bytes of memory that may wait for their next use

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from magicbyte.codecs import Codec, Lz4Header, OutputFull, decompress_into, lz4_read_kernels
+from magicbyte.compiled.checksums import CASTAGNOLI, IEEE
 from magicbyte.compiled.kernel import Ints, expect, worth_compiling
-from magicbyte.compiled.primitives import CASTAGNOLI, IEEE
 from magicbyte.errors import BatchTooLargeError, CorruptRecordError
 from magicbyte.records.columns import BytesColumn, HeaderColumns, RecordColumns
 from magicbyte.records.enriched import EnrichedMessage

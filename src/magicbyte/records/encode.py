@@ -14,8 +14,8 @@ from typing import Any, Final, NamedTuple
 
 from magicbyte.codecs import Codec, compress
 from magicbyte.codecs import lz4_kernels as lz4
+from magicbyte.compiled.checksums import CASTAGNOLI, IEEE
 from magicbyte.compiled.kernel import worth_compiling
-from magicbyte.compiled.primitives import CASTAGNOLI, IEEE
 from magicbyte.errors import (
     BatchTooLargeError,
     CorruptRecordError,

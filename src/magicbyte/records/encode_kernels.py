@@ -6,6 +6,7 @@ never raise; `state` receives where and why they stopped. Byte positions: record
 
 from __future__ import annotations
 
+from magicbyte.compiled.checksums import crc32_of, crc32c_of
 from magicbyte.compiled.kernel import Bytes, Int8s, Int32s, Int64s, MutableBytes, kernel
 from magicbyte.compiled.likely import likely
 from magicbyte.compiled.primitives import (
@@ -13,8 +14,6 @@ from magicbyte.compiled.primitives import (
     as_int64,
     copy_bytes,
     copy_cell,
-    crc32_of,
-    crc32c_of,
     difference,
     shift_right,
     store_i8,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import cache
 from typing import NamedTuple
 
+from magicbyte.compiled.checksums import CASTAGNOLI
 from magicbyte.compiled.kernel import worth_compiling
-from magicbyte.compiled.primitives import CASTAGNOLI
 from magicbyte.records import forward_kernels as kernels
 from magicbyte.records.forms import Lists, form_for
 from magicbyte.records.layout import CONTROL_BIT, DELETE_HORIZON_BIT, TRANSACTIONAL_BIT

@@ -6,10 +6,10 @@ old one, xor that of the bytes that change, moved on by what is behind them: a d
 
 from __future__ import annotations
 
+from magicbyte.compiled.checksums import crc32c_of
 from magicbyte.compiled.kernel import Bytes, Int32s, Int64s, MutableBytes, kernel
 from magicbyte.compiled.primitives import (
     copy_bytes,
-    crc32c_of,
     load_i8,
     load_i16,
     load_i32,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from magicbyte.compiled.checksums import CASTAGNOLI
 from magicbyte.compiled.kernel import worth_compiling
-from magicbyte.compiled.primitives import CASTAGNOLI
 from magicbyte.records import proof_kernels
 from magicbyte.records.forms import form_for
 from magicbyte.records.kernels.runs import RUN

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from magicbyte.codecs import lz4_kernels as lz4
+from magicbyte.compiled.checksums import CASTAGNOLI, IEEE
 from magicbyte.compiled.kernel import Ints, worth_compiling
-from magicbyte.compiled.primitives import CASTAGNOLI, IEEE
 from magicbyte.records import repack_kernels as repack
 from magicbyte.records.columns import RecordColumns
 from magicbyte.records.decode import DecodeOptions, decode_entries, decode_opened

@@ -6,11 +6,10 @@ How: magicbyte.codecs.lz4_kernels, of which the statuses are, too. Byte position
 from __future__ import annotations
 
 from magicbyte.codecs.lz4_kernels import AT, COUNT, DONE, FULL, GONE, LEAD, ODD, read_frame, write_frame
+from magicbyte.compiled.checksums import crc32_of, crc32c_of
 from magicbyte.compiled.kernel import Bytes, Int32s, Int64s, MutableBytes, kernel
 from magicbyte.compiled.primitives import (
     as_index,
-    crc32_of,
-    crc32c_of,
     load_i32,
     load_u32,
     zigzag64,

@@ -5,10 +5,9 @@ As in records/kernels/: flat buffers, a status, nothing raised, every position c
 
 from __future__ import annotations
 
+from magicbyte.compiled.checksums import crc32_of, crc32c_of
 from magicbyte.compiled.kernel import Bytes, Int32s, Int64s, kernel
 from magicbyte.compiled.primitives import (
-    crc32_of,
-    crc32c_of,
     difference,
     load_i8,
     load_i16,

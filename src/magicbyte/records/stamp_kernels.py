@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+from magicbyte.compiled.checksums import crc32_of, crc32_wide
 from magicbyte.compiled.kernel import Int32s, MutableBytes, kernel
 from magicbyte.compiled.primitives import (
-    crc32_of,
-    crc32_wide,
     load_i8,
     load_i32,
     load_i64,

@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from magicbyte.codecs import decompress
+from magicbyte.compiled.checksums import IEEE
 from magicbyte.compiled.kernel import worth_compiling
-from magicbyte.compiled.primitives import IEEE
 from magicbyte.errors import BatchTooLargeError, CorruptRecordError
 from magicbyte.records import survey_kernels as survey
 from magicbyte.records.batch import RecordBatch

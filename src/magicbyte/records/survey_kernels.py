@@ -5,11 +5,10 @@ Statuses, the rules of a record, and what `state` holds to begin with are those 
 
 from __future__ import annotations
 
+from magicbyte.compiled.checksums import crc32_of, crc32_wide
 from magicbyte.compiled.kernel import Bytes, Int32s, Int64s, kernel
 from magicbyte.compiled.primitives import (
     as_int64,
-    crc32_of,
-    crc32_wide,
     load_i8,
     load_i32,
     load_i64,

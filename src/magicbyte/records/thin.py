@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from magicbyte.codecs import compress_lz4_frames, lz4_frame_bound
-from magicbyte.compiled.primitives import CASTAGNOLI
+from magicbyte.compiled.checksums import CASTAGNOLI
 from magicbyte.records import proof_kernels as proof
 from magicbyte.records import thin_kernels as kernels
 from magicbyte.records.forms import form_for

@@ -7,11 +7,11 @@ goes. Which records go is told for each offset, so that nothing is decoded but l
 from __future__ import annotations
 
 from magicbyte.codecs.lz4_read_kernels import BLOCK
+from magicbyte.compiled.checksums import crc32c_of
 from magicbyte.compiled.kernel import Bytes, Int32s, Int64s, MutableBytes, kernel
 from magicbyte.compiled.primitives import (
     as_int64,
     copy_bytes,
-    crc32c_of,
     difference,
     load_i16,
     load_i32,

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from magicbyte.compiled.checksums import IEEE
 from magicbyte.compiled.kernel import worth_compiling
-from magicbyte.compiled.primitives import IEEE
 from magicbyte.errors import CorruptRecordError
 from magicbyte.log.append.rules import AppendRules, Request
 from magicbyte.log.append.sets import Part, ProducedSet

@@ -18,8 +18,8 @@ from concurrent.futures import Executor, Future, wait
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from magicbyte.compiled.checksums import CASTAGNOLI, IEEE
 from magicbyte.compiled.kernel import worth_compiling
-from magicbyte.compiled.primitives import CASTAGNOLI, IEEE
 from magicbyte.compiled.running_crc import CRC32, CRC32C, CrcKind
 from magicbyte.errors import BatchTooLargeError, CorruptRecordError, TruncatedLogError
 from magicbyte.log.files.filesystem import data_pieces

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from magicbyte.compiled.checksums import crc32c_of
 from magicbyte.compiled.kernel import Bytes, Int8s, Int32s, Int64s, MutableBytes, kernel
 from magicbyte.compiled.primitives import (
     as_index,
     as_int64,
     copy_bytes,
     copy_cell_ahead,
-    crc32c_of,
     load_i8,
     load_i16,
     load_i32,

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+from magicbyte.compiled.checksums import crc32_of, crc32_wide
 from magicbyte.compiled.kernel import Bytes, Int8s, Int32s, Int64s, MutableBytes, kernel
 from magicbyte.compiled.primitives import (
     as_index,
     as_int64,
     copy_bytes,
-    crc32_of,
-    crc32_wide,
     difference,
     load_i8,
     load_i32,
