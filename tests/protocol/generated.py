@@ -9,7 +9,9 @@ from typing import Any
 from uuid import UUID
 
 from magicbyte.schema import FieldSchema, MessageSchema
-from magicbyte.schema.python import NUMBERS, attributes, class_names, groups, modules
+from magicbyte.schema.names import attributes, class_names
+from magicbyte.schema.python import groups, modules
+from magicbyte.schema.spans import NUMBERS
 from protocol.interpreter import UNKNOWN, Values, present
 from protocol.schemas import SCHEMAS, all_schemas
 

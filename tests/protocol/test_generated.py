@@ -8,8 +8,9 @@ import pytest
 
 from magicbyte.errors import ProtocolError
 from magicbyte.schema import check
+from magicbyte.schema.names import attributes, snake
 from magicbyte.schema.output import stale
-from magicbyte.schema.python import attributes, modules, snake
+from magicbyte.schema.python import modules
 from protocol.schemas import ROOT
 from syntax import parsed
 

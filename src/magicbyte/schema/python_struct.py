@@ -1,0 +1,223 @@
+"""What writing and reading a struct have in common: names, defaults, and the versions in which statements hold."""
+
+from __future__ import annotations
+
+import base64
+import uuid
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+
+from magicbyte.schema.code import Block, Body, Statement, also, condition, names_in, otherwise, quoted, when
+from magicbyte.schema.names import attributes
+from magicbyte.schema.spans import (
+    NUMBERS,
+    Span,
+    all_fields,
+    code_of,
+    is_number,
+    is_plain,
+    is_view,
+    runs_of,
+    spans_of,
+    varint_of,
+)
+from magicbyte.schema.tree import FieldSchema, MessageSchema, StructSchema
+
+NULL_IN_TAG: Final = "null=0"
+"""How a null struct is marked in a tagged field: there Kafka writes a varint, elsewhere an int8 of -1."""
+LETTERS: Final = {"?": "T", "b": "B", "h": "H", "H": "UH", "i": "I", "I": "UI", "q": "Q", "d": "D", "[": "_"}
+TYPES: Final = {"bool": "bool", "float64": "float", "uuid": "UUID", "string": "str", "bytes": "bytes"}
+
+
+class Constants:
+    """The names that the classes of a module share: `classes` by message and struct, and constants by their values."""
+
+    def __init__(self, classes: Mapping[tuple[str, str], str]) -> None:
+        self.classes = classes
+        self.values: dict[str, str] = {}
+
+    def constant(self, name: str, value: str) -> str:
+        """Return the name of a constant of the module, which has this value."""
+        self.values[name] = value
+        return name
+
+    def numbers(self, codes: str) -> str:
+        """Return the constant that packs and unpacks some numbers."""
+        return self.constant(f"_{letters_of(codes)}", f'struct.Struct(">{codes}")')
+
+    def layout(self, kind: str, codes: str, flexible: bool) -> str:
+        """Return the constant of class `kind`, `Shapes` or `Rows`, for a layout."""
+        form = "COMPACT" if flexible else "CLASSIC"
+        name = f"_{kind.upper()}_{letters_of(codes)}_{form}"
+        return self.constant(name, f'{kind}("{codes}", flexible={flexible})')
+
+
+def letters_of(codes: str) -> str:
+    """Return codes of `struct` as letters that a name may have."""
+    return "".join(LETTERS[code] for code in codes)
+
+
+class Struct:
+    """A message or one of its structs, and what is decided about its code: names, defaults, conditions on versions."""
+
+    def __init__(self, module: Constants, message: MessageSchema, schema: StructSchema | None) -> None:
+        self.module = module
+        self.message = message
+        self.schema = schema
+        self.fields = message.fields if schema is None else schema.fields
+        self.name = message.name if schema is None else module.classes[message.name, schema.name]
+        self.attributes = attributes(self.fields)
+        self.spans = [
+            span for span in spans_of(message) if schema is None or span.lowest in schema.versions
+        ]  # fmt: skip
+        self.tagged = [field for field in self.fields if field.tag is not None]
+        self.runs = runs_of(self.fields, self.spans)
+
+    def annotation(self, field: FieldSchema) -> str:
+        """Return the Python type of a field."""
+        element = self.struct_name(field) if field.type.struct else TYPES.get(field.type.name, "int")
+        if is_view(field):
+            element = "Records"
+        if field.type.array:
+            element = f"tuple[{element}, ...]" if field.type.name in NUMBERS else f"list[{element}]"
+        return f"{element} | None" if self.is_optional(field) else element
+
+    def is_optional(self, field: FieldSchema) -> bool:
+        """Return whether a field may be None."""
+        return field.null_by_default or any(span.lowest in field.nullable_versions for span in self.spans)
+
+    def struct_name(self, field: FieldSchema) -> str:
+        """Return the class of a field whose type is a struct, or an array of one."""
+        return self.module.classes.get((self.message.name, field.type.name), "")
+
+    def default(self, field: FieldSchema) -> str:
+        """Return the default of a field as an expression."""
+        if field.null_by_default:
+            return "None"
+        if field.type.array:
+            return "()" if field.type.name in NUMBERS else "[]"
+        if field.type.struct:
+            return f"{self.struct_name(field)}()"
+        if field.type.name == "bytes":
+            return 'b""'
+        if field.type.name == "uuid":
+            number = uuid.UUID(bytes=base64.urlsafe_b64decode(f"{field.default}=="))
+            return f'UUID("{number}")' if number.int else "NULL_UUID"
+        if isinstance(field.default, float):
+            text = repr(field.default)
+            return text if text[-1].isdigit() else f'float("{text}")'
+        return quoted(field.default) if isinstance(field.default, str) else str(field.default)
+
+    def differs(self, field: FieldSchema) -> tuple[str, ...]:
+        """Return conditions, one of which holds where a field does not have its default."""
+        value, default = f"self.{self.attributes[field.name]}", self.default(field)
+        none = (f"{value} is None",) if self.is_optional(field) else ()
+        if default == "None":
+            return (f"{value} is not None",)
+        if default in ("()", "[]", 'b""'):
+            return (*none, f"len({value}) > 0")
+        if default in ("True", "False"):
+            return (value if default == "False" else f"not {value}",)
+        if field.type.struct:
+            return (*none, f"{value}._is_set()")
+        return (f"{value} != {default}",)
+
+    def is_default(self) -> bool:
+        """Return whether a field of the message has this struct as its default: writing asks whether it is set."""
+        return any(not field.type.array and not field.null_by_default for field in self.users())
+
+    def is_element(self) -> bool:
+        """Return whether there are arrays of this struct."""
+        return any(field.type.array for field in self.users())
+
+    def stands_alone(self) -> bool:
+        """Return whether it is not only an element of arrays."""
+        return not self.is_element() or any(not field.type.array for field in self.users())
+
+    def users(self) -> list[FieldSchema]:
+        """Return the fields of the message that have this struct as their type, or arrays of it."""
+        name = None if self.schema is None else self.schema.name
+        return [field for field in all_fields(self.message) if field.type.struct and field.type.name == name]
+
+    def row_layouts(self) -> dict[Span, str]:
+        """Return the layouts of the spans in which structs of this kind can be read in rows."""
+        if not self.is_element():
+            return {}
+        found = {}
+        for span in self.spans:
+            there = [field for field in self.fields if is_plain(field, span)]
+            numbers = all(is_number(field) and not varint_of(field, span) for field in there)
+            arrays = [field for field in there if field.type.array]
+            nullable = any(span.lowest in field.nullable_versions for field in arrays)
+            if numbers and not nullable and len(arrays) < len(there):
+                found[span] = "".join(("[" if field.type.array else "") + code_of(field, span) for field in there)
+        return found
+
+    def asks_flexible(self, body: Iterable[Statement]) -> list[str]:
+        """Return the statement that finds out whether the version is flexible, if some of `body` asks for that."""
+        asks = self.flexible_differs() and "flexible" in names_in(body)
+        return [f"flexible = version >= {self.first_flexible()}"] if asks else []
+
+    def flexible_differs(self) -> bool:
+        """Return whether some versions are flexible and others not."""
+        return len({span.flexible for span in self.spans}) > 1
+
+    def first_flexible(self) -> int:
+        """Return the lowest flexible version."""
+        return min(span.lowest for span in self.spans if span.flexible)
+
+    def flexible(self, field: FieldSchema, span: Span) -> str:
+        """Return whether a field is in flexible form, as an expression."""
+        if field.flexible_versions is not None:
+            return str(span.lowest in field.flexible_versions)
+        return "flexible" if self.flexible_differs() else str(span.flexible)
+
+    def chains(self, bodies: Iterable[Callable[[Span], Body]]) -> list[Statement]:
+        """Return the statements of some chains; those that follow each other and have the same conditions are one."""
+        found: list[Statement] = []
+        last: list[Statement] = []
+        for body in bodies:
+            made = self.chain(body)
+            heads = [each.head for each in made if isinstance(each, Block)]
+            if len(heads) == len(made) > 0 and heads == [each.head for each in last if isinstance(each, Block)]:
+                pairs = zip(last, made, strict=True)
+                made = [
+                    Block(a.keyword, a.terms, a.body + b.body)
+                    for a, b in pairs
+                    if isinstance(a, Block) and isinstance(b, Block)
+                ]
+                del found[-len(last) :]
+            found += made
+            last = made
+        return found
+
+    def chain(self, body: Callable[[Span], Body]) -> list[Statement]:
+        """Return the statements of all spans, under conditions on the version where they differ. Newest first."""
+        parts: list[tuple[int, int, Body]] = []
+        for span in self.spans:
+            made = body(span)
+            if parts and parts[-1][2] == made:
+                parts[-1] = (parts[-1][0], span.highest, made)
+            else:
+                parts.append((span.lowest, span.highest, made))
+        if len(parts) == 1:
+            return list(parts[0][2])
+        found: list[Statement] = []
+        lowest, left = parts[0][0], parts[-1][1]  # the highest version for which there is no branch yet
+        for low, high, made in reversed(parts):
+            if not made:
+                continue
+            if low == lowest and high == left:
+                only = made[0] if len(made) == 1 else None
+                if isinstance(only, Block) and only.keyword == "if":
+                    found.append(Block("elif", only.terms, only.body))
+                else:
+                    found.append(otherwise(*made))
+            else:
+                found.append(Block("elif" if found else "if", (condition(low, high, lowest, left),), made))
+            left = low - 1 if high == left else left
+        if len(found) == 1 and isinstance(whole := found[0], Block) and len(whole.body) == 1:
+            inner = whole.body[0]
+            if isinstance(inner, Block) and inner.keyword == "if":  # two conditions become one
+                return [when(also(whole.terms[0], inner.terms), *inner.body)]
+        return found
