@@ -560,3 +560,39 @@ def test_a_number_that_is_no_code_of_kafka_is_kept() -> None:
     error = BrokerError("fetch", 9999, broker="broker 1")
     assert (error.code, error.number) == (ErrorCode.UNKNOWN_SERVER_ERROR, 9999)
     assert str(error) == "broker 1: fetch: UNKNOWN_SERVER_ERROR (9999)"
+
+
+class Hours:
+    """A clock that is an hour on at each reading."""
+
+    def __init__(self) -> None:
+        self.hours = itertools.count()
+
+    def now_ms(self) -> int:
+        raise AssertionError("retries are no matter of dates")
+
+    def monotonic_ms(self) -> int:
+        return next(self.hours) * 3_600_000
+
+
+def test_retries_are_counted_by_the_clock_and_spread_by_the_random_numbers_that_are_given() -> None:
+    spread: list[tuple[float, float]] = []
+    attempts = 0
+
+    def jitter(low: float, high: float) -> float:
+        spread.append((low, high))
+        return 0.0
+
+    async def attempt() -> None:
+        nonlocal attempts
+        attempts += 1
+        raise NetworkError("127.0.0.1:1: nobody there")
+
+    async def main() -> None:
+        client = Client("127.0.0.1:1", retry_ms=3 * 3_600_000, backoff_ms=3_600_000, clock=Hours(), jitter=jitter)
+        with pytest.raises(NetworkError):
+            await client.retried(attempt)
+
+    asyncio.run(asyncio.wait_for(main(), 60))
+    assert attempts == 3
+    assert spread == [(0.8, 1.2)] * 2

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import difflib
-import random
-import time
 import uuid
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
@@ -13,7 +11,9 @@ from typing import Final, Self, TypeVar
 
 from magicbyte.client.connection import Connection
 from magicbyte.client.versions import BrokerVersions
+from magicbyte.clock import SystemClock, uniform
 from magicbyte.errors import BrokerError, ErrorCode, NetworkError, ProtocolError, UnknownTopicError
+from magicbyte.ports import Clock
 from magicbyte.protocol import APIS, NULL_UUID, Message
 from magicbyte.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from magicbyte.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
@@ -81,7 +81,7 @@ class Topic:
 @dataclass(slots=True)
 class _Known:
     topic: Topic
-    at: float
+    at_ms: int
 
 
 @dataclass(slots=True)
@@ -98,7 +98,7 @@ class Client:
 
     `bootstrap`: one or more `host:port`, of which any may be down. `request_timeout_ms`: for a response, beyond the
     time that the request itself gives the broker. `retry_ms`: how long a request is tried again while the fault may
-    pass; 0: never.
+    pass; 0: never. `clock` and `jitter`, a random number between two, are this machine's unless given.
     """
 
     def __init__(
@@ -111,6 +111,8 @@ class Client:
         retry_ms: int = 30_000,
         backoff_ms: int = 50,
         metadata_max_age_ms: int = 300_000,
+        clock: Clock | None = None,
+        jitter: Callable[[float, float], float] | None = None,
     ) -> None:
         names = bootstrap.split(",") if isinstance(bootstrap, str) else bootstrap
         self.bootstrap = [_node(name.strip()) for name in names]
@@ -121,6 +123,8 @@ class Client:
         self._retry_ms = retry_ms
         self._backoff_ms = backoff_ms
         self._metadata_max_age_ms = metadata_max_age_ms
+        self._clock = clock or SystemClock()
+        self._jitter = jitter or uniform
         self._connections: dict[Node, Connection] = {}
         self._opening: dict[Node, asyncio.Lock] = {}
         self._topics: dict[str, _Known] = {}
@@ -199,20 +203,20 @@ class Client:
 
     async def retried(self, attempt: Callable[[], Awaitable[T]]) -> T:
         """Return what `attempt` returns; as long as it fails in a way that may pass, try again, less and less often."""
-        end, backoff = time.monotonic() + self._retry_ms / 1000, self._backoff_ms
-        unknown_end: float | None = None  # while the broker does not say what is wrong
+        end, backoff = self._clock.monotonic_ms() + self._retry_ms, self._backoff_ms
+        unknown_end: int | None = None  # while the broker does not say what is wrong
         while True:
             try:
                 return await attempt()
             except (BrokerError, NetworkError) as error:
-                now = time.monotonic()
+                now = self._clock.monotonic_ms()
                 if error.code is not ErrorCode.UNKNOWN_SERVER_ERROR:
                     unknown_end = None
                 elif unknown_end is None:
-                    unknown_end = now + UNKNOWN_MS / 1000
+                    unknown_end = now + UNKNOWN_MS
                 if not _may_pass(error) or now >= min(end, unknown_end or end):
                     raise
-            await asyncio.sleep(backoff * random.uniform(0.8, 1.2) / 1000)
+            await asyncio.sleep(backoff * self._jitter(0.8, 1.2) / 1000)
             backoff = min(2 * backoff, LONGEST_BACKOFF_MS)
 
     # ---- who is who
@@ -245,7 +249,7 @@ class Client:
     async def topic(self, name: str) -> Topic:
         """Return a topic from what is known, if it is not too old. Raises BrokerError."""
         known = self._topics.get(name)
-        if known is None or time.monotonic() - known.at > self._metadata_max_age_ms / 1000:
+        if known is None or self._clock.monotonic_ms() - known.at_ms > self._metadata_max_age_ms:
             topic = only([each for each in (await self.topics([name])).values() if each.name == name], "topics")
         else:
             topic = known.topic
@@ -355,7 +359,7 @@ class Client:
                 }  # fmt: skip
                 known = None if each.topic_id == NULL_UUID else each.topic_id
                 topic = Topic(each.name, each.is_internal, partitions, each.error_code, known)
-                self._topics[each.name] = _Known(topic, time.monotonic())
+                self._topics[each.name] = _Known(topic, self._clock.monotonic_ms())
 
 
 def _may_pass(error: BrokerError | NetworkError) -> bool:

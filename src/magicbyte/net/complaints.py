@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from magicbyte.clock import monotonic_s
 from magicbyte.printable import logger
 
 BURST: Final = 10  # lines of one kind about one address in a window
@@ -27,7 +27,7 @@ class _Window:
 class Complaints:
     """A limit on lines about peers. `now`: seconds that never go back."""
 
-    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, now: Callable[[], float] = monotonic_s) -> None:
         self._now = now
         self._windows: dict[tuple[str, str], _Window] = {}  # by kind and address, the oldest first
 

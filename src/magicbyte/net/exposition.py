@@ -10,13 +10,12 @@ import asyncio
 import json
 import os
 import sys
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Literal
 
-from magicbyte.clock import SystemClock
+from magicbyte.clock import SystemClock, cpu_s
 from magicbyte.net.http import Answer, Page
 from magicbyte.printable import printable_label
 
@@ -86,7 +85,7 @@ def health_page(look: Callable[[], tuple[bool, Mapping[str, Any]]]) -> Page:
 def process() -> list[Family]:
     """Return what this process uses, by the names that all Prometheus clients have for it."""
     cpu = counter("process_cpu_seconds", "Processor time of this process, in seconds.")
-    cpu.add(time.process_time())
+    cpu.add(cpu_s())
     started = gauge("process_start_time_seconds", "When this process started, in seconds since 1970.")
     started.add(_STARTED_S)
     found = [cpu, started]
