@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 
 from broker.serving import KEEP_ALL, Peer, Running, run
 from magicbyte.broker import appends
-from magicbyte.broker.appends import SMALL_BYTES
+from magicbyte.broker.appends import SMALL_BYTES, Appends, NewSet
 from magicbyte.broker.broker import Broker
 from magicbyte.broker.threads import Threads
 from magicbyte.codecs import Codec
@@ -139,6 +140,33 @@ def test_a_fault_of_ours_with_one_set_is_told_and_the_others_are_stored(
     run(serving(folder, work))
     (told,) = (record for record in caplog.records if record.levelname == "ERROR")
     assert "this set is one too many" in str(told.exc_text)
+
+
+def test_a_fault_of_ours_with_one_group_is_told_when_the_other_groups_have_ended(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    real, ended = Appends._stored_together, []
+
+    async def stored(self: Appends, sets: Sequence[NewSet]) -> Any:
+        if sets[0].partition.index == 0:
+            raise RuntimeError("this group is one too many")
+        for _ in range(100):  # turns of the loop, in which the other's fault could be told
+            await asyncio.sleep(0)
+        found = await real(self, sets)
+        ended.append(sets[0].partition.index)
+        return found
+
+    async def work(broker: Broker, peer: Peer) -> None:
+        monkeypatch.setattr(Appends, "_stored_together", stored)
+        monkeypatch.setattr(appends, "TOGETHER_BYTES", 2 * len(made(b"0")))
+        with pytest.raises(AssertionError, match="the broker closed the connection"):
+            await produce(peer, [(index, made(b"%d" % index)) for index in range(4)])
+        assert ended == [2]
+        assert [values(broker, index) for index in range(4)] == [[], [], [b"2"], [b"3"]]
+
+    run(serving(folder, work))
+    (told,) = (record for record in caplog.records if record.levelname == "ERROR")
+    assert "this group is one too many" in str(told.exc_text)
 
 
 def test_a_small_set_that_holds_much_waits_for_memory_and_the_others_do_not(folder: Path) -> None:

@@ -147,7 +147,7 @@ class Appends:
         if len(sets) == 1:
             return [await self._outcome(sets[0])]
         groups = self._groups(sets)
-        found = await asyncio.gather(*[self._append_together([sets[at] for at in group]) for group in groups])
+        found = await asyncio.gather(*[self._outcomes([sets[at] for at in group]) for group in groups])
         outcomes: dict[int, Appended | Exception] = {
             at: each for at, each in zip(chain(*groups), chain(*found), strict=True) if not isinstance(each, RoomNeeded)
         }
@@ -161,6 +161,13 @@ class Appends:
             return await self._append(new)
         except Exception as error:  # noqa: BLE001 (the caller raises it, when the other sets need the frame no more)
             return error
+
+    async def _outcomes(self, sets: Sequence[NewSet]) -> list[Appended | Exception]:
+        """Do as `_append_together`; a fault of ours is the outcome of all, so that no other group is left at work."""
+        try:
+            return await self._append_together(sets)
+        except Exception as error:  # noqa: BLE001 (as above)
+            return [error] * len(sets)
 
     async def _append_together(self, sets: Sequence[NewSet]) -> list[Appended | Exception]:
         """Append sets, each to a partition of its own, in one work of a thread; RoomNeeded: that one was not."""
