@@ -1,5 +1,6 @@
 """Streams and pipelines on a running broker of Kafka and on its log directory, without a Spark session."""
 
+import contextlib
 import json
 import random
 from collections.abc import Iterator
@@ -55,6 +56,9 @@ class Followed:
                 self.rows += [tuple(row.values()) for row in batch.to_pylist()]
             self._place = end
 
+    def close(self) -> None:
+        self._stream.stop()
+
     def sorted(self) -> list[tuple[Any, ...]]:
         return sorted(self.rows, key=lambda row: row[2:5])
 
@@ -75,14 +79,21 @@ def test_streams_follow_a_broker_and_its_log_directory_and_give_the_same(state: 
     topics = {"subscribe": "plain,transactions"}
     live, files = {**topics, "kafka.bootstrap.servers": state["bootstrap"]}, {**topics, "path": state["data"]}
     produce(state, 1)
-    everything = [Followed(**each) for each in (live, files, {**files, "maxOffsetsPerTrigger": "700"})]
-    committed = [Followed(**each, isolation="read_committed") for each in (live, files)]
-    for seed in (2, 3):
+    with contextlib.ExitStack() as streams:
+        everything = [
+            streams.enter_context(contextlib.closing(Followed(**each)))
+            for each in (live, files, {**files, "maxOffsetsPerTrigger": "700"})
+        ]
+        committed = [
+            streams.enter_context(contextlib.closing(Followed(**each, isolation="read_committed")))
+            for each in (live, files)
+        ]
+        for seed in (2, 3):
+            for each in everything + committed:
+                each.catch_up()
+            produce(state, seed)
         for each in everything + committed:
             each.catch_up()
-        produce(state, seed)
-    for each in everything + committed:
-        each.catch_up()
     assert len(everything[0].rows) == 3 * 2 * RECORDS
     assert len(committed[0].rows) == 3 * (RECORDS + RECORDS // 2)
     assert everything[0].sorted() == everything[1].sorted() == everything[2].sorted()

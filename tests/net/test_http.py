@@ -186,3 +186,43 @@ def test_an_address_that_is_taken_is_a_fault_with_its_name() -> None:
         await first.aclose()
 
     asyncio.run(work())
+
+
+def test_a_fault_that_ends_the_taking_of_requests_is_said(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Broken:
+        def __init__(self, _: socket.socket) -> None:
+            raise RuntimeError("planted")
+
+    async def work() -> None:
+        pages = Pages(PAGES)
+        port = await pages.listen("127.0.0.1", 0)
+        with socket.create_connection(("127.0.0.1", port)):
+            async with asyncio.timeout(5):
+                while not caplog.records:
+                    await asyncio.sleep(0)
+        await pages.aclose()
+
+    monkeypatch.setattr(http, "Stream", Broken)
+    asyncio.run(work())
+    (record,) = caplog.records
+    assert record.getMessage() == "no further requests for pages are taken, for a fault of ours"
+    assert record.exc_info is not None
+    assert str(record.exc_info[1]) == "planted"
+
+
+def test_pages_are_served_at_all_addresses_of_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def work() -> None:
+        async def both(*_: object, **__: object) -> list[tuple[object, ...]]:
+            of_nobody = (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("203.0.113.7", 0))  # for documentation
+            ours = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (f"127.0.0.{at}", 0)) for at in (2, 1)]
+            return [ours[0], of_nobody, ours[1]]
+
+        monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", both)
+        pages = Pages(PAGES)
+        await pages.listen("many", 0)
+        assert [each.getsockname()[0] for each in pages._listening] == ["127.0.0.2", "127.0.0.1"]
+        await pages.aclose()
+
+    asyncio.run(work())

@@ -206,8 +206,11 @@ def test_a_request_in_work_ends_when_its_peer_is_gone() -> None:
     run(work())
 
 
-def test_a_peer_that_stops_inside_a_frame_is_closed_before_one_that_is_idle(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_peer_that_stops_inside_a_frame_is_closed_before_one_that_is_idle(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     monkeypatch.setattr(module, "STALL_MS", 50)
+    caplog.set_level("INFO")
 
     async def work() -> None:
         async with serving() as (server, port):
@@ -215,6 +218,7 @@ def test_a_peer_that_stops_inside_a_frame_is_closed_before_one_that_is_idle(monk
             await stalled.write([(1000).to_bytes(4, "big"), b"half"])
             assert await stalled.read(1) == b""
             assert server.connections == 1
+            assert caplog.records[0].getMessage().endswith("closed, nothing has come or gone for 50 ms")
             stalled.close()
             idle.close()
 

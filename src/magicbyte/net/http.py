@@ -10,6 +10,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from magicbyte.errors import NetworkError
 from magicbyte.net.descriptors import MOST_FOR_PAGES, OUT_OF_DESCRIPTORS
+from magicbyte.net.listening import listening_sockets
 from magicbyte.net.stream import Stream
 from magicbyte.printable import logger
 
@@ -56,18 +57,11 @@ class Pages:
         Raises NetworkError.
         """
         loop = asyncio.get_running_loop()
-        try:
-            # Only its sockets are of use: it would take as many connections as come, whatever was allowed.
-            server = await loop.create_server(asyncio.Protocol, host or None, port, start_serving=False)
-        except OSError as error:
-            raise NetworkError(f"cannot listen at {host}:{port}: {error.strerror or error}") from error
-        for each in server.sockets:
-            listening = each.dup()
-            listening.listen(_BACKLOG)
-            listening.setblocking(False)
+        for listening in await listening_sockets(host, port, backlog=_BACKLOG, first_only=False):
             self._listening.append(listening)
-            self._accepting.append(loop.create_task(self._accept(listening)))
-        server.close()
+            accepting = loop.create_task(self._accept(listening))
+            accepting.add_done_callback(_complain)
+            self._accepting.append(accepting)
         return int(self._listening[0].getsockname()[1])
 
     async def aclose(self) -> None:
@@ -90,7 +84,8 @@ class Pages:
                 await asyncio.sleep(_PAUSE_S if error.errno in OUT_OF_DESCRIPTORS else 0)
                 continue
             self._take(stream)
-            if len(self._open) >= self._most and self._silent:  # the last one itself where all others are answered
+            if len(self._open) >= self._most:
+                # That is the one that was just taken where all others are being answered.
                 oldest = next(iter(self._silent))
                 oldest.cancel()
                 await asyncio.wait({oldest})
@@ -150,6 +145,12 @@ async def _head(stream: Stream) -> bytes:
             raise NetworkError(f"{stream.peer}: expected a request of at most {_MOST_HEAD_BYTES} bytes")
         head += data
     return head[: head.index(_END)]
+
+
+def _complain(task: asyncio.Task[None]) -> None:
+    """Say what ended the taking of requests that nobody expected: a fault of ours."""
+    if not task.cancelled() and (error := task.exception()) is not None:
+        log.error("no further requests for pages are taken, for a fault of ours", exc_info=error)
 
 
 def _plain(status: HTTPStatus) -> Answer:

@@ -27,7 +27,8 @@ class Budget:
         self.used = 0
         self.peak = 0
         self._patience_s = patience_s
-        self._requests, self._messages, self._work = _Line(), _Line(), _Line()
+        self._requests = _Line(always_one=False)
+        self._messages, self._work = _Line(always_one=True), _Line(always_one=True)
 
     @property
     def _is_full(self) -> bool:
@@ -63,15 +64,15 @@ class Budget:
 
     @asynccontextmanager
     async def _hold(self, line: _Line, size: int) -> AsyncIterator[None]:
-        if line.begun and (line.turns or self._is_full):
+        if not line.may_begin and (line.turns or self._is_full):
             await self._wait(line, size)
         else:
-            line.begun += 1
+            line.begin()
             self.add(size)
         try:
             yield
         finally:
-            line.begun -= 1
+            line.end()
             self.give(size)
 
     async def _wait(self, line: _Line, size: int) -> None:
@@ -82,7 +83,7 @@ class Budget:
                 await turn.come
         except BaseException as error:
             if turn.come.done() and not turn.come.cancelled():  # it came in the same moment
-                line.begun -= 1
+                line.end()
                 self.give(size)
             elif turn in line.turns:
                 line.turns.remove(turn)
@@ -93,11 +94,10 @@ class Budget:
 
     def _serve(self) -> None:
         for line in (self._work, self._messages, self._requests):
-            always_one = line is not self._requests
-            while line.turns and (not self._is_full or (always_one and not line.begun)):
+            while line.turns and (not self._is_full or line.may_begin):
                 turn = line.turns.popleft()
                 if not turn.come.done():
-                    line.begun += 1
+                    line.begin()
                     self.add(turn.size)
                     turn.come.set_result(None)
 
@@ -111,10 +111,22 @@ class _Turn:
 
 
 class _Line:
-    """Those who wait for memory of one kind, and how many of it `begun` have, which of requests means nothing."""
+    """Those who wait for memory of one kind. `always_one`: one of them may begin whatever is in use."""
 
-    __slots__ = ("begun", "turns")
+    __slots__ = ("_always_one", "_begun", "turns")
 
-    def __init__(self) -> None:
-        self.begun = 0
+    def __init__(self, *, always_one: bool) -> None:
+        self._always_one = always_one
+        self._begun = 0  # counted where one may always begin
         self.turns = deque[_Turn]()
+
+    @property
+    def may_begin(self) -> bool:
+        """Whether the next one may, even if all memory is in use."""
+        return self._always_one and not self._begun
+
+    def begin(self) -> None:
+        self._begun += self._always_one
+
+    def end(self) -> None:
+        self._begun -= self._always_one

@@ -23,6 +23,7 @@ from typing import Final, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 from magicbyte.errors import MagicbyteError, NetworkError, ProtocolError
 from magicbyte.net.complaints import Complaints
 from magicbyte.net.descriptors import OUT_OF_DESCRIPTORS, lowest_free
+from magicbyte.net.listening import listening_sockets
 from magicbyte.net.memory import Budget
 from magicbyte.net.stream import Buffer, Stream
 from magicbyte.printable import logger
@@ -204,24 +205,9 @@ class Server(Generic[T]):
 
         Raises NetworkError.
         """
-        loop = asyncio.get_running_loop()
-        name = host.encode("ascii") if host.isascii() else host  # for a str Python loads the tables of IDNA: 5 ms
-        try:
-            found = await loop.getaddrinfo(name or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-            family, kind, number, _, address = found[0]
-            listening = socket.socket(family, kind, number)
-            try:
-                listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                listening.bind(address)
-                listening.listen(_BACKLOG)
-                listening.setblocking(False)
-            except OSError:
-                listening.close()
-                raise
-        except OSError as error:
-            raise NetworkError(f"cannot listen at {host}:{port}: {error.strerror or error}") from error
+        (listening,) = await listening_sockets(host, port, backlog=_BACKLOG, first_only=True)
         self._listening.append(listening)
-        loop.add_reader(listening, self._accept, listening, listener)
+        asyncio.get_running_loop().add_reader(listening, self._accept, listening, listener)
         if self._sweeper is None:
             self._sweep()
         return int(listening.getsockname()[1])
@@ -340,6 +326,7 @@ class Server(Generic[T]):
         now, idle_ms = loop.time(), self.limits.idle_ms
         stall_ms = min(STALL_MS, idle_ms)
         for each in list(self._connections):
+            limit_ms = stall_ms if each.incoming.begun else idle_ms
             if each.busy:
                 each.idle_since = now
                 if each.stream.is_abandoned and each.task is not None:
@@ -348,9 +335,9 @@ class Server(Generic[T]):
                     each.task.cancel()
             elif each.moved != each.stream.moved:
                 each.moved, each.idle_since = each.stream.moved, now
-            elif (now - each.idle_since) * 1000 >= (stall_ms if each.incoming.begun else idle_ms):
+            elif (now - each.idle_since) * 1000 >= limit_ms:
                 self.complaints.line(log, each.host, "idle connections", "%s: closed, nothing has come or gone for "
-                                     "%d ms", each.stream.peer, idle_ms, level=logging.INFO)  # fmt: skip
+                                     "%d ms", each.stream.peer, limit_ms, level=logging.INFO)  # fmt: skip
                 each.stream.close()
         self.complaints.flush()
         self._sweeper = loop.call_later(max(stall_ms / 4000, 0.01), self._sweep)
