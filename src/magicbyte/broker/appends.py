@@ -36,7 +36,16 @@ from magicbyte.ports import Moment
 from magicbyte.printable import logger
 from magicbyte.records.encode import KAFKA_FORMATS, Format
 from magicbyte.records.entry import entries
-from magicbyte.records.layout import CODEC_MASK, LOG_OVERHEAD, MAGIC, NO_TIMESTAMP, OFFSET, Dialect
+from magicbyte.records.layout import (
+    ATTRIBUTES_AT,
+    CODEC_MASK,
+    LOG_OVERHEAD,
+    MAGIC,
+    MESSAGE_ATTRIBUTES_AT,
+    NO_TIMESTAMP,
+    OFFSET,
+    Dialect,
+)
 
 if TYPE_CHECKING:
     from magicbyte.broker.broker import Broker
@@ -60,8 +69,12 @@ _USUAL_RATIO: Final = 4
 _QUICK_CODECS: Final = (Codec.NONE, Codec.SNAPPY, Codec.LZ4)
 WARM_AFTER_BYTES: Final = 1 << 20  # of records, from which on the kernels are loaded, in a thread
 _POLL_S: Final = 0.2
-_ATTRIBUTES: Final = {0: 17, 1: 17, 2: 22}  # position of the byte that has the codec, by magic
-_LONGEST_HEADER: Final = 23
+_ATTRIBUTES: Final = {
+    0: MESSAGE_ATTRIBUTES_AT,
+    1: MESSAGE_ATTRIBUTES_AT,
+    2: ATTRIBUTES_AT + 1,
+}  # position of the byte that has the codec, by magic
+_LONGEST_HEADER: Final = ATTRIBUTES_AT + 2
 
 
 class NewSet(NamedTuple):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, Self
 
 from magicbyte.errors import MagicbyteError
 from magicbyte.protocol.runtime import Elsewhere
+from magicbyte.records.layout import RECORD_BATCH_OVERHEAD
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -20,7 +21,9 @@ if TYPE_CHECKING:
     from magicbyte.ports import ReadableFile
 
 _HEAD: Final = struct.Struct(">qi")
-_LEAST_ENTRY: Final = 61  # bytes: what a reader of any format takes for an entry that has not come whole
+_LEAST_ENTRY: Final = (
+    RECORD_BATCH_OVERHEAD  # bytes: what a reader of any format takes for an entry that has not come whole
+)
 _ZEROS: Final = bytes(64 << 10)
 
 

@@ -28,8 +28,10 @@ from magicbyte.records.layout import (
     ATTRIBUTES,
     CODEC_MASK,
     CONTROL_BIT,
+    LAST_OFFSET_DELTA_AT,
     LOG_APPEND_TIME_BIT,
     LOG_OVERHEAD,
+    MAGIC_AT,
     NO_TIMESTAMP,
     RECORD_BATCH_OVERHEAD,
     RECORD_MINIMUM,
@@ -381,7 +383,9 @@ class _Group:
         error.position = int(table.position[row]) if error.position is None else error.position
         offset = int(table.offset[row])
         if int(table.magic[row]) == 2:
-            delta = int.from_bytes(table.buffer[int(table.position[row]) + 23 :][:4], "big", signed=True)
+            delta = int.from_bytes(
+                table.buffer[int(table.position[row]) + LAST_OFFSET_DELTA_AT :][:4], "big", signed=True
+            )
             return error.locate(offsets=(offset, offset + delta))
         return error.locate(offsets=(offset, offset + max(int(table.count[row]), 1) - 1))
 
@@ -417,7 +421,7 @@ class _Group:
     def _wrapper_run(self, row: int, position: int, size: int, magic: int) -> list[int]:
         buffer = self.table.buffer
         stored, _, attributes = _WRAPPER_HEADER(buffer, position + LOG_OVERHEAD)
-        if self.options.verify and (found := crc32(buffer[position + 16 : position + size])) != stored:
+        if self.options.verify and (found := crc32(buffer[position + MAGIC_AT : position + size])) != stored:
             raise self._at(row, CorruptRecordError("crc", expected=f"{stored:#010x}", found=f"{found:#010x}"))
         kind = TimestampType.NO_TIMESTAMP_TYPE if magic == 0 else (attributes & LOG_APPEND_TIME_BIT) >> 3
         timestamp = V1_TIMESTAMP.type.unpack_from(buffer, position + V1_TIMESTAMP.start)[0] if magic else NO_TIMESTAMP

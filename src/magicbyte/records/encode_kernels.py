@@ -22,6 +22,27 @@ from magicbyte.compiled.primitives import (
     store_u32,
     zigzag64,
 )
+from magicbyte.records.layout import (
+    ATTRIBUTES_AT,
+    BASE_SEQUENCE_AT,
+    BASE_TIMESTAMP_AT,
+    BATCH_CRC_AT,
+    LAST_OFFSET_DELTA_AT,
+    LOG_OVERHEAD,
+    MAGIC_AT,
+    MAX_TIMESTAMP_AT,
+    MESSAGE_ATTRIBUTES_AT,
+    MESSAGE_CRC_AT,
+    PARTITION_LEADER_EPOCH_AT,
+    PRODUCER_EPOCH_AT,
+    PRODUCER_ID_AT,
+    RECORD_BATCH_OVERHEAD,
+    RECORD_COUNT_AT,
+    SIZE_AT,
+    V0_KEY_LENGTH_AT,
+    V0_OVERHEAD,
+    V1_OVERHEAD,
+)
 
 # ---- statuses
 DONE = 0
@@ -174,19 +195,20 @@ def store_batch_header(
     """
     base_offset = batches[batch + OFFSET]
     store_i64(out, at, base_offset)
-    store_i32(out, at + 8, end - at - 12)
-    store_i32(out, at + 12, -1)
-    store_i8(out, at + 16, 2)
-    store_i8(out, at + 21, 0)
-    store_i8(out, at + 22, codec | 8 if batches[batch + KIND] == LOG_APPEND else codec)
-    store_i32(out, at + 23, batches[batch + LAST_OFFSET] - base_offset)
-    store_i64(out, at + 27, batches[batch + TIMESTAMP])
-    store_i64(out, at + 35, batches[batch + MAX_TIMESTAMP])
-    store_i64(out, at + 43, -1)
-    store_i64(out, at + 49, -1)
-    store_i32(out, at + 53, -1)
-    store_i32(out, at + 57, batches[batch + END] - batches[batch + FIRST])
-    store_u32(out, at + 17, crc32c_of(out, at + 21, end, table))
+    store_i32(out, at + SIZE_AT, end - at - LOG_OVERHEAD)
+    store_i32(out, at + PARTITION_LEADER_EPOCH_AT, -1)
+    store_i8(out, at + MAGIC_AT, 2)
+    store_i8(out, at + ATTRIBUTES_AT, 0)
+    store_i8(out, at + ATTRIBUTES_AT + 1, codec | 8 if batches[batch + KIND] == LOG_APPEND else codec)
+    store_i32(out, at + LAST_OFFSET_DELTA_AT, batches[batch + LAST_OFFSET] - base_offset)
+    store_i64(out, at + BASE_TIMESTAMP_AT, batches[batch + TIMESTAMP])
+    store_i64(out, at + MAX_TIMESTAMP_AT, batches[batch + MAX_TIMESTAMP])
+    store_i64(out, at + PRODUCER_ID_AT, -1)
+    store_i8(out, at + PRODUCER_EPOCH_AT, -1)
+    store_i8(out, at + PRODUCER_EPOCH_AT + 1, -1)
+    store_i32(out, at + BASE_SEQUENCE_AT, -1)
+    store_i32(out, at + RECORD_COUNT_AT, batches[batch + END] - batches[batch + FIRST])
+    store_u32(out, at + BATCH_CRC_AT, crc32c_of(out, at + ATTRIBUTES_AT, end, table))
 
 
 @kernel
@@ -195,16 +217,18 @@ def store_wrapper_header(
 ) -> None:
     """Write the header of the wrapper of `magic` 0 or 1 from `at` to `end`, whose value is there, and its CRC."""
     store_i64(out, at, batches[batch + LAST_OFFSET])
-    store_i32(out, at + 8, end - at - 12)
-    store_i8(out, at + 16, magic)
-    store_i8(out, at + 17, codec | 8 if magic == 1 and batches[batch + KIND] == LOG_APPEND else codec)
-    place = at + 18
+    store_i32(out, at + SIZE_AT, end - at - LOG_OVERHEAD)
+    store_i8(out, at + MAGIC_AT, magic)
+    store_i8(
+        out, at + MESSAGE_ATTRIBUTES_AT, codec | 8 if magic == 1 and batches[batch + KIND] == LOG_APPEND else codec
+    )
+    place = at + V0_KEY_LENGTH_AT
     if magic == 1:
         store_i64(out, place, batches[batch + MAX_TIMESTAMP])
         place += 8
     store_i32(out, place, -1)
     store_i32(out, place + 4, end - place - 8)
-    store_u32(out, at + 12, crc32_of(out, at + 16, end, table))
+    store_u32(out, at + MESSAGE_CRC_AT, crc32_of(out, at + MAGIC_AT, end, table))
 
 
 @kernel
@@ -390,13 +414,13 @@ def encode_batches(
             latest = max(latest, time)
             least_delta = delta
             row += 1
-        if at - start > MAX_INT32 - 61:
+        if at - start > MAX_INT32 - RECORD_BATCH_OVERHEAD:
             state[ROW] = row - 1
             return TOO_LARGE
         batches[batch + END], batches[batch + START], batches[batch + STOP] = row, start, at
         batches[batch + MAX_TIMESTAMP] = latest
         batches[batch + LAST_OFFSET] = base_offset + least_delta
-        if gap == 61:
+        if gap == RECORD_BATCH_OVERHEAD:
             store_batch_header(batches, batch, 0, out, start - gap, at, table)
         state[AT], state[HEADERS], state[ROW], state[COUNT] = at, header, row, batch // BATCH + 1
     return DONE
@@ -428,7 +452,7 @@ def encode_messages(
     FULL, BAD_CELL, BAD_OFFSETS or TOO_LARGE.
     """
     at = state[AT]
-    least = 34 if enriched or magic == 1 else 26
+    least = V1_OVERHEAD if enriched or magic == 1 else V0_OVERHEAD
     for batch in range(0, len(batches), BATCH):
         batches[batch + START] = at
         base_offset, inherited, kind = batches[batch + OFFSET], batches[batch + TIMESTAMP], batches[batch + KIND]
@@ -456,15 +480,15 @@ def encode_messages(
                         seconds = time // 1000
                     tags = 9 if time != -1 and (seconds == -1 or time != seconds * 1000) else 0
             size = least + tags + max(key_size, 0) + max(value_size, 0)
-            if size - 12 > MAX_INT32:
+            if size - LOG_OVERHEAD > MAX_INT32:
                 return TOO_LARGE
             if size > len(out) - at:
                 return FULL
             store_i64(out, at, difference(offset[row], base_offset))
-            store_i32(out, at + 8, size - 12)
-            store_i8(out, at + 16, magic)
-            store_i8(out, at + 17, 0)
-            place = at + 18
+            store_i32(out, at + SIZE_AT, size - LOG_OVERHEAD)
+            store_i8(out, at + MAGIC_AT, magic)
+            store_i8(out, at + MESSAGE_ATTRIBUTES_AT, 0)
+            place = at + V0_KEY_LENGTH_AT
             if enriched:
                 store_i32(out, place, seconds if seconds <= MAX_INT32 else seconds - (1 << 32))
                 store_i32(out, place + 4, tags if tags > 0 else -1)
@@ -475,7 +499,7 @@ def encode_messages(
                     place += 9
             elif magic == 1:
                 if (timestamp_type[row] if kind == OWN else kind) == LOG_APPEND:
-                    store_i8(out, at + 17, 8)
+                    store_i8(out, at + MESSAGE_ATTRIBUTES_AT, 8)
                 store_i64(out, place, time)
                 place += 8
             store_i32(out, place, key_size)
@@ -487,9 +511,9 @@ def encode_messages(
             place += 4
             if value_size > 0:
                 copy_bytes(out, place, value_data, value_at, value_size)
-            store_u32(out, at + 12, crc32_of(out, at + 16, at + size, table))
+            store_u32(out, at + MESSAGE_CRC_AT, crc32_of(out, at + MAGIC_AT, at + size, table))
             at += size
-        if kind != OWN and at - batches[batch + START] > MAX_INT32 - 61:
+        if kind != OWN and at - batches[batch + START] > MAX_INT32 - RECORD_BATCH_OVERHEAD:
             return TOO_LARGE
         batches[batch + STOP] = at
         batches[batch + MAX_TIMESTAMP] = latest

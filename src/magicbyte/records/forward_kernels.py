@@ -20,8 +20,22 @@ from magicbyte.compiled.primitives import (
     store_i64,
     store_u32,
 )
+from magicbyte.records.layout import (
+    ATTRIBUTES_AT,
+    BASE_SEQUENCE_AT,
+    BATCH_CRC_AT,
+    LAST_OFFSET_DELTA_AT,
+    LOG_OVERHEAD,
+    MAGIC_AT,
+    PARTITION_LEADER_EPOCH_AT,
+    PRODUCER_EPOCH_AT,
+    PRODUCER_ID_AT,
+    RECORD_BATCH_OVERHEAD,
+    RECORD_COUNT_AT,
+    SIZE_AT,
+)
 
-HEADER = 61  # bytes in front of the records
+HEADER = RECORD_BATCH_OVERHEAD
 POLYNOMIAL = 0x82F63B78  # of CRC-32C, reflected
 
 # ---- what `state` holds
@@ -73,17 +87,17 @@ def forward_batches(
     producer_id, epoch = state[PRODUCER_ID], state[PRODUCER_EPOCH]
     count, most = 0, min(len(rows) // ROW, len(heads) // HEADER)
     while count < most and end - at >= HEADER:
-        size = load_i32(data, at + 8) + 12
-        attributes = load_i16(data, at + 21)
-        base, records = load_i64(data, at), load_i32(data, at + 57)
+        size = load_i32(data, at + SIZE_AT) + LOG_OVERHEAD
+        attributes = load_i16(data, at + ATTRIBUTES_AT)
+        base, records = load_i64(data, at), load_i32(data, at + RECORD_COUNT_AT)
         if (
-            load_i8(data, at + 16) != 2
+            load_i8(data, at + MAGIC_AT) != 2
             or size < HEADER
             or size > end - at
             or attributes & opened
             or not (codecs >> (attributes & 7)) & 1
             or records < 1
-            or load_i32(data, at + 23) != records - 1
+            or load_i32(data, at + LAST_OFFSET_DELTA_AT) != records - 1
             or base < first
             or base > stable - records
         ):
@@ -91,21 +105,23 @@ def forward_batches(
         head = count * HEADER
         copy_bytes(heads, head, data, at, HEADER)
         store_i64(heads, head, 0)
-        store_i32(heads, head + 12, -1)
-        store_i8(heads, head + 21, 0)
-        store_i8(heads, head + 22, attributes & 7)
-        store_i64(heads, head + 43, producer_id)
-        store_i8(heads, head + 51, epoch >> 8)
-        store_i8(heads, head + 52, epoch)
-        store_i32(heads, head + 53, sequence)
-        changed = crc32c_of(data, at + 21, at + 57, table) ^ crc32c_of(heads, head + 21, head + 57, table)
-        behind, power = size - 57, 0
+        store_i32(heads, head + PARTITION_LEADER_EPOCH_AT, -1)
+        store_i8(heads, head + ATTRIBUTES_AT, 0)
+        store_i8(heads, head + ATTRIBUTES_AT + 1, attributes & 7)
+        store_i64(heads, head + PRODUCER_ID_AT, producer_id)
+        store_i8(heads, head + PRODUCER_EPOCH_AT, epoch >> 8)
+        store_i8(heads, head + PRODUCER_EPOCH_AT + 1, epoch)
+        store_i32(heads, head + BASE_SEQUENCE_AT, sequence)
+        changed = crc32c_of(data, at + ATTRIBUTES_AT, at + RECORD_COUNT_AT, table) ^ crc32c_of(
+            heads, head + ATTRIBUTES_AT, head + RECORD_COUNT_AT, table
+        )
+        behind, power = size - RECORD_COUNT_AT, 0
         while behind:
             if behind & 1:
                 changed = times(changed, powers[power])
             behind >>= 1
             power += 1
-        store_u32(heads, head + 17, load_u32(data, at + 17) ^ changed)
+        store_u32(heads, head + BATCH_CRC_AT, load_u32(data, at + BATCH_CRC_AT) ^ changed)
         row = count * ROW
         rows[row + R_POSITION] = at
         rows[row + R_SIZE] = size

@@ -12,6 +12,13 @@ from magicbyte.records.kernels.batches import SPARE, decode_batches
 from magicbyte.records.kernels.cells import LEAVE
 from magicbyte.records.kernels.runs import set_batch_run
 from magicbyte.records.kernels.statuses import DONE, HEADERS, ROWS
+from magicbyte.records.layout import (
+    ATTRIBUTES_AT,
+    LAST_OFFSET_DELTA_AT,
+    MAX_TIMESTAMP_AT,
+    RECORD_BATCH_OVERHEAD,
+    RECORD_COUNT_AT,
+)
 
 # ---- fields of a block
 SOURCE = 0
@@ -119,10 +126,14 @@ def prove_records(
     All of them can be decoded, none is too many, offsets rise and are those of the header, and so is the largest
     timestamp. Shapes: run (RUN,); offset, timestamp, timestamp_type, cells (MOST_RECORDS,).
     """
-    attributes, last_delta, count = load_i16(head, at + 21), load_i32(head, at + 23), load_i32(head, at + 57)
+    attributes, last_delta, count = (
+        load_i16(head, at + ATTRIBUTES_AT),
+        load_i32(head, at + LAST_OFFSET_DELTA_AT),
+        load_i32(head, at + RECORD_COUNT_AT),
+    )
     if count < 0 or count > MOST_RECORDS:
         return 0
-    base, largest = load_i64(head, at), load_i64(head, at + 35)
+    base, largest = load_i64(head, at), load_i64(head, at + MAX_TIMESTAMP_AT)
     set_batch_run(run, 0, head, at, start, end, -1)
     state[ROWS] = state[HEADERS] = 0
     status: int = decode_batches(
@@ -174,12 +185,12 @@ def prove_batches(
         first, slot = row, 0
         while row < len(position) and slot < AT_ONCE:
             at = position[row]
-            codec, begin = load_i16(data, at + 21) & 7, slot
+            codec, begin = load_i16(data, at + ATTRIBUTES_AT) & 7, slot
             behind = DOUBTFUL
             if codec == 0 and size[row] <= limit:
                 begin = behind = PLAIN
             elif codec == 3 and size[row] <= limit:
-                behind = open_frame(data, at + 61, at + size[row], slot, jobs)
+                behind = open_frame(data, at + RECORD_BATCH_OVERHEAD, at + size[row], slot, jobs)
                 if behind < 0 and slot > 0:
                     break  # once more, with all slots
                 slot = max(slot, behind)
@@ -191,7 +202,7 @@ def prove_batches(
             sound = 0
             if behind == PLAIN:
                 sound = prove_records(
-                    data, at, data, at + 61, at + size[each], room,
+                    data, at, data, at + RECORD_BATCH_OVERHEAD, at + size[each], room,
                     table, run, offset, timestamp, timestamp_type, cells, state,
                 )  # fmt: skip
             elif behind != DOUBTFUL:

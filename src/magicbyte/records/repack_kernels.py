@@ -20,6 +20,18 @@ from magicbyte.records.encode_kernels import FIRST as FIRST_ROW
 from magicbyte.records.encode_kernels import START as SECTION
 from magicbyte.records.encode_kernels import STOP as SECTION_END
 from magicbyte.records.kernels.runs import RUN, set_batch_run, set_wrapper_run
+from magicbyte.records.layout import (
+    ATTRIBUTES_AT,
+    BATCH_CRC_AT,
+    MAGIC_AT,
+    MESSAGE_CRC_AT,
+    RECORD_BATCH_OVERHEAD,
+    RECORD_COUNT_AT,
+    V0_KEY_LENGTH_AT,
+    V0_OVERHEAD,
+    V1_KEY_LENGTH_AT,
+    V1_OVERHEAD,
+)
 
 # ---- fields of a place: what is known of an entry's content
 CONTENT = 0  # its position where it was decompressed to
@@ -66,15 +78,15 @@ def open_entries(
         if size[opened] > limit:
             return ODD
         if magic == 2:
-            if verify and crc32c_of(data, begin + 21, end, table) != load_u32(data, begin + 17):
+            if verify and crc32c_of(data, begin + ATTRIBUTES_AT, end, table) != load_u32(data, begin + BATCH_CRC_AT):
                 return ODD
-            frame, checksum = begin + 61, CORRECT
+            frame, checksum = begin + RECORD_BATCH_OVERHEAD, CORRECT
         else:
-            if verify and crc32_of(data, begin + 16, end, table) != load_u32(data, begin + 12):
+            if verify and crc32_of(data, begin + MAGIC_AT, end, table) != load_u32(data, begin + MESSAGE_CRC_AT):
                 return ODD
-            frame, checksum = begin + 18, ANY
+            frame, checksum = begin + V0_KEY_LENGTH_AT, ANY
             if magic == 1:
-                frame, checksum = begin + 26, ANY if any_header else CORRECT
+                frame, checksum = begin + V1_KEY_LENGTH_AT, ANY if any_header else CORRECT
             key = load_i32(data, frame)
             if key < -1 or key > end - frame - 8:
                 return ODD
@@ -86,7 +98,7 @@ def open_entries(
         if status != DONE:
             state[AT], state[COUNT] = content, first
             return status if status == ODD or len(out) - content < limit else ODD
-        count = load_i32(data, begin + 57) if magic == 2 else 0
+        count = load_i32(data, begin + RECORD_COUNT_AT) if magic == 2 else 0
         if count < 0 or count > (state[AT] - content) // LEAST_RECORD:
             state[AT], state[COUNT] = content, first
             return ODD
@@ -150,9 +162,9 @@ def note_cells(
             leads[lead] = at
             lead += 1
             if magic == 1:
-                leads[lead] = at + 16
+                leads[lead] = at + MAGIC_AT
                 lead += 1
-            key_at = at + (22 if magic == 0 else 30)
+            key_at = at + 4 + (V0_KEY_LENGTH_AT if magic == 0 else V1_KEY_LENGTH_AT)
             value_at = key_at + key_size + 4
             at = value_at + value_size
         key_old, value_old = key_start[row] - base, value_start[row] - base
@@ -202,10 +214,12 @@ def close_entries(
             return ODD
         entry, period, state[COUNT] = at, 1 + magic % 2, places[place + MATCHES]
         if magic == 2:
-            at = write_frame(data, start, end, CORRECT, matches, count, moves, leads, period, out, at + 61, state)
+            at = write_frame(
+                data, start, end, CORRECT, matches, count, moves, leads, period, out, at + RECORD_BATCH_OVERHEAD, state
+            )
             store_batch_header(batches, batch, LZ4, out, entry, at, table)
         else:
-            checksum, header = (BROKEN, 26) if magic == 0 else (CORRECT, 34)
+            checksum, header = (BROKEN, V0_OVERHEAD) if magic == 0 else (CORRECT, V1_OVERHEAD)
             at = write_frame(data, start, end, checksum, matches, count, moves, leads, period, out, at + header, state)
             store_wrapper_header(batches, batch, magic, LZ4, out, entry, at, table)
     state[AT] = at

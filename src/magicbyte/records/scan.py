@@ -36,7 +36,7 @@ from magicbyte.records.kernels.statuses import (
     STATE,
     TRAILING_BYTES,
 )
-from magicbyte.records.layout import CODEC_MASK, LOG_OVERHEAD, Dialect, Field
+from magicbyte.records.layout import CODEC_MASK, LOG_OVERHEAD, SIZE_AT, Dialect, Field
 
 if TYPE_CHECKING:
     import numpy as np
@@ -162,5 +162,5 @@ def entry_end(buffer: memoryview, position: int) -> int:
     """Return where the entry at `position` ends, whatever is wrong inside; the buffer's end if it says nonsense."""
     if len(buffer) - position < LOG_OVERHEAD:
         return len(buffer)
-    size = int.from_bytes(buffer[position + 8 : position + LOG_OVERHEAD], "big", signed=True)
+    size = int.from_bytes(buffer[position + SIZE_AT : position + LOG_OVERHEAD], "big", signed=True)
     return min(position + LOG_OVERHEAD + size, len(buffer)) if size >= 0 else len(buffer)

@@ -17,6 +17,30 @@ from magicbyte.compiled.primitives import (
 )
 from magicbyte.records.kernels.batches import long_varint, skip_headers
 from magicbyte.records.kernels.statuses import BAD_CRC, BAD_MAGIC, BAD_SIZE, DONE, FULL, SHORT
+from magicbyte.records.layout import (
+    ATTRIBUTES_AT,
+    BATCH_CRC_AT,
+    ENRICHED_MINIMUM,
+    ENRICHED_OVERHEAD,
+    ENRICHED_TAGS_LENGTH_AT,
+    ENRICHED_TAGS_START,
+    HEADER_TO_MAGIC,
+    LAST_OFFSET_DELTA_AT,
+    LOG_OVERHEAD,
+    MAGIC_AT,
+    MESSAGE_ATTRIBUTES_AT,
+    MESSAGE_CRC_AT,
+    RECORD_BATCH_MINIMUM,
+    RECORD_BATCH_OVERHEAD,
+    RECORD_COUNT_AT,
+    RECORD_MINIMUM,
+    SIZE_AT,
+    V0_KEY_LENGTH_AT,
+    V0_MINIMUM,
+    V0_OVERHEAD,
+    V1_KEY_LENGTH_AT,
+    V1_MINIMUM,
+)
 
 # ---- statuses of `follow`, beside DONE, SHORT, BAD_SIZE, BAD_MAGIC and BAD_CRC
 BACK = 30  # the entry is sound, its offset not above the one before it
@@ -67,43 +91,43 @@ def follow(
     state[FIRST] = NO_OFFSET
     state[LAST] = last
     while at < end:
-        if end - at < 17:
-            status, state[NEED] = SHORT, 17
+        if end - at < HEADER_TO_MAGIC:
+            status, state[NEED] = SHORT, HEADER_TO_MAGIC
             break
-        size = load_i32(data, at + 8)
-        magic = load_i8(data, at + 16)
-        least = 14
+        size = load_i32(data, at + SIZE_AT)
+        magic = load_i8(data, at + MAGIC_AT)
+        least = V0_MINIMUM
         if magic == 1:
-            least = 22
+            least = V1_MINIMUM
         elif magic == 2:
-            least = 49
+            least = RECORD_BATCH_MINIMUM
         if size < least:
             status, state[EXPECTED], state[FOUND] = BAD_SIZE, least, size
             break
         if magic < 0 or magic > 2 or (enriched and magic != 1):
             status, state[EXPECTED], state[FOUND] = BAD_MAGIC, 0, magic
             break
-        if size + 12 > end - at:
-            status, state[NEED] = SHORT, size + 12
+        if size + LOG_OVERHEAD > end - at:
+            status, state[NEED] = SHORT, size + LOG_OVERHEAD
             break
         if size > state[CREDIT]:
             status = UNSURE
             break
-        stop = at + 12 + size
+        stop = at + LOG_OVERHEAD + size
         if magic == 2:
-            stored = load_u32(data, at + 17)
-            found = crc32c_of(data, at + 21, stop, castagnoli)
+            stored = load_u32(data, at + BATCH_CRC_AT)
+            found = crc32c_of(data, at + ATTRIBUTES_AT, stop, castagnoli)
         else:
-            stored = load_u32(data, at + 12)
-            found = crc32_of(data, at + 16, stop, ieee)
+            stored = load_u32(data, at + MESSAGE_CRC_AT)
+            found = crc32_of(data, at + MAGIC_AT, stop, ieee)
         if stored != found:
             status, state[EXPECTED], state[FOUND] = BAD_CRC, stored, found
             state[CREDIT] -= size
             break
         first = load_i64(data, at)
         final = first
-        if magic == 2 and load_i32(data, at + 23) > 0 and first >= 0:
-            final = difference(first, -load_i32(data, at + 23))
+        if magic == 2 and load_i32(data, at + LAST_OFFSET_DELTA_AT) > 0 and first >= 0:
+            final = difference(first, -load_i32(data, at + LAST_OFFSET_DELTA_AT))
         state[NEXT_FIRST] = first
         state[NEXT_LAST] = final
         if first < low or final > high or final < first:
@@ -136,54 +160,58 @@ def plausible(data: Bytes, at: int, end: int, room: int, limit: int, enriched: i
     `room` is how many bytes there are from `at` to the end of the file, `end` where `data` ends. Every field that an
     entry of its magic restricts is looked at, as far as it lies in `data`.
     """
-    if end - at < 26:
+    if end - at < V0_OVERHEAD:
         return -1
-    magic = load_i8(data, at + 16)
-    size = load_i32(data, at + 8)
+    magic = load_i8(data, at + MAGIC_AT)
+    size = load_i32(data, at + SIZE_AT)
     if magic < 0 or magic > 2 or (enriched and magic != 1) or load_i64(data, at) < 0:
         return -1
-    if size < 14 or size + 12 > room or size + 12 > limit:
+    if size < V0_MINIMUM or size + LOG_OVERHEAD > room or size + LOG_OVERHEAD > limit:
         return -1
     if magic == 2:
-        if size < 49 or end - at < 61:
+        if size < RECORD_BATCH_MINIMUM or end - at < RECORD_BATCH_OVERHEAD:
             return -1
-        attributes = load_i16(data, at + 21)
-        delta = load_i32(data, at + 23)
-        count = load_i32(data, at + 57)
+        attributes = load_i16(data, at + ATTRIBUTES_AT)
+        delta = load_i32(data, at + LAST_OFFSET_DELTA_AT)
+        count = load_i32(data, at + RECORD_COUNT_AT)
         if attributes < 0 or attributes > LARGEST_ATTRIBUTES or (attributes & 7) > 4 or delta < 0:
             return -1
-        if count < 0 or count - 1 > delta or ((attributes & 7) == 0 and count > (size - 49) // 7):
+        if (
+            count < 0
+            or count - 1 > delta
+            or ((attributes & 7) == 0 and count > (size - RECORD_BATCH_MINIMUM) // RECORD_MINIMUM)
+        ):
             return -1
-        return size + 12
-    attributes = load_i8(data, at + 17)
-    place = at + 18
+        return size + LOG_OVERHEAD
+    attributes = load_i8(data, at + MESSAGE_ATTRIBUTES_AT)
+    place = at + V0_KEY_LENGTH_AT
     if enriched:
-        if size < 22 or end - at < 34 or attributes < 0 or attributes > 15:
+        if size < V1_MINIMUM or end - at < ENRICHED_OVERHEAD or attributes < 0 or attributes > 15:
             return -1
-        area = load_i32(data, at + 22)
-        if area < -1 or area > size - 22:
+        area = load_i32(data, at + ENRICHED_TAGS_LENGTH_AT)
+        if area < -1 or area > size - ENRICHED_MINIMUM:
             return -1
-        place = at + 26 + max(area, 0)
+        place = at + ENRICHED_TAGS_START + max(area, 0)
     else:
         if attributes < 0 or attributes > 15 or (attributes & 7) > 4:
             return -1
         if magic == 1:
-            if size < 22:
+            if size < V1_MINIMUM:
                 return -1
-            place = at + 26
-    stop = at + 12 + size
+            place = at + V1_KEY_LENGTH_AT
+    stop = at + LOG_OVERHEAD + size
     if end - place < 4:
-        return size + 12
+        return size + LOG_OVERHEAD
     length = load_i32(data, place)
     if length < -1 or length > stop - place - 8:
         return -1
     place += 4 + max(length, 0)
     if end - place < 4:
-        return size + 12
+        return size + LOG_OVERHEAD
     length = load_i32(data, place)
     if length < -1 or max(length, 0) != stop - place - 4:
         return -1
-    return size + 12
+    return size + LOG_OVERHEAD
 
 
 @kernel
@@ -196,10 +224,10 @@ def find_headers(
     state[ENTRIES] how many were found. Returns DONE or FULL.
     """
     at, found, status = start, 0, DONE
-    last = min(stop, end - 25)
+    last = min(stop, end - V0_OVERHEAD + 1)
     while at < last:
         # the magic byte and the size first: almost everywhere else they rule a header out
-        rare = data[at + 16] <= 2 and data[at + 8] < 128 and data[at] < 128
+        rare = data[at + MAGIC_AT] <= 2 and data[at + SIZE_AT] < 128 and data[at] < 128
         if rare and plausible(data, at, end, room - at, limit, enriched) > 0:
             if found == len(out):
                 status = FULL

@@ -12,6 +12,14 @@ from magicbyte.compiled.primitives import (
     store_i64,
     store_u32,
 )
+from magicbyte.records.layout import (
+    LOG_OVERHEAD,
+    MAGIC_AT,
+    MESSAGE_ATTRIBUTES_AT,
+    MESSAGE_CRC_AT,
+    SIZE_AT,
+    V1_TIMESTAMP_AT,
+)
 
 
 @kernel
@@ -23,15 +31,19 @@ def stamp_messages(out: MutableBytes, offset: int, append_time: int, sets_time: 
     """
     at, count = 0, 0
     while at < len(out):
-        stop = at + 12 + load_i32(out, at + 8)
+        stop = at + LOG_OVERHEAD + load_i32(out, at + SIZE_AT)
         store_i64(out, at, offset + count)
-        if sets_time and load_i8(out, at + 16) == 1:
-            attributes = load_i8(out, at + 17)
-            if not attributes & 8 or load_i64(out, at + 18) != append_time:
-                store_i8(out, at + 17, attributes & 7 | 8)
-                store_i64(out, at + 18, append_time)
-                crc = crc32_wide(out, at + 16, stop, table) if at >= 48 else crc32_of(out, at + 16, stop, table)
-                store_u32(out, at + 12, crc)
+        if sets_time and load_i8(out, at + MAGIC_AT) == 1:
+            attributes = load_i8(out, at + MESSAGE_ATTRIBUTES_AT)
+            if not attributes & 8 or load_i64(out, at + V1_TIMESTAMP_AT) != append_time:
+                store_i8(out, at + MESSAGE_ATTRIBUTES_AT, attributes & 7 | 8)
+                store_i64(out, at + V1_TIMESTAMP_AT, append_time)
+                crc = (
+                    crc32_wide(out, at + MAGIC_AT, stop, table)
+                    if at >= 48
+                    else crc32_of(out, at + MAGIC_AT, stop, table)
+                )
+                store_u32(out, at + MESSAGE_CRC_AT, crc)
         at = stop
         count += 1
     return count

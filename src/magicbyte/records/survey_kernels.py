@@ -37,6 +37,21 @@ from magicbyte.records.kernels.statuses import (
     STOP,
     TRAILING_BYTES,
 )
+from magicbyte.records.layout import (
+    ENRICHED_TAGS_LENGTH_AT,
+    ENRICHED_TAGS_START,
+    LOG_OVERHEAD,
+    MAGIC_AT,
+    MESSAGE_ATTRIBUTES_AT,
+    MESSAGE_CRC_AT,
+    SIZE_AT,
+    V0_KEY_LENGTH_AT,
+    V0_MINIMUM,
+    V0_OVERHEAD,
+    V1_KEY_LENGTH_AT,
+    V1_MINIMUM,
+    V1_TIMESTAMP_AT,
+)
 
 TOO_LARGE = 32  # a status, beside those of kernels/statuses.py
 
@@ -156,39 +171,39 @@ def survey_messages(
     least, latest, latest_at = MOST_TIME, LEAST_TIME, -1
     while at < end:
         state[AT] = at
-        if end - at < 12:
-            state[EXPECTED], state[FOUND] = 26, end - at
+        if end - at < LOG_OVERHEAD:
+            state[EXPECTED], state[FOUND] = V0_OVERHEAD, end - at
             return CUT_MESSAGE
-        size = load_i32(data, at + 8)
-        if size < 14:
-            state[EXPECTED], state[FOUND] = 14, size
+        size = load_i32(data, at + SIZE_AT)
+        if size < V0_MINIMUM:
+            state[EXPECTED], state[FOUND] = V0_MINIMUM, size
             return BAD_SIZE
-        if size > end - at - 12:
-            state[EXPECTED], state[FOUND] = size + 12, end - at
+        if size > end - at - LOG_OVERHEAD:
+            state[EXPECTED], state[FOUND] = size + LOG_OVERHEAD, end - at
             return CUT_MESSAGE
-        if size + 12 > limit:
-            state[EXPECTED], state[FOUND] = limit, size + 12
+        if size + LOG_OVERHEAD > limit:
+            state[EXPECTED], state[FOUND] = limit, size + LOG_OVERHEAD
             return TOO_LARGE
-        own = load_i8(data, at + 16)
+        own = load_i8(data, at + MAGIC_AT)
         if own < 0 or own > 1 or (enriched and own != 1):
             state[EXPECTED], state[FOUND] = magic, own
             return BAD_MAGIC
-        if own == 1 and size < 22:
-            state[EXPECTED], state[FOUND] = 22, size
+        if own == 1 and size < V1_MINIMUM:
+            state[EXPECTED], state[FOUND] = V1_MINIMUM, size
             return BAD_SIZE
-        stop = at + 12 + size
-        crc = crc32_wide(data, at + 16, stop, table) if at >= 48 else crc32_of(data, at + 16, stop, table)
-        if crc != load_u32(data, at + 12):
-            state[EXPECTED], state[FOUND] = load_u32(data, at + 12), crc
+        stop = at + LOG_OVERHEAD + size
+        crc = crc32_wide(data, at + MAGIC_AT, stop, table) if at >= 48 else crc32_of(data, at + MAGIC_AT, stop, table)
+        if crc != load_u32(data, at + MESSAGE_CRC_AT):
+            state[EXPECTED], state[FOUND] = load_u32(data, at + MESSAGE_CRC_AT), crc
             return BAD_CRC
-        attributes = load_i8(data, at + 17)
+        attributes = load_i8(data, at + MESSAGE_ATTRIBUTES_AT)
         if own != magic and state[OTHER_MAGIC] < 0:
             state[OTHER_MAGIC] = count
         if attributes & (15 if enriched else 7) and state[NESTED] < 0:
             state[NESTED] = count
-        time, place = -1, at + 18
+        time, place = -1, at + V0_KEY_LENGTH_AT
         if enriched:
-            area, place = load_i32(data, at + 22), at + 26
+            area, place = load_i32(data, at + ENRICHED_TAGS_LENGTH_AT), at + ENRICHED_TAGS_START
             if area < -1 or area > stop - place - 8:
                 state[EXPECTED], state[FOUND] = stop - place - 8, area
                 return BAD_TAGS
@@ -199,7 +214,7 @@ def survey_messages(
                     return BAD_TAGS
                 place += area
         elif own == 1:
-            time, place = load_i64(data, at + 18), at + 26
+            time, place = load_i64(data, at + V1_TIMESTAMP_AT), at + V1_KEY_LENGTH_AT
             append_bits += (attributes >> 3) & 1
         if time > latest:
             latest, latest_at = time, count

@@ -24,6 +24,16 @@ from magicbyte.compiled.primitives import (
 )
 from magicbyte.records.encode_kernels import UNSET, code_size, store_code
 from magicbyte.records.kernels.batches import LEAST_RECORD, long_varint, long_varlong
+from magicbyte.records.layout import (
+    ATTRIBUTES_AT,
+    BASE_TIMESTAMP_AT,
+    BATCH_CRC_AT,
+    LOG_OVERHEAD,
+    MAX_TIMESTAMP_AT,
+    RECORD_BATCH_OVERHEAD,
+    RECORD_COUNT_AT,
+    SIZE_AT,
+)
 from magicbyte.records.proof_kernels import AT_ONCE, CONTENT_END, JOB, open_frame, read_jobs
 
 # ---- statuses
@@ -47,7 +57,7 @@ FACTS = 6
 
 LOG_APPEND_TIME_BIT = 8
 DELETE_HORIZON_BIT = 64
-HEADER = 61
+HEADER = RECORD_BATCH_OVERHEAD
 SPARE = 32  # bytes behind a record in `out`: what its varints may grow by
 
 
@@ -70,8 +80,12 @@ def thin_records(
     The batch's header is at `at` of `head`, its records are from `start` to `end` of `data`. Moves state[AT] on if it
     is DONE; else it returns FULL or ODD.
     """
-    attributes, count = load_i16(head, at + 21), load_i32(head, at + 57)
-    base_offset, base, largest = load_i64(head, at), load_i64(head, at + 27), load_i64(head, at + 35)
+    attributes, count = load_i16(head, at + ATTRIBUTES_AT), load_i32(head, at + RECORD_COUNT_AT)
+    base_offset, base, largest = (
+        load_i64(head, at),
+        load_i64(head, at + BASE_TIMESTAMP_AT),
+        load_i64(head, at + MAX_TIMESTAMP_AT),
+    )
     append_time, horizon = attributes & LOG_APPEND_TIME_BIT, attributes & DELETE_HORIZON_BIT
     to, kept, latest, last, new_base = state[AT], 0, UNSET, base_offset, base
     place = start
@@ -184,8 +198,8 @@ def close_batches(
     for row in range(len(position)):
         at, end, into = bounds[row], bounds[row + 1], row * FACTS
         copy_bytes(out, at, data, position[row], HEADER)
-        store_i32(out, at + 8, end - at - 12)
-        store_i64(out, at + 27, facts[into + BASE_TIMESTAMP])
-        store_i64(out, at + 35, facts[into + MAX_TIMESTAMP])
-        store_i32(out, at + 57, facts[into + COUNT])
-        store_u32(out, at + 17, crc32c_of(out, at + 21, end, table))
+        store_i32(out, at + SIZE_AT, end - at - LOG_OVERHEAD)
+        store_i64(out, at + BASE_TIMESTAMP_AT, facts[into + BASE_TIMESTAMP])
+        store_i64(out, at + MAX_TIMESTAMP_AT, facts[into + MAX_TIMESTAMP])
+        store_i32(out, at + RECORD_COUNT_AT, facts[into + COUNT])
+        store_u32(out, at + BATCH_CRC_AT, crc32c_of(out, at + ATTRIBUTES_AT, end, table))

@@ -4,6 +4,17 @@ from __future__ import annotations
 
 from magicbyte.compiled.kernel import Bytes, Int64s, kernel
 from magicbyte.compiled.primitives import load_i8, load_i32, load_i64
+from magicbyte.records.layout import (
+    LAST_OFFSET_DELTA_AT,
+    LOG_OVERHEAD,
+    MAGIC_AT,
+    MAX_TIMESTAMP_AT,
+    RECORD_BATCH_OVERHEAD,
+    SIZE_AT,
+    V0_OVERHEAD,
+    V1_OVERHEAD,
+    V1_TIMESTAMP_AT,
+)
 
 # ---- what is known between two sets
 SINCE = 0  # bytes from the entry on that got the last index entry
@@ -19,7 +30,7 @@ TIME = 3  # LATEST and LATEST_AT then
 TIME_AT = 4
 ENTRY = 5
 
-LEAST_ENTRY = 26  # bytes
+LEAST_ENTRY = V0_OVERHEAD
 NOT_WHOLE = -1
 
 
@@ -36,15 +47,20 @@ def due_entries(data: Bytes, interval: int, state: Int64s, out: Int64s) -> int:
     while at < len(data):
         if len(data) - at < LEAST_ENTRY:
             return NOT_WHOLE
-        size, magic = 12 + load_i32(data, at + 8), load_i8(data, at + 16)
-        if size < LEAST_ENTRY or size > len(data) - at or (magic == 2 and size < 61) or (magic == 1 and size < 34):
+        size, magic = LOG_OVERHEAD + load_i32(data, at + SIZE_AT), load_i8(data, at + MAGIC_AT)
+        if (
+            size < LEAST_ENTRY
+            or size > len(data) - at
+            or (magic == 2 and size < RECORD_BATCH_OVERHEAD)
+            or (magic == 1 and size < V1_OVERHEAD)
+        ):
             return NOT_WHOLE
         first, timestamp = load_i64(data, at), -1
         last = first
         if magic == 2:
-            last, timestamp = first + load_i32(data, at + 23), load_i64(data, at + 35)
+            last, timestamp = first + load_i32(data, at + LAST_OFFSET_DELTA_AT), load_i64(data, at + MAX_TIMESTAMP_AT)
         elif magic == 1:
-            timestamp = load_i64(data, at + 18)
+            timestamp = load_i64(data, at + V1_TIMESTAMP_AT)
         if timestamp > latest:
             latest, latest_at = timestamp, last
         if since > interval:

@@ -18,7 +18,16 @@ from magicbyte.log.files.resync import Limits, Sound, sound_beginning
 from magicbyte.log.live.config import LogConfig
 from magicbyte.records.batch import RecordBatch
 from magicbyte.records.decode import DecodeOptions, decode_rows
-from magicbyte.records.layout import LOG_OVERHEAD, MAGIC, MAX_TIMESTAMP, NO_TIMESTAMP, V0_MINIMUM, V1_TIMESTAMP, Dialect
+from magicbyte.records.layout import (
+    LAST_OFFSET_DELTA_AT,
+    LOG_OVERHEAD,
+    MAGIC,
+    MAX_TIMESTAMP,
+    NO_TIMESTAMP,
+    V0_MINIMUM,
+    V1_TIMESTAMP,
+    Dialect,
+)
 from magicbyte.records.scan import scan
 from magicbyte.records.survey import first_of_time
 
@@ -399,7 +408,7 @@ class Segment:
                 timestamp = int(max_timestamps(table)[0])
                 last = None if table.count[0] < 0 else offset
             elif magic == 2:
-                last = offset + _LAST_DELTA.unpack_from(data, at + 23)[0]
+                last = offset + _LAST_DELTA.unpack_from(data, at + LAST_OFFSET_DELTA_AT)[0]
                 timestamp = int(MAX_TIMESTAMP.type.unpack_from(data, at + MAX_TIMESTAMP.start)[0])
             elif magic == 1:
                 timestamp = int(V1_TIMESTAMP.type.unpack_from(data, at + V1_TIMESTAMP.start)[0])

@@ -62,10 +62,19 @@ from magicbyte.records.kernels.statuses import (
     VALUE_BYTES,
     VALUE_SIZE,
 )
+from magicbyte.records.layout import (
+    ATTRIBUTES_AT,
+    BATCH_CRC_AT,
+    LOG_OVERHEAD,
+    MAGIC_AT,
+    RECORD_BATCH_OVERHEAD,
+    RECORD_COUNT_AT,
+    SIZE_AT,
+)
 
 NOT_PLAIN = 0x27  # attributes of a v2 batch: a codec, or control records
 LEAST_RECORD = 7  # bytes of a v2 record, with its length
-CHECKED_HEADER = 40  # bytes of a v2 header that its CRC covers
+CHECKED_HEADER = RECORD_BATCH_OVERHEAD - ATTRIBUTES_AT  # bytes of a v2 header that its CRC covers
 LEAST_AHEAD, MOST_AHEAD = 4 << 10, 32 << 10  # bytes that are asked of memory before they are decoded
 TWO_BYTES = (1 << 14) - 1  # the most that a varint of two bytes says
 SPARE = 16  # bytes that may be read behind a record before its lengths are checked
@@ -131,15 +140,15 @@ def open_batches(
     """
     for row in range(len(position)):
         at = position[row]
-        count = load_i32(data, at + 57)
-        if size[row] > limit or count < 0 or count * least > size[row] - 61:
+        count = load_i32(data, at + RECORD_COUNT_AT)
+        if size[row] > limit or count < 0 or count * least > size[row] - RECORD_BATCH_OVERHEAD:
             return row
-        check = load_u32(data, at + 17) if verify else -1
+        check = load_u32(data, at + BATCH_CRC_AT) if verify else -1
         if least == 0 and verify:
-            if crc32c_of(data, at + 21, at + size[row], table) != check:
+            if crc32c_of(data, at + ATTRIBUTES_AT, at + size[row], table) != check:
                 return row
             check = -1
-        set_batch_run(runs, row * RUN, data, at, at + 61, at + size[row], check)
+        set_batch_run(runs, row * RUN, data, at, at + RECORD_BATCH_OVERHEAD, at + size[row], check)
     return len(position)
 
 
@@ -388,13 +397,29 @@ def decode_plain_log(
     `decode_batches`. state[AT] is where it stopped, state[ROWS] and those behind it as there. Returns how many batches.
     """
     first, batches = at, 0
-    while end - at >= 61:
-        size, count, attributes = load_i32(data, at + 8) + 12, load_i32(data, at + 57), load_i16(data, at + 21)
-        if load_i8(data, at + 16) != 2 or attributes & NOT_PLAIN or size < 61 or size > min(limit, end - at):
+    while end - at >= RECORD_BATCH_OVERHEAD:
+        size, count, attributes = (
+            load_i32(data, at + SIZE_AT) + LOG_OVERHEAD,
+            load_i32(data, at + RECORD_COUNT_AT),
+            load_i16(data, at + ATTRIBUTES_AT),
+        )
+        if (
+            load_i8(data, at + MAGIC_AT) != 2
+            or attributes & NOT_PLAIN
+            or size < RECORD_BATCH_OVERHEAD
+            or size > min(limit, end - at)
+        ):
             break
-        if count < 0 or count * LEAST_RECORD > size - 61 or count > room - state[ROWS] or at + size - first > most:
+        if (
+            count < 0
+            or count * LEAST_RECORD > size - RECORD_BATCH_OVERHEAD
+            or count > room - state[ROWS]
+            or at + size - first > most
+        ):
             break
-        set_batch_run(run, 0, data, at, at + 61, at + size, load_u32(data, at + 17) if verify else -1)
+        set_batch_run(
+            run, 0, data, at, at + RECORD_BATCH_OVERHEAD, at + size, load_u32(data, at + BATCH_CRC_AT) if verify else -1
+        )
         status = decode_batches(
             data, run, table, keys, values, offset, timestamp, timestamp_type, key_start, key_length, key_data,
             value_start, value_length, value_data, header_start, header_count, state,

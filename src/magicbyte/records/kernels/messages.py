@@ -53,6 +53,22 @@ from magicbyte.records.kernels.statuses import (
     RUN_INDEX,
     VALUE_BYTES,
 )
+from magicbyte.records.layout import (
+    ENRICHED_SECONDS_AT,
+    ENRICHED_TAGS_LENGTH_AT,
+    ENRICHED_TAGS_START,
+    LOG_OVERHEAD,
+    MAGIC_AT,
+    MESSAGE_ATTRIBUTES_AT,
+    MESSAGE_CRC_AT,
+    SIZE_AT,
+    V0_KEY_LENGTH_AT,
+    V0_MINIMUM,
+    V0_OVERHEAD,
+    V1_KEY_LENGTH_AT,
+    V1_MINIMUM,
+    V1_TIMESTAMP_AT,
+)
 
 
 @kernel
@@ -62,10 +78,10 @@ def open_wrappers(
     """As `open_batches`, for compressed messages of magic 0 or 1; `table` is that of CRC-32."""
     for row in range(len(position)):
         at, end = position[row], position[row] + size[row]
-        key = 18 if magic == 0 else 26
+        key = V0_KEY_LENGTH_AT if magic == 0 else V1_KEY_LENGTH_AT
         if size[row] > limit or size[row] < key + 8:
             return row
-        if verify and crc32_of(data, at + 16, end, table) != load_u32(data, at + 12):
+        if verify and crc32_of(data, at + MAGIC_AT, end, table) != load_u32(data, at + MESSAGE_CRC_AT):
             return row
         if load_i32(data, at + key) != -1 or load_i32(data, at + key + 4) != size[row] - key - 8:
             return row  # with a key, which is allowed and rare, or damaged
@@ -85,17 +101,20 @@ def measure_messages(data: Bytes, runs: Int64s, state: Int64s) -> int:
         at, end = runs[run + START], runs[run + END]
         count, last = 0, -1
         while at < end:
-            if end - at < 26 or load_i32(data, at + 8) > end - at - 12:
+            if end - at < V0_OVERHEAD or load_i32(data, at + SIZE_AT) > end - at - LOG_OVERHEAD:
                 state[AT], state[RUN_INDEX] = at, run // RUN
-                state[EXPECTED], state[FOUND] = (load_i32(data, at + 8) + 12 if end - at >= 12 else 26), end - at
+                state[EXPECTED], state[FOUND] = (
+                    (load_i32(data, at + SIZE_AT) + LOG_OVERHEAD if end - at >= LOG_OVERHEAD else V0_OVERHEAD),
+                    end - at,
+                )
                 return CUT_MESSAGE
-            size = load_i32(data, at + 8)
-            if size < 14:
-                state[AT], state[RUN_INDEX], state[EXPECTED], state[FOUND] = at, run // RUN, 14, size
+            size = load_i32(data, at + SIZE_AT)
+            if size < V0_MINIMUM:
+                state[AT], state[RUN_INDEX], state[EXPECTED], state[FOUND] = at, run // RUN, V0_MINIMUM, size
                 return BAD_SIZE
             last = load_i64(data, at)
             count += 1
-            at += size + 12
+            at += size + LOG_OVERHEAD
         if count == 0:
             state[AT], state[RUN_INDEX] = at, run // RUN
             return NO_MESSAGES
@@ -134,9 +153,9 @@ def check_crcs(data: Bytes, at: int, end: int, table: Int32s) -> tuple[int, int]
     """
     most = min(end, at + WALK_AHEAD)
     while at < most:
-        stop = at + 12 + load_i32(data, at + 8)
-        crc = crc32_wide(data, at + 16, stop, table) if at >= 48 else crc32_of(data, at + 16, stop, table)
-        if crc != load_u32(data, at + 12):
+        stop = at + LOG_OVERHEAD + load_i32(data, at + SIZE_AT)
+        crc = crc32_wide(data, at + MAGIC_AT, stop, table) if at >= 48 else crc32_of(data, at + MAGIC_AT, stop, table)
+        if crc != load_u32(data, at + MESSAGE_CRC_AT):
             return at, stop
         at = stop
     return -1, at
@@ -190,10 +209,10 @@ def decode_messages(
                 whole = (row, key_at, value_at)
             cell = as_index(row)
             ahead = prefetch(data, ahead, at + WALK_AHEAD)
-            size = load_i32(data, at + 8)
-            stop = at + 12 + size
-            own = load_i8(data, at + 16)
-            least = 14 if magic == 0 or (own == 0 and cleaned) else 22
+            size = load_i32(data, at + SIZE_AT)
+            stop = at + LOG_OVERHEAD + size
+            own = load_i8(data, at + MAGIC_AT)
+            least = V0_MINIMUM if magic == 0 or (own == 0 and cleaned) else V1_MINIMUM
             if size < least:
                 status, state[EXPECTED], state[FOUND] = BAD_SIZE, least, size
                 break
@@ -203,18 +222,18 @@ def decode_messages(
             if verify and at >= checked:
                 bad, checked = check_crcs(data, at, end, table)
             if at == bad:
-                crc = crc32_of(data, at + 16, stop, table)
-                status, state[EXPECTED], state[FOUND] = BAD_CRC, load_u32(data, at + 12), crc
+                crc = crc32_of(data, at + MAGIC_AT, stop, table)
+                status, state[EXPECTED], state[FOUND] = BAD_CRC, load_u32(data, at + MESSAGE_CRC_AT), crc
                 break
-            attributes = load_i8(data, at + 17)
-            place = at + 18
+            attributes = load_i8(data, at + MESSAGE_ATTRIBUTES_AT)
+            place = at + V0_KEY_LENGTH_AT
             if enriched:
                 if kind != OWN and attributes & 15:
                     status, state[FOUND] = NESTED, attributes & 15
                     break
-                seconds = load_u32(data, at + 18)
-                area = load_i32(data, at + 22)
-                place = at + 26
+                seconds = load_u32(data, at + ENRICHED_SECONDS_AT)
+                area = load_i32(data, at + ENRICHED_TAGS_LENGTH_AT)
+                place = at + ENRICHED_TAGS_START
                 if area < -1 or area > stop - place - 8:
                     status, state[EXPECTED], state[FOUND] = BAD_TAGS, stop - place - 8, area
                     break
@@ -248,11 +267,11 @@ def decode_messages(
                     timestamp[cell] = -1
                     timestamp_type[cell] = NO_TYPE
                 else:
-                    place = at + 26
+                    place = at + V1_KEY_LENGTH_AT
                     if kind == LOG_APPEND:
                         timestamp[cell] = append_time
                     else:
-                        timestamp[cell] = load_i64(data, at + 18)
+                        timestamp[cell] = load_i64(data, at + V1_TIMESTAMP_AT)
                     timestamp_type[cell] = (attributes >> 3) & 1 if kind == OWN else kind
             size = load_i32(data, place)
             place += 4
