@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from magicbyte.codecs import Codec, compress, decompress
 from magicbyte.codecs import lz4_kernels as lz4k
+from magicbyte.codecs.lz4_frame_kernels import BLOCK
 from magicbyte.errors import CorruptRecordError
 
 FORMS = ["plain", "compiled"]
@@ -157,7 +158,7 @@ def test_cells_behind_other_gaps_shrink_nearly_as_much_as_before(old_gap: bytes,
     rng = random.Random(3)
     cells = [b"".join(rng.choices(WORDS, k=rng.randrange(40))) for _ in range(2500)]
     old, new, moves, leads = recast(cells, old_gap, new_gap)
-    assert len(new) > 4 * lz4k.LARGEST_BLOCK
+    assert len(new) > 4 * BLOCK
     status, content, matches = read("compiled", compress(Codec.LZ4, old), len(old), len(old))
     assert (status, content) == (lz4k.DONE, old)
     frames = [written(form, new, matches, moves, leads) for form in FORMS]
@@ -171,7 +172,7 @@ def test_without_a_hint_all_is_stored(size: int) -> None:
     data = bytes(size)
     frame = written("compiled", data, [], [], [])
     assert decompress(Codec.LZ4, frame, limit=size) == data
-    assert len(frame) == size + 11 + 4 * -(-size // lz4k.LARGEST_BLOCK)
+    assert len(frame) == size + 11 + 4 * -(-size // BLOCK)
 
 
 @settings(max_examples=300, deadline=None)

@@ -8,7 +8,7 @@ import pytest
 
 from fuzz.agreement import kernels
 from magicbyte.codecs import Codec, compress, decompress
-from magicbyte.codecs.lz4_read_kernels import BLOCK
+from magicbyte.codecs.lz4_frame_kernels import BLOCK
 from magicbyte.errors import CorruptRecordError
 from magicbyte.records import proof_kernels
 from magicbyte.records.columns import Record

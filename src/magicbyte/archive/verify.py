@@ -28,6 +28,7 @@ from magicbyte.log.files.producer_state import LeaderEpochs
 from magicbyte.log.files.reader import Buffers, Chunk, decode_chunk, read_chunks
 from magicbyte.log.files.resync import Displaced, Gap, Outlier, Place, Sound, first_offset, known_lasts, limits_of, walk
 from magicbyte.ports import TopicPartition
+from magicbyte.records.arrays import at_each_byte
 from magicbyte.records.decode import DEFAULT_MAX_BATCH_BYTES, DecodeOptions
 from magicbyte.records.enriched import EnrichedMessage
 from magicbyte.records.entry import parse_entry
@@ -333,9 +334,8 @@ class _Partition:
         usual = (magic[rows] == 2) & (size >= RECORD_BATCH_OVERHEAD + len(_CORRECT))
         if usual.any():
             starts = np.asarray(table.position, np.int64)[rows[usual]] + RECORD_BATCH_OVERHEAD
-            places = len(table.buffer) - len(_CORRECT) + 1, len(_CORRECT)
-            anywhere: Any = np.ndarray(places, np.uint8, table.buffer, 0, (1, 1))  # one begins at each byte
-            usual[usual] = (anywhere[starts] == _CORRECT).all(axis=1)
+            frames = at_each_byte(table.buffer, f"V{len(_CORRECT)}")[starts]
+            usual[usual] = (frames.view(np.uint8).reshape(-1, len(_CORRECT)) == _CORRECT).all(axis=1)
         rows = rows[~usual]
         for row in rows.tolist():
             start = int(table.position[row])

@@ -8,12 +8,20 @@ blocks; what Kafka allows of them is in magicbyte.codecs.lz4.
 
 from __future__ import annotations
 
+from magicbyte.codecs.lz4_frame_kernels import (
+    BLOCK,
+    FRAME_FLAGS,
+    FRAME_MAGIC,
+    FRAME_OVERHEAD,
+    STORED,
+    first_block,
+    next_block,
+)
 from magicbyte.compiled.kernel import Bytes, Int32s, Int64s, MutableBytes, kernel
 from magicbyte.compiled.likely import likely
 from magicbyte.compiled.primitives import (
     as_index,
     copy_bytes,
-    load_i32,
     load_i64,
     shift_right,
     store_i8,
@@ -42,25 +50,15 @@ GONE = -(1 << 30)
 """A move is the position of an old byte in the new data less its old one. Below GONE it is not there, and GONE less
 the move says how many bytes further on the next one is that is."""
 
-LARGEST_BLOCK = 1 << 16  # so all distances in it can be written
 LEAST_MATCH = 4
 LAST_LITERALS = 5  # a block ends in that many literals
 LAST_MATCH = 12  # no match begins so near the end of a block
-FRAME_MAGIC = 0x04224D18
-FRAME_FLAGS = 0x6040  # version 1, independent blocks; at most 64 KiB each
-FRAME_OVERHEAD = 11  # header and end mark
 BLOCK_OVERHEAD = 40  # its size, and what it may grow by, apart from a 255th
 
 
 def room(size: int, frames: int) -> int:
     """Return how many bytes frames of `size` bytes of content together may have."""
-    return size + size // 255 + size // LARGEST_BLOCK * BLOCK_OVERHEAD + frames * (FRAME_OVERHEAD + BLOCK_OVERHEAD)
-
-
-@kernel
-def load_size(data: Bytes, at: int) -> int:
-    """Return the little-endian uint32 at position `at`."""
-    return data[at] | data[at + 1] << 8 | data[at + 2] << 16 | data[at + 3] << 24
+    return size + size // 255 + size // BLOCK * BLOCK_OVERHEAD + frames * (FRAME_OVERHEAD + BLOCK_OVERHEAD)
 
 
 @kernel
@@ -160,25 +158,16 @@ def read_frame(
     may change. Shapes: matches (n * MATCH,), state (STATE,); otherwise as `read_block`.
     """
     content = state[AT]
-    if (
-        end - at < FRAME_OVERHEAD
-        or load_i32(data, at) != FRAME_MAGIC
-        or data[at + 4] << 8 | data[at + 5] != FRAME_FLAGS
-    ):
-        return ODD
-    if checksum >= 0 and data[at + 6] != checksum:
-        return ODD
-    at += 7
-    while end - at >= 4:
-        word = load_size(data, at)
-        at += 4
+    at = first_block(data, at, end, checksum, checksum)
+    while at >= 0:
+        word, at = next_block(data, at, end)
         if word == 0:
             return DONE
-        size = word & 0x7FFFFFFF
-        if size > end - at or size > LARGEST_BLOCK:
+        if word < 0:
             return ODD
-        if word == size:
-            most = min(room, state[AT] + LARGEST_BLOCK)
+        size = word & (STORED - 1)
+        if word < STORED:
+            most = min(room, state[AT] + BLOCK)
             status: int = read_block(data, at, at + size, content, out, most, matches, state)
             if status != DONE:
                 return status
@@ -262,7 +251,7 @@ def write_block(
     at: int,
     state: Int64s,
 ) -> int:
-    """Write the bytes of `data` from `start` to `end` as an LZ4 block to position `at` of `out`: LARGEST_BLOCK at most.
+    """Write the bytes of `data` from `start` to `end` as an LZ4 block to position `at` of `out`: BLOCK at most.
 
     Hints are the matches of the old data from state[COUNT] to `count`, whose bytes have gone where `moves` says.
     `leads` are more of them: positions in `data` in order, from leads[state[LEAD]] on, each of which may repeat what is
@@ -371,14 +360,14 @@ def write_frame(
     store_i8(out, at + 6, checksum)
     at += 7
     state[LEAD] = 0
-    for begin in range(start, end, LARGEST_BLOCK):
-        behind = min(begin + LARGEST_BLOCK, end)
+    for begin in range(start, end, BLOCK):
+        behind = min(begin + BLOCK, end)
         size = write_block(data, begin, behind, matches, count, moves, leads, period, out, at + 4, state) - at - 4
         if size < behind - begin:
             store_size(out, at, size)
         else:
             size = behind - begin
-            store_size(out, at, size | 1 << 31)
+            store_size(out, at, size | STORED)
             copy_bytes(out, at + 4, data, begin, size)
         at += 4 + size
     store_i32(out, at, 0)

@@ -7,6 +7,7 @@ Format: the LZ4 block format description.
 
 from __future__ import annotations
 
+from magicbyte.codecs.lz4_frame_kernels import BLOCK, BROKEN, CORRECT, MALFORMED, STORED, first_block, next_block
 from magicbyte.compiled.kernel import Bytes, Int64s, MutableBytes, kernel
 from magicbyte.compiled.likely import likely
 from magicbyte.compiled.primitives import (
@@ -16,14 +17,10 @@ from magicbyte.compiled.primitives import (
     copy_bytes,
     load_i64,
     load_u8,
-    load_u32,
     store_i64,
 )
 
 SPARE = 64  # bytes behind a frame's content that the output must have
-MALFORMED = -1
-_MAGIC = 0x04224D18
-BLOCK = 1 << 16  # bytes of content that a block has at most
 _MARGIN = 96  # in input and output, for a usual sequence that is read without a look at the ends
 
 
@@ -187,28 +184,13 @@ def read_frames(
     for place in range(0, len(places), stride):
         at, end, begin = places[place], places[place + 1], to
         stop = min(room, begin + limit)
-        if end - at < 11 or load_u32(data, at) != _MAGIC or load_u8(data, at + 4) != 0x60:
-            return place // stride
-        check = load_u8(data, at + 6)
-        if load_u8(data, at + 5) != 0x40 or (check != 0x82 and (not any_header or check != 0x1A)):
-            return place // stride
-        at += 7
-        while True:
-            if end - at < 4:
-                return place // stride
-            word = (
-                load_u8(data, at)
-                | (load_u8(data, at + 1) << 8)
-                | (load_u8(data, at + 2) << 16)
-                | (load_u8(data, at + 3) << 24)
-            )
-            at += 4
-            if word == 0:
+        at = first_block(data, at, end, CORRECT, BROKEN if any_header else CORRECT)
+        while at >= 0:
+            word, at = next_block(data, at, end)
+            if word <= 0:
                 break
-            size = word & 0x7FFFFFFF
-            if size > BLOCK or size > end - at:
-                return place // stride
-            if word > 0x7FFFFFFF:
+            size = word & (STORED - 1)
+            if word >= STORED:
                 if size > stop - to:
                     return place // stride
                 copy_bytes(out, to, data, at, size)
@@ -218,5 +200,7 @@ def read_frames(
                 if to < 0:
                     return place // stride
             at += size
+        if at < 0:
+            return place // stride
         places[place], places[place + 1] = begin, to
     return len(places) // stride

@@ -39,6 +39,15 @@ def _give_back(memory: bytearray) -> None:
         _idle[len(memory)].append(memory)
 
 
+def at_each_byte(buffer: Any, kind: str, start: int = 0) -> Any:
+    """Return what `buffer` holds of a numpy type at each of its positions from `start` on, as a view: item i at byte i.
+
+    So the headers of many entries, which lie anywhere, are one index operation. Bytes are of the type `V` and a length.
+    """
+    items = len(buffer) - start - np.dtype(kind).itemsize + 1
+    return np.ndarray(max(items, 0), kind, buffer, start, (1,))
+
+
 class Arrays:
     """Inputs and outputs of the compiled kernels: numpy arrays."""
 

@@ -5,9 +5,10 @@ It says only which batches are beyond doubt. Of the others those who can describ
 
 from __future__ import annotations
 
-from magicbyte.codecs.lz4_read_kernels import BLOCK, read_block, read_two
+from magicbyte.codecs.lz4_frame_kernels import BLOCK, CORRECT, STORED, first_block, next_block
+from magicbyte.codecs.lz4_read_kernels import read_block, read_two
 from magicbyte.compiled.kernel import Bytes, Int8s, Int32s, Int64s, MutableBytes, kernel
-from magicbyte.compiled.primitives import copy_bytes, load_i16, load_i32, load_i64, load_u8, load_u32
+from magicbyte.compiled.primitives import copy_bytes, load_i16, load_i32, load_i64
 from magicbyte.records.kernels.batches import SPARE, decode_batches
 from magicbyte.records.kernels.cells import LEAVE
 from magicbyte.records.kernels.runs import set_batch_run
@@ -23,7 +24,7 @@ from magicbyte.records.layout import (
 # ---- fields of a block
 SOURCE = 0
 SOURCE_END = 1
-STORED = 2
+IS_STORED = 2
 CONTENT_END = 3
 JOB = 4
 
@@ -35,8 +36,6 @@ MOST_RECORDS = 1 << 16  # of a batch that is looked at
 SLOTS = 64  # blocks that there is room for
 ROOM = SLOTS * BLOCK + SPARE
 AT_ONCE = 8  # blocks that are decompressed before their records are looked at: they stay in the second cache
-FRAME_MAGIC = 0x04224D18
-FRAME_HEADER = 0x604082  # version 1, independent blocks of 64 KiB, and the checksum of that
 
 
 @kernel
@@ -45,20 +44,15 @@ def open_frame(data: Bytes, at: int, end: int, slot: int, jobs: Int64s) -> int:
 
     Returns the slot behind them, DOUBTFUL if it is no such frame or there are too few.
     """
-    if end - at < 11 or load_u32(data, at) != FRAME_MAGIC or load_u32(data, at + 3) & 0xFFFFFF != FRAME_HEADER:
-        return DOUBTFUL
-    at += 7
-    while end - at >= 4 and slot < SLOTS:
-        word = (
-            load_u8(data, at) | load_u8(data, at + 1) << 8 | load_u8(data, at + 2) << 16 | load_u8(data, at + 3) << 24
-        )
-        at += 4
+    at = first_block(data, at, end, CORRECT, CORRECT)
+    while at >= 0 and slot < SLOTS:
+        word, at = next_block(data, at, end)
         if word == 0:
             return slot
-        size, into = word & 0x7FFFFFFF, slot * JOB
-        if size > BLOCK or size > end - at:
+        if word < 0:
             return DOUBTFUL
-        jobs[into + SOURCE], jobs[into + SOURCE_END], jobs[into + STORED] = at, at + size, word >> 31
+        size, into = word & (STORED - 1), slot * JOB
+        jobs[into + SOURCE], jobs[into + SOURCE_END], jobs[into + IS_STORED] = at, at + size, word >> 31
         at += size
         slot += 1
     return DOUBTFUL
@@ -69,7 +63,7 @@ def read_one(data: Bytes, job: int, jobs: Int64s, room: MutableBytes) -> None:
     """Put the content of a block into its slot of `room`, and where it ends into its job."""
     into, to = job * JOB, job * BLOCK
     at, end = jobs[into + SOURCE], jobs[into + SOURCE_END]
-    if jobs[into + STORED]:
+    if jobs[into + IS_STORED]:
         copy_bytes(room, to, data, at, end - at)
         jobs[into + CONTENT_END] = to + end - at
     else:
@@ -83,7 +77,7 @@ def read_jobs(data: Bytes, count: int, jobs: Int64s, room: MutableBytes, ends: I
     """
     for job in range(0, count, 2):
         into, to = job * JOB, job * BLOCK
-        if job + 1 < count and jobs[into + STORED] + jobs[into + JOB + STORED] == 0:
+        if job + 1 < count and jobs[into + IS_STORED] + jobs[into + JOB + IS_STORED] == 0:
             status = read_two(
                 data,
                 jobs[into + SOURCE],

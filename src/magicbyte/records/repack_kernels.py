@@ -5,6 +5,7 @@ How: magicbyte.codecs.lz4_kernels, of which the statuses are, too. Byte position
 
 from __future__ import annotations
 
+from magicbyte.codecs.lz4_frame_kernels import ANY, BROKEN, CORRECT
 from magicbyte.codecs.lz4_kernels import AT, COUNT, DONE, FULL, GONE, LEAD, ODD, read_frame, write_frame
 from magicbyte.compiled.checksums import crc32_of, crc32c_of
 from magicbyte.compiled.kernel import Bytes, Int32s, Int64s, MutableBytes, kernel
@@ -42,7 +43,6 @@ PLACES = 4
 
 LZ4 = 3
 LEAST_RECORD = 7  # bytes of a v2 record
-CORRECT, BROKEN, ANY = 0x82, 0x1A, -1  # checksums of the headers of frames
 
 
 @kernel

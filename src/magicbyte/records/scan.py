@@ -76,14 +76,14 @@ class BatchTable:
         """Return a header field of the given rows (all of one format that has it) as an int64 array."""
         import numpy as np
 
+        from magicbyte.records.arrays import at_each_byte
+
         width = field.type.size
         positions = np.asarray(self.position, np.int64)[rows]
         if not len(positions):
             return np.empty(0, np.int64)
         kind = "u" if field.type.format.isupper() else "i"
-        places = len(self.buffer) - field.start - width + 1
-        anywhere: Any = np.ndarray(places, f">{kind}{width}", self.buffer, field.start, (1,))  # one begins at each byte
-        return np.asarray(anywhere[positions], np.int64)
+        return np.asarray(at_each_byte(self.buffer, f">{kind}{width}", field.start)[positions], np.int64)
 
     @property
     def codec(self) -> np.ndarray[Any, Any]:

@@ -6,7 +6,7 @@ goes. Which records go is told for each offset, so that nothing is decoded but l
 
 from __future__ import annotations
 
-from magicbyte.codecs.lz4_read_kernels import BLOCK
+from magicbyte.codecs.lz4_frame_kernels import BLOCK
 from magicbyte.compiled.checksums import crc32c_of
 from magicbyte.compiled.kernel import Bytes, Int32s, Int64s, MutableBytes, kernel
 from magicbyte.compiled.primitives import (

@@ -14,6 +14,7 @@ from magicbyte.compiled import kernel
 from magicbyte.log.files.filesystem import LocalFile
 from magicbyte.log.files.reader import Chunk, DamageHandler, read_chunks
 from magicbyte.records import layout
+from magicbyte.records.arrays import at_each_byte
 from magicbyte.records.layout import Dialect, Field
 
 if TYPE_CHECKING:
@@ -257,8 +258,7 @@ def _heads(buffer: memoryview, position: Int64s) -> Heads:
     heads = np.zeros((len(position), HEAD), np.uint8)
     inside = int(np.searchsorted(position, len(data) - HEAD, "right"))
     if inside:
-        anywhere: Heads = np.ndarray((len(data) - HEAD + 1, HEAD), np.uint8, data, 0, (1, 1))  # one begins at each byte
-        heads[:inside] = anywhere[position[:inside]]
+        heads[:inside] = at_each_byte(data, f"V{HEAD}")[position[:inside]].view(np.uint8).reshape(-1, HEAD)
     for row in range(inside, len(position)):  # a few at the end
         tail = data[position[row] :]
         heads[row, : len(tail)] = tail[:HEAD]
