@@ -104,8 +104,8 @@ class EnrichedMessage:
     `tags_length` is -1 without tags.
     """
 
-    __slots__ = ("_known", "_tags", "attributes", "buffer", "crc", "magic", "message_size", "offset", "seconds",
-                 "tags_length")  # fmt: skip
+    __slots__ = ("_known", "_tags", "_tags_end", "attributes", "buffer", "crc", "magic", "message_size", "offset",
+                 "seconds", "tags_length")  # fmt: skip
 
     buffer: memoryview
     offset: int
@@ -133,6 +133,7 @@ class EnrichedMessage:
         self.seconds = seconds if seconds >= -1 else seconds & 0xFFFF_FFFF
         self._tags: dict[int, tuple[int, int]] | None = None  # id to position and value; read when first asked for
         self._known = ENRICHED_TAGS_START  # where the tags that we know end
+        self._tags_end = ENRICHED_TAGS_START + max(self.tags_length, 0)
 
     @classmethod
     def parse(cls, buffer: memoryview) -> "EnrichedMessage | None":
@@ -166,11 +167,7 @@ class EnrichedMessage:
         """Raise CorruptRecordError unless the CRC holds. Apart from `parse`: a shallow walk need not pay for it."""
         computed = crc32(self.buffer[MAGIC.start :])
         if self.crc != computed:
-            raise self._error("crc", expected=f"{self.crc:#010x}", found=f"{computed:#010x}")
-
-    def _error(self, what: str, *, expected: object, found: object) -> CorruptRecordError:
-        error = CorruptRecordError(what, expected=expected, found=found, position=0)
-        return error.locate(offsets=(self.offset, self.offset))
+            raise _error(self, "crc", expected=f"{self.crc:#010x}", found=f"{computed:#010x}")
 
     # ---- attributes
 
@@ -223,53 +220,26 @@ class EnrichedMessage:
     @property
     def num_messages(self) -> int | None:
         """How many messages a wrapper says to hold; None where it does not say. Raises CorruptRecordError below 1."""
-        count = self._wrapper_tag(Tag.NUM_MESSAGES, None)
+        count = _wrapper_tag(self, Tag.NUM_MESSAGES, None)
         if count is not None and count < 1:
-            raise self._error("num_messages", expected=">= 1", found=count)
+            raise _error(self, "num_messages", expected=">= 1", found=count)
         return count
 
     @property
     def honor_ship(self) -> bool:
         """Whether the offsets inside a wrapper count, or only the positions. Without the tag they do."""
-        return self._wrapper_tag(Tag.HONOR_SHIP, 1) != 0
+        return _wrapper_tag(self, Tag.HONOR_SHIP, 1) != 0
 
     @property
     def non_keyed(self) -> bool:
         """Whether a wrapper promises that no message inside has a key. Without the tag it does not: the safe side."""
-        return self._wrapper_tag(Tag.NON_KEYED, 0) != 0
-
-    def _wrapper_tag(self, tag: Tag, missing: int | None) -> int | None:
-        if not self.is_wrapper:
-            return missing
-        found = self._positions().get(tag)
-        return missing if found is None else found[1]
-
-    @property
-    def _tags_end(self) -> int:
-        return ENRICHED_TAGS_START + max(self.tags_length, 0)
+        return _wrapper_tag(self, Tag.NON_KEYED, 0) != 0
 
     def _positions(self) -> dict[int, tuple[int, int]]:
+        """Return the known tags, id to position and value, read when they are first asked for."""
         if self._tags is None:
-            self._tags = self._read_tags()
+            self._tags, self._known = _read_tags(self)
         return self._tags
-
-    def _read_tags(self) -> dict[int, tuple[int, int]]:
-        at, end = ENRICHED_TAGS_START, self._tags_end
-        found: dict[int, tuple[int, int]] = {}
-        while at < end:
-            (tag,) = INT8.unpack_from(self.buffer, at)
-            kind = TAG_TYPES.get(tag)
-            if kind is None:
-                break
-            if at + 1 + kind.size > end:
-                raise self._error(f"tag {tag}", expected=f"{kind.size} bytes", found=f"{end - at - 1} bytes")
-            if tag in found:
-                log.warning("message at offset %d: tag %d comes twice, the first counts", self.offset, tag)
-            else:
-                found[tag] = (at + 1, kind.unpack_from(self.buffer, at + 1)[0])
-            at += 1 + kind.size
-        self._known = at
-        return found
 
     @property
     def body(self) -> memoryview:
@@ -342,7 +312,7 @@ class EnrichedMessage:
         if length == -1:
             return None
         if not 0 <= length <= room:
-            raise self._error("key length", expected=f"-1..{room}", found=length)
+            raise _error(self, "key length", expected=f"-1..{room}", found=length)
         return self.buffer[start : start + length]
 
     @property
@@ -354,7 +324,7 @@ class EnrichedMessage:
         if length == -1 and start == len(self.buffer):
             return None
         if length != len(self.buffer) - start:
-            raise self._error("value length", expected=len(self.buffer) - start, found=length)
+            raise _error(self, "value length", expected=len(self.buffer) - start, found=length)
         return self.buffer[start:]
 
     @property
@@ -367,12 +337,12 @@ class EnrichedMessage:
         if control_type is None or control_type >= EnrichedControl.RESERVED_12:
             return None
         if self.key is not None:
-            raise self._error("key of a control message", expected=None, found=f"{len(self.key)} bytes")
+            raise _error(self, "key of a control message", expected=None, found=f"{len(self.key)} bytes")
         kind = _LEADER_EPOCH if control_type is EnrichedControl.LEADER_EPOCH else _TRANSACTION
         value = self.value
         if value is None or len(value) != kind.size:
             found = None if value is None else f"{len(value)} bytes"
-            raise self._error("value of a control message", expected=f"{kind.size} bytes", found=found)
+            raise _error(self, "value of a control message", expected=f"{kind.size} bytes", found=found)
         if control_type is EnrichedControl.LEADER_EPOCH:
             return LeaderEpochPayload(*kind.unpack(value))
         return TransactionPayload(*kind.unpack(value))
@@ -433,9 +403,40 @@ class EnrichedMessage:
         unknown = self.unknown_tags
         ids = order + [INT8.unpack_from(unknown)[0] for _ in range(min(len(unknown), 1))]
         if missing and ids != sorted(ids):
-            raise self._error("order of the tags", expected="ascending ids", found=ids)
+            raise _error(self, "order of the tags", expected="ascending ids", found=ids)
         area = b"".join(_encode_tag(tag, values[tag]) for tag in order) + bytes(unknown)
         return _build(self.offset, self.attributes, self.seconds, area, self.body)
+
+
+def _error(message: EnrichedMessage, what: str, *, expected: object, found: object) -> CorruptRecordError:
+    error = CorruptRecordError(what, expected=expected, found=found, position=0)
+    return error.locate(offsets=(message.offset, message.offset))
+
+
+def _wrapper_tag(message: EnrichedMessage, tag: Tag, missing: int | None) -> int | None:
+    if not message.is_wrapper:
+        return missing
+    found = message._positions().get(tag)
+    return missing if found is None else found[1]
+
+
+def _read_tags(message: EnrichedMessage) -> tuple[dict[int, tuple[int, int]], int]:
+    """Return the known tags, id to position and value, and where they end. Raises CorruptRecordError."""
+    at, end = ENRICHED_TAGS_START, message._tags_end
+    found: dict[int, tuple[int, int]] = {}
+    while at < end:
+        (tag,) = INT8.unpack_from(message.buffer, at)
+        kind = TAG_TYPES.get(tag)
+        if kind is None:
+            break
+        if at + 1 + kind.size > end:
+            raise _error(message, f"tag {tag}", expected=f"{kind.size} bytes", found=f"{end - at - 1} bytes")
+        if tag in found:
+            log.warning("message at offset %d: tag %d comes twice, the first counts", message.offset, tag)
+        else:
+            found[tag] = (at + 1, kind.unpack_from(message.buffer, at + 1)[0])
+        at += 1 + kind.size
+    return found, at
 
 
 def encode_tags(tags: Mapping[int, int]) -> bytes:
