@@ -42,11 +42,13 @@ async def describe_cluster(broker: Broker, request: Request[DescribeClusterReque
     if message.endpoint_type != _BROKERS:
         why = f"endpoint type {message.endpoint_type}: expected 1 (brokers)"
         return DescribeClusterResponse(error_code=ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, error_message=why)
-    host, port = broker.address_of(request.connection.listener)
     response = DescribeClusterResponse(
         cluster_id=broker.cluster_id,
-        controller_id=broker.node_id,
-        brokers=[DescribeClusterBroker(broker_id=broker.node_id, host=host, port=port, rack=broker.config.broker_rack)],
+        controller_id=broker.cluster_view.controller_id,
+        brokers=[
+            DescribeClusterBroker(broker_id=each.id, host=each.host, port=each.port, rack=each.rack)
+            for each in broker.cluster_view.brokers(request.connection.listener)
+        ],
     )
     if message.include_cluster_authorized_operations:
         response.cluster_authorized_operations = CLUSTER_OPERATIONS

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 from magicbyte.broker import adoption, cluster
 from magicbyte.broker.appends import Appends
 from magicbyte.broker.background import Background
+from magicbyte.broker.cluster_view import ClusterView
 from magicbyte.broker.dispatch import Dispatcher, load_first, terms_of
 from magicbyte.broker.gate import Gate
 from magicbyte.broker.metrics import Metrics, now_ns
@@ -79,6 +80,7 @@ class Broker:
     metadata: MetadataStore
     logs: LogDirectory
     topics: Topics
+    cluster_view: ClusterView
     producer_ids: cluster.ProducerIds
     appends: Appends
     http_port: int
@@ -183,6 +185,7 @@ class Broker:
             names = ", ".join(self.topics.adopted[:20])
             why = "topics that the metadata does not have are adopted; without settings they keep all their records"
             log.warning("%s: %s: %s", path, why, names)
+        self.cluster_view = ClusterView(self.node_id, self.config.broker_rack, self.topics, self.address_of)
         self.producer_ids = cluster.ProducerIds(self.metadata, self.node_id, self._last_producer_id)
         self.appends = Appends(self)
 

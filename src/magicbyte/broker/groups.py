@@ -15,6 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from magicbyte.broker.appends import NewSet
+from magicbyte.broker.cluster_view import NOBODY
 from magicbyte.broker.metrics import now_ns
 from magicbyte.broker.pieces import joined, pieces
 from magicbyte.broker.turns import STEPS_AT_ONCE
@@ -104,8 +105,9 @@ class Groups:
         logs = {
             key.partition: each for key, each in broker.logs.logs.items() if key.topic == OFFSETS_TOPIC and each.size
         }
+        offline = broker.topics.offline_of(OFFSETS_TOPIC)
         for partition in range(partitions):
-            if broker.topics.is_offline(OFFSETS_TOPIC, partition):  # what its groups committed is in there
+            if partition in offline:  # what its groups committed is in there
                 self.coordinator.begin_loading(partition)
                 self.coordinator.load_failed(partition)
             elif partition in logs:
@@ -334,7 +336,7 @@ def _topic_settings(config: BrokerConfig) -> dict[str, str | None]:
 
 
 async def find_coordinator(broker: Broker, request: Request[FindCoordinatorRequest]) -> FindCoordinatorResponse:
-    """Name this broker: it coordinates all groups. The topic of their offsets is made if need be."""
+    """Name the coordinator of groups. The topic of their offsets is made if need be."""
     message = request.message
     code, why = ErrorCode.NONE, None
     if message.key_type == _TRANSACTION:
@@ -346,8 +348,10 @@ async def find_coordinator(broker: Broker, request: Request[FindCoordinatorReque
             await broker.groups.found()
         except MagicbyteError as error:
             code, why = ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error)
-    host, port = broker.address_of(request.connection.listener)
-    node, host, port = (-1, "", -1) if code else (broker.node_id, host, port)
+    if code:
+        node, host, port = NOBODY, "", -1
+    else:
+        node, host, port, _ = broker.cluster_view.coordinator(request.connection.listener)
     if request.version >= _MANY_KEYS:
         found = [
             FoundCoordinator(key=each, node_id=node, host=host, port=port, error_code=code, error_message=why)

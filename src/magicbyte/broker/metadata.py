@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
+from magicbyte.broker.cluster_view import NOBODY
 from magicbyte.broker.topics import INTERNAL
 from magicbyte.errors import ErrorCode, MagicbyteError
 from magicbyte.log.files.names import check_topic_name, is_reserved
@@ -30,13 +31,9 @@ TOPIC_OPERATIONS: Final = sum(1 << each for each in (3, 4, 5, 6, 7, 8, 10, 11))
 """Read, write, create, delete, alter, describe, describe configs, alter configs."""
 
 
-_NOBODY: Final = -1
-
-
 async def metadata(broker: Broker, request: Request[MetadataRequest]) -> MetadataResponse:
-    """Return this broker's address on the listener that was asked, and the topics."""
+    """Return the brokers' addresses on the listener that was asked, and the topics."""
     message, turns = request.message, request.turns
-    host, port = broker.address_of(request.connection.listener)
     asked = message.topics
     if asked is None or (not asked and request.version == 0):
         found = []
@@ -52,9 +49,12 @@ async def metadata(broker: Broker, request: Request[MetadataRequest]) -> Metadat
             found.append(await _find(broker, each, may_create=may_create))
             await turns.take(len(found[-1].partitions))
     response = MetadataResponse(
-        brokers=[MetadataResponseBroker(node_id=broker.node_id, host=host, port=port, rack=broker.config.broker_rack)],
+        brokers=[
+            MetadataResponseBroker(node_id=each.id, host=each.host, port=each.port, rack=each.rack)
+            for each in broker.cluster_view.brokers(request.connection.listener)
+        ],
         cluster_id=broker.cluster_id,
-        controller_id=broker.node_id,
+        controller_id=broker.cluster_view.controller_id,
         topics=found,
     )
     if message.include_cluster_authorized_operations:
@@ -90,23 +90,21 @@ async def _find(broker: Broker, asked: MetadataRequestTopic, *, may_create: bool
 
 
 def _describe(broker: Broker, topic: Topic) -> MetadataResponseTopic:
-    only = (broker.node_id,)
-    offline = {index for index in range(topic.partitions) if broker.topics.is_offline(topic.name, index)}
     return MetadataResponseTopic(
         name=topic.name,
         topic_id=topic.id,
         is_internal=topic.is_internal,
         partitions=[
             MetadataResponsePartition(
-                error_code=ErrorCode.LEADER_NOT_AVAILABLE if index in offline else ErrorCode.NONE,
+                error_code=ErrorCode.LEADER_NOT_AVAILABLE if each.leader == NOBODY else ErrorCode.NONE,
                 partition_index=index,
-                leader_id=_NOBODY if index in offline else broker.node_id,
-                leader_epoch=topic.leader_epochs[index],
-                replica_nodes=only,
-                isr_nodes=only,
-                offline_replicas=only if index in offline else (),
+                leader_id=each.leader,
+                leader_epoch=each.leader_epoch,
+                replica_nodes=each.replicas,
+                isr_nodes=each.isr,
+                offline_replicas=each.offline,
             )
-            for index in range(topic.partitions)
+            for index, each in enumerate(broker.cluster_view.partitions(topic))
         ],
     )
 

@@ -8,6 +8,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+from magicbyte.broker.cluster_view import NOBODY
 from magicbyte.broker.metrics import Conversion, Moved, Times, TopicMetrics
 from magicbyte.compiled import kernel
 from magicbyte.errors import ErrorCode
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 
 _QUANTILES: Final = (0.5, 0.75, 0.95, 0.98, 0.99, 0.999)
 _RUNNING, _STOPPING = 3, 6  # of Kafka's states of a broker
-_REPLICAS: Final = 1  # of each partition
 _TOPIC_COUNTERS: Final[tuple[tuple[str, str, Callable[[TopicMetrics], int]], ...]] = (
     ("messagesin", "Records that producers sent.", lambda it: _sum(it.produced, lambda each: each.records)),
     ("bytesin", "Bytes of sets that producers sent.", lambda it: _sum(it.produced, lambda each: each.bytes)),
@@ -184,13 +184,14 @@ def _logs(broker: Broker) -> Iterator[Family]:
     at_least = gauge("kafka_cluster_partition_atminisr", "Whether there are just as many.")
     for key, log in broker.logs.logs.items():
         wanted = broker.topics.known(key.topic).config.min_insync_replicas
+        in_sync = broker.cluster_view.in_sync(*key)
         for family, value in (
             (size, log.size),
             (start, log.log_start_offset),
             (end, log.log_end_offset),
             (segments, len(log.segments)),
-            (under, int(wanted > _REPLICAS)),
-            (at_least, int(wanted == _REPLICAS)),
+            (under, int(wanted > in_sync)),
+            (at_least, int(wanted == in_sync)),
         ):
             family.add(value, topic=key.topic, partition=key.partition)
     offline = gauge("kafka_log_logmanager_offlinelogdirectorycount", "Log directories that have failed.")
@@ -225,23 +226,34 @@ def _failed(broker: Broker) -> int:
 
 
 def _cluster(broker: Broker) -> Iterator[Family]:
-    """Yield what a broker that is the whole cluster can say of it."""
+    """Yield what the broker knows of the cluster."""
     topics = [broker.topics.known(name) for name in broker.topics.names()]
-    partitions = sum(each.partitions for each in topics)
+    known = [(topic, each) for topic in topics for each in broker.cluster_view.partitions(topic)]
+    partitions = len(known)
     lost = partitions if _failed(broker) else len(broker.topics.offline())
-    lacking = sum(each.partitions for each in topics if each.config.min_insync_replicas > _REPLICAS)
+    lacking = sum(topic.config.min_insync_replicas > len(each.isr) for topic, each in known)
+    behind = sum(len(each.isr) < len(each.replicas) for _, each in known)
+    elsewhere = sum(each.leader not in (NOBODY, each.replicas[0]) for _, each in known)
     for name, meaning, value in (
         ("server_kafkaserver_brokerstate", "3: it runs. 6: it stops.", _STOPPING if broker.is_stopping else _RUNNING),
         ("server_replicamanager_partitioncount", "Partitions that are here.", partitions),
         ("server_replicamanager_leadercount", "Partitions that are led from here.", partitions - lost),
-        ("server_replicamanager_underreplicatedpartitions", "Partitions that lack a replica.", 0),
+        ("server_replicamanager_underreplicatedpartitions", "Partitions that lack a replica.", behind),
         ("server_replicamanager_underminisrpartitioncount", "Those with fewer than min.insync.replicas.", lacking),
         ("server_replicamanager_offlinereplicacount", "Partitions that are offline, or whose log directory is.", lost),
-        ("controller_kafkacontroller_activecontrollercount", "Whether this broker is the controller.", 1),
+        (
+            "controller_kafkacontroller_activecontrollercount",
+            "Whether this broker is the controller.",
+            int(broker.cluster_view.is_controller),
+        ),
         ("controller_kafkacontroller_offlinepartitionscount", "Partitions without a leader.", lost),
         ("controller_kafkacontroller_globaltopiccount", "Topics of the cluster.", len(topics)),
         ("controller_kafkacontroller_globalpartitioncount", "Partitions of the cluster.", partitions),
-        ("controller_kafkacontroller_preferredreplicaimbalancecount", "Partitions that another broker should lead.", 0),
+        (
+            "controller_kafkacontroller_preferredreplicaimbalancecount",
+            "Partitions that another broker should lead.",
+            elsewhere,
+        ),
         ("server_fetchsessioncache_numincrementalfetchsessions", "Fetch sessions.", len(broker.fetch_sessions)),
     ):
         family = gauge(f"kafka_{name}", meaning)

@@ -149,8 +149,11 @@ def _new_set(
 ) -> NewSet:
     config = broker.topics.known(partition.topic).config
     wanted = config.min_insync_replicas
-    if request.message.acks == _ALL and wanted > 1:
-        raise AppendRefusedError(ErrorCode.NOT_ENOUGH_REPLICAS, f"min.insync.replicas is {wanted}, and there is one")
+    if request.message.acks == _ALL and wanted > 1:  # one replica, the leader, is always in sync
+        in_sync = broker.cluster_view.in_sync(partition.topic, partition.index)
+        if in_sync < wanted:
+            why = f"min.insync.replicas is {wanted}, and {in_sync} in sync"
+            raise AppendRefusedError(ErrorCode.NOT_ENOUGH_REPLICAS, why)
     enriched = request.connection.enriched and partition.log.config.dialect is Dialect.ENRICHED
     dialect = Dialect.ENRICHED if enriched else Dialect.KAFKA
     assert part.records is None or isinstance(part.records, memoryview), "what was read is a view into the frame"

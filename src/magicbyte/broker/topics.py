@@ -148,9 +148,9 @@ class Topics:
             raise LogDirectoryOfflineError(f"{key} is offline: {self._logs.offline[key].why}")
         return key in self._logs.logs
 
-    def is_offline(self, topic: str, partition: int) -> bool:
-        """Say whether the log of a partition is there, or something by its name, and cannot be opened."""
-        return TopicPartition(topic, partition) in self._logs.offline
+    def offline_of(self, topic: str) -> set[int]:
+        """Return the partitions whose log is there, or something by its name, and cannot be opened."""
+        return {key.partition for key in self._logs.offline if key.topic == topic}
 
     def offline(self) -> list[TopicPartition]:
         """Return the partitions of topics that are offline."""

@@ -1,0 +1,82 @@
+"""The cluster as this broker knows it: its members, its controller, and who leads and holds each partition.
+
+Whatever a broker tells of the cluster, to clients or in metrics, comes from here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from magicbyte.broker.config import Listener
+    from magicbyte.broker.topics import Topic, Topics
+
+NOBODY: Final = -1
+"""In place of a broker's number."""
+
+
+class Member(NamedTuple):
+    """A broker, and its address on the listener that was asked for."""
+
+    id: int
+    host: str
+    port: int
+    rack: str | None
+
+
+class PartitionView(NamedTuple):
+    """Who leads a partition (`NOBODY` while nobody can) and since which epoch; brokers that hold it, all and some."""
+
+    leader: int
+    leader_epoch: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    offline: tuple[int, ...]
+
+
+class ClusterView:
+    """What there is to know of the cluster. A broker is alone in it so far: it leads all partitions that it can open.
+
+    `address_of` gives host and port that clients of a listener are told.
+    """
+
+    def __init__(
+        self, broker_id: int, rack: str | None, topics: Topics, address_of: Callable[[Listener], tuple[str, int]]
+    ) -> None:
+        self._broker_id, self._rack, self._topics, self._address_of = broker_id, rack, topics, address_of
+        self._alone = (broker_id,)
+
+    @property
+    def controller_id(self) -> int:
+        """The broker that is the controller."""
+        return self._broker_id
+
+    @property
+    def is_controller(self) -> bool:
+        """Whether this broker is it."""
+        return self.controller_id == self._broker_id
+
+    def brokers(self, listener: Listener) -> list[Member]:
+        """Return the brokers that have a listener of this name."""
+        return [self._this(listener)]
+
+    def coordinator(self, listener: Listener) -> Member:
+        """Return the broker that coordinates groups."""
+        return self._this(listener)
+
+    def _this(self, listener: Listener) -> Member:
+        return Member(self._broker_id, *self._address_of(listener), self._rack)
+
+    def partitions(self, topic: Topic) -> Iterator[PartitionView]:
+        """Yield who leads and holds each partition of a topic, from partition 0 on."""
+        offline, alone = self._topics.offline_of(topic.name), self._alone
+        for index, epoch in enumerate(topic.leader_epochs):
+            if index in offline:
+                yield PartitionView(NOBODY, epoch, alone, alone, alone)
+            else:
+                yield PartitionView(self._broker_id, epoch, alone, alone, ())
+
+    def in_sync(self, _topic: str, _partition: int) -> int:
+        """Return how many replicas of a partition are in sync."""
+        return len(self._alone)
