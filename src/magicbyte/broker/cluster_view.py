@@ -71,11 +71,11 @@ class ClusterView:
     def partitions(self, topic: Topic) -> Iterator[PartitionView]:
         """Yield who leads and holds each partition of a topic, from partition 0 on."""
         offline, alone = self._topics.offline_of(topic.name), self._alone
+        epochs = set(topic.leader_epochs)  # few: one view serves all partitions of an epoch
+        led = {epoch: PartitionView(self._broker_id, epoch, alone, alone, ()) for epoch in epochs}
+        lost = {epoch: PartitionView(NOBODY, epoch, alone, alone, alone) for epoch in epochs}
         for index, epoch in enumerate(topic.leader_epochs):
-            if index in offline:
-                yield PartitionView(NOBODY, epoch, alone, alone, alone)
-            else:
-                yield PartitionView(self._broker_id, epoch, alone, alone, ())
+            yield lost[epoch] if index in offline else led[epoch]
 
     def in_sync(self, _topic: str, _partition: int) -> int:
         """Return how many replicas of a partition are in sync."""
