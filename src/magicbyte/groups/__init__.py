@@ -1,1 +1,1 @@
-"""Consumer groups: what the coordinator stores, and in time the coordinator."""
+"""Consumer groups: the coordinator, requests and times in and effects out, and the records of `__consumer_offsets`."""
