@@ -172,7 +172,7 @@ async def delete_topics(broker: Broker, request: Request[DeleteTopicsRequest]) -
     wanted = request.message.topics if by_ids else [DeleteTopicState(name=each) for each in request.message.topic_names]
     results = []
     deleted: dict[str | None, DeletableTopicResult] = {}
-    async with broker.directory, broker.gate:
+    async with broker.directory, broker.logs_lock:
         async for each in request.turns.over(wanted):
             if each.name is not None and each.name in deleted and each.topic_id == NULL_UUID:
                 results.append(deleted[each.name])
@@ -223,14 +223,14 @@ async def delete_records(broker: Broker, request: Request[DeleteRecordsRequest])
 
 async def _delete_records(broker: Broker, topic: str, partition: int, offset: int) -> int:
     found = await broker.opened(topic, partition)
-    async with found.lock:  # before the gate, as appends do
-        await broker.gate.enter()
+    async with found.lock:  # before `logs_lock`, as appends do
+        await broker.logs_lock.acquire_shared()
         try:
             broker.check_is_there(found)
             broker.topics.check_erasable(topic)
             return await broker.writing.run(found.log.delete_records, offset)
         finally:
-            broker.gate.leave()
+            broker.logs_lock.release_shared()
 
 
 HANDLERS: Final[Mapping[type, Handler]] = {

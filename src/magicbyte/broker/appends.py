@@ -215,13 +215,13 @@ class Appends:
         """Look small sets through and write them, the locks of their partitions held."""
         broker, partitions = self._broker, [new.partition for new in sets]
         slowest = max(partitions, key=lambda each: each.is_slow)
-        await broker.gate.enter()
+        await broker.logs_lock.acquire_shared()
         try:
             now = Moment.of(broker.clock)
             works = [self._small_work(new, now) for new in sets]
             found = await broker.soon(broker.writing, slowest, partial(_store_each, works))
         finally:
-            broker.gate.leave()
+            broker.logs_lock.release_shared()
         for partition in partitions:
             partition.is_slow = slowest.is_slow  # nobody knows which of them took its time
         return found
@@ -309,14 +309,14 @@ class Appends:
 
     async def _write(self, partition: Partition, write: Callable[[], T], *, is_quick: bool = True) -> T:
         """Write what is prepared, in a thread, which waits for the disk where something is synced."""
-        log, gate, threads = partition.log, self._broker.gate, self._broker.writing
-        await gate.enter()
+        log, lock, threads = partition.log, self._broker.logs_lock, self._broker.writing
+        await lock.acquire_shared()
         try:
             self._broker.check_is_there(partition)
             is_quick = is_quick and log.config.flush_messages == FOREVER
             return await (self._broker.soon(threads, partition, write) if is_quick else threads.run(write))
         finally:
-            gate.leave()
+            lock.release_shared()
 
     async def _check_durable(self, partition: Partition, durable: asyncio.Future[bool] | None) -> None:
         """Wait until what was written is as durable as it is to be. Raises LogDirectoryOfflineError."""
@@ -341,7 +341,7 @@ class Appends:
         """Sync, for all who wait by then, until nobody does."""
         try:
             while len(self._commits):
-                await self._broker.gate.enter()  # no log is deleted while it is synced
+                await self._broker.logs_lock.acquire_shared()  # no log is deleted while it is synced
                 try:
                     running, started = self._commits.begin(), now_ns()
                     try:
@@ -352,7 +352,7 @@ class Appends:
                         outcome = self._commits.end(running, self._broker.clock.monotonic_ms())
                         self._broker.metrics.syncs.add([now_ns() - started])
                 finally:
-                    self._broker.gate.leave()
+                    self._broker.logs_lock.release_shared()
                 for waiter in outcome.durable:
                     waiter.partition.advance(waiter.end_offset)
                     waiter.tell(durable=True)

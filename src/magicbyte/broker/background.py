@@ -127,7 +127,7 @@ class Background:
             if all(each.config.flush_ms == FOREVER for each in list(logs.logs.values())):
                 continue
             for each in logs.flush_due(self._broker.clock.monotonic_ms()):
-                await self._broker.gate.enter()  # no log is deleted while it is synced
+                await self._broker.logs_lock.acquire_shared()  # no log is deleted while it is synced
                 try:
                     if each in logs.logs.values() and (flush := each.begin_flush()) is not None:
                         started = now_ns()
@@ -135,7 +135,7 @@ class Background:
                             self._broker.metrics.syncs.add([now_ns() - started])
                             each.flushed(flush, self._broker.clock.monotonic_ms())
                 finally:
-                    self._broker.gate.leave()
+                    self._broker.logs_lock.release_shared()
 
     async def _maintain(self) -> None:
         """Compact and delete step by step; appends wait for a step."""
@@ -145,7 +145,7 @@ class Background:
             await asyncio.sleep(delay_ms / 1000)
             if broker.logs.health.error is not None:
                 return
-            async with broker.directory, broker.gate:
+            async with broker.directory, broker.logs_lock:
                 now = Moment.of(broker.clock)
                 try:
                     delay_ms = await broker.writing.run(self._step, now)

@@ -23,11 +23,11 @@ from magicbyte.broker.appends import Appends
 from magicbyte.broker.background import Background
 from magicbyte.broker.cluster_view import ClusterView
 from magicbyte.broker.dispatch import Dispatcher, load_first, terms_of
-from magicbyte.broker.gate import Gate
 from magicbyte.broker.metrics import Metrics, now_ns
 from magicbyte.broker.partition import Partition
 from magicbyte.broker.request import Connection
 from magicbyte.broker.sessions import Sessions
+from magicbyte.broker.shared_lock import SharedLock
 from magicbyte.broker.threads import Threads
 from magicbyte.broker.topics import Topic, Topics, keep_all, log_config_of, refused_of, settings_of
 from magicbyte.broker.trimming import Trimming
@@ -68,12 +68,12 @@ GRACE_MS: Final = 5000  # for requests in work when the broker stops
 class Broker:
     """One broker, which leads all partitions. `start` it, and `stop` it on the same event loop.
 
-    `directory` is held by who makes or deletes logs, writes checkpoints, or changes the metadata; `gate` by who changes
-    what any log holds, outside of its own partition's lock. Whatever may wait for a disk happens in a thread, `reading`
-    or `writing`: those that read much hold up no write. `ports` are those that are listened on, by listener. `slow_ns`:
-    requests that take so long are logged. `around` is for tests: it is given the handler of a connection, and returns
-    the one that gets its requests. `repairs`: logs that cannot be opened as they are lose what is damaged in them,
-    which goes to the quarantine; else their partitions are offline.
+    `directory` is held by who makes or deletes logs, writes checkpoints, or changes the metadata; `logs_lock` by who
+    changes what any log holds, outside of its own partition's lock. Whatever may wait for a disk happens in a thread,
+    `reading` or `writing`: those that read much hold up no write. `ports` are those that are listened on, by listener.
+    `slow_ns`: requests that take so long are logged. `around` is for tests: it is given the handler of a connection,
+    and returns the one that gets its requests. `repairs`: logs that cannot be opened as they are lose what is damaged
+    in them, which goes to the quarantine; else their partitions are offline.
     """
 
     cluster_id: str
@@ -101,7 +101,7 @@ class Broker:
         self.clock: Clock = clock or SystemClock()
         self.metrics = Metrics()
         self.fetch_sessions = Sessions(lambda: random.randint(1, (1 << 31) - 1))
-        self.gate = Gate()
+        self.logs_lock = SharedLock()
         self.directory = asyncio.Lock()
         self.ports: dict[str, int] = {}
         self.slow_ns = _slow_ns(config)
@@ -365,7 +365,7 @@ class Broker:
             self._server.limits = _limits(self.config)
 
     async def delete_topic(self, topic: Topic) -> None:
-        """Delete a topic, for a caller that holds `directory` and is alone in `gate`. Raises what `Topics.delete` does.
+        """Delete a topic, for a caller that holds `directory`, and `logs_lock` alone. Raises what `Topics.delete` does.
 
         Who waits for records of it is woken, and finds that it has gone.
         """

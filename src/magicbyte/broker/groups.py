@@ -249,11 +249,11 @@ class Groups:
         broker = self._broker
         for index, each in logs.items():
             try:
-                await broker.gate.enter()  # no segment is exchanged while it is read
+                await broker.logs_lock.acquire_shared()  # no segment is exchanged while it is read
                 try:
                     found = await broker.reading.run(read_groups, each)
                 finally:
-                    broker.gate.leave()
+                    broker.logs_lock.release_shared()
             except (CorruptRecordError, LogDirectoryError, OSError) as error:
                 log.critical("%s-%d cannot be read, its groups are not served: %s", OFFSETS_TOPIC, index, error)
                 self.coordinator.load_failed(index)

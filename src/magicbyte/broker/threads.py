@@ -29,7 +29,7 @@ class Threads:
 
     def __init__(self, name: str, most: int) -> None:
         self.pool = ThreadPoolExecutor(most, name)
-        self._hand = _Hand(name)
+        self._pinned = _PinnedWorker(name)
 
     async def run(self, work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
         """Do `work` in a thread and return what it returns."""
@@ -42,20 +42,21 @@ class Threads:
 
         The loop stands still for `GRACE_MS` at most, and not at all while such work is late: then disks are slow.
         """
-        if self._hand.is_busy or not hasattr(select, "poll"):
+        if self._pinned.is_busy or not hasattr(select, "poll"):
             return await self.run(work, *arguments, **named)
-        result: T = await self._hand.do(partial(work, *arguments, **named))
+        result: T = await self._pinned.do(partial(work, *arguments, **named))
         return result
 
     def close(self) -> None:
         """End the threads, when they have nothing to do."""
         self.pool.shutdown()
-        self._hand.close()
+        self._pinned.close()
 
 
-class _Hand:
-    """One thread that does one work at a time; handing it over takes a third of the time that an executor's takes.
+class _PinnedWorker:
+    """A pinned worker: one thread, on the loop's core, that does one work at a time.
 
+    Handing it over takes a third of the time that an executor's takes.
     Pipes tell of a work, and of its end: who writes to one lets go of the interpreter, so that who is woken can run.
     Where the system lets it, the thread is kept on the core where the loop is, which has nothing else to do while it
     waits: to wake another core that sleeps takes longer than most of this work.
