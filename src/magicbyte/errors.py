@@ -182,6 +182,17 @@ class CorruptRecordError(MagicbyteError):
         self.offsets = self.offsets or offsets
         return self
 
+    def to_json(self) -> dict[str, object]:
+        """Return where the damage is and what it is, as reports have it."""
+        return {
+            "path": self.path,
+            "position": self.position,
+            "offsets": None if self.offsets is None else list(self.offsets),
+            "what": self.what,
+            "expected": str(self.expected),
+            "found": str(self.found),
+        }
+
     def __str__(self) -> str:
         place = [] if self.path is None else [self.path]
         if self.position is not None:

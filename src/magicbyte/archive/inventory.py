@@ -6,7 +6,7 @@ Of large entries only the headers are read at all. Memory does not grow with the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -45,6 +45,8 @@ if TYPE_CHECKING:
 
     Int64s = np.ndarray[Any, np.dtype[np.int64]]
     Bools = np.ndarray[Any, np.dtype[np.bool_]]
+
+Json = dict[str, Any]
 
 _CODECS = 8  # numbers that three bits hold
 _SHORT_VARINTS = slice(layout.RECORD_BATCH_OVERHEAD, layout.RECORD_BATCH_OVERHEAD + 5)
@@ -145,6 +147,35 @@ class Tally:
         counts = [each.records for each in self.formats.values()]
         return None if None in counts else sum(count for count in counts if count is not None)
 
+    def to_json(self) -> Json:
+        """Return the sums, without offsets, as `magicbyte inventory --format json` has them."""
+        deep, lz4 = self.deep, self.lz4_headers
+        return {
+            "batches": self.batches,
+            "records": self.records,
+            "minTimestamp": self.min_timestamp,
+            "maxTimestamp": self.max_timestamp,
+            "minBatchTimestamp": self.min_batch_timestamp,
+            "formats": [
+                {"magic": magic, "codec": codec, "batches": each.batches, "bytes": each.bytes, "records": each.records}
+                for (magic, codec), each in sorted(self.formats.items())
+            ],
+            "lz4Headers": {"correct": lz4.correct, "broken": lz4.broken, "other": lz4.other},
+            "holes": None if self.holes is None else {"count": self.holes.count, "offsets": self.holes.offsets},
+            "controlBatches": self.control_batches,
+            "transactions": {"committed": self.committed, "aborted": self.aborted, "open": len(self.open_transactions)},
+            "deep": None
+            if deep is None
+            else {
+                "records": deep.records,
+                "tombstones": deep.tombstones,
+                "withKey": deep.with_key,
+                "withoutKey": deep.without_key,
+                "withHeaders": deep.with_headers,
+                "headers": deep.headers,
+            },
+        }
+
 
 @dataclass(slots=True)
 class PartitionInventory:
@@ -157,6 +188,20 @@ class PartitionInventory:
     damage: list[CorruptRecordError]  # in segments
     index_damage: list[CorruptRecordError]  # in index files, snapshots and checkpoints
 
+    @property
+    def folder(self) -> PartitionDirectory | None:
+        """The partition's folder."""
+        return self.partition
+
+    @property
+    def size(self) -> int:
+        """The bytes of the log."""
+        return self.partition.size
+
+    def to_json(self) -> Json:
+        """Return what `magicbyte inventory --format json` has for a partition."""
+        return _partition_json(self)
+
 
 @dataclass(slots=True)
 class FetchedInventory:
@@ -168,6 +213,60 @@ class FetchedInventory:
     tally: Tally
     damage: tuple[()] = ()
     index_damage: tuple[()] = ()
+
+    @property
+    def folder(self) -> PartitionDirectory | None:
+        """None: there is none at hand."""
+        return None
+
+    @property
+    def size(self) -> int:
+        """The bytes of the sets that the brokers sent."""
+        return self.tally.bytes
+
+    def to_json(self) -> Json:
+        """Return what `magicbyte inventory --format json` has for a partition."""
+        return _partition_json(self)
+
+
+def _partition_json(found: PartitionInventory | FetchedInventory) -> Json:
+    partition, tally, folder = found.partition, found.tally, found.folder
+    return {
+        "topic": partition.topic,
+        "partition": partition.partition,
+        "path": partition.path,
+        "state": None if folder is None else folder.state.value,
+        "dialect": found.dialect.value,
+        "segments": None if folder is None else len(folder.segments),
+        "bytes": found.size,
+        "logStartOffset": found.log_start_offset,
+        "firstOffset": tally.first_offset,
+        "lastOffset": tally.last_offset,
+        **tally.to_json(),
+        "openTransactions": [
+            {"producerId": each.producer_id, "firstOffset": each.first_offset} for each in tally.open_transactions
+        ],
+        "leftovers": [] if folder is None else [entry.name for entry in folder.leftovers],
+        "orphans": [] if folder is None else [entry.name for entry in folder.orphans],
+        "damagedIndexes": [error.to_json() for error in found.index_damage],
+        "damage": [error.to_json() for error in found.damage],
+    }
+
+
+def report_of(found: Sequence[PartitionInventory | FetchedInventory], whole: Tally) -> Json:
+    """Return what `magicbyte inventory --format json` says of partitions; `whole` is `add_up` of their tallies."""
+    folders = [each.folder for each in found if each.folder is not None]
+    total = {
+        "partitions": len(found),
+        "segments": sum(len(each.segments) for each in folders),
+        "bytes": sum(each.size for each in found),
+        **whole.to_json(),
+        "leftovers": sum(len(each.leftovers) for each in folders),
+        "orphans": sum(len(each.orphans) for each in folders),
+        "damagedIndexes": sum(len(each.index_damage) for each in found),
+        "damage": sum(len(each.damage) for each in found),
+    }
+    return {"partitions": [each.to_json() for each in found], "total": total}
 
 
 def take_inventory(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -16,14 +16,10 @@ from magicbyte.public.sources import doubts, is_topic
 
 if TYPE_CHECKING:
     from magicbyte.archive.inventory import FetchedInventory, FormatCount, PartitionInventory, Tally
-    from magicbyte.errors import CorruptRecordError
-    from magicbyte.log.files.directory import PartitionDirectory
     from magicbyte.ports import TopicPartition
     from magicbyte.records.layout import Dialect
 
     Inventory = PartitionInventory | FetchedInventory
-
-Json = dict[str, Any]
 
 
 @click.command()
@@ -60,7 +56,7 @@ def inventory(
     and null in JSON. A PATH may also be a topic of a running cluster, or one partition of it:
     kafka://HOST:PORT/TOPIC[/N]. All of it is fetched, and nothing opened.
     """
-    from magicbyte.archive.inventory import add_up, take_fetched_inventory, take_inventory
+    from magicbyte.archive.inventory import add_up, report_of, take_fetched_inventory, take_inventory
     from magicbyte.log.files.directory import PartitionDirectory
     from magicbyte.log.files.partitions import choose
 
@@ -92,113 +88,10 @@ def inventory(
             )
     whole = add_up(each.tally for each in found)
     if form == "json":
-        report = {"partitions": [_partition_json(each) for each in found], "total": _total_json(found, whole)}
-        say_json(report)
+        say_json(report_of(found, whole))
     else:
         say(*_text(found, whole))
     damage.exit()
-
-
-# ---- JSON
-
-
-def _partition_json(found: Inventory) -> Json:
-    partition, tally, folder = found.partition, found.tally, _folder(found)
-    return {
-        "topic": partition.topic,
-        "partition": partition.partition,
-        "path": partition.path,
-        "state": None if folder is None else folder.state.value,
-        "dialect": found.dialect.value,
-        "segments": None if folder is None else len(folder.segments),
-        "bytes": _size(found),
-        "logStartOffset": found.log_start_offset,
-        "firstOffset": tally.first_offset,
-        "lastOffset": tally.last_offset,
-        **_tally_json(tally),
-        "openTransactions": [
-            {"producerId": each.producer_id, "firstOffset": each.first_offset} for each in tally.open_transactions
-        ],
-        "leftovers": [] if folder is None else [entry.name for entry in folder.leftovers],
-        "orphans": [] if folder is None else [entry.name for entry in folder.orphans],
-        "damagedIndexes": [_damage_json(error) for error in found.index_damage],
-        "damage": [_damage_json(error) for error in found.damage],
-    }
-
-
-def _folder(found: Inventory) -> PartitionDirectory | None:
-    """Return the partition's folder, None for a partition of a running cluster."""
-    from magicbyte.log.files.directory import PartitionDirectory
-
-    return found.partition if isinstance(found.partition, PartitionDirectory) else None
-
-
-def _size(found: Inventory) -> int:
-    """Return the bytes of the log; of a running cluster's those of the sets that it sent."""
-    folder = _folder(found)
-    return found.tally.bytes if folder is None else folder.size
-
-
-def _total_json(found: list[Inventory], whole: Tally) -> Json:
-    folders = [folder for folder in map(_folder, found) if folder is not None]
-    return {
-        "partitions": len(found),
-        "segments": sum(len(each.segments) for each in folders),
-        "bytes": sum(map(_size, found)),
-        **_tally_json(whole),
-        "leftovers": sum(len(each.leftovers) for each in folders),
-        "orphans": sum(len(each.orphans) for each in folders),
-        "damagedIndexes": sum(len(each.index_damage) for each in found),
-        "damage": sum(len(each.damage) for each in found),
-    }
-
-
-def _tally_json(tally: Tally) -> Json:
-    deep = tally.deep
-    return {
-        "batches": tally.batches,
-        "records": tally.records,
-        "minTimestamp": tally.min_timestamp,
-        "maxTimestamp": tally.max_timestamp,
-        "minBatchTimestamp": tally.min_batch_timestamp,
-        "formats": [
-            {"magic": magic, "codec": codec, "batches": each.batches, "bytes": each.bytes, "records": each.records}
-            for (magic, codec), each in sorted(tally.formats.items())
-        ],
-        "lz4Headers": {
-            "correct": tally.lz4_headers.correct,
-            "broken": tally.lz4_headers.broken,
-            "other": tally.lz4_headers.other,
-        },
-        "holes": None if tally.holes is None else {"count": tally.holes.count, "offsets": tally.holes.offsets},
-        "controlBatches": tally.control_batches,
-        "transactions": {
-            "committed": tally.committed,
-            "aborted": tally.aborted,
-            "open": len(tally.open_transactions),
-        },
-        "deep": None
-        if deep is None
-        else {
-            "records": deep.records,
-            "tombstones": deep.tombstones,
-            "withKey": deep.with_key,
-            "withoutKey": deep.without_key,
-            "withHeaders": deep.with_headers,
-            "headers": deep.headers,
-        },
-    }
-
-
-def _damage_json(error: CorruptRecordError) -> Json:
-    return {
-        "path": error.path,
-        "position": error.position,
-        "offsets": None if error.offsets is None else list(error.offsets),
-        "what": error.what,
-        "expected": str(error.expected),
-        "found": str(error.found),
-    }
 
 
 # ---- text
@@ -209,18 +102,18 @@ def _text(found: list[Inventory], whole: Tally) -> list[str]:
     width = min(max(len("partition"), *(len(each.partition.name) for each in found)), 34)
     lines = [f"{'partition':<{width}} segments {'bytes':>10} {'records':>11}  {'offsets':<19} newest"]
     for each in found:
-        tally, partition, folder = each.tally, each.partition, _folder(each)
+        tally, partition, folder = each.tally, each.partition, each.folder
         offsets = f"{_known(tally.first_offset)}..{_known(tally.last_offset)}" if tally.batches else "-"
         name = partition.name if len(partition.name) <= width else "…" + partition.name[1 - width :]
         newest = "-" if tally.max_timestamp is None else time_text(tally.max_timestamp)[:16]
         lines.append(
-            f"{name:<{width}} {'-' if folder is None else len(folder.segments):>8} {size_text(_size(each)):>10} "
+            f"{name:<{width}} {'-' if folder is None else len(folder.segments):>8} {size_text(each.size):>10} "
             f"{_known(tally.records):>11}"
             f"  {offsets:<19} {newest}"
         )
         lines += [f"    {note}" for note in _notes(each)]
-    size = sum(map(_size, found))
-    segments = sum(len(folder.segments) for folder in map(_folder, found) if folder is not None)
+    size = sum(each.size for each in found)
+    segments = sum(len(folder.segments) for folder in (each.folder for each in found) if folder is not None)
     lines += [
         "",
         f"total: {many(len(found), 'partition')}, {many(segments, 'segment')}, {size_text(size)}, "
@@ -240,7 +133,7 @@ def _text(found: list[Inventory], whole: Tally) -> list[str]:
 
 def _notes(found: Inventory) -> list[str]:
     """Return what there is to say about one partition beside its row."""
-    tally, folder = found.tally, _folder(found)
+    tally, folder = found.tally, found.folder
     notes = [", ".join(_share(*each, tally) for each in sorted(tally.formats.items()))] if tally.formats else []
     notes += _tally_notes(tally)
     notes += [f"open transaction of producer {each[0]} from offset {each[1]}" for each in tally.open_transactions]
