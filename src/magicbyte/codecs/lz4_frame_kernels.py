@@ -48,3 +48,18 @@ def next_block(data: Bytes, at: int, end: int) -> tuple[int, int]:
     if size > BLOCK or size > end - at:
         return MALFORMED, MALFORMED
     return word, at
+
+
+@kernel
+def long_size(data: Bytes, at: int, end: int, size: int) -> tuple[int, int]:
+    """Go on with a size of which a token says the largest, 15: bytes at `at` are added, up to one that is not 255.
+
+    Returns the size, and the position behind it: MALFORMED where they are not all in front of `end`.
+    """
+    more = 255
+    while more == 255:
+        if at >= end:
+            return size, MALFORMED
+        more = load_u8(data, at)
+        size, at = size + more, at + 1
+    return size, at

@@ -15,6 +15,7 @@ from magicbyte.codecs.lz4_frame_kernels import (
     FRAME_OVERHEAD,
     STORED,
     first_block,
+    long_size,
     next_block,
 )
 from magicbyte.compiled.kernel import Bytes, Int32s, Int64s, MutableBytes, kernel
@@ -23,6 +24,7 @@ from magicbyte.compiled.primitives import (
     as_index,
     copy_bytes,
     load_i64,
+    load_u8,
     shift_right,
     store_i8,
     store_i32,
@@ -74,7 +76,7 @@ def read_block(
     count, last_in, last_out = state[COUNT] * MATCH, end - 20, room - 48
     last_count = len(matches) - MATCH
     while at < end:
-        token = data[as_index(at)]
+        token = load_u8(data, at)
         at += 1
         literals, size = token >> 4, (token & 15) + LEAST_MATCH
         inside = (14 - literals) | (18 - size) | (last_in - at) | (last_out - to) | (last_count - count)
@@ -97,13 +99,9 @@ def read_block(
                 continue
         else:
             if literals == 15:
-                more = 255
-                while more == 255:
-                    if at >= end:
-                        return ODD
-                    more = data[at]
-                    literals += more
-                    at += 1
+                literals, at = long_size(data, at, end, literals)
+                if at < 0:
+                    return ODD
             if literals > end - at:
                 return ODD
             if literals > room - to:
@@ -119,13 +117,9 @@ def read_block(
             distance = data[at] | data[at + 1] << 8
             at += 2
             if size == 15 + LEAST_MATCH:
-                more = 255
-                while more == 255:
-                    if at >= end:
-                        return ODD
-                    more = data[at]
-                    size += more
-                    at += 1
+                size, at = long_size(data, at, end, size)
+                if at < 0:
+                    return ODD
         if distance == 0 or to - distance < start:
             return ODD
         if count > last_count or size > room - to:

@@ -7,7 +7,16 @@ Format: the LZ4 block format description.
 
 from __future__ import annotations
 
-from magicbyte.codecs.lz4_frame_kernels import BLOCK, BROKEN, CORRECT, MALFORMED, STORED, first_block, next_block
+from magicbyte.codecs.lz4_frame_kernels import (
+    BLOCK,
+    BROKEN,
+    CORRECT,
+    MALFORMED,
+    STORED,
+    first_block,
+    long_size,
+    next_block,
+)
 from magicbyte.compiled.kernel import Bytes, Int64s, MutableBytes, kernel
 from magicbyte.compiled.likely import likely
 from magicbyte.compiled.primitives import (
@@ -35,12 +44,9 @@ def read_sequence(data: Bytes, at: int, end: int, out: MutableBytes, to: int, st
     at += 1
     size = token >> 4
     if size == 15:
-        more = 255
-        while more == 255:
-            if at >= end:
-                return MALFORMED, to
-            more = load_u8(data, at)
-            size, at = size + more, at + 1
+        size, at = long_size(data, at, end, size)
+        if at < 0:
+            return MALFORMED, to
     if size > end - at or size > stop - to:
         return MALFORMED, to
     if size > 32 or stop - to >= 32:
@@ -58,12 +64,9 @@ def read_sequence(data: Bytes, at: int, end: int, out: MutableBytes, to: int, st
     at += 2
     size = (token & 15) + 4
     if size == 19:
-        more = 255
-        while more == 255:
-            if at >= end:
-                return MALFORMED, to
-            more = load_u8(data, at)
-            size, at = size + more, at + 1
+        size, at = long_size(data, at, end, size)
+        if at < 0:
+            return MALFORMED, to
     if back == 0 or back > to - begin or size > stop - to or at >= end:
         return MALFORMED, to  # a block ends in literals
     if back >= 32 and size + 32 <= stop - to:
