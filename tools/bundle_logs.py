@@ -15,11 +15,11 @@ from magicbyte.records.enriched import (
     EnrichedControl,
     LeaderEpochPayload,
     Tag,
-    build_enriched_control,
     build_enriched_message,
     build_enriched_wrapper,
     encode_tags,
 )
+from records.enriched_control import build_enriched_control
 
 ARCHIVE = Path(__file__).resolve().parent.parent / "src/magicbyte/cli/tour_logs.zip"
 CASES = (

@@ -21,12 +21,12 @@ from magicbyte.records.enriched import (
     EnrichedControl,
     LeaderEpochPayload,
     Tag,
-    build_enriched_control,
     build_enriched_message,
     build_enriched_wrapper,
     encode_tags,
 )
 from magicbyte.records.message import build_message, build_wrapper
+from records.enriched_control import build_enriched_control
 
 LOG = "00000000000000000000.log"
 CASES = log_cases()

@@ -14,7 +14,6 @@ from magicbyte.records.enriched import (
     EnrichedControl,
     LeaderEpochPayload,
     TransactionPayload,
-    build_enriched_control,
     build_enriched_message,
     build_enriched_wrapper,
     encode_tags,
@@ -23,6 +22,7 @@ from magicbyte.records.layout import Dialect
 from protocol.generated import codecs
 from protocol.golden_messages import golden_messages
 from protocol.schemas import versions
+from records.enriched_control import build_enriched_control
 
 LARGEST = 3000
 

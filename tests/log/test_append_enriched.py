@@ -17,13 +17,13 @@ from magicbyte.records.enriched import (
     EnrichedMessage,
     LeaderEpochPayload,
     Tag,
-    build_enriched_control,
     build_enriched_message,
     build_enriched_wrapper,
     encode_tags,
 )
 from magicbyte.records.entry import entries
 from magicbyte.records.layout import Dialect
+from records.enriched_control import build_enriched_control
 
 CLOCK = 1_700_000_000_123
 AREA = 26  # where the tags begin

@@ -25,7 +25,6 @@ from magicbyte.records.enriched import (
     EnrichedMessage,
     LeaderEpochPayload,
     Tag,
-    build_enriched_control,
     build_enriched_message,
     build_enriched_wrapper,
     encode_tags,
@@ -34,6 +33,7 @@ from magicbyte.records.layout import Dialect
 from magicbyte.testing import Broker
 from mirror.pair import ALL, Pair
 from mirror.sets import START, counted, fetched, some, stored
+from records.enriched_control import build_enriched_control
 
 ENRICHED = Storage(Format.ENRICHED, zstd=False)
 LISTENERS = {

@@ -30,7 +30,6 @@ from magicbyte.records.enriched import (
     LeaderEpochPayload,
     Tag,
     TransactionPayload,
-    build_enriched_control,
     build_enriched_message,
     build_enriched_wrapper,
     encode_tags,
@@ -39,6 +38,7 @@ from magicbyte.records.entry import entries
 from magicbyte.records.layout import Dialect, TimestampType
 from magicbyte.records.message import Message, build_message, build_wrapper
 from magicbyte.wire.checksum import crc32
+from records.enriched_control import build_enriched_control
 
 NONE, CREATE, APPEND = TimestampType
 GZIP, SNAPPY, LZ4, ZSTD = Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD

@@ -7,10 +7,10 @@ from magicbyte.records.decode import DecodeOptions, decode
 from magicbyte.records.enriched import (
     EnrichedControl,
     TransactionPayload,
-    build_enriched_control,
     build_enriched_message,
 )
 from magicbyte.records.layout import Dialect
+from records.enriched_control import build_enriched_control
 
 # One wrapper of the proposal's worked examples: relative offsets 0 and 7, not honoured, not keyed, starting at 100.
 MIRRORED = bytes.fromhex(

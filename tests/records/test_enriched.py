@@ -18,12 +18,12 @@ from magicbyte.records.enriched import (
     LeaderEpochPayload,
     Tag,
     TransactionPayload,
-    build_enriched_control,
     build_enriched_message,
     build_enriched_wrapper,
     encode_tags,
 )
 from magicbyte.records.layout import TimestampType
+from records.enriched_control import build_enriched_control
 
 NUM_2 = bytes.fromhex("2000000002")
 HONOR, IGNORE = bytes.fromhex("2101"), bytes.fromhex("2100")

@@ -460,21 +460,6 @@ def build_enriched_message(
     return _build(offset, control_type or 0, seconds, tags, rest)
 
 
-def build_enriched_control(
-    offset: int,
-    control_type: EnrichedControl,
-    payload: LeaderEpochPayload | TransactionPayload,
-    *,
-    seconds: int = -1,
-    tags: bytes = b"",
-) -> bytes:
-    """Return one control message."""
-    kind = _LEADER_EPOCH if control_type is EnrichedControl.LEADER_EPOCH else _TRANSACTION
-    return build_enriched_message(
-        offset, None, kind.pack(*payload), seconds=seconds, tags=tags, control_type=control_type
-    )
-
-
 def build_enriched_wrapper(
     codec: Codec,
     inner: Buffer,
