@@ -42,6 +42,10 @@ class ListedGroup:
     state: str | None
     kind: str | None
 
+    def to_json(self) -> dict[str, str | None]:
+        """Return what `magicbyte groups list --format json` has for a group."""
+        return {"group": self.name, "protocolType": self.protocol_type, "kind": self.kind, "state": self.state}
+
 
 @dataclass(frozen=True, slots=True)
 class GroupMember:

@@ -1,0 +1,282 @@
+"""Consumer groups as reports have them: how far they are, who reads what, and where they are to go on."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, NoReturn
+
+from magicbyte.client.client import Client
+from magicbyte.client.group_admin import DescribedGroup, GroupMember, describe_group, list_groups
+from magicbyte.client.groups import Committed, TopicPartition, commit_offsets, committed_offsets, zookeeper_offsets
+from magicbyte.client.offsets import LATEST, bounds, list_offset
+from magicbyte.errors import BrokerError, ErrorCode, UnknownTopicError, UnsupportedVersionError
+from magicbyte.protocol import APIS
+
+Json = dict[str, Any]
+Kind = Literal["earliest", "latest", "offset", "datetime", "shift"]
+
+OTHER_KINDS: Final = ("share", "streams")
+_TIMES_KNOWN: Final = 1  # the first version of ListOffsets that looks at the times of records
+_LIST_OFFSETS = 2  # API key
+
+
+@dataclass(slots=True)
+class Group:
+    """What is known of a group. `described` is None where brokers know no members: before 0.9."""
+
+    name: str
+    described: DescribedGroup | None
+    offsets: dict[TopicPartition, Committed]
+    in_zookeeper: dict[TopicPartition, Committed] = field(default_factory=dict)
+
+    @property
+    def members(self) -> tuple[GroupMember, ...]:
+        """Its members, none where they are not known."""
+        return () if self.described is None else self.described.members
+
+    def check_empty(self, task: str) -> None:
+        """Raise BrokerError, NON_EMPTY_GROUP, for a group that has members; `task` is what was wanted of it."""
+        if self.members:
+            clients = ", ".join(sorted({f"{each.client_id} at {each.host.lstrip('/')}" for each in self.members}))
+            count = "1 member" if len(self.members) == 1 else f"{len(self.members)} members"
+            detail = f"{count} ({clients}): stop these consumers first"
+            raise BrokerError(f"{task} {self.name}", ErrorCode.NON_EMPTY_GROUP, broker="the cluster", detail=detail)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupPlace:
+    """How far a group is in a partition. `end` is None where nobody can say; `kept_in`: "kafka" or "zookeeper"."""
+
+    topic: str
+    partition: int
+    committed: Committed | None
+    end: int | None
+    kept_in: str
+    member: GroupMember | None
+
+    def to_json(self) -> Json:
+        """Return what `magicbyte groups describe --format json` has for a partition."""
+        offset = None if self.committed is None else self.committed.offset
+        return {
+            "topic": self.topic,
+            "partition": self.partition,
+            "offset": offset,
+            "end": self.end,
+            "lag": None if offset is None or self.end is None else max(self.end - offset, 0),
+            "metadata": None if self.committed is None else self.committed.metadata,
+            "keptIn": self.kept_in,
+            "member": None if self.member is None or self.kept_in == "zookeeper" else self.member.id,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class GroupReport:
+    """A group with the partitions that it has offsets in, or reads."""
+
+    group: Group
+    places: tuple[GroupPlace, ...]
+
+    def to_json(self) -> Json:
+        """Return what `magicbyte groups describe --format json` has for a group."""
+        group, described = self.group, self.group.described
+        return {
+            "group": group.name,
+            "state": None if described is None else described.state,
+            "kind": None if described is None else described.kind,
+            "protocolType": None if described is None else described.protocol_type,
+            "assignor": None if described is None else described.assignor,
+            "coordinator": None if described is None else described.coordinator.id,
+            "members": [
+                {
+                    "id": each.id,
+                    "instanceId": each.instance_id,
+                    "clientId": each.client_id,
+                    "host": each.host,
+                    "partitions": [f"{topic}-{index}" for topic, index in each.partitions],
+                }
+                for each in group.members
+            ],
+            "partitions": [each.to_json() for each in self.places],
+        }
+
+
+async def report_of(client: Client, group: Group) -> GroupReport:
+    """Return how far a group is in each partition. Raises BrokerError and NetworkError."""
+    readers = {place: member for member in group.members for place in member.partitions}
+    places = sorted(group.offsets.keys() | group.in_zookeeper.keys() | readers.keys())
+    ends = await _ends(client, places)
+    rows = []
+    for place in places:
+        for kept, offsets in (("kafka", group.offsets), ("zookeeper", group.in_zookeeper)):
+            if place in offsets or (kept == "kafka" and place not in group.in_zookeeper):
+                rows.append(GroupPlace(*place, offsets.get(place), ends[place], kept, readers.get(place)))
+    return GroupReport(group, tuple(rows))
+
+
+async def _ends(client: Client, places: Iterable[TopicPartition]) -> dict[TopicPartition, int | None]:
+    """Return the end of each partition, None for those that are gone or have no leader: nobody can say."""
+    known = await client.topics()
+    found: dict[TopicPartition, int | None] = {}
+    for topic, index in places:
+        partition = known[topic].partitions.get(index) if topic in known else None
+        leads = partition is not None and partition.leader in client.cluster.brokers
+        found[topic, index] = (await list_offset(client, topic, index, LATEST)).offset if leads else None
+    return found
+
+
+async def find_groups(client: Client, *, zookeeper: bool, on_other_kind: Callable[[str, str], None]) -> list[Group]:
+    """Return all groups that there are; those of other kinds are left out, after a call with their name and kind."""
+    found = []
+    for each in await list_groups(client):
+        if each.kind in OTHER_KINDS:
+            on_other_kind(each.name, each.kind)
+            continue
+        try:
+            found.append(await find_group(client, each.name, zookeeper=zookeeper))
+        except BrokerError as error:
+            if error.code is not ErrorCode.GROUP_ID_NOT_FOUND:  # it has gone meanwhile
+                raise
+    return found
+
+
+async def find_group(client: Client, name: str, *, zookeeper: bool = False) -> Group:
+    """Return a group. Raises BrokerError, GROUP_ID_NOT_FOUND, for one that has neither members nor offsets.
+
+    The brokers look in ZooKeeper partition by partition: only if they must, or if `zookeeper` says so.
+    """
+    try:
+        described = await describe_group(client, name)
+    except UnsupportedVersionError:
+        described = None
+    group = Group(name, described, await committed_offsets(client, name, None))
+    if zookeeper or not group.offsets:
+        group.in_zookeeper = await zookeeper_offsets(client, name)
+    if not (group.offsets or group.in_zookeeper or (described is not None and described.is_known)):
+        await _not_found(client, name)
+    return group
+
+
+async def _not_found(client: Client, name: str) -> NoReturn:
+    try:
+        known = {each.name: each.kind for each in await list_groups(client)}
+    except UnsupportedVersionError:
+        detail = "it has committed nothing, and brokers of this age know no more of groups"
+    else:
+        near = difflib.get_close_matches(name, known, 3)
+        detail = f"is it {' or '.join(map(repr, near))}?" if near else f"none of {len(known)} there is like it"
+        if (kind := known.get(name)) in OTHER_KINDS:
+            detail = f"it is a {kind} group, which this command does not know; Kafka's own tools do"
+    raise BrokerError(f"group {name!r}", ErrorCode.GROUP_ID_NOT_FOUND, broker="the cluster", detail=detail)
+
+
+# ---- where groups are to go on
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where a group is to go on: `number` is an offset, a time in ms, or how many records further on."""
+
+    kind: Kind
+    number: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Reset:
+    """Where a group goes on in a partition. `wanted`: before it was brought to between `start` and `end`."""
+
+    topic: str
+    partition: int
+    was: int | None
+    wanted: int
+    start: int
+    end: int
+
+    @property
+    def offset(self) -> int:
+        """Where it goes on."""
+        return min(max(self.wanted, self.start), self.end)
+
+    def to_json(self) -> Json:
+        """Return what `magicbyte groups reset-offsets --format json` has for a partition."""
+        return {"topic": self.topic, "partition": self.partition, "was": self.was, "offset": self.offset,
+                "start": self.start, "end": self.end, "lag": self.end - self.offset}  # fmt: skip
+
+
+async def reset_offsets(
+    client: Client, name: str, topics: Mapping[str, list[int]], target: Target, *, dry_run: bool, zookeeper: bool,
+    warn: Callable[[str], None],
+) -> list[Reset]:  # fmt: skip
+    """Let a group without members go on somewhere else, and return where; nothing is changed by a `dry_run`.
+
+    `topics`: partitions by topic, none for all of it; where there are no topics, those that the group has offsets for.
+    Raises BrokerError for a group that is not there or has members, UnknownTopicError and NetworkError.
+    """
+    task = f"reset offsets of group {name}"
+    group = await _group_to_reset(client, name, wanted=bool(topics), zookeeper=zookeeper)
+    group.check_empty("reset offsets of group")
+    if group.in_zookeeper and not group.offsets and not zookeeper:
+        detail = "its offsets are in ZooKeeper, where its consumers look: add --zookeeper"
+        raise BrokerError(task, ErrorCode.INVALID_REQUEST, broker="the cluster", detail=detail)
+    was = group.in_zookeeper if zookeeper else group.offsets
+    places = await _chosen(client, topics) if topics else sorted(was)
+    if not places:
+        detail = "it has no offsets: name topics with -t"
+        raise BrokerError(task, ErrorCode.INVALID_REQUEST, broker="the cluster", detail=detail)
+    latest = (await client.any_connection()).versions.latest(APIS[_LIST_OFFSETS])
+    if target.kind == "datetime" and latest is not None and latest < _TIMES_KNOWN:
+        warn("brokers before 0.10.1 know no times of records: the start of a segment is taken")
+    found = []
+    for place in places:
+        each = await _reset(client, place, was.get(place), target)
+        if each.offset != each.wanted:
+            warn(
+                f"{place[0]}-{place[1]}: {each.wanted} is not within {each.start} to {each.end}: {each.offset} is taken"
+            )
+        found.append(each)
+    if not dry_run:
+        offsets = {(each.topic, each.partition): Committed(each.offset) for each in found}
+        await commit_offsets(client, name, offsets, zookeeper=zookeeper)
+    return found
+
+
+async def _group_to_reset(client: Client, name: str, *, wanted: bool, zookeeper: bool) -> Group:
+    """Return a group; one that is not there is made by its first offsets if topics are named (`wanted`)."""
+    try:
+        return await find_group(client, name, zookeeper=zookeeper)
+    except BrokerError as error:
+        if error.code is ErrorCode.GROUP_ID_NOT_FOUND and wanted:
+            return Group(name, None, {})
+        raise
+
+
+async def _chosen(client: Client, topics: Mapping[str, list[int]]) -> list[TopicPartition]:
+    """Return the partitions that were named. Raises UnknownTopicError."""
+    found: list[TopicPartition] = []
+    for topic, numbers in topics.items():
+        known = sorted((await client.existing_topic(topic)).partitions)
+        for each in numbers:
+            if each not in known:
+                raise UnknownTopicError(f"partition {each} of {topic!r}: expected one of 0 to {len(known) - 1}")
+        found += [(topic, each) for each in sorted(set(numbers)) or known]
+    return found
+
+
+async def _reset(client: Client, place: TopicPartition, was: Committed | None, target: Target) -> Reset:
+    start, end = await bounds(client, *place)
+    match target.kind:
+        case "earliest":
+            wanted = start
+        case "latest":
+            wanted = end
+        case "offset":
+            wanted = target.number
+        case "shift":
+            if was is None:
+                raise UnknownTopicError(f"{place[0]}-{place[1]}: the group has no offset there to go on from")
+            wanted = was.offset + target.number
+        case "datetime":
+            found = (await list_offset(client, *place, target.number)).offset
+            wanted = end if found is None else found
+    return Reset(*place, None if was is None else was.offset, wanted, start, end)
