@@ -10,7 +10,8 @@ import pytest
 from broker.serving import Clock
 from magicbyte.broker.cluster import ProducerIds, found_cluster, register, tell_of_config_change
 from magicbyte.broker.config import BrokerConfig
-from magicbyte.broker.topics import Topics, log_config_of
+from magicbyte.broker.topic_nodes import log_config_of
+from magicbyte.broker.topics import Topics
 from magicbyte.errors import (
     InvalidConfigError,
     InvalidPartitionsError,

@@ -29,7 +29,8 @@ from magicbyte.broker.request import Connection
 from magicbyte.broker.sessions import Sessions
 from magicbyte.broker.shared_lock import SharedLock
 from magicbyte.broker.threads import Threads
-from magicbyte.broker.topics import Topic, Topics, keep_all, log_config_of, refused_of, settings_of
+from magicbyte.broker.topic_nodes import keep_all, log_config_of, refused_of, settings_of
+from magicbyte.broker.topics import Topic, Topics
 from magicbyte.broker.trimming import Trimming
 from magicbyte.clock import SystemClock
 from magicbyte.errors import CorruptRecordError, LogDirectoryError, MagicbyteError, UnknownTopicError

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from magicbyte.broker.cluster_view import NOBODY
-from magicbyte.broker.topics import INTERNAL
+from magicbyte.broker.topic_nodes import INTERNAL
 from magicbyte.errors import ErrorCode, MagicbyteError
 from magicbyte.log.files.names import check_topic_name, is_reserved
 from magicbyte.protocol.messages.metadata import (

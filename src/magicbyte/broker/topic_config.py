@@ -180,3 +180,11 @@ def check_overrides(overrides: Mapping[str, str | None]) -> dict[str, str]:
         assert text is not None
         checked[name] = text.strip()
     return checked
+
+
+def of_new_topic(overrides: Mapping[str, str | None], config: BrokerConfig) -> dict[str, str]:
+    """Return the settings of its own that a new topic gets. Raises InvalidConfigError."""
+    own = check_overrides(overrides)
+    if FORMAT not in own and config.log_message_format_version is Format.ENRICHED:
+        own[FORMAT] = Format.ENRICHED.value
+    return own

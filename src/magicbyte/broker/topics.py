@@ -7,19 +7,19 @@ for, so that a crash between the two leaves nothing to mend.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from magicbyte.broker import topic_config
+from magicbyte.broker import topic_config, topic_nodes
 from magicbyte.broker.adoption import warn_beyond
 from magicbyte.broker.cluster import tell_of_config_change
 from magicbyte.broker.topic_config import TopicConfig
+from magicbyte.broker.topic_nodes import INTERNAL
 from magicbyte.errors import (
     InvalidConfigError,
     InvalidPartitionsError,
     InvalidReplicaAssignmentError,
-    InvalidReplicationFactorError,
     InvalidRequestError,
     InvalidTopicError,
     LogDirectoryOfflineError,
@@ -31,25 +31,21 @@ from magicbyte.errors import (
 from magicbyte.log.append.rules import AppendRules
 from magicbyte.log.files.checkpoints import PARTITION_METADATA, parse_partition_metadata
 from magicbyte.log.files.directory import parse_file
-from magicbyte.log.files.index_writer import LATEST_RULES, IndexRules
 from magicbyte.log.files.names import MOST_PARTITIONS, check_new_topic
 from magicbyte.log.live.segment import exists
 from magicbyte.metadata import layout
 from magicbyte.metadata.layout import PartitionState, TopicNode
-from magicbyte.ports import CreateNode, DeleteNode, NodeChange, SetNode, TopicPartition
+from magicbyte.ports import SetNode, TopicPartition
 from magicbyte.records.encode import Format
 from magicbyte.records.layout import Dialect
 from magicbyte.releases import TOPIC_IDS
+from magicbyte.replication.assignment import assign, check_assignments, check_factor
 
 if TYPE_CHECKING:
     from magicbyte.broker.config import BrokerConfig
-    from magicbyte.log.live.config import LogConfig
     from magicbyte.log.live.log_directory import LogDirectory
     from magicbyte.log.live.partition_log import PartitionLog
     from magicbyte.ports import Clock, MetadataStore
-
-_KEEPS_ALL: Final = {"retention.bytes": "-1", "retention.ms": "-1"}
-INTERNAL: Final = frozenset({"__consumer_offsets", "__transaction_state"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,12 +81,12 @@ class Topics:
         new_id: Callable[[], uuid.UUID] = uuid.uuid4,
     ) -> None:
         self._metadata, self._config, self._logs, self._clock = metadata, config, logs, clock
-        self._new_id = new_id
+        self._new_id, self._brokers = new_id, (config.broker_id,)
         self._topics: dict[str, Topic] = {}
         self._by_id: dict[uuid.UUID, str] = {}
-        for name in metadata.children(layout.TOPICS) if metadata.exists(layout.TOPICS) else []:
+        for name in topic_nodes.children(metadata, layout.TOPICS):
             self._keep(self._load(name))
-        for name in self._being_deleted():
+        for name in topic_nodes.children(metadata, layout.DELETE_TOPICS):
             for log in self._finish_delete(name):
                 log.release()
         self.adopted = self._adopt()
@@ -197,29 +193,34 @@ class Topics:
         """
         if name in self._topics:
             raise TopicExistsError(f"topic {name} is there already")
-        count = self._count(partitions, replication_factor, assignments)
-        self._check_new(name)
+        if assignments:
+            if partitions is not None or replication_factor is not None:
+                raise InvalidRequestError("either brokers of each partition, or numbers of partitions and replicas")
+            count, factor = len(assignments), 0
+        else:
+            count = self._config.num_partitions if partitions is None else partitions
+            if not 1 <= count <= MOST_PARTITIONS:
+                raise InvalidPartitionsError(f"expected 1 to {MOST_PARTITIONS} partitions, found {count}")
+            factor = self._config.default_replication_factor if replication_factor is None else replication_factor
+            check_factor(factor, self._brokers)
+        _check_new(name, self._topics)
         self._check_folders(name, range(count))
         if assignments:
-            self._check_assignments(assignments, range(count))
-        own = self._own(configs or {})
+            check_assignments(assignments, range(count), self._brokers)
+        replicas = _lists(assignments) if assignments else assign(range(count), factor, self._brokers)
+        own = topic_config.of_new_topic(configs or {}, self._config)
         topic = Topic(name, self._new_id(), count, own, topic_config.resolve(own, self._config), (0,) * count)
         if not validate_only:
-            self._metadata.transaction(self._creation(topic))
+            self._create_nodes(topic, replicas, replicas)
             self._keep(topic)
-            self._warn_beyond(topic)
+            _warn_beyond(topic, self._config)
         return topic
 
-    def _warn_beyond(self, topic: Topic) -> None:
-        if topic_config.FORMAT in topic.configs:
-            warn_beyond(self._config, f"topic {topic.name}", topic.config.append.format)
-
-    def _check_new(self, name: str) -> None:
-        check_new_topic(name)
-        alike = name.replace(".", "_")
-        for other in self._topics:
-            if other.replace(".", "_") == alike:
-                raise InvalidTopicError(f"topic {name} and topic {other} would share names of metrics")
+    def _create_nodes(self, topic: Topic, replicas: Mapping[int, list[int]], partitions: Iterable[int]) -> None:
+        """Put a topic into the tree, with the states of these partitions."""
+        self._metadata.transaction(
+            topic_nodes.creation(self._metadata, topic.name, topic.id, topic.configs, replicas, partitions)
+        )
 
     def _check_folders(self, name: str, partitions: range) -> None:
         """Raise InvalidTopicError if something in the log directory has the name of one of the new partitions."""
@@ -230,65 +231,6 @@ class Topics:
                 raise InvalidTopicError(
                     f"partition {key} cannot be created: the log directory has something of that name: {why}"
                 )
-
-    def _count(
-        self, partitions: int | None, replicas: int | None, assignments: Mapping[int, Sequence[int]] | None
-    ) -> int:
-        if assignments:
-            if partitions is not None or replicas is not None:
-                raise InvalidRequestError("either brokers of each partition, or numbers of partitions and replicas")
-            return len(assignments)
-        count = self._config.num_partitions if partitions is None else partitions
-        if not 1 <= count <= MOST_PARTITIONS:
-            raise InvalidPartitionsError(f"expected 1 to {MOST_PARTITIONS} partitions, found {count}")
-        factor = self._config.default_replication_factor if replicas is None else replicas
-        if factor != 1:
-            raise InvalidReplicationFactorError(f"replication factor {factor}: there is one broker")
-        return count
-
-    def _check_assignments(self, assignments: Mapping[int, Sequence[int]], wanted: Iterable[int]) -> None:
-        if sorted(assignments) != list(wanted):
-            raise InvalidReplicaAssignmentError(
-                f"expected brokers of each partition, found those of {list(assignments)}"
-            )
-        for partition, brokers in assignments.items():
-            if list(brokers) != [self._config.broker_id]:
-                raise InvalidReplicaAssignmentError(
-                    f"partition {partition}: expected broker {self._config.broker_id} alone, found {list(brokers)}"
-                )
-
-    def _own(self, configs: Mapping[str, str | None]) -> dict[str, str]:
-        """Return the settings of its own that a new topic gets."""
-        own = topic_config.check_overrides(configs)
-        if topic_config.FORMAT not in own and self._config.log_message_format_version is Format.ENRICHED:
-            own[topic_config.FORMAT] = Format.ENRICHED.value
-        return own
-
-    def _creation(self, topic: Topic, partitions: Iterable[int] | None = None) -> list[NodeChange]:
-        """Return what puts a topic into the tree, with the states of these partitions; None: of all."""
-        leader = self._config.broker_id
-        node = TopicNode({index: [leader] for index in range(topic.partitions)}, topic.id)
-        path = layout.config_path("topics", topic.name)
-        config = layout.dump_config(topic.configs)
-        known = self._metadata.exists(path) is not None
-        return [
-            SetNode(path, config) if known else CreateNode(path, config),
-            CreateNode(layout.topic_path(topic.name), node.dump()),
-            CreateNode(layout.partitions_path(topic.name)),
-            *self._partition_nodes(topic.name, range(topic.partitions) if partitions is None else partitions),
-        ]
-
-    def _partition_nodes(self, name: str, partitions: Iterable[int]) -> list[NodeChange]:
-        state = PartitionState(self._config.broker_id, 0, [self._config.broker_id], self._controller_epoch()).dump()
-        changes: list[NodeChange] = []
-        for partition in partitions:
-            path = layout.state_path(name, partition)
-            changes += [CreateNode(path.rpartition("/")[0]), CreateNode(path, state)]
-        return changes
-
-    def _controller_epoch(self) -> int:
-        node = self._metadata.exists(layout.CONTROLLER_EPOCH)
-        return 0 if node is None else int(node.data)
 
     def add_partitions(
         self,
@@ -317,14 +259,13 @@ class Topics:
                 raise InvalidReplicaAssignmentError(
                     f"expected brokers of {len(new)} partitions, found {len(assignments)}"
                 )
-            self._check_assignments(dict(zip(new, assignments, strict=True)), new)
+            check_assignments(dict(zip(new, assignments, strict=True)), new, self._brokers)
+            replicas = _lists(dict(zip(new, assignments, strict=True)))
+        else:
+            replicas = assign(new, 1, self._brokers)
         grown = replace(topic, partitions=count, leader_epochs=(*topic.leader_epochs, *[0] * len(new)))
         if not validate_only:
-            path = layout.topic_path(name)
-            found = self._metadata.get(path)
-            node = TopicNode.load(path, found.data)
-            node = TopicNode({**node.replicas, **{index: [self._config.broker_id] for index in new}}, node.topic_id)
-            self._metadata.transaction([SetNode(path, node.dump(), found.version), *self._partition_nodes(name, new)])
+            self._metadata.transaction(topic_nodes.growth(self._metadata, name, replicas))
             self._keep(grown)
         return grown
 
@@ -335,7 +276,8 @@ class Topics:
             return
         path = layout.state_path(name, partition)
         if self._metadata.exists(path) is None:  # of an adopted topic, without a log until now
-            self._metadata.transaction(self._partition_nodes(name, [partition]))
+            replicas = assign([partition], 1, self._brokers)
+            self._metadata.transaction(topic_nodes.states(self._metadata, name, replicas))
         found = self._metadata.get(path)
         state = replace(PartitionState.load(path, found.data), leader_epoch=epoch)
         self._metadata.transaction([SetNode(path, state.dump(), found.version)])
@@ -354,11 +296,6 @@ class Topics:
         self._metadata.create(f"{layout.DELETE_TOPICS}/{name}", parents=True)  # from here on a restart goes on with it
         return self._finish_delete(name)
 
-    def _being_deleted(self) -> list[str]:
-        if self._metadata.exists(layout.DELETE_TOPICS) is None:
-            return []
-        return self._metadata.children(layout.DELETE_TOPICS)
-
     def _finish_delete(self, name: str) -> list[PartitionLog]:
         topic = self._topics.pop(name, None)
         if topic is not None:
@@ -366,15 +303,8 @@ class Topics:
         keys = [key for key in self._logs.logs if key.topic == name]
         logs = [self._logs.take_away(key, monotonic_ms=self._clock.monotonic_ms()) for key in keys]
         self._logs.take_away_offline(name, monotonic_ms=self._clock.monotonic_ms())
-        gone = [layout.topic_path(name), layout.config_path("topics", name), f"{layout.DELETE_TOPICS}/{name}"]
-        self._metadata.transaction([DeleteNode(path) for top in gone for path in self._below(top)])
+        self._metadata.transaction(topic_nodes.removal(self._metadata, name))
         return logs
-
-    def _below(self, path: str) -> list[str]:
-        """Return a node and all below it, the lowest first."""
-        if self._metadata.exists(path) is None:
-            return []
-        return [*(each for name in self._metadata.children(path) for each in self._below(f"{path}/{name}")), path]
 
     # ---- settings
 
@@ -389,17 +319,14 @@ class Topics:
         if altered.config.log.dialect is not topic.config.log.dialect:
             raise InvalidConfigError(f"topic {name}: {topic_config.FORMAT} cannot become enriched, or cease to be")
         if not validate_only:
-            path = layout.config_path("topics", name)
-            data = layout.dump_config(own)
-            known = self._metadata.exists(path) is not None
             self._metadata.transaction(
                 [
-                    SetNode(path, data) if known else CreateNode(path, data),
+                    topic_nodes.settings_change(self._metadata, "topics", name, own),
                     *tell_of_config_change(self._metadata, "topics", name, self._clock.now_ms()),
                 ]
             )
             self._keep(altered)
-            self._warn_beyond(altered)
+            _warn_beyond(altered, self._config)
         return altered
 
     def check_config(self, config: BrokerConfig) -> None:
@@ -430,8 +357,8 @@ class Topics:
             node = TopicNode(node.replicas, self._new_id())
             self._metadata.set(path, node.dump(), found.version)
         assert node.topic_id is not None
-        own = settings_of(self._metadata, "topics", name)
-        epochs = tuple(self._epoch(name, partition) for partition in node.replicas)
+        own = topic_nodes.settings_of(self._metadata, "topics", name)
+        epochs = tuple(topic_nodes.leader_epoch(self._metadata, name, partition) for partition in node.replicas)
         return Topic(
             name, node.topic_id, len(epochs), own, topic_config.resolve(own, self._config), epochs
         )  # fmt: skip
@@ -444,22 +371,15 @@ class Topics:
                 found.setdefault(key.topic, []).append(key.partition)
         for name, partitions in found.items():
             count = max(partitions) + 1
-            own = settings_of(self._metadata, "topics", name) or self._settings_of_adopted(name)
+            logs = [log for key, log in self._logs.logs.items() if key.topic == name]
+            own = topic_nodes.settings_of(self._metadata, "topics", name) or _settings_of_adopted(name, logs)
             config = topic_config.resolve(own, self._config)
             topic = Topic(name, self._id_in_folder(name), count, own, config, (0,) * count)
-            self._metadata.transaction(self._creation(topic, partitions))  # as many nodes as folders
+            self._create_nodes(topic, assign(range(count), 1, self._brokers), partitions)  # as many states as folders
             self._keep(topic)
             for partition in partitions:
                 self._go_on_with_epoch(name, partition)
         return sorted(found)
-
-    def _settings_of_adopted(self, name: str) -> dict[str, str]:
-        """Return the settings of a topic of which only the logs are known: nothing of it is deleted."""
-        own = {"cleanup.policy": "compact"} if name in INTERNAL else dict(_KEEPS_ALL)
-        logs = (each for key, each in self._logs.logs.items() if key.topic == name)
-        if any(each.config.dialect is Dialect.ENRICHED for each in logs):
-            own[topic_config.FORMAT] = Format.ENRICHED.value
-        return own
 
     def _go_on_with_epoch(self, name: str, partition: int) -> None:
         """Lead in no earlier epoch than that of the last batches in the log: readers go by the latest they saw."""
@@ -474,71 +394,28 @@ class Topics:
                 return parse_file(self._logs.files, path, parse_partition_metadata).topic_id
         return self._new_id()
 
-    def _epoch(self, name: str, partition: int) -> int:
-        path = layout.state_path(name, partition)
-        node = self._metadata.exists(path)
-        return 0 if node is None else PartitionState.load(path, node.data).leader_epoch
+
+def _check_new(name: str, others: Iterable[str]) -> None:
+    """Raise InvalidTopicError or InvalidRequestError unless there may be a topic of this name beside the others."""
+    check_new_topic(name)
+    alike = name.replace(".", "_")
+    for other in others:
+        if other.replace(".", "_") == alike:
+            raise InvalidTopicError(f"topic {name} and topic {other} would share names of metrics")
 
 
-def log_config_of(
-    metadata: MetadataStore,
-    config: BrokerConfig,
-    rules: IndexRules = LATEST_RULES,
-    dialect_of: Callable[[TopicPartition], Dialect] = lambda _key: Dialect.KAFKA,
-) -> Callable[[TopicPartition], LogConfig]:
-    """Return what gives the logs of a directory their configuration, when one is opened or made.
-
-    `dialect_of`: what the folder of a log says, where the tree has no settings of its topic.
-    """
-
-    def config_of(key: TopicPartition) -> LogConfig:
-        own = settings_of(metadata, "topics", key.topic)
-        known = metadata.exists(layout.config_path("topics", key.topic)) is not None
-        if not known and dialect_of(key) is Dialect.ENRICHED:
-            own[topic_config.FORMAT] = Format.ENRICHED.value
-        return topic_config.resolve(own, config, rules).log
-
-    return config_of
+def _lists(assignments: Mapping[int, Sequence[int]]) -> dict[int, list[int]]:
+    return {partition: list(brokers) for partition, brokers in assignments.items()}
 
 
-def keep_all(metadata: MetadataStore) -> None:
-    """Give topics whose settings were lost those under which nothing of them is deleted."""
-    for name in metadata.children(layout.TOPICS) if metadata.exists(layout.TOPICS) else []:
-        path = layout.config_path("topics", name)
-        if metadata.exists(path) is None:
-            own = {"cleanup.policy": "compact"} if name in INTERNAL else _KEEPS_ALL
-            metadata.create(path, layout.dump_config(own), parents=True)
+def _warn_beyond(topic: Topic, config: BrokerConfig) -> None:
+    if topic_config.FORMAT in topic.configs:
+        warn_beyond(config, f"topic {topic.name}", topic.config.append.format)
 
 
-def refused_of(metadata: MetadataStore) -> Callable[[Collection[TopicPartition]], Mapping[TopicPartition, str]]:
-    """Return what says which folders of a directory are of no partition that a topic has, or could be adopted with."""
-
-    def refused(keys: Collection[TopicPartition]) -> dict[TopicPartition, str]:
-        counts = {name: _count_of(metadata, name) for name in {key.topic for key in keys}}
-        found = {}
-        for key in keys:
-            count = counts[key.topic]
-            if count is not None and key.partition >= count:
-                found[key] = f"topic {key.topic} has {count} partitions, 0 to {count - 1}: move the folder away"
-            elif count is None and key.partition >= MOST_PARTITIONS:
-                found[key] = (
-                    f"expected up to {MOST_PARTITIONS} partitions of a topic: it is not adopted. `magicbyte cat` "
-                    "reads it; move the folder away"
-                )
-        return found
-
-    return refused
-
-
-def _count_of(metadata: MetadataStore, name: str) -> int | None:
-    """Return how many partitions the tree has of a topic, None for one that it does not have."""
-    path = layout.topic_path(name)
-    node = metadata.exists(path)
-    return None if node is None else len(TopicNode.load(path, node.data).replicas)
-
-
-def settings_of(metadata: MetadataStore, kind: str, name: str) -> dict[str, str]:
-    """Return the settings that the tree has of a topic (`topics`) or broker (`brokers`)."""
-    path = layout.config_path(kind, name)
-    node = metadata.exists(path)
-    return {} if node is None else layout.load_config(path, node.data)
+def _settings_of_adopted(name: str, logs: Iterable[PartitionLog]) -> dict[str, str]:
+    """Return the settings of a topic of which only the logs are known: nothing of it is deleted."""
+    own = {"cleanup.policy": "compact"} if name in INTERNAL else dict(topic_nodes.KEEPS_ALL)
+    if any(each.config.dialect is Dialect.ENRICHED for each in logs):
+        own[topic_config.FORMAT] = Format.ENRICHED.value
+    return own

@@ -1,0 +1,160 @@
+"""Topics in the metadata tree: what it says of them, and what puts them there, changes them and takes them away."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+from magicbyte.broker import topic_config
+from magicbyte.log.files.index_writer import LATEST_RULES, IndexRules
+from magicbyte.log.files.names import MOST_PARTITIONS
+from magicbyte.metadata import layout
+from magicbyte.metadata.layout import PartitionState, TopicNode
+from magicbyte.ports import CreateNode, DeleteNode, NodeChange, SetNode, TopicPartition
+from magicbyte.records.encode import Format
+from magicbyte.records.layout import Dialect
+
+if TYPE_CHECKING:
+    import uuid
+
+    from magicbyte.broker.config import BrokerConfig
+    from magicbyte.log.live.config import LogConfig
+    from magicbyte.ports import MetadataStore
+
+KEEPS_ALL: Final = {"retention.bytes": "-1", "retention.ms": "-1"}
+"""Settings of a topic of which nothing is deleted."""
+INTERNAL: Final = frozenset({"__consumer_offsets", "__transaction_state"})
+"""Topics of Kafka's own."""
+
+
+def creation(
+    metadata: MetadataStore,
+    name: str,
+    topic_id: uuid.UUID,
+    configs: Mapping[str, str],
+    replicas: Mapping[int, list[int]],
+    partitions: Iterable[int],
+) -> list[NodeChange]:
+    """Return what puts a topic into the tree: the brokers of all its partitions, and the states of `partitions`."""
+    return [
+        settings_change(metadata, "topics", name, configs),
+        CreateNode(layout.topic_path(name), TopicNode(dict(replicas), topic_id).dump()),
+        CreateNode(layout.partitions_path(name)),
+        *states(metadata, name, {each: replicas[each] for each in partitions}),
+    ]
+
+
+def states(metadata: MetadataStore, name: str, replicas: Mapping[int, Sequence[int]]) -> list[NodeChange]:
+    """Return what puts new partitions into the tree, each led by the first of its brokers, all in sync."""
+    node = metadata.exists(layout.CONTROLLER_EPOCH)
+    epoch = 0 if node is None else int(node.data)
+    changes: list[NodeChange] = []
+    for partition, brokers in replicas.items():
+        path = layout.state_path(name, partition)
+        state = PartitionState(brokers[0], 0, list(brokers), epoch)
+        changes += [CreateNode(path.rpartition("/")[0]), CreateNode(path, state.dump())]
+    return changes
+
+
+def growth(metadata: MetadataStore, name: str, replicas: Mapping[int, list[int]]) -> list[NodeChange]:
+    """Return what gives a topic these further partitions."""
+    path = layout.topic_path(name)
+    found = metadata.get(path)
+    node = TopicNode.load(path, found.data)
+    node = TopicNode({**node.replicas, **replicas}, node.topic_id)
+    return [SetNode(path, node.dump(), found.version), *states(metadata, name, replicas)]
+
+
+def removal(metadata: MetadataStore, name: str) -> list[NodeChange]:
+    """Return what takes away a topic, its settings, and that it was to be deleted."""
+    gone = [layout.topic_path(name), layout.config_path("topics", name), f"{layout.DELETE_TOPICS}/{name}"]
+    return [DeleteNode(path) for top in gone for path in _below(metadata, top)]
+
+
+def _below(metadata: MetadataStore, path: str) -> list[str]:
+    """Return a node and all below it, the lowest first."""
+    if metadata.exists(path) is None:
+        return []
+    return [*(each for name in metadata.children(path) for each in _below(metadata, f"{path}/{name}")), path]
+
+
+def children(metadata: MetadataStore, path: str) -> list[str]:
+    """Return the names below a node, none where it is not there."""
+    return [] if metadata.exists(path) is None else metadata.children(path)
+
+
+def settings_change(metadata: MetadataStore, kind: str, name: str, configs: Mapping[str, str]) -> NodeChange:
+    """Return what gives a topic or broker exactly these settings of its own."""
+    path, data = layout.config_path(kind, name), layout.dump_config(configs)
+    return CreateNode(path, data) if metadata.exists(path) is None else SetNode(path, data)
+
+
+def leader_epoch(metadata: MetadataStore, name: str, partition: int) -> int:
+    """Return the epoch in which a partition is led, 0 where the tree has no state of it."""
+    path = layout.state_path(name, partition)
+    node = metadata.exists(path)
+    return 0 if node is None else PartitionState.load(path, node.data).leader_epoch
+
+
+def log_config_of(
+    metadata: MetadataStore,
+    config: BrokerConfig,
+    rules: IndexRules = LATEST_RULES,
+    dialect_of: Callable[[TopicPartition], Dialect] = lambda _key: Dialect.KAFKA,
+) -> Callable[[TopicPartition], LogConfig]:
+    """Return what gives the logs of a directory their configuration, when one is opened or made.
+
+    `dialect_of`: what the folder of a log says, where the tree has no settings of its topic.
+    """
+
+    def config_of(key: TopicPartition) -> LogConfig:
+        own = settings_of(metadata, "topics", key.topic)
+        known = metadata.exists(layout.config_path("topics", key.topic)) is not None
+        if not known and dialect_of(key) is Dialect.ENRICHED:
+            own[topic_config.FORMAT] = Format.ENRICHED.value
+        return topic_config.resolve(own, config, rules).log
+
+    return config_of
+
+
+def keep_all(metadata: MetadataStore) -> None:
+    """Give topics whose settings were lost those under which nothing of them is deleted."""
+    for name in children(metadata, layout.TOPICS):
+        path = layout.config_path("topics", name)
+        if metadata.exists(path) is None:
+            own = {"cleanup.policy": "compact"} if name in INTERNAL else KEEPS_ALL
+            metadata.create(path, layout.dump_config(own), parents=True)
+
+
+def refused_of(metadata: MetadataStore) -> Callable[[Collection[TopicPartition]], Mapping[TopicPartition, str]]:
+    """Return what says which folders of a directory are of no partition that a topic has, or could be adopted with."""
+
+    def refused(keys: Collection[TopicPartition]) -> dict[TopicPartition, str]:
+        counts = {name: _count_of(metadata, name) for name in {key.topic for key in keys}}
+        found = {}
+        for key in keys:
+            count = counts[key.topic]
+            if count is not None and key.partition >= count:
+                found[key] = f"topic {key.topic} has {count} partitions, 0 to {count - 1}: move the folder away"
+            elif count is None and key.partition >= MOST_PARTITIONS:
+                found[key] = (
+                    f"expected up to {MOST_PARTITIONS} partitions of a topic: it is not adopted. `magicbyte cat` "
+                    "reads it; move the folder away"
+                )
+        return found
+
+    return refused
+
+
+def _count_of(metadata: MetadataStore, name: str) -> int | None:
+    """Return how many partitions the tree has of a topic, None for one that it does not have."""
+    path = layout.topic_path(name)
+    node = metadata.exists(path)
+    return None if node is None else len(TopicNode.load(path, node.data).replicas)
+
+
+def settings_of(metadata: MetadataStore, kind: str, name: str) -> dict[str, str]:
+    """Return the settings that the tree has of a topic (`topics`) or broker (`brokers`)."""
+    path = layout.config_path(kind, name)
+    node = metadata.exists(path)
+    return {} if node is None else layout.load_config(path, node.data)

@@ -1,0 +1,1 @@
+"""Decisions on replicas: which brokers hold a partition. Pure: requests and brokers in, assignments out."""
