@@ -1,9 +1,8 @@
 """Brokers of ours for tests, and connections that send and read frames as they are."""
 
-import asyncio
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from magicbyte import ports
 from magicbyte.broker.broker import Broker
@@ -105,13 +104,3 @@ class Peer:
 
     def close(self) -> None:
         self.stream.close()
-
-
-def run(work: Any, seconds: float = 60) -> Any:
-    """Run a coroutine, for so long at most; return what it returns."""
-
-    async def bounded() -> Any:
-        async with asyncio.timeout(seconds):
-            return await work
-
-    return asyncio.run(bounded())

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from broker.serving import CLOSED, Peer, Running, run
+from broker.serving import CLOSED, Peer, Running
+from builders import run
 from interop import admin_steps
 from magicbyte.broker.background import Background
 from magicbyte.broker.broker import Broker

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from broker.serving import Running, run
+from broker.serving import Running
+from builders import run
 from magicbyte.client import Client, admin
 from magicbyte.client.admin import NewTopic, Resource
 from magicbyte.client.fetch import read_records

@@ -6,7 +6,7 @@ import signal
 import sys
 from pathlib import Path
 
-from broker.serving import run
+from builders import run
 from magicbyte.client import Client, admin
 from magicbyte.client.admin import NewTopic, Resource
 

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 import golden_data
-from broker.serving import Clock, Peer, Running, run
+from broker.serving import Clock, Peer, Running
+from builders import run
 from golden_data import Case
 from magicbyte.broker.adoption import forget
 from magicbyte.broker.config import BrokerConfig

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from broker.serving import CLOSED, Clock, Peer, Running, run
+from broker.serving import CLOSED, Clock, Peer, Running
+from builders import run
 from magicbyte.broker.broker import Broker
 from magicbyte.broker.config import BrokerConfig
 from magicbyte.broker.versions import SERVED

@@ -10,8 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from broker.serving import Peer, run
-from broker.test_fetch import made
+from broker.builders import made
+from broker.serving import Peer
+from builders import run
 from magicbyte.codecs import Codec
 from magicbyte.net.stream import Stream
 from magicbyte.protocol import APIS, read_response, write_request

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from broker.asked_much import TAGS, Case, cases
-from broker.serving import CLOSED, Peer, Running, run
+from broker.serving import CLOSED, Peer, Running
+from builders import run
 from magicbyte.broker import dispatch, groups, pieces, turns
 from magicbyte.broker.broker import Broker
 from magicbyte.broker.dispatch import FEW_ELEMENTS

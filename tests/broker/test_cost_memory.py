@@ -15,7 +15,8 @@ from typing import Any
 
 import pytest
 
-from broker.serving import Peer, Running, run
+from broker.serving import Peer, Running
+from builders import run
 from magicbyte.broker import appends, conversion, groups, trimming
 from magicbyte.broker.appends import DECOMPRESSED_TIMES
 from magicbyte.broker.groups import records_of

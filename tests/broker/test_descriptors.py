@@ -21,8 +21,9 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from broker.serving import Peer, Running, run
-from broker.test_fetch import asking, fetch, made, produce, records
+from broker.builders import asking, fetch, made, produce, records
+from broker.serving import Peer, Running
+from builders import run
 from magicbyte.broker.broker import Broker
 from magicbyte.broker.config import BrokerConfig
 from magicbyte.broker.fetch import fetch as fetch_handler

@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 
-from broker.serving import Peer, Running, run
+from broker.builders import asking, fetch, made, produce, records
+from broker.serving import Peer, Running
 from broker.test_admin_churn import BUSY, EXPECTED, one_thing
-from broker.test_fetch import asking, fetch, made, produce, records
+from builders import run
 from magicbyte.broker.broker import Broker
 from magicbyte.broker.parts import KeptFile
 from magicbyte.broker.threads import Threads

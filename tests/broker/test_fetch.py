@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
-from broker.serving import Peer, Running, run
+from broker.builders import FORMATS, TIME, asking, fetch, made, produce, read, records
+from broker.serving import Peer, Running
+from builders import run
 from magicbyte.broker import conversion
 from magicbyte.broker import fetch as broker_fetch
 from magicbyte.broker.broker import Broker
@@ -17,58 +19,12 @@ from magicbyte.broker.metrics import Client, Conversion
 from magicbyte.codecs import Codec
 from magicbyte.log.live.segment import FileSlice
 from magicbyte.protocol import APIS, read_response, write_request
-from magicbyte.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
-from magicbyte.protocol.messages.produce import (
-    PartitionProduceData,
-    PartitionProduceResponse,
-    ProduceRequest,
-    ProduceResponse,
-    TopicProduceData,
-)
+from magicbyte.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from magicbyte.records.columns import Record
 from magicbyte.records.decode import decode
-from magicbyte.records.encode import Format, encode_records
+from magicbyte.records.encode import Format
 from magicbyte.records.layout import Dialect
 from magicbyte.records.scan import scan
-
-TIME = 1_700_000_000_000
-FORMATS = [Format.V0, Format.V1, Format.V2]
-PRODUCE_VERSION = {Format.V0: 1, Format.V1: 2, Format.V2: 9, Format.ENRICHED: 2}
-
-
-def records(count: int, size: int = 100) -> list[Record]:
-    return [Record(at, TIME + at, 0, b"key %d" % at, (b"value %d " % at * size)[:size]) for at in range(count)]
-
-
-def made(found: Sequence[Record], form: Format, codec: Codec = Codec.NONE) -> bytes:
-    return bytes(encode_records(found, form, codec=codec))
-
-
-async def produce(peer: Peer, topic: str, data: bytes, form: Format) -> PartitionProduceResponse:
-    part = PartitionProduceData(index=0, records=data)
-    request = ProduceRequest(acks=-1, timeout_ms=1000, topic_data=[TopicProduceData(name=topic, partition_data=[part])])
-    response = await peer.ask(request, PRODUCE_VERSION[form], ProduceResponse)
-    return response.responses[0].partition_responses[0]
-
-
-def asking(topic: str, offset: int, *, limit: int = 1 << 20, wait_ms: int = 0, **more: Any) -> FetchRequest:
-    part = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=limit)
-    for name in ("current_leader_epoch",):
-        if name in more:
-            setattr(part, name, more.pop(name))
-    topics = [FetchTopic(topic=topic, partitions=[part])]
-    return FetchRequest(**{"max_wait_ms": wait_ms, "min_bytes": 1, "topics": topics} | more)
-
-
-async def fetch(peer: Peer, version: int, request: FetchRequest) -> PartitionData:
-    return (await peer.ask(request, version, FetchResponse)).responses[0].partitions[0]
-
-
-def read(data: PartitionData) -> list[Record]:
-    assert isinstance(data.records, memoryview)
-    table = scan(data.records)
-    assert table.damage is None
-    return [record for columns in decode(data.records[: table.end]) for record in columns]
 
 
 def facts(found: Sequence[Record], form: Format) -> list[tuple[object, ...]]:

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from broker.serving import Peer, Running, run
-from broker.test_fetch import asking, fetch, made, produce, read, records
+from broker.builders import asking, fetch, made, produce, read, records
+from broker.serving import Peer, Running
+from builders import run
 from magicbyte.broker import partition as broker_partition
 from magicbyte.broker.partition import Partition
 from magicbyte.codecs import Codec

@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 import golden_data
-from broker.serving import Peer, Running, run
+from broker.serving import Peer, Running
+from builders import run
 from golden_data import WireCase
 from wire_reader import FetchAnswer, Read, entries, fetch_answer, head, records
 

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 import golden_data
-from broker.serving import CLOSED, Clock, Peer, Running, run
+from broker.serving import CLOSED, Clock, Peer, Running
+from builders import run
 from golden_data import WireCase
 from log.produced import Answer, Replayed, captured_answer, exchanges, now_of, settings_of
 from log.test_append_golden import BEFORE_THE_LOG, REFERENCES, differences, what_differs

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from broker.serving import Peer, Running, run
-from broker.test_fetch import asking, fetch, made, produce, read, records
+from broker.builders import asking, fetch, made, produce, read, records
+from broker.serving import Peer, Running
+from builders import run
 from magicbyte.broker.broker import Broker
 from magicbyte.broker.config import BrokerConfig
 from magicbyte.broker.pages import LoopIdle, families

@@ -14,8 +14,9 @@ import pytest
 from prometheus_client.openmetrics import parser as openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 
-from broker.serving import Peer, Running, run
-from broker.test_fetch import PRODUCE_VERSION, asking, fetch, made, produce, read, records
+from broker.builders import PRODUCE_VERSION, asking, fetch, made, produce, read, records
+from broker.serving import Peer, Running
+from builders import run
 from cli.command import run as command
 from magicbyte.broker import pages
 from magicbyte.broker.broker import Broker

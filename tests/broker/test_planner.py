@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from broker.serving import Clock, Peer, Running, run
+from broker.builders import asking, fetch, made, produce, read, records
+from broker.serving import Clock, Peer, Running
 from broker.test_admin import background_of
-from broker.test_fetch import asking, fetch, made, produce, read, records
+from builders import run
 from magicbyte.archive.migration import Phase, Step, Stored, stage_of
 from magicbyte.broker.broker import Broker
 from magicbyte.client import Client

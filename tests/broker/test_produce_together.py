@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from broker.serving import KEEP_ALL, Peer, Running, run
+from broker.serving import KEEP_ALL, Peer, Running
+from builders import run
 from magicbyte.broker import appends
 from magicbyte.broker.appends import SMALL_BYTES, Appends, NewSet
 from magicbyte.broker.broker import Broker

@@ -9,7 +9,8 @@ import struct
 from pathlib import Path
 
 import pytest
-from tests.broker.serving import CLOSED, Peer, Running, run
+from tests.broker.serving import CLOSED, Peer, Running
+from tests.builders import run
 
 from magicbyte.broker import offer
 from magicbyte.broker.config import BrokerConfig

@@ -3,8 +3,9 @@
 from pathlib import Path
 from typing import Any
 
-from broker.serving import Peer, Running, run
+from broker.serving import Peer, Running
 from broker.test_broker import produce
+from builders import run
 from magicbyte.broker import sessions
 from magicbyte.broker.sessions import Sessions
 from magicbyte.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, ForgottenTopic

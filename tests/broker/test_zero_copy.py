@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from broker.serving import Peer, Running, run
-from broker.test_fetch import FORMATS, asking, fetch, made, produce, records
+from broker.builders import FORMATS, asking, fetch, made, produce, records
+from broker.serving import Peer, Running
+from builders import run
 from magicbyte.codecs import Codec
 from magicbyte.log.files.filesystem import LocalFile
 from magicbyte.records.encode import Format

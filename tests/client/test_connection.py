@@ -1,11 +1,11 @@
 """Connections: which versions are found out, and what happens when brokers are slow, wrong or gone."""
 
 import asyncio
-from collections.abc import Coroutine
 from typing import Any
 
 import pytest
 
+from builders import run
 from client.broker import ScriptedBroker, cluster
 from magicbyte.client.connection import IN_FLIGHT, Connection
 from magicbyte.client.versions import RELEASE_0_8_2, RELEASE_0_9
@@ -13,10 +13,6 @@ from magicbyte.errors import ErrorCode, NetworkError, ProtocolError, Unsupported
 from magicbyte.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from magicbyte.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from magicbyte.protocol.messages.produce import ProduceRequest
-
-
-def run(work: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(work, 20))
 
 
 async def connect(broker: ScriptedBroker) -> Connection:

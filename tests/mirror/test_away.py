@@ -2,12 +2,13 @@
 
 import asyncio
 import re
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from builders import run
 from magicbyte.client import Client, admin
 from magicbyte.client import client as clients
 from magicbyte.client.groups import Committed, commit_offsets, committed_offsets
@@ -36,10 +37,6 @@ FAULTS: dict[str, dict[str, Any]] = {
 def ends() -> Iterator[dict[str, Broker]]:
     with Broker() as source, Broker() as target:
         yield {"source": source, "target": target}
-
-
-def run(work: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(work, 60))
 
 
 async def again(mirror: Rounds) -> None:
@@ -111,8 +108,13 @@ class Turned:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 100.0
-        monkeypatch.setattr(clients.time, "monotonic", lambda: self.now)
         monkeypatch.setattr(clients.asyncio, "sleep", self.sleep)
+
+    def now_ms(self) -> int:
+        raise AssertionError("retries are no matter of dates")
+
+    def monotonic_ms(self) -> int:
+        return int(self.now * 1000)
 
     async def sleep(self, seconds: float) -> None:
         self.now += seconds
@@ -120,7 +122,7 @@ class Turned:
 
 def fail(turned: Turned, codes: Callable[[float], int]) -> tuple[float, int]:
     """Let attempts fail in turn; return the seconds until the client gave up, and the last code."""
-    client, began = Client("localhost:1"), turned.now
+    client, began = Client("localhost:1", clock=turned), turned.now
 
     async def attempt() -> None:
         raise BrokerError("fetch", codes(turned.now - began), broker="broker 1")

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from builders import run
 from magicbyte.errors import ProtocolError
 from magicbyte.net import server as module
 from magicbyte.net.complaints import BURST
@@ -43,14 +44,6 @@ async def read_exactly(stream: Stream, size: int) -> bytes:
         assert data, "the server closed the connection"
         found += data
     return found
-
-
-def run(work: Awaitable[None]) -> None:
-    async def bounded() -> None:
-        async with asyncio.timeout(20):
-            await work
-
-    asyncio.run(bounded())
 
 
 def test_requests_that_come_together_or_in_pieces_are_answered_in_order() -> None:

@@ -5,7 +5,8 @@ from collections.abc import Awaitable, Callable
 
 import kafka
 import pytest
-from tests.broker.serving import CLOSED, Peer, run
+from tests.broker.serving import CLOSED, Peer
+from tests.builders import run
 
 from magicbyte.errors import ErrorCode
 from magicbyte.net.stream import Stream
