@@ -28,7 +28,9 @@ from magicbyte.spark.pipeline import driver, shuffle
 from magicbyte.spark.pipeline.config import load
 from magicbyte.spark.pipeline.driver import Run
 from magicbyte.spark.pipeline.shuffle import Job
-from magicbyte.spark.pipeline.work import CopyDone, CopyPart, Work, copies_of, copy_one, take_copies
+from magicbyte.spark.pipeline.stages import copying
+from magicbyte.spark.pipeline.stages.copying import CopyDone, CopyPart
+from magicbyte.spark.pipeline.work import Work
 from spark.compactions import compacted
 from spark.conftest import lay_out_closed
 from spark.in_process import InProcess
@@ -272,14 +274,16 @@ def test_a_segment_that_goes_before_it_is_copied_fails_the_partition_and_the_rer
     History(tmp_path / "logs", 14, "3.9").write(segments=24, old=5)
     path, options = sorted((tmp_path / "logs/users-0").glob(f"*{LOG}"))[12], "segment-bytes = 3000\n"
 
+    copies = copying.parts
+
     def gone(of: Work) -> list[CopyPart]:
-        parts = copies_of(of)
+        parts = copies(of)
         path.rename(tmp_path / path.name)
         assert len(parts) > 2
         return parts
 
     with monkeypatch.context() as patch:
-        patch.setattr("magicbyte.spark.pipeline.work.copies_of", gone)
+        patch.setattr("magicbyte.spark.pipeline.stages.copying.parts", gone)
         done = compacted(tmp_path, tmp_path / "logs", "many", options, shuffled=True)
     assert (done.status, [unit["outcome"] for unit in done.units]) == (2, ["failed"])
     assert str(path) in done.units[0]["error"]
@@ -296,9 +300,10 @@ def test_an_attempt_at_a_copy_that_nobody_waits_for_does_not_disturb_what_came_o
     """As of a machine that is only thought to be lost: its copy begins when all others are done."""
     History(tmp_path / "logs", 14, "3.9").write(segments=24, old=5)
     options, parts = "segment-bytes = 3000\n", list[CopyPart]()
+    copies, join = copying.parts, copying.join
 
     def noted(of: Work) -> list[CopyPart]:
-        parts.extend(copies_of(of))
+        parts.extend(copies(of))
         return parts
 
     def begun(source: PartitionDirectory, folder: Path) -> None:
@@ -306,14 +311,14 @@ def test_an_attempt_at_a_copy_that_nobody_waits_for_does_not_disturb_what_came_o
             (folder / segment.log.name).write_bytes(b"")
 
     def late(of: Work, done: list[CopyDone]) -> None:
-        take_copies(of, done)
+        join(of, done)
         with monkeypatch.context() as patch:
-            patch.setattr("magicbyte.spark.pipeline.work.copy_segments", begun)
-            assert [copy_one(part).error is None for part in parts] == [False] * len(parts)
+            patch.setattr("magicbyte.spark.pipeline.stages.copying.copy_segments", begun)
+            assert [copying.do(part).error is None for part in parts] == [False] * len(parts)
 
     with monkeypatch.context() as patch:
-        patch.setattr("magicbyte.spark.pipeline.work.copies_of", noted)
-        patch.setattr("magicbyte.spark.pipeline.work.take_copies", late)
+        patch.setattr("magicbyte.spark.pipeline.stages.copying.parts", noted)
+        patch.setattr("magicbyte.spark.pipeline.stages.copying.join", late)
         done = compacted(tmp_path, tmp_path / "logs", "many", options, shuffled=True)
     assert (done.status, len(parts) > 2) == (0, True), done.units[0]["error"]
     compacted(tmp_path, tmp_path / "logs", "one", options, shuffled=False)
@@ -427,6 +432,6 @@ def test_groups_whose_putting_in_place_was_cut_short_are_put_there_again_to_the_
         return join_groups(partition, options, written)
 
     History(tmp_path / "logs", 13, "3.9").write(segments=24, old=5)
-    monkeypatch.setattr("magicbyte.spark.pipeline.work.join_groups", twice)
+    monkeypatch.setattr("magicbyte.spark.pipeline.stages.compact.join_groups", twice)
     same(tmp_path, tmp_path / "logs", "segment-bytes = 3000\n", names=("one", "many"))
     assert len(made) == calls

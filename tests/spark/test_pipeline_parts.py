@@ -10,9 +10,10 @@ from magicbyte.archive.writer import PartitionWriter
 from magicbyte.codecs import Codec
 from magicbyte.log.files.directory import discover
 from magicbyte.records.encode import Format
-from magicbyte.spark.pipeline import driver, units, work
+from magicbyte.spark.pipeline import driver, units
 from magicbyte.spark.pipeline.config import load
 from magicbyte.spark.pipeline.driver import Run
+from magicbyte.spark.pipeline.stages import convert as stage_convert
 from magicbyte.spark.pipeline.units import find
 from spark.conftest import lay_out, topic_of
 from spark.in_process import InProcess
@@ -110,7 +111,7 @@ def test_two_attempts_at_a_part_at_once_do_not_disturb_each_other(
 ) -> None:
     """As Spark makes them when it speculates, and when a machine is only thought to be lost."""
     write_partition(tmp_path / "logs", "orders-0", *(some_records(50, first=each) for each in (0, 50, 100)))
-    append, convert, others = PartitionWriter.append, work.convert_one, []
+    append, convert, others = PartitionWriter.append, stage_convert.do, []
 
     def interrupted(self: PartitionWriter, data: Any) -> None:
         if parts and not others:
@@ -118,9 +119,9 @@ def test_two_attempts_at_a_part_at_once_do_not_disturb_each_other(
             others.append(convert(parts[-1]))
         append(self, data)
 
-    parts: list[work.Part] = []
+    parts: list[stage_convert.ConvertPart] = []
 
-    def noted(part: work.Part) -> work.PartDone:
+    def noted(part: stage_convert.ConvertPart) -> stage_convert.Converted:
         parts.append(part)
         others.clear()
         return convert(part)
@@ -128,10 +129,10 @@ def test_two_attempts_at_a_part_at_once_do_not_disturb_each_other(
     stage = 'format = "v1"\ncodec = "gzip"\n'
     with monkeypatch.context() as patch:
         patch.setattr(PartitionWriter, "append", interrupted)
-        patch.setattr(work, "convert_one", noted)
+        patch.setattr(stage_convert, "do", noted)
         done = converted(tmp_path, "parted", stage, parted=True)
     assert (done.status, len(parts)) == (0, 3), done.units[0]["error"]
-    assert isinstance(others[1], work.PartDone)
+    assert isinstance(others[1], stage_convert.Converted)
     assert others[1].error is None
     converted(tmp_path, "whole", stage, parted=False)
     same(tmp_path)

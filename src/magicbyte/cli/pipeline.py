@@ -167,7 +167,7 @@ def _progress(given: Pipeline) -> Iterator[Callable[[str, int, int], None]]:
 
 def _due(planned: Plan) -> dict[str, tuple[int, int]]:
     """Return bytes of sources and partitions of each stage that is to be done, and under "" of the whole run."""
-    from magicbyte.spark.pipeline.work import stage_names
+    from magicbyte.spark.pipeline.runner import stage_names
 
     sums: dict[str, tuple[int, int]] = {}
     for unit in planned.due:

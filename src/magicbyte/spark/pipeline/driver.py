@@ -32,21 +32,11 @@ from magicbyte.spark import (
 )
 from magicbyte.spark.pipeline import shuffle
 from magicbyte.spark.pipeline.config import Pipeline, PipelineError, convert_options
+from magicbyte.spark.pipeline.runner import Prepared, do_part, go_on, prepare, run_units, stage_names, tell
 from magicbyte.spark.pipeline.sink import FORM, Sink
 from magicbyte.spark.pipeline.store_sink import StoreSink
 from magicbyte.spark.pipeline.units import Unit, find
-from magicbyte.spark.pipeline.work import (
-    SALVAGE,
-    Outcome,
-    Prepared,
-    do_part,
-    go_on,
-    may_salvage,
-    prepare,
-    run_units,
-    stage_names,
-    tell,
-)
+from magicbyte.spark.pipeline.work import SALVAGE, Outcome, may_salvage
 
 if TYPE_CHECKING:
     from pyspark import SparkContext

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from magicbyte.log.files.outputs import put_whole
 from magicbyte.log.files.store import ObjectStore
+from magicbyte.spark.pipeline.runner import stage_names
 from magicbyte.spark.pipeline.sink import NUMBERS, PAGE
-from magicbyte.spark.pipeline.work import stage_names
 
 if TYPE_CHECKING:
     from magicbyte.spark.pipeline.driver import Run

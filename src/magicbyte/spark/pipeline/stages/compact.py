@@ -1,0 +1,112 @@
+"""The latest record of every key; of a large partition by marks that were made elsewhere, and by several workers."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from magicbyte.archive.compact import CompactOptions, compact_logs, mend
+from magicbyte.archive.compact_groups import WrittenGroup, join_groups
+from magicbyte.errors import MagicbyteError
+from magicbyte.log.cleaning.compaction import CompactionConfig, CompactionReport
+from magicbyte.log.files.directory import PartitionDirectory
+from magicbyte.log.files.index_writer import IndexRules
+from magicbyte.spark.pipeline.config import Stage
+from magicbyte.spark.pipeline.shuffle import GroupPart, Marks
+from magicbyte.spark.pipeline.sink import files_of
+from magicbyte.spark.pipeline.work import (
+    Json,
+    Outcome,
+    Work,
+    failed,
+    jsonable,
+    raise_first,
+)
+
+if TYPE_CHECKING:
+    pass
+
+
+def options_of(work: Work, stage: Stage) -> CompactOptions:
+    """Return how a partition is compacted."""
+    given = stage.options
+    config = CompactionConfig(
+        dedupe_buffer_bytes=given["dedupe-buffer"],
+        delete_retention_ms=given["delete-retention"],
+        min_lag_ms=given["min-lag"],
+        max_message_bytes=given["max-message-bytes"],
+        merge_sets=given["merge-sets"],
+    )
+    return CompactOptions(
+        now_ms=work.unit.now_ms,
+        secret=os.urandom(16),
+        config=config,
+        segment_bytes=given["segment-bytes"],
+        from_start=given["from-start"],
+        rules=work.recognised() if given["kafka"] is None else IndexRules.of(given["kafka"]),
+    )
+
+
+def opened(work: Work, options: CompactOptions) -> PartitionDirectory:
+    """Return the partition in a folder of its own, with all index files.
+
+    Raises CorruptRecordError for a damaged log.
+    """
+    work.own()
+    mend(work.log, options)
+    work.refresh()
+    return work.log
+
+
+class GroupDone(NamedTuple):
+    """What became of a group of segments that is compacted. `digests`: SHA-256 of its files, by name."""
+
+    written: WrittenGroup | None
+    digests: dict[str, str]
+    seconds: float
+    error: tuple[Outcome, str] | None = None
+
+
+def do(part: GroupPart) -> GroupDone:
+    """Compact a group. Runs in a worker; nothing is raised for what is wrong with it."""
+    begun = time.monotonic()
+    try:
+        written = part.write()
+        digests = {each["name"]: each["sha256"] for each in files_of(Path(written.folder))}
+        return GroupDone(written, digests, time.monotonic() - begun)
+    except (MagicbyteError, OSError) as error:
+        return GroupDone(None, {}, time.monotonic() - begun, failed(error))
+
+
+def run(work: Work, stage: Stage, marks: Marks | None = None, parts: list[GroupDone] | None = None) -> Json:
+    """Compact by marks that were made elsewhere, if there are any; `parts`: what was written elsewhere, too."""
+    options = options_of(work, stage)
+    if marks is not None:
+        options = replace(options, marks=marks.load())
+    if parts is None:
+        (done,) = compact_logs([opened(work, options)], options)
+        if done.error is not None:
+            raise done.error
+        return _said(work, done.rounds, shuffled=marks is not None)
+    raise_first(part.error for part in parts)
+    report = join_groups(work.log, options, [part.written for part in parts if part.written is not None])
+    found = _said(work, [report], shuffled=True)
+    for part in parts:
+        work.digests |= part.digests
+    return {**found, "parts": len(parts), "workerSeconds": sum(part.seconds for part in parts)}
+
+
+def _said(work: Work, rounds: list[CompactionReport], *, shuffled: bool) -> Json:
+    work.refresh()
+    if rounds:
+        work.clean_to = rounds[-1].end_offset
+    return {
+        "rounds": len(rounds),
+        "shuffled": shuffled,
+        "cleanTo": work.clean_to,
+        "keys": [each.keys for each in rounds],
+        "dropped": [jsonable(each.dropped) for each in rounds],
+    }

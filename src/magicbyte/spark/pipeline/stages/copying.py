@@ -1,0 +1,79 @@
+"""A copy of a partition that several workers make, each of some segments: what is compacted in place."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from magicbyte.errors import MagicbyteError
+from magicbyte.log.files.directory import PartitionDirectory
+from magicbyte.spark.pipeline.sink import remove
+from magicbyte.spark.pipeline.units import pieces
+from magicbyte.spark.pipeline.work import (
+    Outcome,
+    Work,
+    copy_partition,
+    copy_segments,
+    digest_of,
+    failed,
+    raise_first,
+)
+
+if TYPE_CHECKING:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class CopyPart:
+    """Some segments of the source that a worker copies. `folder`: in which they go, until all are there."""
+
+    partition: PartitionDirectory
+    folder: Path
+
+
+class CopyDone(NamedTuple):
+    """What became of it. `digests`: SHA-256 of logs by name. `folder`: of this attempt's files."""
+
+    digests: dict[str, str]
+    folder: Path
+    error: tuple[Outcome, str] | None = None
+
+
+def parts(work: Work) -> list[CopyPart]:
+    """Make the folder for a copy of the partition, with all but its segments, and return who copies which of these."""
+    out = work.next_folder()
+    copy_partition(replace(work.log, segments=()), out, work.key)
+    above = _copies(out)
+    above.mkdir()
+    return [CopyPart(replace(piece, snapshots={}, texts={}, leftovers=()), above) for piece in pieces(work.log)]
+
+
+def _copies(out: Path) -> Path:
+    return out.with_name(f"{out.name}.copies")
+
+
+def do(part: CopyPart) -> CopyDone:
+    """Copy segments. Runs in a worker; nothing is raised for what is wrong with them."""
+    own = part.folder / uuid.uuid4().hex  # as in `convert_one`
+    try:
+        own.mkdir()
+        copy_segments(part.partition, own)
+        names = [segment.log.name for segment in part.partition.segments]
+        return CopyDone({name: digest_of(part.partition, name) for name in names}, own)
+    except (MagicbyteError, OSError) as error:
+        return CopyDone({}, own, failed(error))
+
+
+def join(work: Work, parts: list[CopyDone]) -> None:
+    """Go on with the copy of the partition."""
+    raise_first(part.error for part in parts)
+    out = work.next_folder()
+    for each in [path for part in parts if part.folder.is_dir() for path in part.folder.iterdir()]:
+        each.rename(out / str(work.key) / each.name)
+    if _copies(out).is_dir():  # else this is a second attempt, and the first one came as far
+        remove(_copies(out))
+    work.take(out)
+    for part in parts:
+        work.source_digests |= part.digests

@@ -1,0 +1,38 @@
+"""A partition without what is too old, or too much."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from magicbyte.log.files.index_writer import IndexRules
+from magicbyte.spark.pipeline.config import Stage
+from magicbyte.spark.pipeline.work import (
+    Json,
+    Work,
+)
+
+if TYPE_CHECKING:
+    pass
+
+
+def run(work: Work, stage: Stage) -> Json:
+    """Take away what is too old, or too much."""
+    from magicbyte.archive.retain import Limits, retain_logs
+
+    given = stage.options
+    limits = Limits(
+        now_ms=work.unit.now_ms,
+        retention_ms=-1 if given["older-than"] is None else given["older-than"],
+        retention_bytes=-1 if given["bytes"] is None else given["bytes"],
+        before_offset=given["before-offset"],
+        head_truncation=given["head-truncation"],
+        rules=None if given["kafka"] is None else IndexRules.of(given["kafka"]),
+    )
+    (done,) = retain_logs([work.own()], limits)
+    work.refresh()
+    return {
+        "removedBytes": done.removed_bytes,
+        "segments": len(done.removed),
+        "logStartOffset": done.log_start_offset,
+        "logEndOffset": done.log_end_offset,
+    }
