@@ -19,7 +19,7 @@ from magicbyte.cli.cluster import sources_at
 from magicbyte.cli.output import Damage, binary_output, complain
 from magicbyte.cli.progress import progress
 from magicbyte.log.files import units
-from magicbyte.public.sources import doubts, is_topic, read_source, served
+from magicbyte.public.sources import doubts, is_topic, read_source, served, with_key
 
 if TYPE_CHECKING:
     from magicbyte.ports import TopicPartition
@@ -221,25 +221,13 @@ def _records(
             dialect=wanted.dialect, threads=wanted.threads, on_damage=damage, progress=advance,
         )  # fmt: skip
         for columns in records:
-            chosen = columns if wanted.key is None else _with_key(columns, wanted.key)
+            chosen = columns if wanted.key is None else with_key(columns, wanted.key)
             chosen = chosen.slice(0, left)
             left -= len(chosen)
             if len(chosen):
                 yield partition, chosen
             if not left:
                 break
-
-
-def _with_key(columns: RecordColumns, key: bytes) -> RecordColumns:
-    """Return the records with this key."""
-    import numpy as np
-
-    assert columns.key is not None, "keys were decoded"
-    candidates = np.flatnonzero(np.asarray(columns.key.length) == len(key))
-    if not len(candidates):
-        return columns.slice(0, 0)
-    same = [cell == key for cell in columns.key.take(candidates).cells()]
-    return columns.take(candidates[np.array(same)])
 
 
 def _write_lines(

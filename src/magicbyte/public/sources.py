@@ -161,3 +161,15 @@ def iterated_outside_of_loops(items: Generator[T]) -> Iterator[T]:
                 yield item
         finally:
             thread.submit(items.close).result()
+
+
+def with_key(columns: RecordColumns, key: bytes) -> RecordColumns:
+    """Return the records with this key, of columns whose keys were decoded."""
+    import numpy as np
+
+    assert columns.key is not None, "keys were decoded"
+    candidates = np.flatnonzero(np.asarray(columns.key.length) == len(key))
+    if not len(candidates):
+        return columns.slice(0, 0)
+    same = [cell == key for cell in columns.key.take(candidates).cells()]
+    return columns.take(candidates[np.array(same)])
