@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from magicbyte.broker.config import REFUSED, SETTINGS, BrokerConfig, Listener
+from magicbyte.broker.config import REFUSED, SETTINGS, BrokerConfig
+from magicbyte.broker.listeners import Listener
 from magicbyte.broker.settings import Kind, Update
 from magicbyte.broker.topic_config import TOPIC_SETTINGS, resolve
 from magicbyte.codecs import Codec

@@ -50,8 +50,9 @@ from magicbyte.printable import logger
 from magicbyte.records.layout import Dialect
 
 if TYPE_CHECKING:
-    from magicbyte.broker.config import BrokerConfig, Listener
+    from magicbyte.broker.config import BrokerConfig
     from magicbyte.broker.groups import Groups
+    from magicbyte.broker.listeners import Listener
     from magicbyte.groups.rules import GroupState
     from magicbyte.net.http import Pages
     from magicbyte.ports import Clock, MetadataStore, WritableFileSystem

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
-    from magicbyte.broker.config import Listener
+    from magicbyte.broker.listeners import Listener
     from magicbyte.broker.topics import Topic, Topics
 
 NOBODY: Final = -1

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
+from magicbyte.broker.listeners import http_address, is_loopback, listeners
 from magicbyte.broker.offer import OWN, Offer, offer_of
 from magicbyte.broker.settings import (
     INT_MAX,
@@ -31,38 +31,13 @@ from magicbyte.errors import InvalidConfigError
 from magicbyte.log.files.properties import parse_properties
 from magicbyte.records.decode import DEFAULT_MAX_BATCH_BYTES
 from magicbyte.records.encode import KAFKA_FORMATS, Format
-from magicbyte.records.layout import Dialect
 from magicbyte.releases import MAGIC_NAMES, PROTOCOL_OF_MAGIC
 
 _INT = Kind.INT
 _ANY_TIME = Update.CLUSTER_WIDE
 _MINUTE_MS, _HOUR_MS = 60_000, 3_600_000
 _CODECS = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
-_PLAINTEXT: Final = "PLAINTEXT"
-_LISTENER: Final = re.compile(r"([A-Za-z0-9_.-]+)://(\[[0-9A-Fa-f:.%]*\]|[^\s:/\[\]]*):([0-9]{1,5})")
 _DIALECT: Final = re.compile(r"listener\.name\.([a-z0-9_.-]+)\.magicbyte\.dialect")
-_LOOPBACK: Final = re.compile(r"localhost|127(\.[0-9]{1,3}){3}|::1")
-
-
-@dataclass(frozen=True, slots=True)
-class Listener:
-    """An address that is listened on, and the one that clients of it are told. Port 0: any that is free.
-
-    `enriched`: its clients exchange closed enriched wrappers with topics that hold such.
-    """
-
-    name: str
-    host: str
-    port: int
-    security_protocol: str
-    advertised_host: str
-    advertised_port: int
-    enriched: bool = False
-
-    @property
-    def is_loopback(self) -> bool:
-        """Whether only this machine can reach it."""
-        return _LOOPBACK.fullmatch(self.host) is not None
 
 
 class BrokerConfig:
@@ -461,9 +436,11 @@ class BrokerConfig:
         self.remembered: Mapping[str, str] = {}
         self.of_directory = _of_directory(self, self.static)
         self.texts, self.values = _in_force({**self.of_directory, **self.static})
-        self.listeners = _listeners(self)
+        self.listeners = listeners(
+            self.texts["listeners"], self.texts["advertised.listeners"], self.protocol_map_text, self.static
+        )
         self.log_directory = _only_directory(self)
-        self.http = _http(self)
+        self.http = http_address(self.texts["http.address"])
         _check_together(self)
 
     @classmethod
@@ -522,7 +499,7 @@ class BrokerConfig:
                     f"listener {each.name} is open to the network ({where}:{each.port}) without authentication: "
                     "whoever reaches it can read, write and delete everything"
                 )
-        if self.http is not None and not _LOOPBACK.fullmatch(self.http[0]):
+        if self.http is not None and not is_loopback(self.http[0]):
             found.append(f"the pages at {self.http_address} are open to the network: they name topics and clients")
         return found
 
@@ -617,75 +594,11 @@ def text_of(setting: Setting[Any], given: Mapping[str, str]) -> str | None:
     return None
 
 
-def _listeners(config: BrokerConfig) -> tuple[Listener, ...]:
-    protocols = dict(_pairs("listener.security.protocol.map", config.protocol_map_text))
-    advertised = {name: (host, port) for name, host, port in _addresses("advertised.listeners", config)}
-    found = []
-    for name, host, port in _addresses("listeners", config):
-        protocol = protocols.get(name)
-        if protocol is None:
-            raise InvalidConfigError(f"listeners: listener.security.protocol.map does not say what {name} is")
-        if protocol != _PLAINTEXT:
-            raise InvalidConfigError(f"listeners: {name} is {protocol}: only PLAINTEXT can be listened on")
-        told = advertised.pop(name, (host or "localhost", port))
-        if told[0] in ("", "0.0.0.0", "::"):  # noqa: S104 a client cannot connect to this: refused or replaced
-            told = ("localhost", told[1])
-        dialect = config.static.get(f"listener.name.{name.lower()}.magicbyte.dialect", Dialect.KAFKA.value)
-        if dialect not in (Dialect.KAFKA.value, Dialect.ENRICHED.value):
-            raise InvalidConfigError(f"listener.name.{name.lower()}.magicbyte.dialect: expected kafka or enriched")
-        found.append(Listener(name, host, port, protocol, told[0], told[1], dialect == Dialect.ENRICHED.value))
-    if advertised:
-        raise InvalidConfigError(f"advertised.listeners: there is no listener {', '.join(sorted(advertised))}")
-    if not found:
-        raise InvalidConfigError("listeners: expected one at least")
-    return tuple(found)
-
-
-def _addresses(setting: str, config: BrokerConfig) -> list[tuple[str, str, int]]:
-    """Return name, host and port of each listener, the names in capitals."""
-    found = []
-    for part in (config.texts[setting] or "").split(","):
-        if not part.strip():
-            continue
-        match = _LISTENER.fullmatch(part.strip())
-        if match is None or int(match[3]) > 65535:
-            raise InvalidConfigError(f"{setting}: expected NAME://HOST:PORT, found {part.strip()!r}")
-        found.append((match[1].upper(), match[2].strip("[]"), int(match[3])))
-    names = [name for name, _, _ in found]
-    if len(set(names)) < len(names):
-        raise InvalidConfigError(f"{setting}: expected each name once, found {', '.join(names)}")
-    ports = [port for _, _, port in found if port]
-    if setting == "listeners" and len(set(ports)) < len(ports):
-        raise InvalidConfigError(f"{setting}: expected each port once, found {', '.join(map(str, ports))}")
-    return found
-
-
-def _pairs(setting: str, found: str) -> list[tuple[str, str]]:
-    pairs = []
-    for part in found.split(","):
-        name, colon, value = part.strip().partition(":")
-        if not (name and colon and value):
-            raise InvalidConfigError(f"{setting}: expected NAME:PROTOCOL, found {part.strip()!r}")
-        pairs.append((name.upper(), value.upper()))
-    return pairs
-
-
 def _only_directory(config: BrokerConfig) -> str:
     found = [each.strip() for each in (config.log_dirs or config.log_dir).split(",") if each.strip()]
     if len(found) != 1:
         raise InvalidConfigError(f"log.dirs: expected one directory, found {len(found)}")
     return found[0]
-
-
-def _http(config: BrokerConfig) -> tuple[str, int] | None:
-    """Return host and port of the pages, None where there are none; without a host they are for this machine alone."""
-    address = config.texts["http.address"]
-    if address is None:
-        return None
-    match = re.fullmatch(r"(\[[0-9A-Fa-f:.%]*\]|[^\s:/\[\]]*):([0-9]{1,5})", address.strip())
-    if match is None or int(match[2]) > 65535:
-        raise InvalidConfigError(f"http.address: expected HOST:PORT, found {address!r}")
-    return match[1].strip("[]") or "127.0.0.1", int(match[2])
 
 
 def _check_together(config: BrokerConfig) -> None:

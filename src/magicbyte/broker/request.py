@@ -12,7 +12,7 @@ from magicbyte.protocol import Message
 
 if TYPE_CHECKING:
     from magicbyte.broker.broker import Broker
-    from magicbyte.broker.config import Listener
+    from magicbyte.broker.listeners import Listener
 
 M = TypeVar("M")
 

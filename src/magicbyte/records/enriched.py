@@ -206,7 +206,7 @@ class EnrichedMessage:
     @property
     def unknown_tags(self) -> memoryview:
         """The area from the first tag on that we do not know. A tag does not tell its size, so what follows is lost."""
-        self._positions()
+        _positions(self)
         return self.buffer[self._known : self._tags_end]
 
     @property
@@ -215,7 +215,7 @@ class EnrichedMessage:
 
         Raises CorruptRecordError for a known tag that the end of the area cuts.
         """
-        return {tag: value for tag, (_, value) in self._positions().items()}
+        return {tag: value for tag, (_, value) in _positions(self).items()}
 
     @property
     def num_messages(self) -> int | None:
@@ -234,12 +234,6 @@ class EnrichedMessage:
     def non_keyed(self) -> bool:
         """Whether a wrapper promises that no message inside has a key. Without the tag it does not: the safe side."""
         return _wrapper_tag(self, Tag.NON_KEYED, 0) != 0
-
-    def _positions(self) -> dict[int, tuple[int, int]]:
-        """Return the known tags, id to position and value, read when they are first asked for."""
-        if self._tags is None:
-            self._tags, self._known = _read_tags(self)
-        return self._tags
 
     @property
     def body(self) -> memoryview:
@@ -286,7 +280,7 @@ class EnrichedMessage:
 
         Wrapped messages inherit it, unless they have a tag 0 of their own.
         """
-        precise = self._positions().get(Tag.TIMESTAMP)
+        precise = _positions(self).get(Tag.TIMESTAMP)
         if precise is not None:
             return precise[1]
         return NO_TIMESTAMP if self.seconds == -1 else self.seconds * 1000
@@ -363,9 +357,9 @@ class EnrichedMessage:
             ENRICHED_SECONDS.type.pack_into(self.buffer, ENRICHED_SECONDS.start, _signed(seconds))
             self.seconds = seconds
         for tag, value in (tags or {}).items():
-            position, _ = self._positions()[tag]
+            position, _ = _positions(self)[tag]
             TAG_TYPES[tag].pack_into(self.buffer, position, value)
-            self._positions()[tag] = (position, value)
+            _positions(self)[tag] = (position, value)
         self.crc = crc32(self.buffer[MAGIC.start :])
         MESSAGE_CRC.write(self.buffer, self.crc)
 
@@ -384,8 +378,8 @@ class EnrichedMessage:
         OFFSET.type.pack_into(head, OFFSET.start, offset)
         ENRICHED_SECONDS.type.pack_into(head, ENRICHED_SECONDS.start, _signed(timestamp_ms // 1000))
         for tag, value in tags.items():
-            if tag in message._positions():
-                TAG_TYPES[tag].pack_into(head, message._positions()[tag][0], value)
+            if tag in _positions(message):
+                TAG_TYPES[tag].pack_into(head, _positions(message)[tag][0], value)
         MESSAGE_CRC.type.pack_into(head, MESSAGE_CRC.start, crc32(self.body, crc32(head[MAGIC.start :])))
         return head
 
@@ -413,10 +407,17 @@ def _error(message: EnrichedMessage, what: str, *, expected: object, found: obje
     return error.locate(offsets=(message.offset, message.offset))
 
 
+def _positions(message: EnrichedMessage) -> dict[int, tuple[int, int]]:
+    """Return the known tags, id to position and value, read when they are first asked for."""
+    if message._tags is None:
+        message._tags, message._known = _read_tags(message)
+    return message._tags
+
+
 def _wrapper_tag(message: EnrichedMessage, tag: Tag, missing: int | None) -> int | None:
     if not message.is_wrapper:
         return missing
-    found = message._positions().get(tag)
+    found = _positions(message).get(tag)
     return missing if found is None else found[1]
 
 

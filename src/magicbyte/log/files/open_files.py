@@ -20,7 +20,7 @@ from __future__ import annotations
 import errno
 import itertools
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, ParamSpec, Self, TypeVar
 
 from magicbyte.errors import OutOfDescriptorsError
@@ -200,6 +200,45 @@ class OpenFile:
         return self._is_pinned or self.is_nameless
 
 
+class _Names:
+    """Which file has which name now, by folder and name."""
+
+    def __init__(self) -> None:
+        self._named: dict[str, dict[str, OpenFile]] = {}
+
+    def find(self, path: str) -> OpenFile | None:
+        """Return the file of a name."""
+        folder, _, name = path.rpartition("/")
+        return self._named.get(folder, {}).get(name)
+
+    def inside(self, folder: str) -> Mapping[str, OpenFile]:
+        """Return the files in a folder, by name."""
+        return self._named.get(folder, {})
+
+    def give(self, handle: OpenFile, path: str) -> None:
+        """Let a file have a name; another that has it is nameless then."""
+        folder, _, name = path.rpartition("/")
+        names = self._named.setdefault(folder, {})
+        if (other := names.get(name)) is not None:
+            other.is_nameless = True
+        names[name] = handle
+
+    def take(self, handle: OpenFile) -> None:
+        """Take the name of a file away."""
+        folder, _, name = handle.path.rpartition("/")
+        self._named.get(folder, {}).pop(name, None)
+
+    def orphan(self, path: str) -> None:
+        """Have a file nameless, and so kept open, whose name goes to another, or away."""
+        if (handle := self.find(path)) is not None:
+            handle.is_nameless = True
+            self.take(handle)
+
+    def drop(self, folder: str) -> None:
+        """Forget a folder, which is not there any more."""
+        self._named.pop(folder, None)
+
+
 class OpenFiles:
     """A WritableFileSystem over another one, whose files that are written hold about `limit` descriptors at most.
 
@@ -216,7 +255,7 @@ class OpenFiles:
         self._files = files
         self._open: dict[OpenFile, WritableFile] = {}
         self._closing: dict[OpenFile, list[WritableFile]] = {}  # one each, of the thread that closes it
-        self._named: dict[str, dict[str, OpenFile]] = {}  # by folder and name
+        self._names = _Names()
         self._reserve: list[Held] = []
         health.before_change = self.check_reserve
         while len(self._reserve) < reserve and self._reserve_one():
@@ -344,10 +383,8 @@ class OpenFiles:
     def forget(self, handle: OpenFile) -> None:
         """Let go of a handle."""
         self._open.pop(handle, None)
-        folder, _, name = handle.path.rpartition("/")
-        names = self._named.get(folder, {})
-        if names.get(name) is handle:
-            del names[name]
+        if self._names.find(handle.path) is handle:
+            self._names.take(handle)
 
     def close(self) -> None:
         """Give back the reserve."""
@@ -382,23 +419,14 @@ class OpenFiles:
 
     def _handle(self, path: str, file: WritableFile, *, is_new: bool) -> OpenFile:
         handle = OpenFile(self, path, file.size, is_new=is_new)
-        self._name(handle, path)
+        self._names.give(handle, path)
         self._took(handle, file)
         return handle
 
-    def _name(self, handle: OpenFile, path: str) -> None:
-        folder, _, name = path.rpartition("/")
-        names = self._named.setdefault(folder, {})
-        if (other := names.get(name)) is not None:
-            other.is_nameless = True
-        names[name] = handle
-
     def rename(self, source: str, target: str) -> None:
         """Give a file or directory another name, at once, in place of the file that has it."""
-        folder, _, name = source.rpartition("/")
-        inside = self._named.get(source)  # a directory's
-        handle = self._named.get(folder, {}).get(name)
-        moved = {each: f"{target}/{own}" for own, each in (inside or {}).items()}
+        inside, handle = self._names.inside(source), self._names.find(source)
+        moved = {each: f"{target}/{own}" for own, each in inside.items()}
         if handle is not None:
             moved[handle] = target
         for each, path in moved.items():
@@ -410,30 +438,18 @@ class OpenFiles:
                 each.moving_to = None
             raise
         for each, path in moved.items():
-            self._unname(each)
+            self._names.take(each)
             each.path, each.moving_to = path, None
-            self._name(each, path)
-        if inside is not None:
-            self._named.pop(source, None)
+            self._names.give(each, path)
+        self._names.drop(source)
         if handle is None:
-            self._orphan(target)
-
-    def _unname(self, handle: OpenFile) -> None:
-        folder, _, name = handle.path.rpartition("/")
-        self._named.get(folder, {}).pop(name, None)
-
-    def _orphan(self, path: str) -> None:
-        """Keep the file open, if it is, whose name goes to another, or away."""
-        folder, _, name = path.rpartition("/")
-        if (handle := self._named.get(folder, {}).get(name)) is not None:
-            handle.is_nameless = True
-            self._unname(handle)
+            self._names.orphan(target)
 
     def delete(self, path: str) -> None:
         """Remove the name of a file, or an empty directory."""
-        self._orphan(path)
+        self._names.orphan(path)
         self._files.delete(path)
-        self._named.pop(path, None)  # a directory's
+        self._names.drop(path)
 
     def make_directory(self, path: str) -> None:
         """Make a directory in one that is there."""

@@ -1,0 +1,113 @@
+"""Where a broker listens, and for whom: the texts of its settings, read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from magicbyte.errors import InvalidConfigError
+from magicbyte.records.layout import Dialect
+
+_PLAINTEXT: Final = "PLAINTEXT"
+_LISTENER: Final = re.compile(r"([A-Za-z0-9_.-]+)://(\[[0-9A-Fa-f:.%]*\]|[^\s:/\[\]]*):([0-9]{1,5})")
+_LOOPBACK: Final = re.compile(r"localhost|127(\.[0-9]{1,3}){3}|::1")
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach an address."""
+    return _LOOPBACK.fullmatch(host) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """An address that is listened on, and the one that clients of it are told. Port 0: any that is free.
+
+    `enriched`: its clients exchange closed enriched wrappers with topics that hold such.
+    """
+
+    name: str
+    host: str
+    port: int
+    security_protocol: str
+    advertised_host: str
+    advertised_port: int
+    enriched: bool = False
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether only this machine can reach it."""
+        return is_loopback(self.host)
+
+
+def listeners(
+    addresses: str | None, advertised_addresses: str | None, protocol_map: str, static: Mapping[str, str]
+) -> tuple[Listener, ...]:
+    """Return the listeners that these texts of `listeners`, `advertised.listeners` and the map of protocols stand for.
+
+    `static`: all settings that are given; a listener's own are among them. Raises InvalidConfigError.
+    """
+    protocols = dict(_pairs("listener.security.protocol.map", protocol_map))
+    advertised = {name: (host, port) for name, host, port in _addresses("advertised.listeners", advertised_addresses)}
+    found = []
+    for name, host, port in _addresses("listeners", addresses):
+        protocol = protocols.get(name)
+        if protocol is None:
+            raise InvalidConfigError(f"listeners: listener.security.protocol.map does not say what {name} is")
+        if protocol != _PLAINTEXT:
+            raise InvalidConfigError(f"listeners: {name} is {protocol}: only PLAINTEXT can be listened on")
+        told = advertised.pop(name, (host or "localhost", port))
+        if told[0] in ("", "0.0.0.0", "::"):  # noqa: S104 a client cannot connect to this: refused or replaced
+            told = ("localhost", told[1])
+        dialect = static.get(f"listener.name.{name.lower()}.magicbyte.dialect", Dialect.KAFKA.value)
+        if dialect not in (Dialect.KAFKA.value, Dialect.ENRICHED.value):
+            raise InvalidConfigError(f"listener.name.{name.lower()}.magicbyte.dialect: expected kafka or enriched")
+        found.append(Listener(name, host, port, protocol, told[0], told[1], dialect == Dialect.ENRICHED.value))
+    if advertised:
+        raise InvalidConfigError(f"advertised.listeners: there is no listener {', '.join(sorted(advertised))}")
+    if not found:
+        raise InvalidConfigError("listeners: expected one at least")
+    return tuple(found)
+
+
+def _addresses(setting: str, addresses: str | None) -> list[tuple[str, str, int]]:
+    """Return name, host and port of each listener, the names in capitals."""
+    found = []
+    for part in (addresses or "").split(","):
+        if not part.strip():
+            continue
+        match = _LISTENER.fullmatch(part.strip())
+        if match is None or int(match[3]) > 65535:
+            raise InvalidConfigError(f"{setting}: expected NAME://HOST:PORT, found {part.strip()!r}")
+        found.append((match[1].upper(), match[2].strip("[]"), int(match[3])))
+    names = [name for name, _, _ in found]
+    if len(set(names)) < len(names):
+        raise InvalidConfigError(f"{setting}: expected each name once, found {', '.join(names)}")
+    ports = [port for _, _, port in found if port]
+    if setting == "listeners" and len(set(ports)) < len(ports):
+        raise InvalidConfigError(f"{setting}: expected each port once, found {', '.join(map(str, ports))}")
+    return found
+
+
+def _pairs(setting: str, found: str) -> list[tuple[str, str]]:
+    pairs = []
+    for part in found.split(","):
+        name, colon, value = part.strip().partition(":")
+        if not (name and colon and value):
+            raise InvalidConfigError(f"{setting}: expected NAME:PROTOCOL, found {part.strip()!r}")
+        pairs.append((name.upper(), value.upper()))
+    return pairs
+
+
+def http_address(address: str | None) -> tuple[str, int] | None:
+    """Return host and port of the pages, None where there are none; without a host they are for this machine alone.
+
+    Raises InvalidConfigError.
+    """
+    if address is None:
+        return None
+    match = re.fullmatch(r"(\[[0-9A-Fa-f:.%]*\]|[^\s:/\[\]]*):([0-9]{1,5})", address.strip())
+    if match is None or int(match[2]) > 65535:
+        raise InvalidConfigError(f"http.address: expected HOST:PORT, found {address!r}")
+    return match[1].strip("[]") or "127.0.0.1", int(match[2])
