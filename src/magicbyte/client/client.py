@@ -7,16 +7,18 @@ import difflib
 import uuid
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Self, TypeVar
+from typing import TYPE_CHECKING, Final, Self, TypeVar
 
 from magicbyte.client.connection import Connection
 from magicbyte.client.versions import BrokerVersions
 from magicbyte.clock import SystemClock, uniform
 from magicbyte.errors import BrokerError, ErrorCode, NetworkError, ProtocolError, UnknownTopicError
-from magicbyte.ports import Clock
 from magicbyte.protocol import APIS, NULL_UUID, Message
 from magicbyte.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from magicbyte.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+
+if TYPE_CHECKING:
+    from magicbyte.ports import Clock
 
 T = TypeVar("T")
 M = TypeVar("M", bound=Message)
