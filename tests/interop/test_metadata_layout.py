@@ -9,7 +9,7 @@ import pytest
 from interop import jvm, kafka_oracle
 from magicbyte.client import Client, admin
 from magicbyte.metadata import layout
-from magicbyte.metadata.layout import BrokerEndpoint, PartitionState, TopicNode
+from magicbyte.metadata.layout import BrokerEndpoint, TopicNode
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.usefixtures("needs_java")]
 
@@ -53,9 +53,9 @@ def test_the_nodes_of_a_real_broker_are_read_and_written_as_it_does(version: str
             assert sorted(topic.dump()) == sorted(data)  # but for the order of its members
 
         data = tree.get(layout.state_path("t", 2))
-        found = PartitionState.load("t", data)
+        found = layout.load_state("t", data)
         assert (found.leader, found.leader_epoch, list(found.isr), found.controller_epoch) == (0, 0, [0], 1)
-        assert found.dump() == data
+        assert layout.dump_state(found) == data
 
         data = tree.get(layout.config_path("topics", "t"))
         assert layout.load_config("t", data) == SETTINGS

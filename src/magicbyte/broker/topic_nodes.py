@@ -9,10 +9,11 @@ from magicbyte.broker import topic_config
 from magicbyte.log.files.index_writer import LATEST_RULES, IndexRules
 from magicbyte.log.files.names import MOST_PARTITIONS
 from magicbyte.metadata import layout
-from magicbyte.metadata.layout import PartitionState, TopicNode
+from magicbyte.metadata.layout import TopicNode
 from magicbyte.ports import CreateNode, DeleteNode, NodeChange, SetNode, TopicPartition
 from magicbyte.records.encode import Format
 from magicbyte.records.layout import Dialect
+from magicbyte.replication.state import PartitionState
 
 if TYPE_CHECKING:
     import uuid
@@ -51,8 +52,8 @@ def states(metadata: MetadataStore, name: str, replicas: Mapping[int, Sequence[i
     changes: list[NodeChange] = []
     for partition, brokers in replicas.items():
         path = layout.state_path(name, partition)
-        state = PartitionState(brokers[0], 0, list(brokers), epoch)
-        changes += [CreateNode(path.rpartition("/")[0]), CreateNode(path, state.dump())]
+        state = PartitionState(brokers[0], 0, tuple(brokers), epoch)
+        changes += [CreateNode(path.rpartition("/")[0]), CreateNode(path, layout.dump_state(state))]
     return changes
 
 
@@ -93,7 +94,7 @@ def leader_epoch(metadata: MetadataStore, name: str, partition: int) -> int:
     """Return the epoch in which a partition is led, 0 where the tree has no state of it."""
     path = layout.state_path(name, partition)
     node = metadata.exists(path)
-    return 0 if node is None else PartitionState.load(path, node.data).leader_epoch
+    return 0 if node is None else layout.load_state(path, node.data).leader_epoch
 
 
 def log_config_of(

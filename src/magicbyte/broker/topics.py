@@ -34,7 +34,7 @@ from magicbyte.log.files.directory import parse_file
 from magicbyte.log.files.names import MOST_PARTITIONS, check_new_topic
 from magicbyte.log.live.segment import exists
 from magicbyte.metadata import layout
-from magicbyte.metadata.layout import PartitionState, TopicNode
+from magicbyte.metadata.layout import TopicNode
 from magicbyte.ports import SetNode, TopicPartition
 from magicbyte.records.encode import Format
 from magicbyte.records.layout import Dialect
@@ -279,8 +279,8 @@ class Topics:
             replicas = assign([partition], 1, self._brokers)
             self._metadata.transaction(topic_nodes.states(self._metadata, name, replicas))
         found = self._metadata.get(path)
-        state = replace(PartitionState.load(path, found.data), leader_epoch=epoch)
-        self._metadata.transaction([SetNode(path, state.dump(), found.version)])
+        state = replace(layout.load_state(path, found.data), leader_epoch=epoch)
+        self._metadata.transaction([SetNode(path, layout.dump_state(state), found.version)])
         epochs = list(topic.leader_epochs)
         epochs[partition] = epoch
         self._keep(replace(topic, leader_epochs=tuple(epochs)))

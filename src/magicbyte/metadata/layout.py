@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from magicbyte.errors import MetadataError
+from magicbyte.replication.state import PartitionState
 
 if TYPE_CHECKING:
     from magicbyte.metadata.tree import Stored
@@ -147,40 +148,31 @@ class TopicNode:
         return cls(dict(sorted(replicas.items())), None if text is None else parse_id(path, str(text)))
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionState:
-    """Who leads a partition (-1: nobody), in which epoch, and who is in sync with it."""
+def dump_state(state: PartitionState) -> bytes:
+    """Return the data of a partition's state node."""
+    return dump(
+        {
+            "controller_epoch": state.controller_epoch,
+            "leader": state.leader,
+            "version": 1,
+            "leader_epoch": state.leader_epoch,
+            "isr": list(state.isr),
+        }
+    )
 
-    leader: int
-    leader_epoch: int
-    isr: Sequence[int]
-    controller_epoch: int
 
-    def dump(self) -> bytes:
-        """Return the node's data."""
-        return dump(
-            {
-                "controller_epoch": self.controller_epoch,
-                "leader": self.leader,
-                "version": 1,
-                "leader_epoch": self.leader_epoch,
-                "isr": list(self.isr),
-            }
+def load_state(path: str, data: bytes) -> PartitionState:
+    """Return the state that a partition's state node holds. Raises MetadataError."""
+    found = load(path, data)
+    try:
+        return PartitionState(
+            int(found["leader"]),
+            int(found["leader_epoch"]),
+            tuple(int(each) for each in found["isr"]),
+            int(found["controller_epoch"]),
         )
-
-    @classmethod
-    def load(cls, path: str, data: bytes) -> PartitionState:
-        """Return what a node says. Raises MetadataError."""
-        found = load(path, data)
-        try:
-            return cls(
-                int(found["leader"]),
-                int(found["leader_epoch"]),
-                [int(each) for each in found["isr"]],
-                int(found["controller_epoch"]),
-            )
-        except (KeyError, TypeError, ValueError) as error:
-            raise MetadataError(path, f"expected leader, epochs and isr, found {data[:80]!r}") from error
+    except (KeyError, TypeError, ValueError) as error:
+        raise MetadataError(path, f"expected leader, epochs and isr, found {data[:80]!r}") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,7 +255,7 @@ def check_node(path: str, node: Stored) -> None:
         case ["brokers", "topics", _]:
             TopicNode.load(path, node.data)
         case ["brokers", "topics", _, "partitions", _, "state"]:
-            PartitionState.load(path, node.data)
+            load_state(path, node.data)
         case ["config", "topics" | "brokers", _]:
             load_config(path, node.data)
         case ["cluster", "id"]:
