@@ -442,6 +442,10 @@ class NetworkError(MagicbyteError):
     code = ErrorCode.NETWORK_EXCEPTION
 
 
+class UnknownOutcomeError(NetworkError):
+    """The connection was lost before the answer to a change came: the change may have been made, or not."""
+
+
 class BrokerError(MagicbyteError):
     """A broker answered with an error code. `what` was asked for, `broker` is its name, `detail` what it said itself.
 

@@ -241,17 +241,40 @@ class NodeEvent(enum.Enum):
     DELETED = "deleted"
     DATA_CHANGED = "data changed"
     CHILDREN_CHANGED = "children changed"
+    WATCH_LOST = "watch lost"
+    """The connection was lost and is back: changes in between are not reported. Read the node again."""
 
 
 Watch: TypeAlias = Callable[[NodeEvent, str], None]
+
+
+class SessionEvent(enum.Enum):
+    """What happened to a session."""
+
+    SUSPENDED = "suspended"
+    """The connection is lost. Calls raise NetworkError; ephemeral nodes remain until the session times out."""
+    RECONNECTED = "reconnected"
+    """The connection is back within the session timeout; watches of before are called with WATCH_LOST next."""
+    EXPIRED = "expired"
+    """The session is over: its ephemeral nodes and watches are gone. Only a new session can go on."""
+
+
+SessionListener: TypeAlias = Callable[[SessionEvent], None]
 
 
 class MetadataStore(Protocol):
     """A tree of small nodes, as ZooKeeper has it, seen by one session. Paths are whole: `/brokers/ids/0`.
 
     A change is durable when the call returns. A watch is called once, by the first change after it was set, with what
-    happened to which path; changes and watches come in one order. Errors are `MetadataError`s.
+    happened to which path. It is called before a later read returns that change. A session may have a listener of
+    `SessionEvent`s, called in the same order. Errors are `MetadataError`s, and NetworkErrors where there is a network.
+    A change that failed with UnknownOutcomeError may have been made: read the node again, and compare its
+    `ephemeral_owner` with `session_id` or its data with what was written, before trying it again.
     """
+
+    @property
+    def session_id(self) -> int:
+        """The session's number, which is the `ephemeral_owner` of its ephemeral nodes."""
 
     def get(self, path: str, watch: Watch | None = None) -> Node:
         """Return a node, and watch its data. Raises NoNodeError."""
@@ -261,6 +284,12 @@ class MetadataStore(Protocol):
 
     def children(self, path: str, watch: Watch | None = None) -> list[str]:
         """Return the names of a node's children, sorted, and watch for them to come or go. Raises NoNodeError."""
+
+    def get_many(self, paths: Sequence[str], watch: Watch | None = None) -> list[Node | None]:
+        """Return nodes, None for each that does not exist, and watch those that do: with one wait for all."""
+
+    def children_many(self, paths: Sequence[str], watch: Watch | None = None) -> list[list[str] | None]:
+        """Return the names of the children of nodes, None for each node that does not exist: with one wait for all."""
 
     def create(
         self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequence: bool = False, parents: bool = False
@@ -277,7 +306,10 @@ class MetadataStore(Protocol):
         """Take a node away. Raises NoNodeError, NotEmptyError, BadVersionError."""
 
     def transaction(self, changes: Sequence[NodeChange]) -> list[str]:
-        """Make all of the changes, or raise what the first impossible one raises; return the path of each."""
+        """Make all of the changes, or raise what the first impossible one raises; return the path of each.
+
+        Raises MetadataError for more bytes than the store takes in one request: the caller must split the changes.
+        """
 
     def close(self) -> None:
         """End the session: its ephemeral nodes go."""

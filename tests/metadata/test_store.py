@@ -107,7 +107,7 @@ def test_ephemeral_nodes_go_with_their_session_and_only_with_it(tree: Tree) -> N
     one.create("/ids")
     one.create("/ids/1", ephemeral=True)
     other.create("/ids/2", ephemeral=True)
-    assert one.get("/ids/1").ephemeral_owner == one.number
+    assert one.get("/ids/1").ephemeral_owner == one.session_id
     with pytest.raises(NoChildrenForEphemeralsError):
         one.create("/ids/1/x")
     one.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -67,13 +68,13 @@ def _transfer(directory: Path, address: str, *, to_zookeeper: bool) -> Transferr
     from magicbyte.metadata.transfer import transfer
 
     try:
-        from magicbyte.metadata.zookeeper import ZooKeeper
+        from magicbyte.metadata.zookeeper import ZooKeeperStore
     except ImportError as error:
         raise click.UsageError("this takes kazoo: pip install 'magicbyte[cluster]'") from error
     path = directory / FILE_NAME
     if to_zookeeper and not path.exists():
         raise click.UsageError(f"{directory} has no {FILE_NAME}: no broker of ours was here")
-    with ZooKeeper(address) as keeper:
+    with contextlib.closing(ZooKeeperStore(address)) as keeper:
         store = SqliteStore(str(path), SystemClock())
         try:
             if to_zookeeper:

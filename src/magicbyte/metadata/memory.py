@@ -24,7 +24,7 @@ class MemoryStore(Session):
 
     def __init__(self, clock: Clock) -> None:
         only = MemoryTree(clock).session()
-        super().__init__(only.tree, only.number)
+        super().__init__(only.tree, only.session_id)
 
 
 def _forget(_nodes: Mapping[str, Stored | None], _zxid: int) -> None:

@@ -144,7 +144,7 @@ class SqliteStore(Session):
 
     def __init__(self, path: str, clock: Clock) -> None:
         self._file = SqliteTree(path, clock)
-        super().__init__(self._file, self._file.session().number)
+        super().__init__(self._file, self._file.session().session_id)
 
     def close(self) -> None:
         """End the session and let go of the file."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from magicbyte.errors import (
     BadVersionError,
@@ -43,6 +43,9 @@ class Stored:
     ephemeral_owner: int
 
 
+_SessionWatch: TypeAlias = tuple[int, Watch]
+"""A watch, and the session that set it."""
+
 Persist = Callable[[Mapping[str, Stored | None], int], None]
 """Makes a transaction durable: the nodes that it changed, None for those that it took away, and its number."""
 
@@ -71,8 +74,8 @@ class Tree:
             if path != ROOT:
                 parent, name = _split(path)
                 self._children.setdefault(parent, set()).add(name)
-        self._data_watches: dict[str, list[Watch]] = {}
-        self._child_watches: dict[str, list[Watch]] = {}
+        self._data_watches: dict[str, list[_SessionWatch]] = {}
+        self._child_watches: dict[str, list[_SessionWatch]] = {}
         self.last_zxid = last_zxid
         self._last_session = FIRST_SESSION - 1
 
@@ -97,32 +100,48 @@ class Tree:
                 self._delete(change, path, -1)
             self._commit(change)
 
+    def drop_watches(self, session: int) -> list[tuple[str, Watch]]:
+        """Take away the watches of a session; return each with its path, once."""
+        dropped: dict[tuple[str, Watch], None] = {}
+        for watches in (self._data_watches, self._child_watches):
+            for path, waiting in list(watches.items()):
+                dropped |= dict.fromkeys((path, watch) for owner, watch in waiting if owner == session)
+                watches[path] = [each for each in waiting if each[0] != session]
+                if not watches[path]:
+                    del watches[path]
+        return list(dropped)
+
     # ---- reading
 
-    def find(self, path: str, watch: Watch | None) -> Node | None:
+    def has(self, path: str) -> bool:
+        """Return whether a node exists."""
+        check_path(path)
+        return path in self._nodes
+
+    def find(self, path: str, watch: Watch | None, session: int) -> Node | None:
         """Return a node or None, and watch for it to come, change or go."""
-        _check_path(path)
+        check_path(path)
         if watch is not None:
-            self._data_watches.setdefault(path, []).append(watch)
+            self._data_watches.setdefault(path, []).append((session, watch))
         stored = self._nodes.get(path)
         return None if stored is None else self._node(path, stored)
 
-    def get(self, path: str, watch: Watch | None) -> Node:
+    def get(self, path: str, watch: Watch | None, session: int) -> Node:
         """Return a node. Raises NoNodeError, and then nothing is watched."""
-        _check_path(path)
+        check_path(path)
         if path not in self._nodes:
             raise NoNodeError(path, "there is no such node")
-        found = self.find(path, watch)
+        found = self.find(path, watch, session)
         assert found is not None
         return found
 
-    def children(self, path: str, watch: Watch | None) -> list[str]:
+    def children(self, path: str, watch: Watch | None, session: int) -> list[str]:
         """Return the names of the children, sorted. Raises NoNodeError."""
-        _check_path(path)
+        check_path(path)
         if path not in self._nodes:
             raise NoNodeError(path, "there is no such node")
         if watch is not None:
-            self._child_watches.setdefault(path, []).append(watch)
+            self._child_watches.setdefault(path, []).append((session, watch))
         return sorted(self._children.get(path, ()))
 
     def _node(self, path: str, stored: Stored) -> Node:
@@ -154,7 +173,7 @@ class Tree:
 
     def _one(self, change: _Change, asked: NodeChange, session: int) -> str:
         sequence = isinstance(asked, CreateNode) and asked.sequence
-        _check_path(f"{asked.path}0" if sequence else asked.path)  # the digits may be the whole name
+        check_path(f"{asked.path}0" if sequence else asked.path)  # the digits may be the whole name
         match asked:
             case CreateNode():
                 return self._create(change, asked, session)
@@ -237,33 +256,43 @@ class Tree:
             self._tell(event, path)
 
     def _tell(self, event: NodeEvent, path: str) -> None:
-        called: list[Watch] = []
+        called: list[_SessionWatch] = []
         if event is not NodeEvent.CHILDREN_CHANGED:
             called += self._data_watches.pop(path, [])
         if event in (NodeEvent.CHILDREN_CHANGED, NodeEvent.DELETED):
             called += self._child_watches.pop(path, [])
-        for watch in dict.fromkeys(called):  # one that watches both is told once
+        for _, watch in dict.fromkeys(called):  # one that watches both is told once
             watch(event, path)
 
 
 class Session:
     """A `ports.MetadataStore`: what one session sees of a tree, and does to it."""
 
-    def __init__(self, tree: Tree, number: int) -> None:
-        self.tree, self.number = tree, number
+    def __init__(self, tree: Tree, session_id: int) -> None:
+        self.tree, self.session_id = tree, session_id
         self._ended = False
 
     def get(self, path: str, watch: Watch | None = None) -> Node:
         """Return a node, and watch its data. Raises NoNodeError."""
-        return self._alive().get(path, watch)
+        return self._alive().get(path, watch, self.session_id)
 
     def exists(self, path: str, watch: Watch | None = None) -> Node | None:
         """Return a node, None if it is not there, and watch for it to come, change or go."""
-        return self._alive().find(path, watch)
+        return self._alive().find(path, watch, self.session_id)
 
     def children(self, path: str, watch: Watch | None = None) -> list[str]:
         """Return the names of a node's children, sorted, and watch for them to come or go. Raises NoNodeError."""
-        return self._alive().children(path, watch)
+        return self._alive().children(path, watch, self.session_id)
+
+    def get_many(self, paths: Sequence[str], watch: Watch | None = None) -> list[Node | None]:
+        """Return nodes, None for each that does not exist, and watch those that do."""
+        tree = self._alive()
+        return [tree.get(path, watch, self.session_id) if tree.has(path) else None for path in paths]
+
+    def children_many(self, paths: Sequence[str], watch: Watch | None = None) -> list[list[str] | None]:
+        """Return the names of the children of nodes, None for each node that does not exist."""
+        tree = self._alive()
+        return [tree.children(path, watch, self.session_id) if tree.has(path) else None for path in paths]
 
     def create(
         self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequence: bool = False, parents: bool = False
@@ -272,7 +301,7 @@ class Session:
 
         Raises NodeExistsError, NoNodeError, NoChildrenForEphemeralsError.
         """
-        changes = [CreateNode(above) for above in _above(path) if not self.exists(above)] if parents else []
+        changes = [CreateNode(above) for above in paths_above(path) if not self.exists(above)] if parents else []
         return self.transaction([*changes, CreateNode(path, data, ephemeral, sequence)])[-1]
 
     def set(self, path: str, data: bytes, version: int = -1) -> Node:
@@ -286,17 +315,18 @@ class Session:
 
     def transaction(self, changes: Sequence[NodeChange]) -> list[str]:
         """Make all of the changes, or raise what the first impossible one raises; return the path of each."""
-        return self._alive().apply(changes, self.number)
+        return self._alive().apply(changes, self.session_id)
 
     def close(self) -> None:
-        """End the session: its ephemeral nodes go."""
+        """End the session: its watches and ephemeral nodes go."""
         if not self._ended:
-            self.tree.expire(self.number)
+            self.tree.drop_watches(self.session_id)
+            self.tree.expire(self.session_id)
             self._ended = True
 
     def _alive(self) -> Tree:
         if self._ended:
-            raise SessionExpiredError(ROOT, f"session {self.number} has ended")
+            raise SessionExpiredError(ROOT, f"session {self.session_id} has ended")
         return self.tree
 
 
@@ -305,7 +335,7 @@ def _split(path: str) -> tuple[str, str]:
     return parent or ROOT, name
 
 
-def _above(path: str) -> list[str]:
+def paths_above(path: str) -> list[str]:
     """Return the paths above a path, the root left out, the topmost first."""
     parts = path.split("/")[1:-1]
     return ["/" + "/".join(parts[:count]) for count in range(1, len(parts) + 1)]
@@ -316,7 +346,8 @@ def _check_version(path: str, node: Stored, expected: int) -> None:
         raise BadVersionError(path, f"expected version {expected}, found {node.version}")
 
 
-def _check_path(path: str) -> None:
+def check_path(path: str) -> None:
+    """Raise MetadataError unless a path is whole and the only one of its node."""
     parts = path.split("/")[1:]
     if path != ROOT and (not path.startswith("/") or not all(parts) or {".", ".."} & set(parts) or "\0" in path):
         raise MetadataError(path, "expected a path such as /brokers/ids")
