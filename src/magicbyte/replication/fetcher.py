@@ -1,0 +1,298 @@
+"""What a follower asks one leader for, partition by partition, and what it does with the answers.
+
+Pure: answers and readings of the monotonic clock in, requests and changes of logs out. `broker/` sends the requests,
+one at a time to each leader, and changes the logs. Source: Kafka's AbstractFetcherThread and ReplicaFetcherThread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final, Protocol, TypeAlias
+
+from magicbyte.errors import ErrorCode
+from magicbyte.ports import TopicPartition
+from magicbyte.replication.truncation import EpochEnd, Truncation, by_high_watermark, by_leader_epoch, out_of_range
+
+NO_EPOCH: Final = -1
+
+
+class FollowerLog(Protocol):
+    """The facts of a follower's log."""
+
+    @property
+    def log_start_offset(self) -> int:
+        """The first offset."""
+
+    @property
+    def log_end_offset(self) -> int:
+        """The offset after the last record."""
+
+    @property
+    def high_watermark(self) -> int:
+        """The offset up to which records are known to be committed."""
+
+    @property
+    def latest_epoch(self) -> int:
+        """The leader epoch of the last record; -1 where it is not known."""
+
+    def end_of_epoch(self, epoch: int) -> EpochEnd:
+        """Return the largest epoch up to `epoch` and where it ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class EpochQuestion:
+    """Asks where a leader epoch ends (OffsetForLeaderEpoch). `leader_epoch` is the one that the leader leads in."""
+
+    partition: TopicPartition
+    leader_epoch: int
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class FetchFrom:
+    """Asks for records of one partition from `offset` on, which acknowledges all before it.
+
+    `last_epoch` is that of the follower's last record (from version 12 on the leader compares it).
+    """
+
+    partition: TopicPartition
+    leader_epoch: int
+    offset: int
+    log_start_offset: int
+    last_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class AskEpochs:
+    """Send one OffsetForLeaderEpoch, then call `epochs_answered`, or `failed`."""
+
+    questions: tuple[EpochQuestion, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AskOffsets:
+    """Send ListOffsets for the earliest and the latest offset of each, then call `offsets_answered`, or `failed`."""
+
+    partitions: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Fetch:
+    """Send one Fetch, then call `fetched` for each partition of the answer, or `failed`."""
+
+    partitions: tuple[FetchFrom, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Nothing is to be asked before `until_ms`; None: before a partition is added."""
+
+    until_ms: int | None
+
+
+Step: TypeAlias = AskEpochs | AskOffsets | Fetch | Wait
+
+
+@dataclass(frozen=True, slots=True)
+class Truncate:
+    """Cut a log at an offset, or delete all of it (`fully`) and begin there."""
+
+    partition: TopicPartition
+    offset: int
+    fully: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Append:
+    """Append the records of an answer, unchanged; then set high watermark and log start offset.
+
+    The high watermark is the smaller of `high_watermark` and the log end offset after the append. The log start offset
+    never falls. -1 for a log start offset that is not known (before version 5).
+    """
+
+    partition: TopicPartition
+    high_watermark: int
+    log_start_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """A leader's answer for one partition. `diverging`: where logs diverge (version 12), None where they do not."""
+
+    error: ErrorCode
+    high_watermark: int = -1
+    log_start_offset: int = -1
+    diverging: EpochEnd | None = None
+
+
+@dataclass(slots=True)
+class _Followed:
+    """A partition that is followed. `is_truncating`: the leader is asked for the end of the latest epoch first.
+
+    `is_out_of_range`: it is asked for its offsets first. `not_before_ms`: after an error.
+    """
+
+    log: FollowerLog
+    leader_epoch: int
+    is_truncating: bool
+    is_out_of_range: bool = False
+    not_before_ms: int | None = None
+
+
+class Fetcher:
+    """The partitions that this broker follows one leader in. One request is under way at a time.
+
+    `asks_epochs`: the protocol version has OffsetForLeaderEpoch (from 0.11.0-IV2 on); `compares_epochs`: Fetch tells
+    divergence itself (from 2.7 on). Errors are tried again after `backoff_ms`.
+    """
+
+    def __init__(self, *, asks_epochs: bool, compares_epochs: bool = False, backoff_ms: int = 1000) -> None:
+        self._asks_epochs, self._compares_epochs, self._backoff_ms = asks_epochs, compares_epochs, backoff_ms
+        self._followed: dict[TopicPartition, _Followed] = {}
+
+    @property
+    def partitions(self) -> frozenset[TopicPartition]:
+        """The partitions that are followed."""
+        return frozenset(self._followed)
+
+    def follow(self, partition: TopicPartition, log: FollowerLog, leader_epoch: int) -> list[Truncate]:
+        """Follow the leader of a partition from now on; return how the log is to be cut before anything is asked."""
+        by_epoch = self._asks_epochs and log.latest_epoch != NO_EPOCH
+        self._followed[partition] = _Followed(log, leader_epoch, by_epoch and not self._compares_epochs)
+        return [] if by_epoch else self._cut(partition, by_high_watermark(log.high_watermark, log.log_end_offset))
+
+    def forget(self, partition: TopicPartition) -> None:
+        """Stop following: answers that are under way for this partition are ignored."""
+        self._followed.pop(partition, None)
+
+    def next(self, now_ms: int) -> Step:
+        """Return what to do now. Questions come before fetches, as they make more partitions ready."""
+        ready: dict[TopicPartition, _Followed] = {}
+        waits = list[int]()
+        for key, followed in self._followed.items():
+            if followed.not_before_ms is not None and followed.not_before_ms > now_ms:
+                waits.append(followed.not_before_ms)
+            else:
+                ready[key] = followed
+        if lost := tuple(key for key, each in ready.items() if each.is_out_of_range):
+            return AskOffsets(lost)
+        questions = tuple(
+            EpochQuestion(key, each.leader_epoch, each.log.latest_epoch)
+            for key, each in ready.items()
+            if each.is_truncating
+        )
+        if questions:
+            return AskEpochs(questions)
+        if not ready:
+            return Wait(min(waits, default=None))
+        return Fetch(
+            tuple(
+                FetchFrom(
+                    key, each.leader_epoch, each.log.log_end_offset, each.log.log_start_offset, each.log.latest_epoch
+                )
+                for key, each in ready.items()
+            )
+        )
+
+    def failed(self, step: AskEpochs | AskOffsets | Fetch, now_ms: int) -> None:
+        """Take in that a request was not answered."""
+        self._back_off((_partition_of(each) for each in _parts_of(step)), now_ms)
+
+    def epochs_answered(
+        self, asked: AskEpochs, answers: Mapping[TopicPartition, tuple[ErrorCode, EpochEnd]], now_ms: int
+    ) -> list[Truncate]:
+        """Return how logs are to be cut, after an answer to `asked`. What it leaves out is asked again later."""
+        truncations = list[Truncate]()
+        for question in asked.questions:
+            key = question.partition
+            followed = self._current(key, question.leader_epoch)
+            if followed is None or followed.log.latest_epoch != question.epoch:
+                continue
+            error, end = answers.get(key, (ErrorCode.UNKNOWN_SERVER_ERROR, EpochEnd(-1, -1)))
+            if error:
+                self._refused(key, followed, error, now_ms)
+                continue
+            truncations += self._cut_by_epoch(key, followed, end)
+        return truncations
+
+    def offsets_answered(
+        self, asked: AskOffsets, answers: Mapping[TopicPartition, tuple[ErrorCode, int, int]], now_ms: int
+    ) -> list[Truncate]:
+        """Return how logs are to be cut whose end the leader does not have; answers are error, earliest and latest."""
+        truncations = list[Truncate]()
+        for key in asked.partitions:
+            followed = self._followed.get(key)
+            if followed is None or not followed.is_out_of_range:
+                continue
+            error, start, end = answers.get(key, (ErrorCode.UNKNOWN_SERVER_ERROR, -1, -1))
+            if error:
+                self._refused(key, followed, error, now_ms)
+                continue
+            followed.is_out_of_range = False
+            log_end = followed.log.log_end_offset
+            restart = out_of_range(leader_start=start, leader_end=end, log_end_offset=log_end)
+            if restart.fully or restart.offset < log_end:
+                truncations.append(Truncate(key, restart.offset, restart.fully))
+        return truncations
+
+    def fetched(self, asked: FetchFrom, answer: Answered, now_ms: int) -> Append | Truncate | None:
+        """Return what to do with the leader's answer for one partition, None for nothing.
+
+        Records are appended only where the log still ends at the offset that was asked for, under the same leader.
+        """
+        key = asked.partition
+        followed = self._current(key, asked.leader_epoch)
+        if followed is None or followed.log.log_end_offset != asked.offset:
+            return None
+        if answer.error == ErrorCode.OFFSET_OUT_OF_RANGE:
+            followed.is_out_of_range = True
+            return None
+        if answer.error:
+            self._refused(key, followed, answer.error, now_ms)
+            return None
+        if answer.diverging is not None:
+            return next(iter(self._cut_by_epoch(key, followed, answer.diverging)), None)
+        followed.not_before_ms = None
+        return Append(key, answer.high_watermark, answer.log_start_offset)
+
+    def not_appended(self, partition: TopicPartition, now_ms: int) -> None:
+        """Take in that records could not be appended, as they are corrupt, or the disk is full: try again later."""
+        self._back_off([partition], now_ms)
+
+    def _current(self, key: TopicPartition, leader_epoch: int) -> _Followed | None:
+        followed = self._followed.get(key)
+        return followed if followed is not None and followed.leader_epoch == leader_epoch else None
+
+    def _cut_by_epoch(self, key: TopicPartition, followed: _Followed, end: EpochEnd) -> list[Truncate]:
+        log = followed.log
+        truncation = by_leader_epoch(
+            end, log.end_of_epoch, log_end_offset=log.log_end_offset, high_watermark=log.high_watermark
+        )
+        followed.is_truncating = not truncation.is_complete and not self._compares_epochs
+        followed.not_before_ms = None
+        return self._cut(key, truncation)
+
+    def _cut(self, key: TopicPartition, truncation: Truncation) -> list[Truncate]:
+        ends = self._followed[key].log.log_end_offset
+        return [Truncate(key, truncation.offset)] if truncation.offset < ends else []
+
+    def _refused(self, key: TopicPartition, followed: _Followed, error: ErrorCode, now_ms: int) -> None:
+        """Wait with a partition after an error; one whose leader has a later epoch waits for the controller's word."""
+        if error == ErrorCode.FENCED_LEADER_EPOCH:
+            self._followed.pop(key)
+        else:
+            followed.not_before_ms = now_ms + self._backoff_ms
+
+    def _back_off(self, keys: Iterable[TopicPartition], now_ms: int) -> None:
+        for key in keys:
+            if (followed := self._followed.get(key)) is not None:
+                followed.not_before_ms = now_ms + self._backoff_ms
+
+
+def _parts_of(step: AskEpochs | AskOffsets | Fetch) -> Iterable[EpochQuestion | TopicPartition | FetchFrom]:
+    return step.questions if isinstance(step, AskEpochs) else step.partitions
+
+
+def _partition_of(part: EpochQuestion | TopicPartition | FetchFrom) -> TopicPartition:
+    return part if isinstance(part, TopicPartition) else part.partition

@@ -1,0 +1,260 @@
+"""The leader of a partition: which followers are in sync, how far the high watermark is, and when `acks=all` is done.
+
+Pure: offsets and readings of the monotonic clock in, decisions out. `broker/` writes the state node, wakes waiting
+fetches and produce requests, and answers. Sources: Kafka's Partition and Replica; KIP-101, KIP-392.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from magicbyte.errors import ErrorCode
+from magicbyte.replication.state import PartitionState
+
+UNKNOWN_OFFSET: Final = -1
+
+
+@dataclass(frozen=True, slots=True)
+class IsrChange:
+    """A change of the in-sync replicas: `state` replaces what the state node holds, if that has `expected_version`."""
+
+    state: PartitionState
+    expected_version: int
+
+
+@dataclass(slots=True)
+class Follower:
+    """What the leader knows of a follower. Times are of the monotonic clock, in ms.
+
+    A fetch at an offset acknowledges all records before it: `log_end_offset` is the offset of the last fetch.
+    `caught_up_ms` is when the follower had everything that the leader had at that time. `leader_end` and
+    `last_fetch_ms` are of the last fetch: a follower that reaches the end that the leader had then, was caught up then,
+    even if the leader has more by now.
+    """
+
+    caught_up_ms: int
+    last_fetch_ms: int
+    leader_end: int
+    log_end_offset: int = UNKNOWN_OFFSET
+    log_start_offset: int = UNKNOWN_OFFSET
+
+
+class LeaderPartition:
+    """The leader's side of one partition, from the request that makes this broker the leader to the next such request.
+
+    `log_end_offset` is where the leader's log ends, and `epoch_start` where it ended when this broker became leader:
+    a follower that does not reach it may hold records of an older leader that nobody else has. `version` is the
+    version of the state node. `high_watermark` never falls. `is_deposed`: the state node names a later epoch.
+    """
+
+    def __init__(
+        self,
+        broker_id: int,
+        state: PartitionState,
+        replicas: Iterable[int],
+        version: int,
+        *,
+        log_end_offset: int,
+        high_watermark: int,
+        now_ms: int,
+        max_lag_ms: int,
+    ) -> None:
+        self._broker_id, self.state, self.version, self.max_lag_ms = broker_id, state, version, max_lag_ms
+        self.log_end_offset = self.epoch_start = log_end_offset
+        self.high_watermark = high_watermark
+        self.followers = {
+            each: Follower(now_ms if each in state.isr else now_ms - max_lag_ms - 1, now_ms, log_end_offset)
+            for each in replicas
+            if each != broker_id
+        }
+        self._pending: IsrChange | None = None
+        self._is_unsettled = False  # whether `_pending` was written is unknown
+        self.is_deposed = False
+        self._advance(now_ms)
+
+    # ---- what the controller says while this broker stays the leader
+
+    def renew(self, state: PartitionState, replicas: Iterable[int], version: int, now_ms: int) -> None:
+        """Take over a later state from the controller, in which this broker still leads. Followers keep their offsets.
+
+        A change of the in-sync replicas that was being written is void: the controller's state is newer.
+        """
+        self.state, self.version, self._pending, self.is_deposed = state, version, None, False
+        self._is_unsettled = False
+        known = self.followers
+        self.followers = {
+            each: known.get(each) or Follower(now_ms - self.max_lag_ms - 1, now_ms, self.log_end_offset)
+            for each in replicas
+            if each != self._broker_id
+        }
+        for each in state.isr:
+            if each in self.followers and each not in known:
+                self.followers[each].caught_up_ms = now_ms
+        self._advance(now_ms)
+
+    # ---- records and fetches
+
+    def appended(self, log_end_offset: int, now_ms: int) -> bool:
+        """Take in that the leader's log ends at `log_end_offset` now. Return whether the high watermark advanced."""
+        self.log_end_offset = log_end_offset
+        return self._advance(now_ms)
+
+    def fetched(self, follower_id: int, fetch_offset: int, log_start_offset: int, now_ms: int) -> bool:
+        """Take in the fetch of a follower, before it is answered. Return whether the high watermark advanced.
+
+        `log_start_offset`: the follower's, -1 where the request has none (before version 5). Raises KeyError for a
+        broker that is no replica.
+        """
+        follower = self.followers[follower_id]
+        if fetch_offset >= self.log_end_offset:
+            follower.caught_up_ms = max(follower.caught_up_ms, now_ms)
+        elif fetch_offset >= follower.leader_end:
+            follower.caught_up_ms = max(follower.caught_up_ms, follower.last_fetch_ms)
+        follower.log_end_offset, follower.log_start_offset = fetch_offset, log_start_offset
+        follower.leader_end, follower.last_fetch_ms = self.log_end_offset, now_ms
+        return self._advance(now_ms)
+
+    def acknowledgement(self, required_offset: int, min_insync_replicas: int) -> ErrorCode | None:
+        """Return how a produce request with `acks=all` ends whose records end at `required_offset`; None: not yet.
+
+        The records stay in the log where the answer is NOT_ENOUGH_REPLICAS_AFTER_APPEND.
+        """
+        if self.high_watermark < required_offset:
+            return None
+        enough = len(self.state.isr) >= min_insync_replicas
+        return ErrorCode.NONE if enough else ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+
+    @property
+    def low_watermark(self) -> int:
+        """The smallest log start offset of the replicas that told theirs: below it, records are deleted everywhere."""
+        offsets = [each.log_start_offset for each in self.followers.values()]
+        return min((each for each in offsets if each != UNKNOWN_OFFSET), default=UNKNOWN_OFFSET)
+
+    def _advance(self, now_ms: int) -> bool:
+        """Advance the high watermark to the smallest log end offset of the replicas that count.
+
+        Those are the in-sync replicas, also ones that are being removed or added, and followers that are caught up but
+        not yet in sync: else the high watermark could run away from a follower that is about to join.
+        """
+        isr = set(self.state.isr)
+        if self._pending is not None:
+            isr.update(self._pending.state.isr)
+        ends = [
+            follower.log_end_offset
+            for broker_id, follower in self.followers.items()
+            if broker_id in isr or now_ms - follower.caught_up_ms <= self.max_lag_ms
+        ]
+        smallest = min([self.log_end_offset, *ends])
+        if smallest <= self.high_watermark or self.is_deposed:
+            return False
+        self.high_watermark = smallest
+        return True
+
+    # ---- the in-sync replicas
+
+    def expansion(self, follower_id: int) -> IsrChange | None:
+        """Return the change that adds a follower to the in-sync replicas, None where it is not due. Ask at each fetch.
+
+        A follower joins when it has all committed records, and all that the leader had when it became leader. The
+        change is under way until `isr_written` or `isr_refused` is called.
+        """
+        follower = self.followers.get(follower_id)
+        if follower is None or follower_id in self.state.isr or not self._may_change:
+            return None
+        if follower.log_end_offset < max(self.high_watermark, self.epoch_start):
+            return None
+        return self._change((*self.state.isr, follower_id))
+
+    def shrinking(self, now_ms: int) -> IsrChange | None:
+        """Return the change that removes followers which have not caught up for `max_lag_ms`, None where all have.
+
+        Ask every half of that time. The change is under way until `isr_written` or `isr_refused` is called. One that
+        failed is returned again.
+        """
+        if self._is_unsettled:
+            self._is_unsettled = False
+            return self._pending
+        if not self._may_change:
+            return None
+        stays = tuple(each for each in self.state.isr if not self._is_late(each, now_ms))
+        return self._change(stays) if len(stays) < len(self.state.isr) else None
+
+    def _is_late(self, broker_id: int, now_ms: int) -> bool:
+        follower = self.followers.get(broker_id)
+        if follower is None:  # this broker
+            return False
+        has_all = follower.log_end_offset == self.log_end_offset
+        return not has_all and now_ms - follower.caught_up_ms > self.max_lag_ms
+
+    @property
+    def _may_change(self) -> bool:
+        return self._pending is None and not self.is_deposed
+
+    def _change(self, isr: tuple[int, ...]) -> IsrChange:
+        state = PartitionState(self.state.leader, self.state.leader_epoch, isr, self.state.controller_epoch)
+        self._pending = IsrChange(state, self.version)
+        return self._pending
+
+    def isr_written(self, change: IsrChange, version: int, now_ms: int) -> bool:
+        """Take in that `change` was written, as this version of the node. Return whether the high watermark advanced.
+
+        Nothing happens for a change that the controller overtook.
+        """
+        if change is not self._pending:
+            return False
+        self.state, self.version, self._pending = change.state, version, None
+        return self._advance(now_ms)
+
+    def isr_refused(self, change: IsrChange, found: PartitionState, version: int, now_ms: int) -> bool:
+        """Take in that the state node had another version, and `found` in it. Return whether the HW advanced.
+
+        Where the node still names this leader in this epoch, only an earlier write of this broker can have changed it,
+        whose answer was lost: the node is right. Else the controller has appointed another leader: the high watermark
+        stays where it is, so that nothing more is acknowledged, until the controller says so here, too.
+        """
+        if change is not self._pending:
+            return False
+        self._pending = None
+        if (found.leader, found.leader_epoch) != (self.state.leader, self.state.leader_epoch):
+            self.is_deposed = True
+            return False
+        self.state, self.version = found, version
+        return self._advance(now_ms)
+
+    def isr_failed(self, change: IsrChange) -> None:
+        """Take in that nobody knows whether `change` was written, as the connection was lost.
+
+        Its in-sync replicas count until the next attempt tells: if the write succeeded, a follower that it added can
+        be elected, and must have all that is acknowledged.
+        """
+        self._is_unsettled = change is self._pending
+
+
+class IsrNotifications:
+    """Which changes of in-sync replicas the controller is told of, and when: in batches, as Kafka's brokers do.
+
+    Ask `due` every 2.5 s. They are told 5 s after the last change, or 60 s after the last notification.
+    """
+
+    QUIET_MS, LONGEST_MS = 5_000, 60_000
+
+    def __init__(self, now_ms: int) -> None:
+        self._changed: set[tuple[str, int]] = set()
+        self._last_change_ms = self._last_told_ms = now_ms
+
+    def changed(self, topic: str, partition: int, now_ms: int) -> None:
+        """Note that the in-sync replicas of a partition changed."""
+        self._changed.add((topic, partition))
+        self._last_change_ms = now_ms
+
+    def due(self, now_ms: int) -> list[tuple[str, int]]:
+        """Return the partitions to notify the controller of now, sorted; none where there are none, or not yet."""
+        is_quiet = now_ms - self._last_change_ms >= self.QUIET_MS
+        if not self._changed or not (is_quiet or now_ms - self._last_told_ms >= self.LONGEST_MS):
+            return []
+        partitions = sorted(self._changed)
+        self._changed.clear()
+        self._last_told_ms = now_ms
+        return partitions

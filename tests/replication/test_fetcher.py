@@ -1,0 +1,138 @@
+"""What a follower asks its leader for, and what it does with the answers."""
+
+from __future__ import annotations
+
+import pytest
+
+from magicbyte.errors import ErrorCode
+from magicbyte.ports import TopicPartition
+from magicbyte.replication.fetcher import (
+    Answered,
+    Append,
+    AskEpochs,
+    AskOffsets,
+    EpochQuestion,
+    Fetch,
+    Fetcher,
+    FetchFrom,
+    Truncate,
+    Wait,
+)
+from magicbyte.replication.truncation import EpochEnd
+from replication.histories import Log
+
+A, B = TopicPartition("a", 0), TopicPartition("b", 1)
+
+
+def log_of(count: int, epoch: int = 3, high_watermark: int = 0) -> Log:
+    log = Log(high_watermark=high_watermark)
+    for value in range(count):
+        log.append(epoch, value)
+    return log
+
+
+def test_a_fetcher_without_partitions_waits_for_one() -> None:
+    assert Fetcher(asks_epochs=True).next(0) == Wait(None)
+
+
+def test_before_leader_epochs_a_follower_cuts_at_its_high_watermark_and_fetches() -> None:
+    fetcher, log = Fetcher(asks_epochs=False), log_of(9, high_watermark=7)
+    assert fetcher.follow(A, log, 4) == [Truncate(A, 7)]
+    log.truncate(7)
+    assert fetcher.next(0) == Fetch((FetchFrom(A, 4, 7, 0, 3),))
+
+
+def test_a_follower_asks_where_its_latest_epoch_ends_before_it_fetches() -> None:
+    fetcher, log = Fetcher(asks_epochs=True), log_of(9)
+    fetcher.follow(A, log, 4)
+    asked = fetcher.next(0)
+    assert asked == AskEpochs((EpochQuestion(A, 4, 3),))
+    assert fetcher.epochs_answered(asked, {A: (ErrorCode.NONE, EpochEnd(3, 8))}, 0) == [Truncate(A, 8)]
+    log.truncate(8)
+    assert fetcher.next(0) == Fetch((FetchFrom(A, 4, 8, 0, 3),))
+
+
+def test_an_empty_log_has_nothing_to_ask_for() -> None:
+    fetcher = Fetcher(asks_epochs=True)
+    fetcher.follow(A, Log(), 4)
+    assert fetcher.next(0) == Fetch((FetchFrom(A, 4, 0, 0, -1),))
+
+
+def test_from_version_12_on_a_fetch_tells_of_divergence_itself() -> None:
+    fetcher, log = Fetcher(asks_epochs=True, compares_epochs=True), log_of(9)
+    fetcher.follow(A, log, 4)
+    step = fetcher.next(0)
+    assert isinstance(step, Fetch)
+    answer = Answered(ErrorCode.NONE, diverging=EpochEnd(3, 6))
+    assert fetcher.fetched(step.partitions[0], answer, 0) == Truncate(A, 6)
+
+
+def test_records_are_appended_where_the_log_still_ends_at_the_offset_asked_for() -> None:
+    fetcher, log = Fetcher(asks_epochs=False), log_of(9, high_watermark=9)
+    fetcher.follow(A, log, 4)
+    step = fetcher.next(0)
+    assert isinstance(step, Fetch)
+    asked, answer = step.partitions[0], Answered(ErrorCode.NONE, 9, 0)
+    assert fetcher.fetched(asked, answer, 0) == Append(A, 9, 0)
+    log.append(4, 1)
+    assert fetcher.fetched(asked, answer, 0) is None
+    log.truncate(9)
+    fetcher.follow(A, log, 5)
+    assert fetcher.fetched(asked, answer, 0) is None, "of another epoch"
+    fetcher.forget(A)
+    assert fetcher.fetched(asked, answer, 0) is None
+
+
+@pytest.mark.parametrize("error", [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_LEADER_EPOCH])
+def test_a_partition_waits_after_an_error_and_others_do_not(error: ErrorCode) -> None:
+    fetcher = Fetcher(asks_epochs=False, backoff_ms=1000)
+    fetcher.follow(A, Log(), 4)
+    fetcher.follow(B, Log(), 4)
+    step = fetcher.next(0)
+    assert isinstance(step, Fetch)
+    assert fetcher.fetched(step.partitions[0], Answered(error), 0) is None
+    assert fetcher.next(999) == Fetch((FetchFrom(B, 4, 0, 0, -1),))
+    assert isinstance(again := fetcher.next(1000), Fetch)
+    assert len(again.partitions) == 2
+
+
+def test_a_follower_with_an_older_epoch_waits_for_the_controller() -> None:
+    fetcher = Fetcher(asks_epochs=False)
+    fetcher.follow(A, Log(), 4)
+    step = fetcher.next(0)
+    assert isinstance(step, Fetch)
+    fetcher.fetched(step.partitions[0], Answered(ErrorCode.FENCED_LEADER_EPOCH), 0)
+    assert fetcher.next(10_000) == Wait(None)
+    assert fetcher.partitions == frozenset()
+
+
+def test_a_follower_out_of_range_asks_for_the_leaders_offsets() -> None:
+    fetcher, log = Fetcher(asks_epochs=False), log_of(9, high_watermark=9)
+    fetcher.follow(A, log, 4)
+    step = fetcher.next(0)
+    assert isinstance(step, Fetch)
+    assert fetcher.fetched(step.partitions[0], Answered(ErrorCode.OFFSET_OUT_OF_RANGE), 0) is None
+    asked = fetcher.next(0)
+    assert asked == AskOffsets((A,))
+    assert fetcher.offsets_answered(asked, {A: (ErrorCode.NONE, 20, 30)}, 0) == [Truncate(A, 20, fully=True)]
+    assert isinstance(fetcher.next(0), Fetch)
+
+
+def test_a_request_without_an_answer_is_sent_again_after_a_while() -> None:
+    fetcher = Fetcher(asks_epochs=True, backoff_ms=1000)
+    fetcher.follow(A, log_of(3), 4)
+    asked = fetcher.next(0)
+    assert isinstance(asked, AskEpochs)
+    fetcher.failed(asked, 0)
+    assert fetcher.next(500) == Wait(1000)
+    assert fetcher.next(1000) == asked
+
+
+def test_a_corrupt_answer_is_fetched_again() -> None:
+    fetcher = Fetcher(asks_epochs=False)
+    fetcher.follow(A, Log(), 4)
+    step = fetcher.next(0)
+    assert isinstance(step, Fetch)
+    assert isinstance(fetcher.fetched(step.partitions[0], Answered(ErrorCode.NONE, 0, 0), 0), Append)
+    fetcher.not_appended(A, 0)
+    assert fetcher.next(1000) == step
