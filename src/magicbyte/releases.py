@@ -190,6 +190,8 @@ MAGIC_NAMES: Final = ("0.9.0", "0.10.0", "0.11.0")
 """By magic: how `log.message.format.version` names it."""
 MAGIC_AS_RELEASE: Final = {"0": "0.9.0", "1": "0.10.2", "2": "0.11.0"}
 """What Kafka's own brokers call the formats that ours also takes by their magic."""
+_REGISTRATIONS: Final[Mapping[int, tuple[int, ...]]] = {5: (2, 7), 4: (0, 10, 2), 3: (0, 10, 0), 2: (0, 9)}
+"""By version of a broker's registration: the first protocol version whose controllers know it."""
 TOPIC_IDS: Final = (2, 8)
 """The first protocol version whose brokers give topics ids, and write them into the folders of partitions."""
 
@@ -201,6 +203,11 @@ EMPTY_GROUPS: Final = (0, 10, 1)
 """The first protocol version whose brokers keep a value for a group without members. Older ones write a tombstone."""
 OFFSETS_EXPIRE_WITH_GROUP: Final = (2,)
 """From here on offsets expire with their group (KIP-211), not each at a time of its own."""
+
+
+def registration_version(protocol: tuple[int, ...]) -> int:
+    """Return the version of the node by which brokers of a protocol version register themselves."""
+    return next((version for version, first in _REGISTRATIONS.items() if protocol >= first), 1)
 
 
 # ---- versions of requests

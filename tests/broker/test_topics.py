@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from broker.serving import Clock
-from magicbyte.broker.cluster import ProducerIds, found_cluster, register, tell_of_config_change
+from magicbyte.broker.cluster import ProducerIds, found_cluster, tell_of_config_change
 from magicbyte.broker.config import BrokerConfig
 from magicbyte.broker.topic_nodes import log_config_of
 from magicbyte.broker.topics import Topics
@@ -20,16 +20,14 @@ from magicbyte.errors import (
     InvalidTopicError,
     LogDirectoryError,
     MagicbyteError,
-    NodeExistsError,
     PolicyViolationError,
     UnknownTopicError,
 )
 from magicbyte.log.files.filesystem import LocalFiles
 from magicbyte.log.live.log_directory import LogDirectory, Settings
 from magicbyte.metadata import layout
-from magicbyte.metadata.layout import BrokerEndpoint
 from magicbyte.metadata.memory import MemoryStore
-from magicbyte.ports import DeleteNode, MetadataStore, TopicPartition
+from magicbyte.ports import MetadataStore, TopicPartition
 from magicbyte.records.encode import Format
 
 NOW = 1_700_000_000_000
@@ -302,24 +300,6 @@ def test_a_cluster_has_the_id_that_the_directory_says_and_keeps_it(world: World)
 
 def test_a_new_cluster_has_an_id_of_22_characters() -> None:
     assert found_cluster(MemoryStore(Clock()), None, ids()) == "AAAAAAAAAAAAAAAAAAAAAQ"
-
-
-def test_a_broker_is_registered_as_member_and_controller_while_its_session_lasts(world: World) -> None:
-    store = world.metadata
-    found_cluster(store, None, ids())
-    endpoints = [BrokerEndpoint("PLAINTEXT", "PLAINTEXT", "::1", 9092)]
-    epoch = register(store, 3, endpoints, "attic", Clock())
-    node = store.get("/brokers/ids/3")
-    assert (node.czxid, node.ephemeral_owner != 0) == (epoch, True)
-    told = layout.load("/brokers/ids/3", node.data)
-    assert (told["host"], told["port"], told["rack"]) == ("::1", 9092, "attic")
-    assert told["endpoints"] == ["PLAINTEXT://[::1]:9092"]
-    assert store.get("/controller_epoch").data == b"1"
-    with pytest.raises(NodeExistsError):
-        register(store, 3, endpoints, None, Clock())
-    store.transaction([DeleteNode("/brokers/ids/3"), DeleteNode("/controller")])
-    register(store, 3, endpoints, None, Clock())
-    assert store.get("/controller_epoch").data == b"2"
 
 
 def test_what_told_of_a_change_of_settings_is_taken_away_after_a_quarter_of_an_hour(world: World) -> None:

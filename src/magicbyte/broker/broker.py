@@ -23,6 +23,7 @@ from magicbyte.broker.appends import Appends
 from magicbyte.broker.background import Background
 from magicbyte.broker.cluster_view import ClusterView
 from magicbyte.broker.dispatch import Dispatcher, load_first, terms_of
+from magicbyte.broker.election import elect
 from magicbyte.broker.metrics import Metrics, now_ns
 from magicbyte.broker.partition import Partition
 from magicbyte.broker.request import Connection
@@ -39,7 +40,8 @@ from magicbyte.log.files import checkpoints
 from magicbyte.log.files.directory import parse_file
 from magicbyte.log.files.filesystem import LocalFiles
 from magicbyte.log.live.log_directory import Identity, LogDirectory, Settings
-from magicbyte.metadata.layout import DEFAULT_ENTITY, BrokerEndpoint
+from magicbyte.metadata.layout import DEFAULT_ENTITY, BrokerEndpoint, dump_broker
+from magicbyte.metadata.on_loop import LoopStore
 from magicbyte.metadata.salvage import open_metadata
 from magicbyte.net import descriptors
 from magicbyte.net.complaints import Complaints
@@ -48,6 +50,7 @@ from magicbyte.net.server import Handler, Limits, Server
 from magicbyte.ports import TopicPartition
 from magicbyte.printable import logger
 from magicbyte.records.layout import Dialect
+from magicbyte.releases import registration_version
 
 if TYPE_CHECKING:
     from magicbyte.broker.config import BrokerConfig
@@ -204,7 +207,11 @@ class Broker:
         endpoints = [
             BrokerEndpoint(each.name, each.security_protocol, *self.address_of(each)) for each in config.listeners
         ]
-        cluster.register(self.metadata, self.node_id, endpoints, config.broker_rack, self.clock)
+        version = registration_version(config.inter_broker_protocol_version)
+        store = LoopStore(self.metadata)  # without a thread: nothing is served yet that would be held up
+        registration = dump_broker(endpoints, config.broker_rack, self.clock.now_ms(), version)
+        await cluster.register(store, self.node_id, registration)
+        await elect(store, self.node_id, self.clock)
         if (address := config.http) is not None:
             from magicbyte.broker.pages import pages
 

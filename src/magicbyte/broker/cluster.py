@@ -1,20 +1,25 @@
-"""The cluster of one, in the metadata tree: its id, this broker as its only member and controller, producer ids."""
+"""The cluster in the metadata tree: its id, this broker as a member, producer ids. `election.py`: its controller."""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from magicbyte.errors import LogDirectoryError
+from magicbyte.errors import LogDirectoryError, NodeExistsError, UnknownOutcomeError
 from magicbyte.metadata import layout
 from magicbyte.ports import CreateNode, DeleteNode, NodeChange, SetNode
 
 if TYPE_CHECKING:
-    from magicbyte.metadata.layout import BrokerEndpoint
-    from magicbyte.ports import Clock, MetadataStore
+    from magicbyte.metadata.on_loop import LoopStore
+    from magicbyte.ports import MetadataStore, NodeEvent
 
 _CHANGES_KEPT_MS: Final = 15 * 60_000
+_PATIENCE_MS: Final = 30_000
+"""How long to wait for a registration to expire: longer than the default of `zookeeper.session.timeout.ms`."""
 
 
 def found_cluster(metadata: MetadataStore, known_id: str | None, new_id: Callable[[], uuid.UUID]) -> str:
@@ -52,26 +57,35 @@ def _missing(metadata: MetadataStore, wanted: dict[str, bytes]) -> Iterable[Node
                 yield CreateNode(each, data if each == path else b"")
 
 
-def register(
-    metadata: MetadataStore, broker_id: int, endpoints: Sequence[BrokerEndpoint], rack: str | None, clock: Clock
-) -> int:
-    """Put this broker into the tree, as a member and as the controller; return its epoch.
+async def register(store: LoopStore, broker_id: int, data: bytes, patience_ms: int = _PATIENCE_MS) -> int:
+    """Put this broker into the tree as a member of the cluster; return its epoch.
 
-    Raises NodeExistsError when another broker has its number.
+    Waits until the node of an earlier session, of this broker before a crash for instance, has expired. Raises
+    NodeExistsError if it is still there after `patience_ms`: another broker runs with this number.
     """
-    now_ms = clock.now_ms()
     path = layout.broker_path(broker_id)
-    epoch = metadata.exists(layout.CONTROLLER_EPOCH)
-    next_epoch = b"1" if epoch is None else str(int(epoch.data) + 1).encode()
-    known = CreateNode(layout.CONTROLLER_EPOCH, next_epoch)
-    metadata.transaction(
-        [
-            CreateNode(path, layout.dump_broker(endpoints, rack, now_ms), ephemeral=True),
-            CreateNode(layout.CONTROLLER, layout.dump_controller(broker_id, now_ms), ephemeral=True),
-            known if epoch is None else SetNode(layout.CONTROLLER_EPOCH, next_epoch, epoch.version),
-        ]
-    )
-    return metadata.get(path).czxid
+    try:
+        async with asyncio.timeout(patience_ms / 1000):
+            while True:
+                changed = asyncio.Event()
+                node = await store.exists(path, partial(_set, changed))
+                if node is None:
+                    with contextlib.suppress(NodeExistsError, UnknownOutcomeError):  # the next look shows whose it is
+                        await store.create(path, data, ephemeral=True)
+                elif node.ephemeral_owner == store.session_id:
+                    return node.czxid
+                else:
+                    await changed.wait()
+    except TimeoutError:
+        raise NodeExistsError(
+            path,
+            f"another session has registered broker {broker_id} and has not ended for {patience_ms} ms: "
+            "stop the other broker, or give this one another broker.id",
+        ) from None
+
+
+def _set(changed: asyncio.Event, _event: NodeEvent, _path: str) -> None:
+    changed.set()
 
 
 def tell_of_config_change(metadata: MetadataStore, kind: str, name: str, now_ms: int) -> list[NodeChange]:

@@ -10,7 +10,7 @@ import binascii
 import json
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from magicbyte.errors import MetadataError
@@ -189,25 +189,46 @@ class BrokerEndpoint:
         return f"{self.listener}://{host}:{self.port}"
 
 
-def dump_broker(endpoints: Sequence[BrokerEndpoint], rack: str | None, now_ms: int) -> bytes:
-    """Return the data of a broker's registration: version 5, as 2.7 and later write it."""
+def dump_broker(endpoints: Sequence[BrokerEndpoint], rack: str | None, now_ms: int, version: int) -> bytes:
+    """Return the data of a broker's registration. `version`, 1 to 5: `releases.registration_version`."""
     plain = next((each for each in endpoints if each.security_protocol == "PLAINTEXT"), None)
     said: dict[str, Any] = {
-        "features": {},
-        "listener_security_protocol_map": {each.listener: each.security_protocol for each in endpoints},
-        "endpoints": [str(each) for each in endpoints],
         "jmx_port": -1,
         "port": -1 if plain is None else plain.port,
         "host": None if plain is None else plain.host,
-        "version": 5,
+        "version": version,
         "timestamp": str(now_ms),
     }
-    return dump(said if rack is None else said | {"rack": rack})
+    if version >= 2:
+        named = [replace(each, listener=each.security_protocol) for each in endpoints] if version < 4 else endpoints
+        said["endpoints"] = [str(each) for each in named]
+    if version >= 3 and rack is not None:
+        said["rack"] = rack
+    if version >= 4:
+        said["listener_security_protocol_map"] = {each.listener: each.security_protocol for each in endpoints}
+    if version >= 5:
+        said["features"] = {}
+    return dump(said)
 
 
 def dump_controller(broker_id: int, now_ms: int) -> bytes:
     """Return the data of the node that says which broker is the controller."""
     return dump({"version": 1, "brokerid": broker_id, "timestamp": str(now_ms)})
+
+
+def load_controller(data: bytes) -> int:
+    """Return the id of the broker that is the controller. Raises MetadataError."""
+    found = load(CONTROLLER, data).get("brokerid")
+    if not isinstance(found, int):
+        raise MetadataError(CONTROLLER, f"expected a brokerid, found {data[:80]!r}")
+    return found
+
+
+def load_controller_epoch(data: bytes) -> int:
+    """Return the epoch of the latest controller. Raises MetadataError."""
+    if not data.isdigit():
+        raise MetadataError(CONTROLLER_EPOCH, f"expected a number, found {data[:80]!r}")
+    return int(data)
 
 
 def dump_cluster_id(cluster_id: str) -> bytes:
@@ -262,8 +283,8 @@ def check_node(path: str, node: Stored) -> None:
             load_cluster_id(node.data)
         case ["latest_producer_id_block"]:
             load_last_producer_id(node.data)
-        case ["controller_epoch"] if not node.data.isdigit():
-            raise MetadataError(path, f"expected a number, found {node.data[:80]!r}")
+        case ["controller_epoch"]:
+            load_controller_epoch(node.data)
 
 
 def dump_producer_ids(broker_id: int, first: int) -> bytes:

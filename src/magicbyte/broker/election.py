@@ -1,0 +1,69 @@
+"""Which broker is the controller: `/controller` is its ephemeral node, `/controller_epoch` counts the elections."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from magicbyte.errors import BadVersionError, MetadataError, NodeExistsError, UnknownOutcomeError
+from magicbyte.metadata import layout
+from magicbyte.ports import CreateNode, Node, NodeChange, SetNode
+
+if TYPE_CHECKING:
+    from magicbyte.metadata.on_loop import LoopStore
+    from magicbyte.ports import Clock, Watch
+
+_ATTEMPTS: Final = 10  # each one fails only because another broker won, or left, in the meantime
+
+
+@dataclass(frozen=True, slots=True)
+class Election:
+    """Who is the controller, in which epoch.
+
+    `won`: this session is. Then `epoch_version` is what its transactions check `/controller_epoch` for, so that they
+    fail once another broker has won.
+    """
+
+    controller: int
+    epoch: int
+    epoch_version: int
+    won: bool
+
+
+async def elect(store: LoopStore, broker_id: int, clock: Clock, watch: Watch | None = None) -> Election:
+    """Become the controller if there is none; return who is. `watch` is called when that changes: elect again then.
+
+    A second call by the controller changes nothing. Raises NetworkError.
+    """
+    lost: Exception | None = None
+    for _ in range(_ATTEMPTS):
+        controller = await store.exists(layout.CONTROLLER, watch)
+        epoch = await store.exists(layout.CONTROLLER_EPOCH)
+        if controller is not None and epoch is not None:
+            return outcome(controller, epoch, store.session_id)
+        try:
+            await store.transaction(candidacy(epoch, broker_id, clock.now_ms()))
+        except (NodeExistsError, BadVersionError, UnknownOutcomeError) as error:
+            lost = error
+    raise MetadataError(layout.CONTROLLER, f"no controller after {_ATTEMPTS} elections") from lost
+
+
+def candidacy(epoch: Node | None, broker_id: int, now_ms: int) -> list[NodeChange]:
+    """Return the changes that make a broker the controller of the next epoch, unless another one is faster."""
+    raised = b"1" if epoch is None else str(layout.load_controller_epoch(epoch.data) + 1).encode()
+    return [
+        CreateNode(layout.CONTROLLER, layout.dump_controller(broker_id, now_ms), ephemeral=True),
+        CreateNode(layout.CONTROLLER_EPOCH, raised)
+        if epoch is None
+        else SetNode(layout.CONTROLLER_EPOCH, raised, epoch.version),
+    ]
+
+
+def outcome(controller: Node, epoch: Node, session_id: int) -> Election:
+    """Return what the two nodes say. Only the owner of the first wins: its earlier session does not count."""
+    return Election(
+        layout.load_controller(controller.data),
+        layout.load_controller_epoch(epoch.data),
+        epoch.version,
+        controller.ephemeral_owner == session_id,
+    )

@@ -1,0 +1,163 @@
+"""A metadata store as coroutines see it: calls do not hold up the event loop, watches are called on it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    from magicbyte.ports import MetadataStore, Node, NodeChange, SessionListener, Watch
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Run(Protocol):
+    """Does the work of a call somewhere. It must not return before the work has ended, even if it is cancelled."""
+
+    def __call__(self, work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> Awaitable[T]:
+        """Do `work` and return what it returns."""
+
+
+async def directly(work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
+    """Do the work at once, on the loop: for trees in memory, so that a simulation repeats exactly."""
+    return work(*arguments, **named)
+
+
+class OpenSession(Protocol):
+    """Opens a new session of the same tree: at the start, and after the one before has expired."""
+
+    def __call__(self, *, listener: SessionListener) -> MetadataStore:
+        """Return the new session's store. Its events go to `listener`."""
+
+
+class LoopStore:
+    """A `ports.MetadataStore` for coroutines of one event loop. `run` does its calls, one at a time: a `Threads.run`.
+
+    Watches and session events are called on the loop, in their order, and before a later call returns what they report.
+    They must not block. What one raises goes to the loop's exception handler.
+    """
+
+    def __init__(self, store: MetadataStore, run: Run = directly, deliveries: _Deliveries | None = None) -> None:
+        self._store, self._run = store, run
+        self._deliveries = deliveries or _Deliveries()
+        self._turn = asyncio.Lock()
+
+    @classmethod
+    async def open(
+        cls, session: OpenSession, run: Run = directly, listener: SessionListener | None = None
+    ) -> LoopStore:
+        """Return a store over a new session."""
+        deliveries = _Deliveries()
+        told = _OnLoop(deliveries, listener or _ignore)
+        return cls(await run(session, listener=told), run, deliveries)
+
+    @property
+    def session_id(self) -> int:
+        """The session's number, which is the `ephemeral_owner` of its ephemeral nodes."""
+        return self._store.session_id
+
+    async def get(self, path: str, watch: Watch | None = None) -> Node:
+        """Return a node, and watch its data. Raises NoNodeError."""
+        return await self._do(self._store.get, path, self._on_loop(watch))
+
+    async def exists(self, path: str, watch: Watch | None = None) -> Node | None:
+        """Return a node, None if it does not exist, and watch for it to come, change or go."""
+        return await self._do(self._store.exists, path, self._on_loop(watch))
+
+    async def children(self, path: str, watch: Watch | None = None) -> list[str]:
+        """Return the names of a node's children, sorted, and watch for them to come or go. Raises NoNodeError."""
+        return await self._do(self._store.children, path, self._on_loop(watch))
+
+    async def get_many(self, paths: Sequence[str], watch: Watch | None = None) -> list[Node | None]:
+        """Return nodes, None for each that does not exist, and watch those that do: with one wait for all."""
+        return await self._do(self._store.get_many, paths, self._on_loop(watch))
+
+    async def children_many(self, paths: Sequence[str], watch: Watch | None = None) -> list[list[str] | None]:
+        """Return the names of the children of nodes, None for each node that does not exist: with one wait for all."""
+        return await self._do(self._store.children_many, paths, self._on_loop(watch))
+
+    async def create(
+        self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequence: bool = False, parents: bool = False
+    ) -> str:
+        """Make a node, with `parents` those above it, too; return its path.
+
+        Raises NodeExistsError, NoNodeError, NoChildrenForEphemeralsError.
+        """
+        return await self._do(self._store.create, path, data, ephemeral=ephemeral, sequence=sequence, parents=parents)
+
+    async def set(self, path: str, data: bytes, version: int = -1) -> Node:
+        """Change a node's data; return the node. Raises NoNodeError, BadVersionError."""
+        return await self._do(self._store.set, path, data, version)
+
+    async def delete(self, path: str, version: int = -1) -> None:
+        """Take a node away. Raises NoNodeError, NotEmptyError, BadVersionError."""
+        await self._do(self._store.delete, path, version)
+
+    async def transaction(self, changes: Sequence[NodeChange]) -> list[str]:
+        """Make all of the changes, or raise what the first impossible one raises; return the path of each."""
+        return await self._do(self._store.transaction, changes)
+
+    async def close(self) -> None:
+        """End the session: its ephemeral nodes go, and nothing is delivered any more."""
+        try:
+            await self._do(self._store.close)
+        finally:
+            self._deliveries.close()
+
+    def _on_loop(self, watch: Watch | None) -> Watch | None:
+        return None if watch is None else _OnLoop(self._deliveries, watch)
+
+    async def _do(self, call: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
+        async with self._turn:
+            try:
+                return await self._run(call, *arguments, **named)
+            finally:
+                self._deliveries.deliver()
+
+
+class _Deliveries:
+    """What is to be called on the loop, in order: by the loop, or by the call that returns first."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._waiting: deque[tuple[Callable[..., None], tuple[object, ...]]] = deque()
+        self._is_closed = False
+
+    def add(self, call: Callable[..., None], arguments: tuple[object, ...]) -> None:
+        """Have something called on the loop soon. From any thread."""
+        self._waiting.append((call, arguments))
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody is there to be told
+            self._loop.call_soon_threadsafe(self.deliver)
+
+    def deliver(self) -> None:
+        """Call what waits, on the loop."""
+        while self._waiting and not self._is_closed:
+            call, arguments = self._waiting.popleft()
+            try:
+                call(*arguments)
+            except Exception as error:  # noqa: BLE001 (a fault of the watcher: not of the call that delivers it)
+                self._loop.call_exception_handler({"message": "a watch failed", "exception": error})
+
+    def close(self) -> None:
+        """Deliver nothing more."""
+        self._is_closed = True
+
+
+@dataclass(frozen=True, slots=True)
+class _OnLoop:
+    """A watch or listener that is called on the loop. Equal ones are one, as stores expect it of watches."""
+
+    deliveries: _Deliveries
+    call: Callable[..., None]
+
+    def __call__(self, *arguments: Any) -> None:
+        self.deliveries.add(self.call, arguments)
+
+
+def _ignore(_event: object) -> None:
+    """Do nothing."""
