@@ -21,6 +21,7 @@ from magicbyte.metadata.memory import MemoryTree
 from magicbyte.metadata.sqlite import SqliteTree
 from magicbyte.metadata.tree import Tree
 from magicbyte.ports import CheckNode, CreateNode, DeleteNode, MetadataStore, NodeEvent, SetNode
+from magicbyte.testing.tree import SimulatedTree
 
 ZOOKEEPER = "3.9.1"
 """The release of Kafka whose ZooKeeper it is."""
@@ -57,7 +58,9 @@ def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 NUMBERS = itertools.count()
 
 
-@pytest.fixture(params=["memory", "sqlite", pytest.param("zookeeper", marks=[pytest.mark.interop, pytest.mark.slow])])
+@pytest.fixture(
+    params=["memory", "simulated", "sqlite", pytest.param("zookeeper", marks=[pytest.mark.interop, pytest.mark.slow])]
+)
 def session(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Open]:
     """What opens sessions of one tree, which is empty."""
     opened: list[MetadataStore] = []
@@ -67,7 +70,10 @@ def session(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Open]:
         address = f"{request.getfixturevalue('zookeeper')}/tests/{next(NUMBERS)}"
         opens: Open = partial(ZooKeeperStore, address, session_timeout_ms=6000)
     else:
-        tree: Tree = MemoryTree(Clock()) if request.param == "memory" else SqliteTree(str(tmp_path / "tree"), Clock())
+        if request.param == "sqlite":
+            tree: Tree = SqliteTree(str(tmp_path / "tree"), Clock())
+        else:
+            tree = {"memory": MemoryTree, "simulated": SimulatedTree}[request.param](Clock())
         opens = tree.session
 
     def remembered() -> MetadataStore:

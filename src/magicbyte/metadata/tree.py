@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 ROOT = "/"
 FIRST_SESSION = 1
+SESSION_TIMEOUT_MS = 18_000
+"""The default of Kafka's `zookeeper.session.timeout.ms`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,7 @@ from magicbyte.errors import (
     SessionExpiredError,
     UnknownOutcomeError,
 )
-from magicbyte.metadata.tree import ROOT, check_path, paths_above
+from magicbyte.metadata.tree import ROOT, SESSION_TIMEOUT_MS, check_path, paths_above
 from magicbyte.ports import CheckNode, CreateNode, DeleteNode, Node, NodeChange, NodeEvent, SessionEvent, SetNode
 
 if TYPE_CHECKING:
@@ -40,8 +40,6 @@ if TYPE_CHECKING:
 
     from magicbyte.ports import SessionListener, Watch
 
-SESSION_TIMEOUT_MS: Final = 18_000
-"""The default of Kafka's `zookeeper.session.timeout.ms`."""
 MAX_REQUEST_BYTES: Final = 0xFFFFF
 """The default of ZooKeeper's `jute.maxbuffer`. A server closes the connection on a larger request."""
 
