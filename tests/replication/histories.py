@@ -1,17 +1,20 @@
 """A simulated partition of three brokers: the decisions of replication/ with logs, a controller and faults from a seed.
 
-A log is a list of (leader epoch, value). The controller is a model of its own, as simple as can be: it elects the first
-live in-sync replica, and tells brokers by queues that faults delay.
+A log is a list of (leader epoch, value). The tree is one state node and the registered brokers. What the controller
+sends waits in a queue for each broker.
 """
 
 from __future__ import annotations
 
 import random
 from collections import Counter, deque
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 
 from magicbyte.errors import ErrorCode
 from magicbyte.ports import TopicPartition
+from magicbyte.replication import controller
+from magicbyte.replication.controller import Controller, Effect, KnownState
 from magicbyte.replication.fetcher import Answered, Append, AskEpochs, AskOffsets, Fetch, Fetcher, FetchFrom, Truncate
 from magicbyte.replication.leader import IsrChange, LeaderPartition
 from magicbyte.replication.state import NO_LEADER, PartitionState
@@ -68,13 +71,14 @@ class Broker:
     fetchers: dict[int, Fetcher] = field(default_factory=dict)  # by leader
     follows: int = NO_LEADER
     epoch: int = -1
+    controller_epoch: int = -1
 
     @property
     def fetcher(self) -> Fetcher | None:
         """What asks the leader, None without one."""
         return self.fetchers.get(self.follows)
 
-    told: deque[tuple[PartitionState, int]] = field(default_factory=deque)
+    told: deque[tuple[int, PartitionState, int]] = field(default_factory=deque)
     isr_write: IsrChange | None = None
     answer: tuple[Fetcher, FetchFrom, Answered, list[tuple[int, int]]] | None = None  # of a fetch, on its way
     waits: list[tuple[int, int]] = field(
@@ -91,30 +95,49 @@ class History:
         self.brokers = {each: Broker() for each in BROKERS}
         self.cut: set[frozenset[int]] = set()  # pairs of brokers that do not reach each other
         self.state, self.version = PartitionState(1, 0, BROKERS, 1), 0
+        self.registered = dict.fromkeys(BROKERS, 1)  # broker epochs
         self.acknowledged: dict[int, int] = {}
         self.faults: Counter[str] = Counter()
-        self._tell()
+        self.controller_epoch = 0
+        self._new_controller()
 
     # ---- the controller
 
-    def _elect(self) -> None:
-        live = [each for each in BROKERS if self.brokers[each].is_alive]
-        isr = tuple(each for each in self.state.isr if each in live)
-        if not isr:
-            new = replace(self.state, leader=NO_LEADER, leader_epoch=self.state.leader_epoch + 1)
-        else:
-            leader = self.state.leader if self.state.leader in isr else next(each for each in BROKERS if each in isr)
-            new = PartitionState(leader, self.state.leader_epoch + 1, isr, 1)
-        self._put(new)
-        self._tell()
+    def _new_controller(self) -> None:
+        self.controller_epoch += 1
+        known = {KEY: KnownState(self.state, self.version)}
+        self.controller = Controller(self.controller_epoch, self.registered, {KEY: BROKERS}, known)
+        self._perform(self.controller.start())
+
+    def _perform(self, effects: Iterable[Effect]) -> None:
+        for effect in effects:
+            if isinstance(effect, controller.WriteStates):
+                (change,) = effect.changes
+                written, refused = dict[TopicPartition, KnownState](), list[TopicPartition]()
+                if change.expected_version == self.version:
+                    assert change.state.leader_epoch == self.state.leader_epoch + 1
+                    self._put(change.state)
+                    written[KEY] = KnownState(self.state, self.version)
+                else:
+                    self.faults["controller conflict"] += 1
+                    refused.append(KEY)
+                self._perform(self.controller.states_written(written, refused))
+            elif isinstance(effect, controller.ReadStates):
+                self._perform(self.controller.states_read({KEY: KnownState(self.state, self.version)}))
+            elif isinstance(effect, controller.LeaderAndIsr):
+                (order,) = effect.orders
+                self.brokers[effect.broker_id].told.append((self.controller.epoch, order.state, order.version))
 
     def _put(self, state: PartitionState) -> None:
         self.state, self.version = state, self.version + 1
 
-    def _tell(self) -> None:
-        for broker in self.brokers.values():
-            if broker.is_alive:
-                broker.told.append((self.state, self.version))
+    def _register(self, broker_id: int) -> None:
+        self.registered[broker_id] = self.registered.get(broker_id, 0) + self.random.randint(1, 1 << 30)
+        self._perform(self.controller.brokers_changed(self.registered))
+
+    def _unregister(self, broker_id: int) -> None:
+        del self.registered[broker_id]
+        self._perform(self.controller.brokers_changed(self.registered))
 
     # ---- what brokers do
 
@@ -122,7 +145,11 @@ class History:
         broker = self.brokers[broker_id]
         if not broker.told:
             return
-        state, version = broker.told.popleft()
+        controller_epoch, state, version = broker.told.popleft()
+        if controller_epoch < broker.controller_epoch:
+            self.faults["stale controller"] += 1
+            return
+        broker.controller_epoch = controller_epoch
         if state.leader_epoch <= broker.epoch:
             return
         broker.epoch = state.leader_epoch
@@ -285,31 +312,24 @@ class History:
             self.faults["crash"] += 1
             broker.log.high_watermark = self.random.randint(0, broker.log.high_watermark)
             self.brokers[broker_id] = Broker(log=broker.log, is_alive=False)
-            self._elect()
+            self._unregister(broker_id)
 
     def _start(self, broker_id: int) -> None:
         broker = self.brokers[broker_id]
         if not broker.is_alive:
             broker.is_alive = True
-            if self.state.leader == NO_LEADER and broker_id in self.state.isr:
-                self._elect()
-            else:
-                broker.told.append((self.state, self.version))
+            self._register(broker_id)
 
     def _cut_or_heal(self) -> None:
         pair = frozenset(self.random.sample(BROKERS, 2))
         self.faults["heal" if pair in self.cut else "cut"] += 1
         self.cut ^= {pair}
 
-    def _hold(self, broker_id: int) -> None:
+    def _lose_session(self, broker_id: int) -> None:
         """Take the lead from a broker that lives but lost its session; it learns of that later."""
-        if self.state.leader == broker_id and len(self.state.isr) > 1:
-            self.faults["session lost"] += 1
-            isr = tuple(each for each in self.state.isr if each != broker_id)
-            live = [each for each in isr if self.brokers[each].is_alive]
-            if live:
-                self._put(PartitionState(live[0], self.state.leader_epoch + 1, isr, 1))
-                self._tell()
+        self.faults["session lost"] += 1
+        self._unregister(broker_id)
+        self._register(broker_id)
 
     # ---- running and judging
 
@@ -319,8 +339,22 @@ class History:
             self.now_ms += self.random.randint(0, 300)
             broker_id = self.random.choice(BROKERS)
             action = self.random.choices(
-                ("take in", "produce", "fetch", "isr answer", "shrink", "crash", "start", "cut", "hold"),
-                (8, 20, 40, 10, 6, 1, 6, 1, 3),
+                (
+                    "take in",
+                    "produce",
+                    "fetch",
+                    "isr answer",
+                    "shrink",
+                    "crash",
+                    "start",
+                    "cut",
+                    "lose session",
+                    "notify",
+                    "shut down",
+                    "prefer",
+                    "controller",
+                ),
+                (8, 20, 40, 10, 6, 1, 6, 1, 2, 4, 0.3, 2, 0.5),
             )[0]
             self._act(action, broker_id)
             self._judge()
@@ -333,7 +367,13 @@ class History:
                 for action in ("take in", "fetch", "isr answer", "shrink"):
                     self._act(action, broker_id)
             self._judge()
-        self._produce(self.state.leader)
+        self._perform(self.controller.isr_notified([KEY]))
+        self._perform(self.controller.elect_preferred([KEY]))
+        for broker_id in BROKERS:
+            self._act("take in", broker_id)
+            self._act("take in", broker_id)
+        assert self.state.leader == 1
+        self._produce(1)
         for _ in range(40):
             self.now_ms += 500
             for broker_id in BROKERS:
@@ -349,6 +389,13 @@ class History:
             self._start(broker_id)
         elif action == "cut":
             self._cut_or_heal()
+        elif action == "notify":
+            self._perform(self.controller.isr_notified([KEY]))
+        elif action == "prefer":
+            self._perform(self.controller.elect_preferred([KEY]))
+        elif action == "controller":
+            self.faults["new controller"] += 1
+            self._new_controller()
         elif broker.is_alive:
             if action == "take in":
                 self._take_in(broker_id)
@@ -362,8 +409,12 @@ class History:
                 self._write_isr(broker, broker.leader.shrinking(self.now_ms))
             elif action == "crash":
                 self._crash(broker_id)
-            elif action == "hold":
-                self._hold(broker_id)
+            elif action == "lose session":
+                self._lose_session(broker_id)
+            elif action == "shut down":
+                self.faults["shutdown"] += 1
+                self._perform(self.controller.shut_down(broker_id))
+                self._crash(broker_id)  # also where partitions remain: a broker tries three times, then stops
 
     def _judge(self) -> None:
         """No acknowledged record is missing from a replica that may be elected next."""
