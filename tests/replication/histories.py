@@ -217,7 +217,7 @@ class History:
         if change is None or broker.leader is None:
             return
         outcome = self.random.random()
-        if outcome < 0.1:
+        if outcome < 0.15:
             self.faults["isr not written"] += 1
             broker.leader.isr_failed(change)
         elif change.expected_version != self.version:
@@ -225,7 +225,7 @@ class History:
             broker.leader.isr_refused(change, self.state, self.version, self.now_ms)
         else:
             self._put(change.state)
-            if outcome < 0.2:
+            if outcome < 0.4:
                 self.faults["isr answer lost"] += 1
                 broker.leader.isr_failed(change)
             else:

@@ -37,7 +37,7 @@ def test_nothing_acknowledged_is_lost(compares_epochs: bool, min_isr: int) -> No
 
 
 def run_all(*, asks_epochs: bool) -> None:
-    for seed in SEEDS:
+    for seed in range(1000):  # it ends with the first that fails
         History(seed, asks_epochs=asks_epochs).run(400)
 
 
