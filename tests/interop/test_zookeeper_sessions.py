@@ -1,18 +1,22 @@
 """Sessions of a real ZooKeeper that lose their connection, or end: what the store tells, raises and leaves behind."""
 
+import asyncio
 import contextlib
 import os
 import queue
 import signal
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import pytest
 from kazoo.client import KazooClient
 
 from interop import jvm, kafka_oracle
+from magicbyte.broker.cluster import register
+from magicbyte.broker.threads import Threads
 from magicbyte.errors import (
     BadVersionError,
     MetadataError,
@@ -21,6 +25,7 @@ from magicbyte.errors import (
     SessionExpiredError,
     UnknownOutcomeError,
 )
+from magicbyte.metadata.on_loop import LoopStore
 from magicbyte.metadata.zookeeper import ZooKeeperStore
 from magicbyte.ports import CreateNode, NodeEvent, SessionEvent, SetNode
 
@@ -209,3 +214,39 @@ def test_closing_needs_no_server(server: Server) -> None:
     with pytest.raises(SessionExpiredError):
         store.get("/")
     store.close()
+
+
+def test_coroutines_see_watches_first_and_a_new_session_takes_the_place_of_an_expired_one(
+    server: Server,
+) -> None:
+    threads = [Threads(f"test-zookeeper-{name}", 1) for name in ("one", "two")]
+    opens = partial(ZooKeeperStore, server.address, session_timeout_ms=TIMEOUT_MS)
+
+    async def go() -> None:
+        told: asyncio.Queue[SessionEvent] = asyncio.Queue()
+        one = await LoopStore.open(opens, threads[0].run, told.put_nowait)
+        two = await LoopStore.open(opens, threads[1].run)
+        await one.create("/brokers/ids", parents=True)
+        seen: list[str] = []
+        for count in range(1, 101):
+            await two.exists("/brokers", lambda _event, path: seen.append(path))
+            await one.set("/brokers", b"%d" % count)
+            node = await two.get("/brokers")
+            assert len(seen) == node.version == count
+        epoch = await register(one, 3, b"{}")
+        waiting = asyncio.create_task(register(two, 3, b"{}", 1000 * PATIENCE_S))
+        await asyncio.sleep(0.2)
+        assert not waiting.done()
+        end_by_force(cast("ZooKeeperStore", one._store), server.address)
+        assert await waiting > epoch
+        while (event := await told.get()) is not SessionEvent.EXPIRED:
+            assert event is SessionEvent.SUSPENDED
+        again = await LoopStore.open(opens, threads[0].run)
+        with pytest.raises(NodeExistsError, match="give this one another"):
+            await register(again, 3, b"{}", 100)
+        for each in (one, two, again):
+            await each.close()
+
+    asyncio.run(go())
+    for each in threads:
+        each.close()

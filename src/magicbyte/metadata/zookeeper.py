@@ -255,7 +255,7 @@ class ZooKeeperStore:
     def _read_some(self, paths: Sequence[str], begin: Callable[[str], IAsyncResult]) -> list[Any]:
         for _ in range(_READ_ATTEMPTS):
             pending = self._send(paths[0], lambda: [begin(path) for path in paths])
-            if not all(map(self._arrived, pending)):
+            if not self._arrived(pending[-1]):  # answers come in order
                 break
             if not any(isinstance(each.exception, _LOST) for each in pending):
                 return [_answer(path, each) for path, each in zip(paths, pending, strict=True)]

@@ -1,0 +1,71 @@
+"""Our registration and election in the ZooKeeper of a real broker: it reads the one, and competes in the other."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from broker.serving import Clock
+from interop import jvm, kafka_oracle
+from magicbyte.broker.cluster import register
+from magicbyte.broker.election import elect
+from magicbyte.broker.threads import Threads
+from magicbyte.client import Client
+from magicbyte.metadata import layout
+from magicbyte.metadata.layout import BrokerEndpoint
+from magicbyte.metadata.on_loop import LoopStore
+from magicbyte.metadata.zookeeper import ZooKeeperStore
+from magicbyte.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from magicbyte.releases import numbers, registration_version
+
+pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.usefixtures("needs_java")]
+
+PATIENCE_S = 30
+
+
+async def brokers_at(bootstrap: str) -> set[int]:
+    """Return the brokers of the cluster that a real broker knows."""
+    async with Client(bootstrap) as client:
+        response = await client.ask_any(MetadataRequest(topics=[]), MetadataResponse)
+        return {each.node_id for each in response.brokers}
+
+
+async def until(expected: set[int], look: Callable[[], Awaitable[set[int]]]) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        while await look() != expected:
+            await asyncio.sleep(0.2)
+
+
+@pytest.mark.parametrize("release", ["0.9.0.1", "0.10.2.2", "0.11.0.3", "2.8.2", "3.9.1"])
+def test_a_real_controller_takes_our_broker_for_a_member_and_is_succeeded_by_it(release: str, tmp_path: Path) -> None:
+    clock = Clock()
+    version = registration_version(numbers(release))
+
+    async def during(address: str, bootstrap: str, threads: Threads) -> LoopStore:
+        store = await LoopStore.open(partial(ZooKeeperStore, address, session_timeout_ms=6000), threads.run)
+        plain = [BrokerEndpoint("PLAINTEXT", "PLAINTEXT", "127.0.0.1", 9)]
+        epoch = await register(store, 7, layout.dump_broker(plain, "attic", 5, version))
+        assert epoch == (await store.get(layout.broker_path(7))).czxid
+        found = await elect(store, 7, clock)
+        assert (found.controller, found.epoch, found.won) == (0, 1, False)
+        await until({0, 7}, partial(brokers_at, bootstrap))
+        return store
+
+    async def after(store: LoopStore, gone: asyncio.Event) -> None:
+        async with asyncio.timeout(PATIENCE_S):
+            while not (found := await elect(store, 7, clock, lambda _event, _path: gone.set())).won:
+                await gone.wait()
+                gone.clear()
+        assert (found.controller, found.epoch) == (7, 2)
+        assert await elect(store, 7, clock) == found
+        await store.close()
+
+    threads = Threads("test-zookeeper", 1)
+    with asyncio.Runner() as runner, jvm.broker(release, tmp_path) as state:
+        address = state["zookeeper"]
+        store = runner.run(during(address, state["bootstrap"], threads))
+        kafka_oracle.stop_process(state["pids"]["broker"], tmp_path, 15)
+        runner.run(after(store, asyncio.Event()))
+    threads.close()
