@@ -1,13 +1,14 @@
 """Brokers in one tree: who is registered, in which words, and who is the controller."""
 
 import asyncio
-from collections.abc import Sequence
+import uuid
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 
 from broker.serving import Clock
-from magicbyte.broker.cluster import register
+from magicbyte.broker.cluster import ProducerIds, found_cluster, register
 from magicbyte.broker.election import Election, candidacy, elect, outcome
 from magicbyte.errors import BadVersionError, MetadataError, NodeExistsError, UnknownOutcomeError
 from magicbyte.metadata import layout
@@ -124,6 +125,42 @@ def test_a_registration_whose_answer_was_lost_is_found(tree: MemoryTree) -> None
         assert epoch == session.get("/brokers/ids/3").czxid
 
     asyncio.run(go())
+
+
+# ---- several brokers at once
+
+
+class Overtaken(Session):
+    """A session whose next transaction comes after that of another broker."""
+
+    first: Callable[[], object] | None = None
+
+    def transaction(self, changes: Sequence[NodeChange]) -> list[str]:
+        first, self.first = self.first, None
+        if first is not None:
+            first()
+        return super().transaction(changes)
+
+
+def overtaken(tree: MemoryTree, first: Callable[[], object]) -> Overtaken:
+    made = Overtaken(tree, tree.session().session_id)
+    made.first = first
+    return made
+
+
+def test_brokers_that_start_at_once_found_one_cluster() -> None:
+    tree = MemoryTree(Clock())
+    first: list[str] = []
+    store = overtaken(tree, lambda: first.append(found_cluster(tree.session(), None, uuid.uuid4)))
+    assert [found_cluster(store, None, uuid.uuid4)] == first
+
+
+def test_brokers_that_take_producer_ids_at_once_take_different_ones(tree: MemoryTree) -> None:
+    for _ in ("the first block", "a later one"):
+        others: list[int] = []
+        store = overtaken(tree, lambda others=others: others.append(ProducerIds(tree.session(), 1).next()))
+        mine = ProducerIds(store, 2).next()
+        assert mine == others[0] + layout.PRODUCER_ID_BLOCK
 
 
 # ---- election

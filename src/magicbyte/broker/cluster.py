@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from magicbyte.errors import LogDirectoryError, NodeExistsError, UnknownOutcomeError
+from magicbyte.errors import BadVersionError, LogDirectoryError, NodeExistsError, UnknownOutcomeError
 from magicbyte.metadata import layout
 from magicbyte.ports import CreateNode, DeleteNode, NodeChange, SetNode
 
@@ -27,6 +27,12 @@ def found_cluster(metadata: MetadataStore, known_id: str | None, new_id: Callabl
 
     `known_id` is what the log directory says. Raises LogDirectoryError when the tree is another cluster's.
     """
+    while True:
+        with contextlib.suppress(NodeExistsError):  # another broker made a node in between: look again
+            return _found_cluster(metadata, known_id, new_id)
+
+
+def _found_cluster(metadata: MetadataStore, known_id: str | None, new_id: Callable[[], uuid.UUID]) -> str:
     node = metadata.exists(layout.CLUSTER_ID)
     if node is not None:
         cluster_id = layout.load_cluster_id(node.data)
@@ -122,6 +128,11 @@ class ProducerIds:
 
     def take_block(self) -> None:
         """Have some more ids; what is left of those that there were is lost."""
+        while True:
+            with contextlib.suppress(BadVersionError, NodeExistsError):  # another broker took a block in between
+                return self._take_block()
+
+    def _take_block(self) -> None:
         node = self._metadata.exists(layout.PRODUCER_IDS)
         first = self._last_in_logs() + 1 if node is None else layout.load_last_producer_id(node.data) + 1
         data = layout.dump_producer_ids(self._broker_id, first)
