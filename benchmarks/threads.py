@@ -20,8 +20,9 @@ from pathlib import Path
 
 import data
 import harness
+from magicbyte.archive.findings import Depth
 from magicbyte.archive.inventory import take_inventory
-from magicbyte.archive.verify import Depth, verify
+from magicbyte.archive.verify import verify
 from magicbyte.log.files.directory import PartitionDirectory, discover
 from magicbyte.log.files.reader import SegmentReader
 from magicbyte.records.decode import DecodeOptions

@@ -29,6 +29,7 @@ from broker.serving import KEEP_ALL
 from magicbyte import Codec, CorruptRecordError, Format, LogDirectoryError, Record, UnknownTopicError, testing
 from magicbyte.archive.convert import PartitionConversion
 from magicbyte.archive.diff import Difference, DiffReport, PartitionComparison, What
+from magicbyte.archive.findings import Finding, Severity
 from magicbyte.archive.inventory import (
     FetchedInventory,
     FormatCount,
@@ -40,7 +41,6 @@ from magicbyte.archive.inventory import (
     Tally,
 )
 from magicbyte.archive.salvage import Aside, Loss, SalvagedPartition, SalvageReport
-from magicbyte.archive.verify import Finding, Severity
 from magicbyte.client import admin
 from magicbyte.client.produce import send
 from magicbyte.log.files.directory import PartitionDirectory

@@ -12,8 +12,9 @@ import pytest
 
 from golden_data import log_cases
 from magicbyte.errors import CorruptRecordError
-from magicbyte.log.files import reader, resync
+from magicbyte.log.files import entry_search, reader, resync
 from magicbyte.log.files.directory import discover
+from magicbyte.log.files.entry_search import Limits
 from magicbyte.log.files.filesystem import LocalFile
 from magicbyte.log.files.reader import (
     Block,
@@ -25,7 +26,7 @@ from magicbyte.log.files.reader import (
     read_blocks,
     read_chunks,
 )
-from magicbyte.log.files.resync import Limits, Sound, walk
+from magicbyte.log.files.resync import Sound, walk
 from magicbyte.records.layout import Dialect
 from magicbyte.records.scan import scan
 
@@ -166,9 +167,11 @@ def test_a_walk_with_a_thread_that_reads_ahead_finds_the_same(
         for number, path in enumerate(SEGMENTS[::2]):
             broken = tmp_path / f"{number:020}.log"
             broken.write_bytes(damaged(path, damage))
-            monkeypatch.setattr(resync, "CHUNK_BYTES", 4 << 20)
+            for module in (resync, entry_search):
+                monkeypatch.setattr(module, "CHUNK_BYTES", 4 << 20)
             expected = events(None)
-            monkeypatch.setattr(resync, "CHUNK_BYTES", size)
+            for module in (resync, entry_search):
+                monkeypatch.setattr(module, "CHUNK_BYTES", size)
             assert events(pool) == expected, path
 
 

@@ -7,7 +7,8 @@ import pytest
 
 import golden_data
 from magicbyte.archive.filter import Wanted, filter_partition
-from magicbyte.archive.verify import Severity, verify
+from magicbyte.archive.findings import Severity
+from magicbyte.archive.verify import verify
 from magicbyte.archive.writer import end_offset
 from magicbyte.codecs import Codec
 from magicbyte.log.files.directory import PartitionDirectory, discover

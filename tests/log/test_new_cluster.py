@@ -10,9 +10,10 @@ import pytest
 from cli.command import run
 from magicbyte.archive.convert import ConvertOptions, convert_part, convert_partitions, join_parts
 from magicbyte.archive.diff import DiffOptions, DiffReport, Ignored, Side, diff_partition
+from magicbyte.archive.findings import Depth, Severity
 from magicbyte.archive.new_cluster import FIRST_OLD_ID
 from magicbyte.archive.salvage import SalvageOptions, salvage_logs
-from magicbyte.archive.verify import Depth, Severity, verify
+from magicbyte.archive.verify import verify
 from magicbyte.archive.writer import LogDirectoryWriter
 from magicbyte.codecs import Codec
 from magicbyte.log.files import checkpoints

@@ -24,8 +24,9 @@ from magicbyte.archive.writer import PartitionWriter
 from magicbyte.codecs import Codec
 from magicbyte.errors import TruncatedLogError
 from magicbyte.log.files.directory import discover
+from magicbyte.log.files.entry_search import Limits, limits_of
 from magicbyte.log.files.index_writer import LATEST_RULES
-from magicbyte.log.files.resync import Gap, Limits, Sound, limits_of, walk
+from magicbyte.log.files.resync import Gap, Sound, walk
 from magicbyte.ports import TopicPartition
 from magicbyte.records.batch import batch_attributes, build_batch
 from magicbyte.records.control import ControlType, build_marker

@@ -11,7 +11,8 @@ import pytest
 import golden_data
 from fuzz import agreement
 from golden_data import Case
-from magicbyte.archive.verify import Depth, Finding, Severity, verify
+from magicbyte.archive.findings import Depth, Finding, Severity
+from magicbyte.archive.verify import verify
 from magicbyte.archive.writer import LogDirectoryWriter
 from magicbyte.codecs import Codec, Lz4Header, compress
 from magicbyte.log.files import checkpoints

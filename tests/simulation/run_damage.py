@@ -16,10 +16,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from magicbyte.archive.findings import Depth
 from magicbyte.archive.salvage import plan_segment
-from magicbyte.archive.verify import Depth, verify
+from magicbyte.archive.verify import verify
 from magicbyte.log.files.directory import discover
-from magicbyte.log.files.resync import limits_of
+from magicbyte.log.files.entry_search import limits_of
 from magicbyte.records.layout import Dialect
 from simulation.damage_score import figures, of_salvage, of_verify
 from simulation.damaged_logs import DamagedLog, damage, log_of, write

@@ -20,7 +20,8 @@ import log.test_parting as parting
 import simulation.test_compaction as compaction
 import simulation.test_head_truncation as heads
 from magicbyte.errors import CorruptRecordError, MagicbyteError
-from magicbyte.log.files.resync import Gap, Limits, Place, Sound
+from magicbyte.log.files.entry_search import Limits
+from magicbyte.log.files.resync import Gap, Place, Sound
 from magicbyte.log.live import loading, partition_log, segment
 from magicbyte.records.scan import scan
 from simulation import damaged_starts, mutations, recorded

@@ -9,7 +9,7 @@ import pytest
 
 from fuzz import agreement
 from magicbyte.archive.salvage import plan_segment
-from magicbyte.log.files.resync import Limits
+from magicbyte.log.files.entry_search import Limits
 from magicbyte.records.layout import Dialect
 from simulation.damage_score import Salvaged, of_salvage
 from simulation.damaged_logs import damaged

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from fuzz import agreement
-from magicbyte.archive.verify import Depth, verify
+from magicbyte.archive.findings import Depth
+from magicbyte.archive.verify import verify
 from magicbyte.log.files.directory import discover
 from simulation.damage_score import Verified, of_verify
 from simulation.damaged_logs import damaged, write

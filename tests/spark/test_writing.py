@@ -11,7 +11,8 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from magicbyte.archive.verify import Depth, Severity, verify
+from magicbyte.archive.findings import Depth, Severity
+from magicbyte.archive.verify import verify
 from magicbyte.client.partitioning import partition_of
 from magicbyte.codecs import Codec
 from magicbyte.errors import InvalidTopicError, LogDirectoryError, MagicbyteError

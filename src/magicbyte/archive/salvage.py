@@ -19,22 +19,12 @@ import numpy as np
 from magicbyte.archive.writer import LogDirectoryWriter, temporary_name
 from magicbyte.compiled import kernel
 from magicbyte.errors import CorruptRecordError, LogDirectoryError
+from magicbyte.log.files.entry_search import Limits, limits_of
 from magicbyte.log.files.index_writer import LATEST_RULES, IndexRules, looked_into
 from magicbyte.log.files.outputs import inputs_of, refuse_overlaps
 from magicbyte.log.files.partitions import log_start_offset, meta_properties
 from magicbyte.log.files.reader import CHUNK_BYTES, Chunk, decode_chunk, read_chunks
-from magicbyte.log.files.resync import (
-    Displaced,
-    Gap,
-    Limits,
-    Outlier,
-    Place,
-    Sound,
-    first_offset,
-    known_lasts,
-    limits_of,
-    walk,
-)
+from magicbyte.log.files.resync import Displaced, Gap, Outlier, Place, Sound, first_offset, known_lasts, walk
 from magicbyte.records.batch import RecordBatch
 from magicbyte.records.control import marker_of
 from magicbyte.records.decode import DEFAULT_MAX_BATCH_BYTES, DecodeOptions

@@ -7,7 +7,6 @@ exception. Memory does not grow with the log.
 from __future__ import annotations
 
 import bisect
-import enum
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -16,17 +15,34 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from magicbyte.archive.findings import (
+    DELETE,
+    FIX_LZ4,
+    LIMIT,
+    LOOK,
+    NOTHING,
+    ORDER,
+    READ,
+    REBUILD,
+    SALVAGE,
+    TORN,
+    WAIT,
+    Depth,
+    Finding,
+    Severity,
+)
 from magicbyte.codecs import Codec, Lz4Header, lz4_header_checksum
 from magicbyte.codecs.lz4 import HEADER as LZ4_HEADER
 from magicbyte.compiled import kernel
 from magicbyte.errors import BatchTooLargeError, CorruptRecordError, TruncatedLogError
 from magicbyte.log.files import checkpoints
 from magicbyte.log.files.directory import OFFSET_INDEX, TIME_INDEX, log_directories
+from magicbyte.log.files.entry_search import limits_of
 from magicbyte.log.files.filesystem import read_whole
 from magicbyte.log.files.index_writer import last_offsets, max_timestamps
 from magicbyte.log.files.producer_state import LeaderEpochs
 from magicbyte.log.files.reader import Buffers, Chunk, decode_chunk, read_chunks
-from magicbyte.log.files.resync import Displaced, Gap, Outlier, Place, Sound, first_offset, known_lasts, limits_of, walk
+from magicbyte.log.files.resync import Displaced, Gap, Outlier, Place, Sound, first_offset, known_lasts, walk
 from magicbyte.ports import TopicPartition
 from magicbyte.records.arrays import at_each_byte
 from magicbyte.records.decode import DEFAULT_MAX_BATCH_BYTES, DecodeOptions
@@ -60,62 +76,6 @@ _FRAME = 19  # bytes that an LZ4 frame's header has at most
 _NO_OFFSET = -1
 _NONE = -(1 << 62)
 _CORRECT = np.frombuffer(LZ4_HEADER[Lz4Header.CORRECT], np.uint8)
-
-
-class Severity(enum.Enum):
-    """How bad it is. Errors and warnings make a log unsound; notes do not."""
-
-    ERROR = "error"  # records are lost, wrong or not to be read, or a broker would act on something false
-    WARNING = "warning"  # a broker mends it by itself when it opens the log
-    NOTE = "note"
-
-
-class Depth(enum.Enum):
-    """How much is looked at."""
-
-    QUICK = "quick"  # sizes, checksums and offsets of entries
-    USUAL = "usual"  # and their headers, and all files beside them
-    DEEP = "deep"  # and every record
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One thing that is wrong, or worth knowing.
-
-    `position` and `end`: the bytes of the file, None where it is about the file as a whole. `offsets`: first and last,
-    of what is damaged or missing. `advice`: what to do.
-    """
-
-    severity: Severity
-    path: str
-    what: str
-    expected: str
-    found: str
-    advice: str
-    position: int | None = None
-    end: int | None = None
-    offsets: tuple[int, int] | None = None
-
-    def __str__(self) -> str:
-        place = [self.path]
-        if self.position is not None:
-            place.append(f"position {self.position}" + (f"..{self.end - 1}" if self.end is not None else ""))
-        if self.offsets is not None:
-            place.append(f"offsets {self.offsets[0]}..{self.offsets[1]}")
-        return f"{', '.join(place)}: {self.what}: expected {self.expected}, found {self.found}"
-
-
-SALVAGE = "`magicbyte salvage` makes a sound log of everything else; or copy the partition from another replica"
-TORN = "a broker cuts the log here when it opens it after a crash; `magicbyte salvage` does the same into a new log"
-ORDER = "`magicbyte salvage` puts moved entries back and duplicates aside"
-REBUILD = "`magicbyte rebuild-index` makes it anew from the log"
-DELETE = "delete it: the log does without"
-WAIT = "a broker finishes or removes it when it opens the log"
-FIX_LZ4 = "`magicbyte convert --to v1 --fix-lz4` repairs the byte"
-READ = "read it with `magicbyte dump`, which shows what is inside"
-LOOK = "compare with another replica"
-LIMIT = "raise --max-batch-bytes if it is meant to be that large"
-NOTHING = "nothing"
 
 
 def verify(

@@ -13,7 +13,7 @@ from magicbyte.cli.render import many, size_text
 from magicbyte.public.sources import doubts
 
 if TYPE_CHECKING:
-    from magicbyte.archive.verify import Finding
+    from magicbyte.archive.findings import Finding
     from magicbyte.ports import TopicPartition
     from magicbyte.records.layout import Dialect
 
@@ -47,7 +47,7 @@ def verify(
 
     Exit status: 0 sound (there may be notes), 1 something is wrong, 2 wrong use.
     """
-    from magicbyte.archive.verify import Depth, Severity
+    from magicbyte.archive.findings import Depth, Severity
     from magicbyte.archive.verify import verify as check
     from magicbyte.log.files.directory import discover
     from magicbyte.log.files.partitions import choose, in_use

@@ -23,9 +23,9 @@ from magicbyte.records.decode import DEFAULT_MAX_BATCH_BYTES
 if TYPE_CHECKING:
     from magicbyte.archive.convert import PartitionConversion
     from magicbyte.archive.diff import DiffReport
+    from magicbyte.archive.findings import Finding
     from magicbyte.archive.inventory import FetchedInventory, PartitionInventory
     from magicbyte.archive.salvage import SalvagedPartition
-    from magicbyte.archive.verify import Finding
     from magicbyte.codecs import Codec
     from magicbyte.log.files.reader import DamageHandler
     from magicbyte.ports import TopicPartition
@@ -93,7 +93,7 @@ def verify(
 
     Raises LogDirectoryError, UnknownTopicError, OSError, and ValueError for an argument that cannot be.
     """
-    from magicbyte.archive.verify import Depth as DepthOfCheck
+    from magicbyte.archive.findings import Depth as DepthOfCheck
     from magicbyte.archive.verify import verify as check
 
     depths = {each.value: each for each in DepthOfCheck}

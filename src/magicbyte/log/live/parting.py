@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from magicbyte.log.files.directory import LOG
+from magicbyte.log.files.entry_search import MAX_OFFSET, Limits
 from magicbyte.log.files.index_writer import MAX_RELATIVE
-from magicbyte.log.files.resync import MAX_OFFSET, Limits, Sound, first_offset, known_lasts, sound_beginning
+from magicbyte.log.files.resync import Sound, first_offset, known_lasts, sound_beginning
 from magicbyte.log.live.segment import CLEANED, SWAP, Segment
 from magicbyte.records.scan import scan
 

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, NamedTuple
 from magicbyte.errors import CorruptRecordError, OutOfDescriptorsError
 from magicbyte.log.append.record_set import PlainEntries
 from magicbyte.log.files.directory import ENRICHED_INDEX, LOG, OFFSET_INDEX, SNAPSHOT, TIME_INDEX, TRANSACTION_INDEX
+from magicbyte.log.files.entry_search import Limits
 from magicbyte.log.files.filesystem import put_file, read_whole
 from magicbyte.log.files.index_file import ENRICHED_ENTRY, OFFSET_ENTRY, TIME_ENTRY, IndexFile
 from magicbyte.log.files.index_writer import MAX_RELATIVE, SegmentIndexer, SegmentIndexes, last_offsets, max_timestamps
 from magicbyte.log.files.indexes import TransactionIndex
-from magicbyte.log.files.resync import Limits, Sound, sound_beginning
+from magicbyte.log.files.resync import Sound, sound_beginning
 from magicbyte.log.live.config import LogConfig
 from magicbyte.records.batch import RecordBatch
 from magicbyte.records.decode import DecodeOptions, decode_rows

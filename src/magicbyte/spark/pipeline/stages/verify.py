@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 def run(work: Work, stage: Stage) -> Json:
     """Check a partition; return the findings."""
-    from magicbyte.archive.verify import Depth, Severity, verify
+    from magicbyte.archive.findings import Depth, Severity
+    from magicbyte.archive.verify import verify
 
     found = list(verify([work.log], depth=Depth(stage.options["depth"]), limit=work.unit.limit))
     damage = next((str(each) for each in found if each.severity is Severity.ERROR), None)
