@@ -43,7 +43,7 @@ from magicbyte.codecs import Codec
 from magicbyte.errors import BrokerError, ErrorCode
 from magicbyte.log.append.reencode import joined
 from magicbyte.mirror.rewrite import closed_message
-from magicbyte.protocol.runtime import as_bytes
+from magicbyte.protocol.fields import as_bytes
 from magicbyte.records.batch import RecordBatch
 from magicbyte.records.decode import decode
 from magicbyte.records.encode import Format, encode

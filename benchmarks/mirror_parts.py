@@ -37,8 +37,8 @@ from magicbyte.mirror.flow import Flow
 from magicbyte.mirror.rewrite import Identity, Storage, closed_batch
 from magicbyte.net.stream import Stream
 from magicbyte.protocol import APIS, read_response, write_request, write_response
+from magicbyte.protocol.message import COPIED
 from magicbyte.protocol.messages.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
-from magicbyte.protocol.runtime import COPIED
 from magicbyte.records.batch import RecordBatch
 from magicbyte.records.encode import Format
 from magicbyte.records.entry import entries

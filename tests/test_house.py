@@ -12,7 +12,6 @@ GENERATED = ("messages", "stored", "extensions")
 MOST_LINES, MOST_METHODS = 700, 30
 LONGER = {
     "log/live/partition_log.py": 745,
-    "protocol/runtime.py": 947,
 }
 """Files that are too long still, and how long: this becomes shorter, never longer."""
 LARGER = {

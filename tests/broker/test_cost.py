@@ -21,6 +21,7 @@ from magicbyte.broker.versions import SERVED
 from magicbyte.errors import TooManyElementsError
 from magicbyte.net.server import SMALL_FRAME
 from magicbyte.protocol import APIS, Message, write_request
+from magicbyte.protocol.message import Allowance, Writer
 from magicbyte.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from magicbyte.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -52,7 +53,6 @@ from magicbyte.protocol.messages.offset_fetch import (
     OffsetFetchResponseGroup,
 )
 from magicbyte.protocol.messages.request_header import RequestHeader
-from magicbyte.protocol.runtime import Allowance, Writer
 
 CASES = list(cases())
 NO_NEW_TOPICS = {"auto.create.topics.enable": "false"}

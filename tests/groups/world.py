@@ -14,6 +14,7 @@ from magicbyte.groups.effects import Caller, Effect, Reply, Store, encoded
 from magicbyte.groups.group import Group
 from magicbyte.groups.loading import Loading
 from magicbyte.ports import Moment
+from magicbyte.protocol.message import Message
 from magicbyte.protocol.messages.delete_groups import DeleteGroupsRequest
 from magicbyte.protocol.messages.describe_groups import DescribeGroupsRequest
 from magicbyte.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -33,7 +34,6 @@ from magicbyte.protocol.messages.offset_fetch import (
     OffsetFetchResponse,
 )
 from magicbyte.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from magicbyte.protocol.runtime import Message
 from magicbyte.records.columns import Record
 from magicbyte.records.encode import Format, encode_records
 from magicbyte.records.layout import TimestampType

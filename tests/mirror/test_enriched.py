@@ -16,7 +16,7 @@ from magicbyte.errors import CorruptRecordError, MirrorError
 from magicbyte.mirror.copier import Copied
 from magicbyte.mirror.plan import Choice
 from magicbyte.mirror.rewrite import Made, Parcel, Storage, forward, parcels
-from magicbyte.protocol.runtime import as_bytes
+from magicbyte.protocol.fields import as_bytes
 from magicbyte.records.columns import Record
 from magicbyte.records.decode import decode
 from magicbyte.records.encode import Format, encode_records

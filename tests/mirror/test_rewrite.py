@@ -8,7 +8,7 @@ from magicbyte.codecs import Codec
 from magicbyte.errors import CorruptRecordError, UnsupportedForMessageFormatError
 from magicbyte.mirror import rewrite
 from magicbyte.mirror.rewrite import Identity, Made, Parcel, Storage, forward, parcels
-from magicbyte.protocol.runtime import as_bytes
+from magicbyte.protocol.fields import as_bytes
 from magicbyte.records.batch import RecordBatch, build_batch
 from magicbyte.records.control import ControlType
 from magicbyte.records.encode import BatchHeader, Format, encode_records

@@ -8,7 +8,7 @@ import pytest
 
 from magicbyte.errors import ProtocolError
 from magicbyte.schema import check
-from magicbyte.schema.names import attributes, snake
+from magicbyte.schema.names import RUNTIME, attributes, snake
 from magicbyte.schema.output import stale
 from magicbyte.schema.python import modules
 from protocol.schemas import ROOT
@@ -22,7 +22,8 @@ def test_generated_code_is_fresh() -> None:
 
 
 def test_generated_code_needs_the_runtime_and_the_standard_library_alone() -> None:
-    allowed = {"__future__", "struct", "collections.abc", "dataclasses", "typing", "uuid", "magicbyte.protocol.runtime"}
+    allowed = {"__future__", "struct", "collections.abc", "dataclasses", "typing", "uuid"}
+    allowed |= {f"magicbyte.protocol.{module}" for module in RUNTIME}
     for folder in ("messages", "stored", "extensions"):
         for path in sorted((ROOT / "src/magicbyte/protocol" / folder).glob("[a-z]*.py")):
             for node in ast.walk(parsed(path.read_text())):

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from magicbyte.protocol.runtime import Writer
+from magicbyte.protocol.message import Writer
 from protocol.any_values import encoded_codec, message_values
 from protocol.generated import codecs
 from protocol.interpreter import read, write

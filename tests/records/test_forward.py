@@ -8,7 +8,7 @@ import pytest
 from magicbyte.codecs import Codec
 from magicbyte.compiled.checksums import CASTAGNOLI
 from magicbyte.mirror.rewrite import Identity, closed_batch
-from magicbyte.protocol.runtime import as_bytes
+from magicbyte.protocol.fields import as_bytes
 from magicbyte.records import forward_kernels as kernels
 from magicbyte.records.batch import RecordBatch, build_batch
 from magicbyte.records.encode import Format, encode_records

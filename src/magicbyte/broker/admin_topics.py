@@ -10,6 +10,7 @@ from magicbyte.broker import configs
 from magicbyte.broker.request import Handler, Request
 from magicbyte.errors import ErrorCode, LogDirectoryError, MagicbyteError, PolicyViolationError, UnknownTopicError
 from magicbyte.log.files.names import MOST_PARTITIONS
+from magicbyte.protocol.fields import NULL_UUID
 from magicbyte.protocol.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
@@ -35,7 +36,6 @@ from magicbyte.protocol.messages.delete_topics import (
     DeleteTopicsResponse,
     DeleteTopicState,
 )
-from magicbyte.protocol.runtime import NULL_UUID
 
 if TYPE_CHECKING:
     from magicbyte.broker.broker import Broker

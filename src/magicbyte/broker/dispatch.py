@@ -21,8 +21,8 @@ from magicbyte.net.server import Terms
 from magicbyte.printable import logger
 from magicbyte.protocol import APIS, Api, read_request_header, write_response
 from magicbyte.protocol.api import API_VERSIONS
+from magicbyte.protocol.message import Allowance
 from magicbyte.protocol.outcomes import Collect, codes_of
-from magicbyte.protocol.runtime import Allowance
 
 if TYPE_CHECKING:
     from magicbyte.broker.broker import Broker

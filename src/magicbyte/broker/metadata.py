@@ -9,6 +9,7 @@ from magicbyte.broker.cluster_view import NOBODY
 from magicbyte.broker.topic_nodes import INTERNAL
 from magicbyte.errors import ErrorCode, MagicbyteError
 from magicbyte.log.files.names import check_topic_name, is_reserved
+from magicbyte.protocol.fields import NULL_UUID
 from magicbyte.protocol.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -17,7 +18,6 @@ from magicbyte.protocol.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from magicbyte.protocol.runtime import NULL_UUID
 
 if TYPE_CHECKING:
     from magicbyte.broker.broker import Broker

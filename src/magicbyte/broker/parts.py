@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, Self
 
 from magicbyte.errors import MagicbyteError
-from magicbyte.protocol.runtime import Elsewhere
+from magicbyte.protocol.message import Elsewhere
 from magicbyte.records.layout import RECORD_BATCH_OVERHEAD
 
 if TYPE_CHECKING:

@@ -14,9 +14,9 @@ from magicbyte.clock import SystemClock
 from magicbyte.codecs import Codec
 from magicbyte.errors import BrokerError, ProtocolError, UnsupportedForMessageFormatError
 from magicbyte.protocol import APIS
+from magicbyte.protocol.message import Records
 from magicbyte.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from magicbyte.protocol.messages.produce import PartitionProduceResponse
-from magicbyte.protocol.runtime import Records
 from magicbyte.records.columns import Record, RecordColumns
 from magicbyte.records.encode import Format, columns_of, encode
 from magicbyte.records.layout import NO_TIMESTAMP, OFFSET, Dialect, TimestampType

@@ -10,12 +10,7 @@ import struct
 from collections.abc import Sequence
 from typing import ClassVar, Final, NamedTuple, Protocol
 
-from magicbyte.protocol.messages.produce import PartitionProduceResponse, ProduceRequest, ProduceResponse
-from magicbyte.protocol.runtime import (
-    COPIED,
-    Message,
-    Records,
-    Writer,
+from magicbyte.protocol.fields import (
     read_count,
     read_string,
     write_length,
@@ -23,6 +18,8 @@ from magicbyte.protocol.runtime import (
     write_nullable_string,
     write_string,
 )
+from magicbyte.protocol.message import COPIED, Message, Records, Writer
+from magicbyte.protocol.messages.produce import PartitionProduceResponse, ProduceRequest, ProduceResponse
 
 _PARTITION: Final = struct.Struct(">i")
 _HOW: Final = struct.Struct(">hi")

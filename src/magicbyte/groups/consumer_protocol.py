@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 from magicbyte.errors import CorruptRecordError
 from magicbyte.groups.stored import read_stored
+from magicbyte.protocol.fields import as_bytes
 from magicbyte.protocol.messages.consumer_protocol_assignment import ConsumerProtocolAssignment
 from magicbyte.protocol.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
-from magicbyte.protocol.runtime import as_bytes
 from magicbyte.wire.reader import Reader
 
 LATEST_VERSION = 3  # of a later one the same fields are read, as consumers do

@@ -23,6 +23,7 @@ from magicbyte.groups.records import GroupMetadataKey, GroupMetadataValue, Offse
 from magicbyte.groups.rules import LOADING_REPLY, OFFSETS_NOT_STORED, GroupState
 from magicbyte.groups.usage import Usage
 from magicbyte.ports import Moment
+from magicbyte.protocol.message import Message
 from magicbyte.protocol.messages import (
     delete_groups,
     describe_groups,
@@ -35,7 +36,6 @@ from magicbyte.protocol.messages.offset_commit import OffsetCommitRequest
 from magicbyte.protocol.messages.offset_delete import OffsetDeleteRequest
 from magicbyte.protocol.messages.offset_fetch import OffsetFetchRequest
 from magicbyte.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
-from magicbyte.protocol.runtime import Message
 
 DEAD_IS_AN_ERROR = 6  # version of DescribeGroups from which on a group that is not there is one
 MANY_LEAVE = 3  # version of LeaveGroup from which on each member has a code

@@ -9,7 +9,7 @@ from typing import TypeAlias
 from magicbyte.errors import ErrorCode
 from magicbyte.groups.records import GroupMetadataValue
 from magicbyte.ports import Moment
-from magicbyte.protocol.runtime import Message
+from magicbyte.protocol.message import Message
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from uuid import UUID
 
 from magicbyte.groups.consumer_protocol import base64_or_null
 from magicbyte.groups.stored import read_stored
-from magicbyte.protocol.runtime import Message
+from magicbyte.protocol.message import Message
 
 
 class LaterRecord(NamedTuple):

@@ -13,7 +13,7 @@ from magicbyte.errors import CorruptRecordError
 from magicbyte.groups.consumer_protocol import Assignment, Subscription, base64_or_null
 from magicbyte.groups.later_records import RECORDS, read_later
 from magicbyte.groups.stored import read_stored, write_stored
-from magicbyte.protocol.runtime import NULL_UUID
+from magicbyte.protocol.fields import NULL_UUID
 from magicbyte.protocol.stored import group_metadata, offset_commit
 from magicbyte.wire.reader import Reader
 

@@ -3,7 +3,7 @@
 from typing import TypeVar
 
 from magicbyte.errors import CorruptRecordError, ProtocolError
-from magicbyte.protocol.runtime import Message, Writer
+from magicbyte.protocol.message import Message, Writer
 
 M = TypeVar("M", bound=Message)
 

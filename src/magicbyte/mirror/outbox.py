@@ -15,7 +15,7 @@ from magicbyte.client.client import Node
 from magicbyte.client.produce import send_together
 from magicbyte.client.produce_frames import Produced
 from magicbyte.errors import BrokerError, MagicbyteError
-from magicbyte.protocol.runtime import Records
+from magicbyte.protocol.message import Records
 
 AT_ONCE: Final = 5  # requests on their way: of so many sets a broker remembers what it has of a producer
 MOST_BYTES: Final = 1 << 20  # of a request, more only for a single set that is larger

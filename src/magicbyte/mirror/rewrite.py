@@ -19,7 +19,7 @@ from magicbyte.client.fetch import ClosedSets, offset_behind
 from magicbyte.codecs import Codec
 from magicbyte.errors import UnsupportedForMessageFormatError
 from magicbyte.log.append.reencode import joined
-from magicbyte.protocol.runtime import Records
+from magicbyte.protocol.message import Records
 from magicbyte.records.batch import RecordBatch, batch_attributes
 from magicbyte.records.columns import RecordColumns
 from magicbyte.records.decode import decode

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from magicbyte.protocol.api import Api
     from magicbyte.protocol.apis import APIS
+    from magicbyte.protocol.fields import NULL_UUID
     from magicbyte.protocol.framing import (
         Frames,
         Request,
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
         write_request,
         write_response,
     )
-    from magicbyte.protocol.runtime import NULL_UUID, Message, Writer
+    from magicbyte.protocol.message import Message, Writer
 
 __all__ = [
     "APIS",
@@ -44,7 +45,7 @@ __all__ = [
     "write_response",
 ]
 
-_HOMES = {"APIS": "apis", "Api": "api", "Message": "runtime", "NULL_UUID": "runtime", "Writer": "runtime"}
+_HOMES = {"APIS": "apis", "Api": "api", "Message": "message", "NULL_UUID": "fields", "Writer": "message"}
 
 
 def __getattr__(name: str) -> Any:

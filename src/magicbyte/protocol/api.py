@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import Any, Final
 
 from magicbyte.errors import UnsupportedVersionError
-from magicbyte.protocol.runtime import Message
+from magicbyte.protocol.message import Message
 
 CONTROLLED_SHUTDOWN: Final = 7
 API_VERSIONS: Final = 18

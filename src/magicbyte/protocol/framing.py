@@ -14,9 +14,9 @@ from typing import Final
 from magicbyte.errors import ProtocolError, UnsupportedVersionError
 from magicbyte.protocol.api import Api
 from magicbyte.protocol.apis import APIS
+from magicbyte.protocol.message import Buffer, Message, Writer
 from magicbyte.protocol.messages.request_header import RequestHeader
 from magicbyte.protocol.messages.response_header import ResponseHeader
-from magicbyte.protocol.runtime import Buffer, Message, Writer
 
 LARGEST_FRAME: Final = 100 * 1024 * 1024  # bytes: the default of socket.request.max.bytes
 

@@ -4,27 +4,36 @@ from __future__ import annotations
 
 import keyword
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from magicbyte.schema.tree import FieldSchema, MessageSchema
 
-RUNTIME: Final = (
-    "NULL_UUID", "Message", "Records", "Rows", "Shapes", "Tags", "Writer", "absent", "fitting", "new", "present",
-    "read_array", "read_bytes", "read_nullable_array", "read_nullable_bytes", "read_nullable_numbers",
-    "read_nullable_rows", "read_nullable_string", "read_nullable_struct", "read_nullable_structs",
-    "read_nullable_varints", "read_nullable_view", "read_numbers", "read_packed", "read_rows", "read_string",
-    "read_structs", "read_tags", "read_unknown_tags", "read_unpacked", "read_uuid", "read_varints", "read_view",
-    "unknown", "whole", "write_array", "write_bytes", "write_nullable_bytes", "write_nullable_records",
-    "write_nullable_string", "write_nullable_struct", "write_numbers", "write_packed", "write_records",
-    "write_string", "write_structs", "write_tags", "write_unpacked", "write_uuid",
-)  # fmt: skip
-"""What modules may import from the runtime, in the order that ruff gives imports."""
+RUNTIME: Final[Mapping[str, tuple[str, ...]]] = {
+    "fields": (
+        "NULL_UUID", "absent", "fitting", "new", "present", "read_array", "read_bytes", "read_nullable_array",
+        "read_nullable_bytes", "read_nullable_numbers", "read_nullable_string", "read_nullable_struct",
+        "read_nullable_structs", "read_nullable_varints", "read_nullable_view", "read_numbers", "read_packed",
+        "read_string", "read_structs", "read_tags", "read_unknown_tags", "read_unpacked", "read_uuid", "read_varints",
+        "read_view", "unknown", "whole", "write_array", "write_bytes", "write_nullable_bytes",
+        "write_nullable_records", "write_nullable_string", "write_nullable_struct", "write_numbers", "write_packed",
+        "write_records", "write_string", "write_structs", "write_tags", "write_unpacked", "write_uuid",
+    ),
+    "message": (
+        "Message", "Records", "Tags", "Writer",
+    ),
+    "rows": (
+        "Rows", "Shapes", "read_nullable_rows", "read_rows",
+    ),
+}  # fmt: skip
+"""What modules may import, by the module of `protocol/` that has it, in the order that ruff gives imports."""
 TAKEN_ATTRIBUTES: Final = frozenset((
     "bool", "bytes", "dataclass", "encode", "field", "float", "int", "list", "range", "read", "read_at", "self", "size",
     "str", "tuple", "unknown_tags", "write",
 ))  # fmt: skip
-TAKEN_CLASSES: Final = frozenset((*RUNTIME, "ClassVar", "Sequence", "UUID", "None", "True", "False"))
+TAKEN_CLASSES: Final = frozenset(
+    (*(name for names in RUNTIME.values() for name in names), "ClassVar", "Sequence", "UUID", "None", "True", "False")
+)
 
 
 def snake(name: str) -> str:

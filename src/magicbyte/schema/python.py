@@ -1,7 +1,7 @@
 """Python from checked schemas: one readable module for each API, of dataclasses that read and write themselves.
 
-`modules` returns them by file name. They need nothing of the library but `magicbyte.protocol.runtime`. The text is the
-same for the same schemas, and as `ruff format` has it at 120 columns.
+`modules` returns them by file name. They need nothing of the library but `fields`, `message` and `rows` of
+`magicbyte.protocol`. The text is the same for the same schemas, and as `ruff format` has it at 120 columns.
 
 How a struct becomes code: its versions fall into *spans* in which nothing changes. Fields of numbers and of arrays of
 numbers that stand side by side make a *run*, which is packed and unpacked in one step; every other field stands alone.
@@ -124,10 +124,12 @@ class _Module:
         found.append("from typing import ClassVar")
         if "UUID" in used:
             found.append("from uuid import UUID")
-        names = tuple(name for name in RUNTIME if name in used)
-        flat = f"from magicbyte.protocol.runtime import {', '.join(names)}"
-        call = Call(flat, "from magicbyte.protocol.runtime import (", names, ")")
-        return [*found, "", *lines((call,), 0)]
+        calls = []
+        for module, offered in RUNTIME.items():
+            if names := tuple(name for name in offered if name in used):
+                start = f"from magicbyte.protocol.{module} import "
+                calls.append(Call(start + ", ".join(names), f"{start}(", names, ")"))
+        return [*found, "", *lines(calls, 0)]
 
 
 class _Class(Struct):

@@ -12,10 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from magicbyte.protocol.runtime import (
-    Message,
-    Tags,
-    Writer,
+from magicbyte.protocol.fields import (
     new,
     read_nullable_string,
     read_string,
@@ -30,6 +27,7 @@ from magicbyte.protocol.runtime import (
     write_tags,
     write_unpacked,
 )
+from magicbyte.protocol.message import Message, Tags, Writer
 
 _H = struct.Struct(">h")
 _I = struct.Struct(">i")

@@ -14,10 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from magicbyte.protocol.runtime import (
-    Message,
-    Tags,
-    Writer,
+from magicbyte.protocol.fields import (
     new,
     read_nullable_string,
     read_string,
@@ -32,6 +29,7 @@ from magicbyte.protocol.runtime import (
     write_tags,
     write_unpacked,
 )
+from magicbyte.protocol.message import Message, Tags, Writer
 
 _T = struct.Struct(">?")
 

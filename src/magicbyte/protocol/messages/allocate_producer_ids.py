@@ -11,7 +11,8 @@ import struct
 from dataclasses import dataclass
 from typing import ClassVar
 
-from magicbyte.protocol.runtime import Message, Tags, Writer, new, read_unknown_tags, write_tags
+from magicbyte.protocol.fields import new, read_unknown_tags, write_tags
+from magicbyte.protocol.message import Message, Tags, Writer
 
 _IHQI = struct.Struct(">ihqi")
 _IQ = struct.Struct(">iq")

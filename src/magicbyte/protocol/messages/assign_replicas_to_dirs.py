@@ -13,14 +13,9 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 from uuid import UUID
 
-from magicbyte.protocol.runtime import (
+from magicbyte.protocol.fields import (
     NULL_UUID,
-    Message,
-    Rows,
-    Tags,
-    Writer,
     new,
-    read_rows,
     read_structs,
     read_unknown_tags,
     read_uuid,
@@ -28,6 +23,8 @@ from magicbyte.protocol.runtime import (
     write_tags,
     write_uuid,
 )
+from magicbyte.protocol.message import Message, Tags, Writer
+from magicbyte.protocol.rows import Rows, read_rows
 
 _I = struct.Struct(">i")
 _IH = struct.Struct(">ih")

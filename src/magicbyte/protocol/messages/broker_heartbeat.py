@@ -12,10 +12,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 from uuid import UUID
 
-from magicbyte.protocol.runtime import (
-    Message,
-    Tags,
-    Writer,
+from magicbyte.protocol.fields import (
     absent,
     new,
     read_array,
@@ -29,6 +26,7 @@ from magicbyte.protocol.runtime import (
     write_tags,
     write_uuid,
 )
+from magicbyte.protocol.message import Message, Tags, Writer
 
 _IHTTT = struct.Struct(">ih???")
 _IQQTT = struct.Struct(">iqq??")

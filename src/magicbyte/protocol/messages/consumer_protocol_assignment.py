@@ -9,10 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from magicbyte.protocol.runtime import (
-    Message,
-    Records,
-    Writer,
+from magicbyte.protocol.fields import (
     new,
     read_nullable_view,
     read_numbers,
@@ -23,6 +20,7 @@ from magicbyte.protocol.runtime import (
     write_string,
     write_structs,
 )
+from magicbyte.protocol.message import Message, Records, Writer
 
 
 @dataclass(slots=True, kw_only=True)

@@ -10,10 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from magicbyte.protocol.runtime import (
-    Message,
-    Records,
-    Writer,
+from magicbyte.protocol.fields import (
     new,
     read_array,
     read_nullable_string,
@@ -28,6 +25,7 @@ from magicbyte.protocol.runtime import (
     write_string,
     write_structs,
 )
+from magicbyte.protocol.message import Message, Records, Writer
 
 _I = struct.Struct(">i")
 

@@ -13,11 +13,8 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 from uuid import UUID
 
-from magicbyte.protocol.runtime import (
+from magicbyte.protocol.fields import (
     NULL_UUID,
-    Message,
-    Tags,
-    Writer,
     new,
     read_nullable_string,
     read_string,
@@ -30,6 +27,7 @@ from magicbyte.protocol.runtime import (
     write_tags,
     write_uuid,
 )
+from magicbyte.protocol.message import Message, Tags, Writer
 
 _H = struct.Struct(">h")
 _IH = struct.Struct(">ih")

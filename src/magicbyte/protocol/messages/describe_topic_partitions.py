@@ -13,12 +13,8 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 from uuid import UUID
 
-from magicbyte.protocol.runtime import (
+from magicbyte.protocol.fields import (
     NULL_UUID,
-    Message,
-    Shapes,
-    Tags,
-    Writer,
     new,
     read_nullable_numbers,
     read_nullable_string,
@@ -36,6 +32,8 @@ from magicbyte.protocol.runtime import (
     write_tags,
     write_uuid,
 )
+from magicbyte.protocol.message import Message, Tags, Writer
+from magicbyte.protocol.rows import Shapes
 
 _H = struct.Struct(">h")
 _HIII = struct.Struct(">hiii")

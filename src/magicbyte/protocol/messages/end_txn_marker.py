@@ -9,7 +9,8 @@ import struct
 from dataclasses import dataclass
 from typing import ClassVar
 
-from magicbyte.protocol.runtime import Message, Writer, new
+from magicbyte.protocol.fields import new
+from magicbyte.protocol.message import Message, Writer
 
 _I = struct.Struct(">i")
 

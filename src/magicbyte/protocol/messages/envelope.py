@@ -10,11 +10,7 @@ import struct
 from dataclasses import dataclass
 from typing import ClassVar
 
-from magicbyte.protocol.runtime import (
-    Message,
-    Records,
-    Tags,
-    Writer,
+from magicbyte.protocol.fields import (
     new,
     read_bytes,
     read_nullable_bytes,
@@ -27,6 +23,7 @@ from magicbyte.protocol.runtime import (
     write_records,
     write_tags,
 )
+from magicbyte.protocol.message import Message, Records, Tags, Writer
 
 _H = struct.Struct(">h")
 

@@ -12,12 +12,8 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 from uuid import UUID
 
-from magicbyte.protocol.runtime import (
+from magicbyte.protocol.fields import (
     NULL_UUID,
-    Message,
-    Records,
-    Tags,
-    Writer,
     absent,
     new,
     read_nullable_string,
@@ -36,6 +32,7 @@ from magicbyte.protocol.runtime import (
     write_tags,
     write_uuid,
 )
+from magicbyte.protocol.message import Message, Records, Tags, Writer
 
 _I = struct.Struct(">i")
 _IH = struct.Struct(">ih")

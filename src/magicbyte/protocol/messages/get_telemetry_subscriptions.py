@@ -12,12 +12,8 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 from uuid import UUID
 
-from magicbyte.protocol.runtime import (
+from magicbyte.protocol.fields import (
     NULL_UUID,
-    Message,
-    Shapes,
-    Tags,
-    Writer,
     new,
     read_array,
     read_numbers,
@@ -29,6 +25,8 @@ from magicbyte.protocol.runtime import (
     write_tags,
     write_uuid,
 )
+from magicbyte.protocol.message import Message, Tags, Writer
+from magicbyte.protocol.rows import Shapes
 
 _I = struct.Struct(">i")
 _IH = struct.Struct(">ih")

@@ -10,10 +10,7 @@ import struct
 from dataclasses import dataclass
 from typing import ClassVar
 
-from magicbyte.protocol.runtime import (
-    Message,
-    Tags,
-    Writer,
+from magicbyte.protocol.fields import (
     absent,
     new,
     read_nullable_string,
@@ -23,6 +20,7 @@ from magicbyte.protocol.runtime import (
     write_string,
     write_tags,
 )
+from magicbyte.protocol.message import Message, Tags, Writer
 
 _H = struct.Struct(">h")
 _I = struct.Struct(">i")

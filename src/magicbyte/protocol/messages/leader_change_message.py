@@ -11,15 +11,10 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 from uuid import UUID
 
-from magicbyte.protocol.runtime import (
+from magicbyte.protocol.fields import (
     NULL_UUID,
-    Message,
-    Rows,
-    Tags,
-    Writer,
     absent,
     new,
-    read_rows,
     read_structs,
     read_unknown_tags,
     read_uuid,
@@ -27,6 +22,8 @@ from magicbyte.protocol.runtime import (
     write_tags,
     write_uuid,
 )
+from magicbyte.protocol.message import Message, Tags, Writer
+from magicbyte.protocol.rows import Rows, read_rows
 
 _HI = struct.Struct(">hi")
 _I = struct.Struct(">i")

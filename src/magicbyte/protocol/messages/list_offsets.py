@@ -11,16 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from magicbyte.protocol.runtime import (
-    Message,
-    Rows,
-    Shapes,
-    Tags,
-    Writer,
+from magicbyte.protocol.fields import (
     absent,
     new,
     read_numbers,
-    read_rows,
     read_string,
     read_structs,
     read_unknown_tags,
@@ -28,6 +22,8 @@ from magicbyte.protocol.runtime import (
     write_structs,
     write_tags,
 )
+from magicbyte.protocol.message import Message, Tags, Writer
+from magicbyte.protocol.rows import Rows, Shapes, read_rows
 
 _I = struct.Struct(">i")
 _IB = struct.Struct(">ib")

@@ -12,17 +12,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from magicbyte.protocol.runtime import (
-    Message,
-    Rows,
-    Shapes,
-    Tags,
-    Writer,
+from magicbyte.protocol.fields import (
     new,
     read_nullable_string,
     read_nullable_structs,
     read_numbers,
-    read_rows,
     read_string,
     read_structs,
     read_unknown_tags,
@@ -32,6 +26,8 @@ from magicbyte.protocol.runtime import (
     write_structs,
     write_tags,
 )
+from magicbyte.protocol.message import Message, Tags, Writer
+from magicbyte.protocol.rows import Rows, Shapes, read_rows
 
 _I = struct.Struct(">i")
 _IH = struct.Struct(">ih")

@@ -12,11 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from magicbyte.protocol.runtime import (
-    Message,
-    Shapes,
-    Tags,
-    Writer,
+from magicbyte.protocol.fields import (
     absent,
     new,
     read_array,
@@ -32,6 +28,8 @@ from magicbyte.protocol.runtime import (
     write_structs,
     write_tags,
 )
+from magicbyte.protocol.message import Message, Tags, Writer
+from magicbyte.protocol.rows import Shapes
 
 _IH = struct.Struct(">ih")
 _Q = struct.Struct(">q")

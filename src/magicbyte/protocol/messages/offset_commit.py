@@ -12,16 +12,11 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 from uuid import UUID
 
-from magicbyte.protocol.runtime import (
+from magicbyte.protocol.fields import (
     NULL_UUID,
-    Message,
-    Rows,
-    Tags,
-    Writer,
     absent,
     new,
     read_nullable_string,
-    read_rows,
     read_string,
     read_structs,
     read_unknown_tags,
@@ -32,6 +27,8 @@ from magicbyte.protocol.runtime import (
     write_tags,
     write_uuid,
 )
+from magicbyte.protocol.message import Message, Tags, Writer
+from magicbyte.protocol.rows import Rows, read_rows
 
 _I = struct.Struct(">i")
 _IH = struct.Struct(">ih")

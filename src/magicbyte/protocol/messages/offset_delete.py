@@ -11,17 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from magicbyte.protocol.runtime import (
-    Message,
-    Rows,
-    Writer,
-    new,
-    read_rows,
-    read_string,
-    read_structs,
-    write_string,
-    write_structs,
-)
+from magicbyte.protocol.fields import new, read_string, read_structs, write_string, write_structs
+from magicbyte.protocol.message import Message, Writer
+from magicbyte.protocol.rows import Rows, read_rows
 
 _HI = struct.Struct(">hi")
 _I = struct.Struct(">i")

@@ -12,18 +12,12 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 from uuid import UUID
 
-from magicbyte.protocol.runtime import (
+from magicbyte.protocol.fields import (
     NULL_UUID,
-    Message,
-    Records,
-    Rows,
-    Tags,
-    Writer,
     absent,
     new,
     read_nullable_string,
     read_nullable_view,
-    read_rows,
     read_string,
     read_structs,
     read_tags,
@@ -38,6 +32,8 @@ from magicbyte.protocol.runtime import (
     write_tags,
     write_uuid,
 )
+from magicbyte.protocol.message import Message, Records, Tags, Writer
+from magicbyte.protocol.rows import Rows, read_rows
 
 _HI = struct.Struct(">hi")
 _I = struct.Struct(">i")

@@ -11,12 +11,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 from uuid import UUID
 
-from magicbyte.protocol.runtime import (
+from magicbyte.protocol.fields import (
     NULL_UUID,
-    Message,
-    Records,
-    Tags,
-    Writer,
     new,
     read_unknown_tags,
     read_uuid,
@@ -25,6 +21,7 @@ from magicbyte.protocol.runtime import (
     write_tags,
     write_uuid,
 )
+from magicbyte.protocol.message import Message, Records, Tags, Writer
 
 _IH = struct.Struct(">ih")
 _ITB = struct.Struct(">i?b")

@@ -11,16 +11,8 @@ import struct
 from dataclasses import dataclass
 from typing import ClassVar
 
-from magicbyte.protocol.runtime import (
-    Message,
-    Tags,
-    Writer,
-    new,
-    read_bytes,
-    read_unknown_tags,
-    write_bytes,
-    write_tags,
-)
+from magicbyte.protocol.fields import new, read_bytes, read_unknown_tags, write_bytes, write_tags
+from magicbyte.protocol.message import Message, Tags, Writer
 
 _HQI = struct.Struct(">hqi")
 _Q = struct.Struct(">q")

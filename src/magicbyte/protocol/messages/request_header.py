@@ -9,16 +9,8 @@ import struct
 from dataclasses import dataclass
 from typing import ClassVar
 
-from magicbyte.protocol.runtime import (
-    Message,
-    Tags,
-    Writer,
-    new,
-    read_nullable_string,
-    read_unknown_tags,
-    write_nullable_string,
-    write_tags,
-)
+from magicbyte.protocol.fields import new, read_nullable_string, read_unknown_tags, write_nullable_string, write_tags
+from magicbyte.protocol.message import Message, Tags, Writer
 
 _HHI = struct.Struct(">hhi")
 

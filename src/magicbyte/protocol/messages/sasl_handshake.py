@@ -10,7 +10,8 @@ import struct
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from magicbyte.protocol.runtime import Message, Writer, new, read_array, read_string, write_array, write_string
+from magicbyte.protocol.fields import new, read_array, read_string, write_array, write_string
+from magicbyte.protocol.message import Message, Writer
 
 _H = struct.Struct(">h")
 

@@ -13,18 +13,12 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 from uuid import UUID
 
-from magicbyte.protocol.runtime import (
+from magicbyte.protocol.fields import (
     NULL_UUID,
-    Message,
-    Rows,
-    Shapes,
-    Tags,
-    Writer,
     absent,
     new,
     read_nullable_string,
     read_numbers,
-    read_rows,
     read_string,
     read_structs,
     read_unknown_tags,
@@ -35,6 +29,8 @@ from magicbyte.protocol.runtime import (
     write_tags,
     write_uuid,
 )
+from magicbyte.protocol.message import Message, Tags, Writer
+from magicbyte.protocol.rows import Rows, Shapes, read_rows
 
 _I = struct.Struct(">i")
 _IH = struct.Struct(">ih")

@@ -12,20 +12,13 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 from uuid import UUID
 
-from magicbyte.protocol.runtime import (
+from magicbyte.protocol.fields import (
     NULL_UUID,
-    Message,
-    Records,
-    Rows,
-    Shapes,
-    Tags,
-    Writer,
     absent,
     new,
     read_nullable_string,
     read_nullable_view,
     read_numbers,
-    read_rows,
     read_string,
     read_structs,
     read_unknown_tags,
@@ -40,6 +33,8 @@ from magicbyte.protocol.runtime import (
     write_tags,
     write_uuid,
 )
+from magicbyte.protocol.message import Message, Records, Tags, Writer
+from magicbyte.protocol.rows import Rows, Shapes, read_rows
 
 _H = struct.Struct(">h")
 _I = struct.Struct(">i")

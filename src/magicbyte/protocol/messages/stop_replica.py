@@ -11,15 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from magicbyte.protocol.runtime import (
-    Message,
-    Rows,
-    Tags,
-    Writer,
+from magicbyte.protocol.fields import (
     absent,
     new,
     read_numbers,
-    read_rows,
     read_string,
     read_structs,
     read_unknown_tags,
@@ -28,6 +23,8 @@ from magicbyte.protocol.runtime import (
     write_structs,
     write_tags,
 )
+from magicbyte.protocol.message import Message, Tags, Writer
+from magicbyte.protocol.rows import Rows, read_rows
 
 _H = struct.Struct(">h")
 _I = struct.Struct(">i")

@@ -12,10 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from magicbyte.protocol.runtime import (
-    Message,
-    Tags,
-    Writer,
+from magicbyte.protocol.fields import (
     new,
     read_array,
     read_nullable_string,
@@ -33,6 +30,7 @@ from magicbyte.protocol.runtime import (
     write_structs,
     write_tags,
 )
+from magicbyte.protocol.message import Message, Tags, Writer
 
 _H = struct.Struct(">h")
 _I = struct.Struct(">i")

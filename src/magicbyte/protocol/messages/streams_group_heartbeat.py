@@ -12,11 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from magicbyte.protocol.runtime import (
-    Message,
-    Shapes,
-    Tags,
-    Writer,
+from magicbyte.protocol.fields import (
     new,
     read_array,
     read_nullable_string,
@@ -34,6 +30,8 @@ from magicbyte.protocol.runtime import (
     write_structs,
     write_tags,
 )
+from magicbyte.protocol.message import Message, Tags, Writer
+from magicbyte.protocol.rows import Shapes
 
 _B = struct.Struct(">b")
 _I = struct.Struct(">i")

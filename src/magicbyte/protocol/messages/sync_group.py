@@ -11,10 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from magicbyte.protocol.runtime import (
-    Message,
-    Tags,
-    Writer,
+from magicbyte.protocol.fields import (
     absent,
     new,
     read_bytes,
@@ -28,6 +25,7 @@ from magicbyte.protocol.runtime import (
     write_structs,
     write_tags,
 )
+from magicbyte.protocol.message import Message, Tags, Writer
 
 _H = struct.Struct(">h")
 _I = struct.Struct(">i")

@@ -11,16 +11,8 @@ import struct
 from dataclasses import dataclass
 from typing import ClassVar
 
-from magicbyte.protocol.runtime import (
-    Message,
-    Tags,
-    Writer,
-    new,
-    read_nullable_string,
-    read_unknown_tags,
-    write_nullable_string,
-    write_tags,
-)
+from magicbyte.protocol.fields import new, read_nullable_string, read_unknown_tags, write_nullable_string, write_tags
+from magicbyte.protocol.message import Message, Tags, Writer
 
 _I = struct.Struct(">i")
 _IH = struct.Struct(">ih")

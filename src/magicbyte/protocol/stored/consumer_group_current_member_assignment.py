@@ -13,11 +13,8 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 from uuid import UUID
 
-from magicbyte.protocol.runtime import (
+from magicbyte.protocol.fields import (
     NULL_UUID,
-    Message,
-    Tags,
-    Writer,
     new,
     read_nullable_numbers,
     read_numbers,
@@ -34,6 +31,7 @@ from magicbyte.protocol.runtime import (
     write_tags,
     write_uuid,
 )
+from magicbyte.protocol.message import Message, Tags, Writer
 
 _IIB = struct.Struct(">iib")
 

@@ -11,18 +11,8 @@ import struct
 from dataclasses import dataclass
 from typing import ClassVar
 
-from magicbyte.protocol.runtime import (
-    Message,
-    Tags,
-    Writer,
-    new,
-    read_string,
-    read_tags,
-    unknown,
-    whole,
-    write_string,
-    write_tags,
-)
+from magicbyte.protocol.fields import new, read_string, read_tags, unknown, whole, write_string, write_tags
+from magicbyte.protocol.message import Message, Tags, Writer
 
 _I = struct.Struct(">i")
 _Q = struct.Struct(">q")

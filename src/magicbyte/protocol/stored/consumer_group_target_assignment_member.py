@@ -12,11 +12,8 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 from uuid import UUID
 
-from magicbyte.protocol.runtime import (
+from magicbyte.protocol.fields import (
     NULL_UUID,
-    Message,
-    Tags,
-    Writer,
     new,
     read_numbers,
     read_string,
@@ -29,6 +26,7 @@ from magicbyte.protocol.runtime import (
     write_tags,
     write_uuid,
 )
+from magicbyte.protocol.message import Message, Tags, Writer
 
 
 @dataclass(slots=True, kw_only=True)

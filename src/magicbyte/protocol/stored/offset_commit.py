@@ -11,11 +11,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 from uuid import UUID
 
-from magicbyte.protocol.runtime import (
+from magicbyte.protocol.fields import (
     NULL_UUID,
-    Message,
-    Tags,
-    Writer,
     new,
     read_string,
     read_tags,
@@ -26,6 +23,7 @@ from magicbyte.protocol.runtime import (
     write_tags,
     write_uuid,
 )
+from magicbyte.protocol.message import Message, Tags, Writer
 
 _I = struct.Struct(">i")
 _Q = struct.Struct(">q")

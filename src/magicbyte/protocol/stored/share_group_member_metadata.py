@@ -10,10 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from magicbyte.protocol.runtime import (
-    Message,
-    Tags,
-    Writer,
+from magicbyte.protocol.fields import (
     new,
     read_array,
     read_nullable_string,
@@ -24,6 +21,7 @@ from magicbyte.protocol.runtime import (
     write_string,
     write_tags,
 )
+from magicbyte.protocol.message import Message, Tags, Writer
 
 
 @dataclass(slots=True, kw_only=True)

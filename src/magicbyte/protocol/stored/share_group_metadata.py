@@ -11,16 +11,8 @@ import struct
 from dataclasses import dataclass
 from typing import ClassVar
 
-from magicbyte.protocol.runtime import (
-    Message,
-    Tags,
-    Writer,
-    new,
-    read_string,
-    read_unknown_tags,
-    write_string,
-    write_tags,
-)
+from magicbyte.protocol.fields import new, read_string, read_unknown_tags, write_string, write_tags
+from magicbyte.protocol.message import Message, Tags, Writer
 
 _IQ = struct.Struct(">iq")
 

@@ -12,14 +12,9 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 from uuid import UUID
 
-from magicbyte.protocol.runtime import (
+from magicbyte.protocol.fields import (
     NULL_UUID,
-    Message,
-    Rows,
-    Tags,
-    Writer,
     new,
-    read_rows,
     read_string,
     read_tags,
     read_unknown_tags,
@@ -31,6 +26,8 @@ from magicbyte.protocol.runtime import (
     write_tags,
     write_uuid,
 )
+from magicbyte.protocol.message import Message, Tags, Writer
+from magicbyte.protocol.rows import Rows, read_rows
 
 _I = struct.Struct(">i")
 _IIQ = struct.Struct(">iiq")

@@ -11,10 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from magicbyte.protocol.runtime import (
-    Message,
-    Tags,
-    Writer,
+from magicbyte.protocol.fields import (
     new,
     read_numbers,
     read_string,
@@ -25,6 +22,7 @@ from magicbyte.protocol.runtime import (
     write_structs,
     write_tags,
 )
+from magicbyte.protocol.message import Message, Tags, Writer
 
 
 @dataclass(slots=True, kw_only=True)

@@ -5,23 +5,8 @@ import uuid
 import pytest
 
 from magicbyte.errors import ProtocolError, UnsupportedVersionError
-from magicbyte.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
-from magicbyte.protocol.messages.fetch import FetchResponse
-from magicbyte.protocol.messages.leader_and_isr import LeaderAndIsrPartitionState
-from magicbyte.protocol.messages.metadata import (
-    MetadataRequest,
-    MetadataRequestTopic,
-    MetadataResponse,
-    MetadataResponsePartition,
-    MetadataResponseTopic,
-)
-from magicbyte.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from magicbyte.protocol.messages.sasl_handshake import SaslHandshakeRequest
-from magicbyte.protocol.runtime import (
+from magicbyte.protocol.fields import (
     NULL_UUID,
-    Rows,
-    Shapes,
-    Writer,
     read_nullable_numbers,
     read_numbers,
     read_packed,
@@ -38,6 +23,20 @@ from magicbyte.protocol.runtime import (
     write_unpacked,
     write_uuid,
 )
+from magicbyte.protocol.message import Writer
+from magicbyte.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
+from magicbyte.protocol.messages.fetch import FetchResponse
+from magicbyte.protocol.messages.leader_and_isr import LeaderAndIsrPartitionState
+from magicbyte.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from magicbyte.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from magicbyte.protocol.messages.sasl_handshake import SaslHandshakeRequest
+from magicbyte.protocol.rows import Rows, Shapes
 
 # value, packed, unpacked by bits; from the tables of the specification
 VECTORS = [

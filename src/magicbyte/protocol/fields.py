@@ -1,238 +1,33 @@
-"""What generated messages are made of: the classes `Message` and `Writer`, and a function for each form on the wire.
+"""A function for each form that fields of messages have on the wire.
 
 Functions that read take a view of the bytes, a position in it and the field's name (for errors); they return the value
 and the position after it. `flexible` says which of two forms strings, bytes and arrays have: in flexible versions an
 unsigned varint of one more than their length stands in front of them, in others an int16 (strings) or int32.
 
-Bytes are read in place: `records` are views into the frame. Reading past the end raises IndexError or struct.error, of
-which `Message.read` makes a ProtocolError; all other faults are ProtocolErrors from the start.
 Sources: Kafka's message generator; KIP-482 (flexible versions); KIP-625 (packed and unpacked integers).
 """
 
 from __future__ import annotations
 
-import functools
 import struct
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextvars import ContextVar
-from dataclasses import is_dataclass
-from typing import Any, ClassVar, Final, NamedTuple, Protocol, Self, TypeAlias, TypeVar
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final, TypeVar
 
-from magicbyte.errors import ProtocolError, TooManyElementsError, UnsupportedVersionError
+from magicbyte.errors import ProtocolError, UnsupportedVersionError
+from magicbyte.protocol.message import Records, Tags, Writable, Writer, buffers_of, current_allowance, piece_size
 
 T = TypeVar("T")
-Buffer: TypeAlias = bytes | bytearray | memoryview
-
-
-class Allowance:
-    """The elements that one message may have: those of all its arrays, nested ones too, and its tagged fields.
-
-    A count on the wire costs its sender a byte, and its reader an object for each element: what a frame may cost is
-    bounded by what is left here when a count is read, before any element is. `used` counts what was asked for.
-    """
-
-    __slots__ = ("limit", "used")
-
-    def __init__(self, limit: int) -> None:
-        self.limit, self.used = limit, 0
-
-    def take(self, count: int, field: str, at: int) -> None:
-        """Count elements that are about to be read. Raises TooManyElementsError."""
-        self.used += count
-        if self.used > self.limit:
-            most = f"up to {self.limit} elements in a message"
-            raise TooManyElementsError(field, expected=most, found=self.used, position=at)
-
-
-_allowance: Final[ContextVar[Allowance | None]] = ContextVar("allowance", default=None)  # of the message being read
-
-
-class Elsewhere:
-    """Bytes that a writer counts and does not have: whoever sends the frame sends `nbytes` of its own there."""
-
-    __slots__ = ("nbytes",)
-
-    def __init__(self, nbytes: int) -> None:
-        self.nbytes = nbytes
-
-
-Piece: TypeAlias = Buffer | Elsewhere
-Records: TypeAlias = Buffer | Sequence[Piece]  # one buffer, or several that follow each other
-Tags: TypeAlias = tuple[tuple[int, bytes], ...]  # fields whose tags the schema does not know, with their bytes
 
 new: Final = object.__new__
 NULL_UUID: Final = uuid.UUID(int=0)  # what Kafka writes for "no id"
-COPIED: Final = 2048  # bytes: a copy of fewer is cheaper than a buffer of their own, also for the system
 LONGEST_STRING: Final = 0x7FFF  # bytes, in flexible versions too
 ONE_BYTE: Final = 0x80  # smaller varints take one byte
 
 _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
-_FEW = 17  # for arrays of fewer numbers there is a Struct at hand
-_NUMBERS = {code: [struct.Struct(f">{count}{code}") for count in range(_FEW)] for code in "?bhHiIqd"}
-
-
-class Writer:
-    """Collects the bytes of messages. Long records are not copied: `buffers` has them as they were given.
-
-    `buffer` has everything else; `attached` says before which byte of it which one belongs.
-    """
-
-    __slots__ = ("attached", "attached_bytes", "buffer")
-
-    def __init__(self) -> None:
-        self.buffer = bytearray()
-        self.attached: list[tuple[int, Piece]] = []
-        self.attached_bytes = 0
-
-    def __len__(self) -> int:
-        return len(self.buffer) + self.attached_bytes
-
-    def attach(self, piece: Piece) -> None:
-        """Let a piece follow that is not copied, unless it is short."""
-        size = _size(piece)
-        if size < COPIED and not isinstance(piece, Elsewhere):
-            self.buffer += piece
-        else:
-            self.attached.append((len(self.buffer), piece))
-            self.attached_bytes += size
-
-    def buffers(self) -> list[Buffer]:
-        """Return what was written as a list of buffers in order: for `writev`, `sendmsg`, `writelines`."""
-        return _here(self.pieces())
-
-    def pieces(self) -> list[Piece]:
-        """Return what was written as a list in order, with what is elsewhere in its place."""
-        if not self.attached:
-            return [self.buffer]
-        whole, found, start = memoryview(self.buffer), list[Piece](), 0
-        for end, piece in self.attached:
-            if end > start:
-                found.append(whole[start:end])
-            found.append(piece)
-            start = end
-        if start < len(whole):
-            found.append(whole[start:])
-        return found
-
-    def __bytes__(self) -> bytes:
-        return b"".join(self.buffers()) if self.attached else bytes(self.buffer)
-
-
-def _here(pieces: Sequence[Piece]) -> list[Buffer]:
-    found = [each for each in pieces if not isinstance(each, Elsewhere)]
-    assert len(found) == len(pieces), "only who gave records that are elsewhere can send them"
-    return found
-
-
-def _size(piece: Piece) -> int:
-    return len(piece) if isinstance(piece, bytes | bytearray) else piece.nbytes
-
-
-class Writable(Protocol):
-    """A generated struct or message."""
-
-    def _write(self, out: Writer, version: int) -> None: ...
-
-
-class Message:
-    """A request, a response, a header or a stored record: one class for all its versions.
-
-    Fields that a version does not have keep their defaults when it is read. When it is written, they are left out if
-    they are `ignorable` or have their default; otherwise the write fails.
-    """
-
-    __slots__ = ()
-    API_KEY: ClassVar[int | None] = None
-    VALID_VERSIONS: ClassVar[range]
-    FLEXIBLE_VERSIONS: ClassVar[range]
-
-    def _write(self, out: Writer, version: int) -> None:
-        raise NotImplementedError
-
-    @staticmethod
-    def _read(data: memoryview, at: int, version: int) -> tuple[Any, int]:
-        raise NotImplementedError
-
-    def write(self, out: Writer, version: int) -> None:
-        """Append this message in the form of `version`; `out` is of no use after an error.
-
-        Raises UnsupportedVersionError, for the version itself or a field it does not have, and ProtocolError when a
-        value does not fit its field.
-        """
-        if version not in self.VALID_VERSIONS:
-            raise UnsupportedVersionError(type(self).__name__, version, known=self.VALID_VERSIONS)
-        try:
-            self._write(out, version)
-        except struct.error as error:
-            written, _ = _reached(error)
-            wrong = ProtocolError(f"a number in {written}", expected="one that its type can hold", found=error)
-            raise wrong.of(type(self).__name__, version) from None
-        except (ProtocolError, UnsupportedVersionError) as error:
-            raise error.of(type(self).__name__, version) from None
-
-    def encode(self, version: int) -> bytes:
-        """Return this message in the form of `version`. Raises what `write` does."""
-        out = Writer()
-        self.write(out, version)
-        return bytes(out)
-
-    def size(self, version: int) -> int:
-        """Return how many bytes `write` makes of this message. Records are not copied for it."""
-        out = Writer()
-        self.write(out, version)
-        return len(out)
-
-    @classmethod
-    def read(cls, buffer: Buffer, version: int) -> Self:
-        """Return the message that fills `buffer` in the form of `version`.
-
-        Raises UnsupportedVersionError, and ProtocolError for bytes that are no such message, or more than one.
-        """
-        message, end = cls.read_at(buffer, 0, version)
-        if end != (size := len(buffer) if isinstance(buffer, bytes) else memoryview(buffer).nbytes):
-            error = ProtocolError("bytes after the message", expected=0, found=size - end, position=end)
-            raise error.of(cls.__name__, version)
-        return message
-
-    @classmethod
-    def read_within(cls, buffer: Buffer, at: int, version: int, allowance: Allowance) -> tuple[Self, int]:
-        """Do as `read_at` does, for bytes of a stranger. Raises TooManyElementsError beyond what is allowed."""
-        before = _allowance.set(allowance)
-        try:
-            return cls.read_at(buffer, at, version)
-        finally:
-            _allowance.reset(before)
-
-    @classmethod
-    def read_at(cls, buffer: Buffer, at: int, version: int) -> tuple[Self, int]:
-        """Return the message that begins at byte `at`, and the position after it. Raises what `read` does."""
-        if version not in cls.VALID_VERSIONS:
-            raise UnsupportedVersionError(cls.__name__, version, known=cls.VALID_VERSIONS)
-        data = memoryview(buffer)
-        if not isinstance(buffer, bytes) and (data.format != "B" or data.ndim != 1):
-            data = data.cast("B")
-        try:
-            return cls._read(data, at, version)
-        except (IndexError, struct.error) as error:
-            read, position = _reached(error)
-            wrong = ProtocolError(read, expected="more bytes", found=f"the end after {len(data)}", position=position)
-            raise wrong.of(cls.__name__, version) from None
-        except ProtocolError as error:
-            raise error.of(cls.__name__, version) from None
-
-
-def _reached(error: BaseException) -> tuple[str, int | None]:
-    """Return which struct was being read or written when an error was raised, and, of reading, the position."""
-    name, position, trace = "message", None, error.__traceback__
-    while trace is not None:
-        variables = trace.tb_frame.f_locals
-        position = variables.get("at", position)
-        if is_dataclass(found := variables.get("self")):
-            name = type(found).__name__
-        trace = trace.tb_next
-    return name, position
+FEW_NUMBERS = 17  # for arrays of fewer numbers there is a Struct at hand
+_NUMBERS = {code: [struct.Struct(f">{count}{code}") for count in range(FEW_NUMBERS)] for code in "?bhHiIqd"}
 
 
 # ---- integers of variable length
@@ -318,7 +113,7 @@ def read_count(data: memoryview, at: int, flexible: bool, minimum: int, field: s
     if count * minimum > len(data) - end:
         most = f"at most {(len(data) - end) // minimum} elements"
         raise ProtocolError(field, expected=most, found=count, position=at)
-    if count > 0 and (allowance := _allowance.get()) is not None:
+    if count > 0 and (allowance := current_allowance.get()) is not None:
         allowance.take(count, field, at)
     return count, end
 
@@ -478,7 +273,7 @@ def write_nullable_records(out: Writer, value: Records | None, flexible: bool) -
     elif isinstance(value, (bytearray, memoryview)):
         length = memoryview(value).nbytes
     else:
-        write_length(buffer, sum(map(_size, value)), flexible)
+        write_length(buffer, sum(map(piece_size, value)), flexible)
         for piece in value:
             out.attach(piece)
         return
@@ -505,7 +300,7 @@ def write_records(out: Writer, value: Records | None, flexible: bool, field: str
 
 def as_bytes(value: Records) -> bytes:
     """Return records, or other bytes that were not copied, as one copy."""
-    return bytes(value) if isinstance(value, (bytes, bytearray, memoryview)) else b"".join(_here(value))
+    return bytes(value) if isinstance(value, (bytes, bytearray, memoryview)) else b"".join(buffers_of(value))
 
 
 def read_uuid(data: memoryview, at: int) -> tuple[uuid.UUID, int]:
@@ -532,7 +327,7 @@ def write_uuid(buffer: bytearray, value: uuid.UUID) -> None:
 
 def read_numbers(data: memoryview, at: int, flexible: bool, code: str, field: str) -> tuple[tuple[Any, ...], int]:
     """Read an array of numbers; `code` is their type as `struct` has it."""
-    if flexible and 0 < (count := data[at]) <= _FEW and _allowance.get() is None:  # most are such
+    if flexible and 0 < (count := data[at]) <= FEW_NUMBERS and current_allowance.get() is None:  # most are such
         numbers = _NUMBERS[code][count - 1]
         return numbers.unpack_from(data, at + 1), at + 1 + numbers.size
     values, end = read_nullable_numbers(data, at, flexible, code, field)
@@ -546,7 +341,7 @@ def read_nullable_numbers(
     count, start = read_count(data, at, flexible, _NUMBERS[code][1].size, field)
     if count == -1:
         return None, start
-    numbers = _NUMBERS[code][count] if count < _FEW else struct.Struct(f">{count}{code}")
+    numbers = _NUMBERS[code][count] if count < FEW_NUMBERS else struct.Struct(f">{count}{code}")
     return numbers.unpack_from(data, start), start + numbers.size
 
 
@@ -557,7 +352,7 @@ def write_numbers(buffer: bytearray, values: Sequence[Any] | None, flexible: boo
         return
     count = len(values)
     write_length(buffer, count, flexible)
-    numbers = _NUMBERS[code][count] if count < _FEW else struct.Struct(f">{count}{code}")
+    numbers = _NUMBERS[code][count] if count < FEW_NUMBERS else struct.Struct(f">{count}{code}")
     buffer += numbers.pack(*values)
 
 
@@ -712,7 +507,7 @@ def write_nullable_struct(out: Writer, value: Writable | None, version: int, nul
 def read_tags(data: memoryview, at: int) -> tuple[dict[int, memoryview], int]:
     """Read the tagged fields at the end of a struct: their bytes, by tag."""
     count, at = (data[at], at + 1) if data[at] < ONE_BYTE else read_uvarint(data, at, "count of tagged fields")
-    if (allowance := _allowance.get()) is not None:
+    if (allowance := current_allowance.get()) is not None:
         allowance.take(count, "tagged fields", at)
     if count * 2 > len(data) - at:
         most = f"at most {(len(data) - at) // 2} elements"
@@ -773,175 +568,3 @@ def write_tags(buffer: bytearray, known: Iterable[tuple[int, bytes]], others: Ta
 def absent(field: str) -> UnsupportedVersionError:
     """Return the error for a field that is set, is not ignorable, and does not exist in the version to write."""
     return UnsupportedVersionError(f"field {field}", None)
-
-
-# ---- structs of numbers and arrays of numbers: several fields, or several structs, in one step
-
-
-class Shapes(dict[tuple[int, ...], Callable[..., bytes]]):
-    """Packs fields in one step that have arrays of numbers among them: a function for each set of array lengths.
-
-    `layout` is as for `struct`, with "[" in front of the numbers of each array: "hii[i[i" is a number of 16 and two of
-    32 bits and two arrays. The function takes all fields in order, each array as its count on the wire (one more than
-    its length if `flexible`), then its numbers. At most `KEPT` functions are kept.
-    """
-
-    KEPT = 1024
-
-    def __init__(self, layout: str, *, flexible: bool) -> None:
-        super().__init__()
-        self.flexible = flexible
-        self.first, *self.rest = layout.split("[")
-
-    def __missing__(self, lengths: tuple[int, ...]) -> Callable[..., bytes]:
-        if self.flexible and max(lengths) >= ONE_BYTE - 1:
-            return functools.partial(self._pack_long, lengths)
-        count = "B" if self.flexible else "i"
-        arrays = "".join(f"{count}{length}{part}" for length, part in zip(lengths, self.rest, strict=True))
-        pack = struct.Struct(f">{self.first}{arrays}").pack
-        if len(self) < self.KEPT:
-            self[lengths] = pack
-        return pack
-
-    def _pack_long(self, lengths: tuple[int, ...], *values: Any) -> bytes:
-        """Pack arrays of which some have counts of more than a byte."""
-        at = len(self.first)
-        buffer = bytearray(struct.pack(f">{self.first}", *values[:at]))
-        for length, part in zip(lengths, self.rest, strict=True):
-            end = at + length + len(part)
-            write_uvarint(buffer, values[at])
-            buffer += struct.pack(f">{length}{part}", *values[at + 1 : end])
-            at = end
-        return bytes(buffer)
-
-
-class _Plan(NamedTuple):
-    """How to read structs of one shape that follow each other."""
-
-    size: int  # bytes of each
-    checks: list[tuple[int, bytes]]  # where in each which byte must stand: counts, and no tagged fields
-    columns: list[Callable[[bytes], Iterator[Any]]]  # of the fields that are no arrays; of each array
-
-
-class Rows:
-    """Reads many structs in one step: those that follow each other and have arrays of the same lengths.
-
-    `layout` is as that of `Shapes`; if `flexible`, a struct ends with its count of tagged fields, which must be 0. Each
-    row is a tuple of the numbers, or, where there are arrays, of that tuple and one for each array.
-    """
-
-    KEPT = 256  # plans
-    AT_ONCE = 256  # structs: what an attempt costs must not depend on how many follow
-
-    def __init__(self, layout: str, *, flexible: bool) -> None:
-        self.flexible = flexible
-        self.first, *self.rest = layout.split("[")
-        self.before = struct.calcsize(f">{self.first}")
-        self.sizes = [(struct.calcsize(f">{part[0]}"), struct.calcsize(f">{part[1:]}")) for part in self.rest]
-        self.plans: dict[tuple[int, ...], _Plan] = {}
-
-    def read(self, data: memoryview, at: int, most: int) -> tuple[Iterable[Any], int]:
-        """Return up to `most` structs of one shape, and the position after them: none if the first is unusual."""
-        lengths = self._lengths(data, at) if self.rest else ()
-        plan = self.plans.get(lengths) or self._plan(lengths)
-        if plan is None:
-            return (), at
-        size, checks, columns = plan
-        rows = bytes(data[at : at + size * min(most, self.AT_ONCE)])
-        alike = len(rows) // size
-        for offset, byte in checks:
-            column = rows[offset : size * alike : size]
-            if other := column.lstrip(byte):
-                alike -= len(other)
-        if not alike:
-            return (), at
-        end = size * alike
-        if end < len(rows):
-            rows = rows[:end]
-        if len(columns) == 1:
-            return columns[0](rows), at + end
-        return zip(*[column(rows) for column in columns], strict=False), at + end  # where all are empty, one has no end
-
-    def _lengths(self, data: memoryview, at: int) -> tuple[int, ...]:
-        """Return the lengths of the arrays of the struct at `at`."""
-        found = []
-        at += self.before
-        for number, after in self.sizes:
-            if self.flexible:
-                length, at = data[at] - 1, at + 1
-            else:
-                (length,) = _INT32.unpack_from(data, at)
-                at += 4
-            found.append(length)
-            at += max(length, 0) * number + after
-        return tuple(found)
-
-    def _plan(self, lengths: tuple[int, ...]) -> _Plan | None:
-        """Return how to read structs whose arrays have these lengths, unless one of them is null or long."""
-        if len(self.plans) == self.KEPT or not all(0 <= length < _FEW for length in lengths):
-            return None
-        head, checks, arrays = f">{self.first}", list[tuple[int, bytes]](), list[tuple[int, str]]()
-        for length, part in zip(lengths, self.rest, strict=True):
-            count = bytes([length + 1]) if self.flexible else _INT32.pack(length)
-            offset = struct.calcsize(head)
-            checks += [(offset + each, count[each : each + 1]) for each in range(len(count))]
-            arrays.append((offset + len(count), f"{length}{part[0]}"))
-            numbers = struct.calcsize(f">{length}{part[0]}")
-            head += f"{len(count) + numbers}x{part[1:]}"
-        if self.flexible:
-            checks.append((struct.calcsize(head), b"\0"))
-            head += "x"
-        fields = struct.Struct(head)
-        columns: list[Callable[[bytes], Iterator[Any]]] = [fields.iter_unpack]
-        for offset, numbers_code in arrays:
-            after = fields.size - offset - struct.calcsize(f">{numbers_code}")
-            column = struct.Struct(f">{offset}x{numbers_code}{after}x")
-            columns.append(column.iter_unpack)
-        plan = self.plans[lengths] = _Plan(fields.size, checks, columns)
-        return plan
-
-
-_WORTH = 4  # fewer structs are read one by one
-
-
-class Row(Protocol[T]):
-    """The class of a struct that can be read in rows."""
-
-    def _read_each(self, data: memoryview, at: int, count: int, version: int) -> tuple[list[T], int]: ...
-
-    def _read_many(self, data: memoryview, at: int, most: int, version: int) -> tuple[list[T], int]:
-        """Read up to `most` structs that look alike; none if already the first is unusual."""
-
-
-def read_rows(
-    data: memoryview, at: int, flexible: bool, minimum: int, field: str, kind: Row[T], version: int
-) -> tuple[list[T], int]:
-    """Read an array of structs of numbers, those that look alike in one step."""
-    count, end = read_count(data, at, flexible, minimum, field)
-    if count == -1:
-        raise ProtocolError(field, expected="not null", found="null", position=at)
-    return _rows(data, end, count, kind, version)
-
-
-def read_nullable_rows(
-    data: memoryview, at: int, flexible: bool, minimum: int, field: str, kind: Row[T], version: int
-) -> tuple[list[T] | None, int]:
-    """Read an array of structs of numbers, or null, those that look alike in one step."""
-    count, end = read_count(data, at, flexible, minimum, field)
-    return (None, end) if count == -1 else _rows(data, end, count, kind, version)
-
-
-def _rows(data: memoryview, at: int, count: int, kind: Row[T], version: int) -> tuple[list[T], int]:
-    values: list[T] = []
-    while (left := count - len(values)) > 0:
-        if left >= _WORTH:
-            alike, at = kind._read_many(data, at, left, version)
-            if len(alike) == count:
-                return alike, at
-            values += alike
-            left -= len(alike)
-            if len(alike) >= _WORTH:
-                continue
-        few, at = kind._read_each(data, at, min(left, _WORTH), version)
-        values += few
-    return values, at
