@@ -15,7 +15,6 @@ LONGER = {
 }
 """Files that are too long still, and how long: this becomes shorter, never longer."""
 LARGER = {
-    "groups/group.py Group": 41,
     "log/live/partition_log.py PartitionLog": 48,
     "log/live/segment.py Segment": 45,
 }

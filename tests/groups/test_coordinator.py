@@ -162,7 +162,7 @@ def test_who_does_not_join_again_in_time_is_out(world: World) -> None:
 
 def test_version_0_has_one_timeout_for_both(world: World) -> None:
     world.join(version=0, session=6_000)
-    assert world.group().rebalance_timeout_ms == 6_000
+    assert world.group().members.rebalance_timeout_ms == 6_000
 
 
 def test_a_pending_member_is_forgotten_after_its_session(world: World) -> None:
@@ -405,7 +405,7 @@ def test_a_static_member_is_waited_for_as_long_as_its_session(world: World) -> N
     assert waiting.answer.generation_id == 2
     assert len(world.group().members) == 2
     world.later(20_000)
-    assert world.group().static == {}
+    assert world.group().members.static == {}
 
 
 def test_a_static_leader_that_does_not_come_is_not_the_leader_any_more(world: World) -> None:

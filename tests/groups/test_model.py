@@ -222,7 +222,7 @@ class Consumers(RuleBasedStateMachine):
         assert bool(group.members) or group.state in (GroupState.EMPTY, GroupState.PREPARING_REBALANCE)
         assert group.leader is None or group.leader in group.members
         instances = {each.instance_id: each.member_id for each in group.members.values() if each.instance_id}
-        assert instances == group.static
+        assert instances == group.members.static
         if group.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
             assert group.leader is not None
             assert all(group.protocol in dict(each.protocols) for each in group.members.values())

@@ -16,8 +16,9 @@ from magicbyte.groups import offsets
 from magicbyte.groups.config import GroupConfig
 from magicbyte.groups.deadlines import Deadlines
 from magicbyte.groups.effects import Caller, Effect, Reply, Store
-from magicbyte.groups.group import Due, Group, Member, TopicPartition, refused_join, weight_of
+from magicbyte.groups.group import Due, Group, TopicPartition, refused_join
 from magicbyte.groups.loading import LoadedPartition
+from magicbyte.groups.members import Member, weight_of
 from magicbyte.groups.partitioning import partition_for
 from magicbyte.groups.records import GroupMetadataKey, GroupMetadataValue, OffsetCommitKey
 from magicbyte.groups.rules import LOADING_REPLY, OFFSETS_NOT_STORED, GroupState
@@ -356,7 +357,7 @@ class Coordinator:
         """Drop the offsets that have been kept long enough, and groups that have neither offsets nor members."""
         effects: list[Effect] = []
         for group in list(self.groups.values()):
-            expired = list(group.expired_offsets(date_ms))
+            expired = list(offsets.expired_offsets(group, date_ms))
             if expired or group.is_idle:
                 effects += self.forget(group, expired, _nothing)
         return effects

@@ -6,27 +6,20 @@ does not depend on the group. Source: Kafka's GroupCoordinator and GroupMetadata
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from magicbyte.errors import CorruptRecordError, ErrorCode
+from magicbyte.errors import ErrorCode
 from magicbyte.groups.config import GroupConfig
-from magicbyte.groups.consumer_protocol import Subscription
 from magicbyte.groups.deadlines import Deadlines
 from magicbyte.groups.effects import Caller, Effect, Reply, Store
-from magicbyte.groups.records import (
-    CONSUMER,
-    GroupMetadataKey,
-    GroupMetadataValue,
-    OffsetCommitValue,
-)
-from magicbyte.groups.records import Member as StoredMember
+from magicbyte.groups.members import Member, Members, protocols_of
+from magicbyte.groups.records import GroupMetadataKey, GroupMetadataValue, OffsetCommitValue
 from magicbyte.groups.rules import ALLOWED, GROUP_NOT_STORED, HEARTBEAT_REPLY, SYNC_REPLY, GroupState
 from magicbyte.groups.usage import Usage, weight
 from magicbyte.ports import Moment
-from magicbyte.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
+from magicbyte.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from magicbyte.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 NEW_MEMBER_JOIN_MS: Final = 5 * 60_000
@@ -39,7 +32,6 @@ LONGEST_NAME: Final = (
 SKIPS_ASSIGNMENT: Final = 9  # version of JoinGroup that tells a leader to assign nothing
 
 TopicPartition = tuple[str, int]
-Protocols = tuple[tuple[str, bytes], ...]
 
 
 class Due(NamedTuple):
@@ -48,40 +40,6 @@ class Due(NamedTuple):
     group_id: str
     what: str
     member_id: str = ""
-
-
-@dataclass(slots=True)
-class Member:
-    """A member. Times in ms. `joining` and `syncing` wait for an answer.
-
-    `protocols`: names and metadata, the one it likes best first.
-    """
-
-    member_id: str
-    instance_id: str | None
-    client_id: str
-    client_host: str
-    session_timeout_ms: int
-    rebalance_timeout_ms: int
-    protocols: Protocols
-    assignment: bytes = b""
-    joining: Caller | None = None
-    syncing: Caller | None = None
-    is_new: bool = False
-
-    @property
-    def names(self) -> set[str]:
-        """The protocols that it knows."""
-        return {name for name, _ in self.protocols}
-
-    def metadata(self, protocol: str) -> bytes:
-        """Return what it sent for a protocol."""
-        return dict(self.protocols)[protocol]
-
-    @property
-    def weight(self) -> int:
-        """The bytes that are counted for it."""
-        return weight(self.protocols, self.client_id, self.instance_id) + len(self.assignment)
 
 
 @dataclass(slots=True)
@@ -104,15 +62,16 @@ class Group:
     protocol_type: str | None = None
     protocol: str | None = None
     leader: str | None = None
-    members: dict[str, Member] = field(default_factory=dict)
+    members: Members = field(init=False)
     pending: set[str] = field(default_factory=set)
     unsynced: set[str] = field(default_factory=set)
-    static: dict[str, str] = field(default_factory=dict)  # member ids by group.instance.id
     offsets: dict[TopicPartition, OffsetCommitValue] = field(default_factory=dict)
     pending_offsets: dict[int, dict[TopicPartition, OffsetCommitValue]] = field(default_factory=dict)
     _gathering_ms: int | None = None  # of the first rebalance: how much longer it may wait for more
     _has_new: bool = False  # somebody came since that wait began
-    _support: Counter[str] = field(default_factory=Counter)  # how many members know a protocol
+
+    def __post_init__(self) -> None:
+        self.members = Members(self.usage)
 
     @property
     def is_idle(self) -> bool:
@@ -127,13 +86,13 @@ class Group:
         if not self._has_room(member_id):
             gone = self.remove(member_id, now) if member_id in self.members else []
             return [*gone, refused_join(caller, "", ErrorCode.GROUP_MAX_SIZE_REACHED)]
-        if not self._supports(request.protocol_type, [each.name for each in request.protocols]):
+        if not _is_supported(self, request):
             return [refused_join(caller, member_id, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)]
         if not member_id:
             effects = self._join_new(caller, request, now)
         elif member_id in self.pending and request.group_instance_id is None:
             effects = self._add(caller, member_id, request, now)
-        elif code := self.fault(member_id, request.group_instance_id):
+        elif code := self.members.fault(member_id, request.group_instance_id):
             return [refused_join(caller, member_id, code)]
         else:
             effects = self._rejoin(caller, self.members[member_id], request, now)
@@ -148,20 +107,11 @@ class Group:
             return (known is not None and known.joining is not None) or joining < self.config.max_size
         return known is not None or len(self.members) < self.config.max_size
 
-    def _supports(self, protocol_type: str, protocols: Iterable[str]) -> bool:
-        if not self.members:
-            return bool(protocol_type and list(protocols))
-        return protocol_type == self.protocol_type and not self._common().isdisjoint(protocols)
-
-    def _common(self) -> set[str]:
-        """Return the protocols that all members support."""
-        return {name for name, members in self._support.items() if members == len(self.members)}
-
     def _join_new(self, caller: Caller, request: JoinGroupRequest, now: Moment) -> list[Effect]:
         instance = request.group_instance_id
         name = caller.client_id if instance is None else instance
         member_id = f"{name[:LONGEST_NAME]}-{self.token()}"
-        if instance is not None and instance in self.static:
+        if instance is not None and instance in self.members.static:
             return self._replace_static(caller, member_id, request, now)
         if instance is None and caller.version >= KNOWN_MEMBER_ID:
             self.pending.add(member_id)
@@ -174,7 +124,7 @@ class Group:
         self._forget_pending(member_id)
         member = Member(member_id, request.group_instance_id, caller.client_id, caller.host, 0, 0, (), is_new=True)
         self.admit(member, now.monotonic_ms + NEW_MEMBER_JOIN_MS)
-        self._take(member, caller, request)
+        self.members.revise(member, caller, request)
         self.protocol_type = request.protocol_type
         self.leader = self.leader or member_id
         self._has_new = True
@@ -182,66 +132,48 @@ class Group:
 
     def admit(self, member: Member, until_ms: int) -> None:
         """Take a member in, who is to be heard of before `until_ms`."""
-        self.members[member.member_id] = member
-        self.usage.used += member.weight
-        self._support.update(member.names)
-        if member.instance_id is not None:
-            self.static[member.instance_id] = member.member_id
+        self.members.admit(member)
         self.deadlines.set(Due(self.group_id, "session", member.member_id), until_ms)
 
-    def _take(self, member: Member, caller: Caller, request: JoinGroupRequest) -> None:
-        """Let a member be what it says now, and wait for the end of the rebalance."""
-        timeout = request.rebalance_timeout_ms
-        member.session_timeout_ms = request.session_timeout_ms
-        member.rebalance_timeout_ms = timeout if caller.version >= 1 else request.session_timeout_ms
-        self._support.subtract(member.names)
-        self.usage.used -= member.weight
-        member.protocols = _protocols_of(request)
-        self.usage.used += member.weight
-        self._support.update(member.names)
-        member.joining = caller
-
     def _rejoin(self, caller: Caller, member: Member, request: JoinGroupRequest, now: Moment) -> list[Effect]:
-        unchanged = member.protocols == _protocols_of(request)
+        unchanged = member.protocols == protocols_of(request)
         is_leader = member.member_id == self.leader
         match self.state:
             case GroupState.EMPTY | GroupState.DEAD:
                 return [refused_join(caller, member.member_id, ErrorCode.UNKNOWN_MEMBER_ID)]
             case GroupState.COMPLETING_REBALANCE if unchanged:  # the answer to its first request was lost
-                return [self._joined(caller, member)]
+                return [_joined(self, caller, member)]
             case GroupState.STABLE if unchanged and not is_leader:  # the leader asks for a rebalance that way
-                return [self._joined(caller, member)]
+                return [_joined(self, caller, member)]
         before = _fenced_join(member, ErrorCode.REBALANCE_IN_PROGRESS)  # it asked before, and no longer listens
-        self._take(member, caller, request)
+        self.members.revise(member, caller, request)
         return [*before, *self._prepare(now)]
 
     def _replace_static(self, caller: Caller, member_id: str, request: JoinGroupRequest, now: Moment) -> list[Effect]:
         """Let an instance that came back, under a new id, take the place it had."""
         instance = request.group_instance_id
         assert instance is not None
-        before = self.static[instance]
-        member = self.members.pop(before)
+        before = self.members.static[instance]
+        member = self.members[before]
         effects = [*_fenced_join(member, ErrorCode.FENCED_INSTANCE_ID), *_fenced_sync(member)]
         self.deadlines.cancel(Due(self.group_id, "session", before))
         told_leader = self.leader or ""
-        member.member_id = member_id
-        self.members[member_id] = member
-        self.static[instance] = member_id
+        self.members.rename(member, member_id)
         if self.leader == before:
             self.leader = member_id
         if before in self.unsynced:
             self.unsynced.remove(before)
             self.unsynced.add(member_id)
-        self._take(member, caller, request)
+        self.members.revise(member, caller, request)
         self.touch(member, now)
-        if self.state is not GroupState.STABLE or self._vote() != self.protocol:
+        if self.state is not GroupState.STABLE or self.members.vote() != self.protocol:
             return [*effects, *self._prepare(now)]
         member.joining = None  # what else it may have changed waits for the next rebalance, as in Kafka
 
         def then(code: ErrorCode, _now: Moment) -> list[Effect]:
             if code or self.members.get(member_id) is not member:
                 return [refused_join(caller, "", GROUP_NOT_STORED.get(code, code) or ErrorCode.UNKNOWN_MEMBER_ID)]
-            answer = self._joined(caller, member)
+            answer = _joined(self, caller, member)
             response = answer.message
             assert isinstance(response, JoinGroupResponse)
             if caller.version >= SKIPS_ASSIGNMENT:
@@ -254,11 +186,6 @@ class Group:
 
     # ---- rebalancing
 
-    @property
-    def rebalance_timeout_ms(self) -> int:
-        """The longest that any member asks for."""
-        return max((each.rebalance_timeout_ms for each in self.members.values()), default=0)
-
     def _prepare(self, now: Moment) -> list[Effect]:
         """Have all members join, unless that is under way."""
         if self.state is GroupState.PREPARING_REBALANCE:
@@ -268,7 +195,7 @@ class Group:
             effects = self._answer_syncs(ErrorCode.REBALANCE_IN_PROGRESS, now)
         self.deadlines.cancel(Due(self.group_id, "sync"))
         self.unsynced.clear()
-        wait = self.rebalance_timeout_ms
+        wait = self.members.rebalance_timeout_ms
         if self.state is GroupState.EMPTY:
             self._gathering_ms = max(wait - self.config.initial_rebalance_delay_ms, 0)
             self._has_new = False
@@ -304,7 +231,7 @@ class Group:
                 self._drop(member)
         joined = [each for each in self.members.values() if each.joining is not None]
         if self.members and not joined:
-            self.deadlines.set(Due(self.group_id, "join"), now.monotonic_ms + self.rebalance_timeout_ms)
+            self.deadlines.set(Due(self.group_id, "join"), now.monotonic_ms + self.members.rebalance_timeout_ms)
             return []
         self.deadlines.cancel(Due(self.group_id, "join"))
         self._gathering_ms = None
@@ -315,44 +242,17 @@ class Group:
             return [self.store(now, lambda _code, _now: [])]
         if self.leader is None or self.members[self.leader].joining is None:
             self.leader = joined[0].member_id
-        self.protocol = self._vote()
+        self.protocol = self.members.vote()
         self._move(GroupState.COMPLETING_REBALANCE, now.date_ms)
         self.unsynced = set(self.members)
-        self.deadlines.set(Due(self.group_id, "sync"), now.monotonic_ms + self.rebalance_timeout_ms)
+        self.deadlines.set(Due(self.group_id, "sync"), now.monotonic_ms + self.members.rebalance_timeout_ms)
         effects: list[Effect] = []
         for member in self.members.values():
             if member.joining is not None:
-                effects.append(self._joined(member.joining, member))
+                effects.append(_joined(self, member.joining, member))
             member.joining, member.is_new = None, False
             self.touch(member, now)
         return effects
-
-    def _vote(self) -> str:
-        """Return the protocol that most members like best of those that all support."""
-        common = self._common()
-        votes = Counter(next(name for name, _ in each.protocols if name in common) for each in self.members.values())
-        return votes.most_common(1)[0][0]
-
-    def _joined(self, caller: Caller, member: Member) -> Reply:
-        """Tell a member of the present generation; the leader of all members, too."""
-        assert self.protocol is not None
-        members = []
-        if member.member_id == self.leader:
-            members = [
-                JoinGroupResponseMember(
-                    member_id=each.member_id, group_instance_id=each.instance_id, metadata=each.metadata(self.protocol)
-                )
-                for each in self.members.values()
-            ]
-        response = JoinGroupResponse(
-            generation_id=self.generation,
-            protocol_type=self.protocol_type,
-            protocol_name=self.protocol,
-            leader=self.leader or "",
-            member_id=member.member_id,
-            members=members,
-        )
-        return Reply(caller, response)
 
     def _move(self, state: GroupState, date_ms: int) -> None:
         assert (self.state, state) in ALLOWED, (self.state, state)
@@ -362,7 +262,7 @@ class Group:
 
     def sync(self, caller: Caller, request: SyncGroupRequest, now: Moment) -> list[Effect]:
         """Answer a SyncGroup: when the leader's has come and is stored, or at once."""
-        code = self.fault(request.member_id, request.group_instance_id)
+        code = self.members.fault(request.member_id, request.group_instance_id)
         if not code and request.generation_id != self.generation:
             code = ErrorCode.ILLEGAL_GENERATION
         if not code and (
@@ -374,10 +274,12 @@ class Group:
         if reply:
             return [Reply(caller, SyncGroupResponse(error_code=reply))]
         member = self.members[request.member_id]
-        self._synced(member.member_id)
+        self.unsynced.discard(member.member_id)
+        if not self.unsynced:
+            self.deadlines.cancel(Due(self.group_id, "sync"))
         if self.state is GroupState.STABLE:
             self.touch(member, now)
-            return [self._assigned(caller, member)]
+            return [_assigned(self, caller, member)]
         before = _fenced_sync(member, ErrorCode.REBALANCE_IN_PROGRESS)
         member.syncing = caller
         if member.member_id == self.leader:
@@ -399,39 +301,24 @@ class Group:
                 effects = self._answer_syncs(GROUP_NOT_STORED.get(code, code), now)
                 return effects + self._prepare(now) + self._complete_if_all_joined(now)
             for member in self.members.values():
-                self._assign(member, assignments.get(member.member_id, b""))
+                self.members.assign(member, assignments.get(member.member_id, b""))
             self._move(GroupState.STABLE, now.date_ms)
             return self._answer_syncs(ErrorCode.NONE, now)
 
         return [self.store(now, then, assignments)] if has_room else then(ErrorCode.RECORD_LIST_TOO_LARGE, now)
-
-    def _assign(self, member: Member, assignment: bytes) -> None:
-        self.usage.used += len(assignment) - len(member.assignment)
-        member.assignment = assignment
 
     def _answer_syncs(self, code: ErrorCode, now: Moment) -> list[Effect]:
         """Answer all that wait for their assignment; with a `code`, nobody has one."""
         effects: list[Effect] = []
         for member in self.members.values():
             if code:
-                self._assign(member, b"")
+                self.members.assign(member, b"")
             if member.syncing is not None:
                 failed = Reply(member.syncing, SyncGroupResponse(error_code=code))
-                effects.append(failed if code else self._assigned(member.syncing, member))
+                effects.append(failed if code else _assigned(self, member.syncing, member))
                 member.syncing = None
                 self.touch(member, now)
         return effects
-
-    def _assigned(self, caller: Caller, member: Member) -> Reply:
-        response = SyncGroupResponse(
-            protocol_type=self.protocol_type, protocol_name=self.protocol, assignment=member.assignment
-        )
-        return Reply(caller, response)
-
-    def _synced(self, member_id: str) -> None:
-        self.unsynced.discard(member_id)
-        if not self.unsynced:
-            self.deadlines.cancel(Due(self.group_id, "sync"))
 
     def syncs_due(self, now: Moment) -> list[Effect]:
         """Go on without the members that have joined this generation and did not ask for their assignment."""
@@ -442,16 +329,9 @@ class Group:
 
     # ---- staying and leaving
 
-    def fault(self, member_id: str, instance_id: str | None) -> ErrorCode:
-        """Return what is wrong with who says so: NONE for a member, under its own instance id."""
-        if instance_id is not None and self.static.get(instance_id) not in (None, member_id):
-            return ErrorCode.FENCED_INSTANCE_ID
-        known = member_id in self.members and (instance_id is None or instance_id in self.static)
-        return ErrorCode.NONE if known else ErrorCode.UNKNOWN_MEMBER_ID
-
     def heartbeat(self, member_id: str, instance_id: str | None, generation: int, now: Moment) -> ErrorCode:
         """Answer a heartbeat. Who is still to join again must not be expired for that."""
-        code = self.fault(member_id, instance_id)
+        code = self.members.fault(member_id, instance_id)
         if code or generation != self.generation:
             return code or ErrorCode.ILLEGAL_GENERATION
         self.touch(self.members[member_id], now)
@@ -466,12 +346,12 @@ class Group:
     def leave(self, member_id: str, instance_id: str | None, now: Moment) -> tuple[ErrorCode, list[Effect]]:
         """Let a member go, by its id, or, where that is empty, by that of its instance."""
         if not member_id:
-            member_id = self.static.get(instance_id or "", "")
+            member_id = self.members.static.get(instance_id or "", "")
             code = ErrorCode.NONE if member_id else ErrorCode.UNKNOWN_MEMBER_ID
         elif member_id in self.pending:
             return ErrorCode.NONE, self.pending_due(member_id, now)
         else:
-            code = self.fault(member_id, instance_id)
+            code = self.members.fault(member_id, instance_id)
         return (code, []) if code else (code, self.remove(member_id, now))
 
     def session_due(self, member_id: str, now: Moment) -> list[Effect]:
@@ -502,13 +382,8 @@ class Group:
 
     def _drop(self, member: Member) -> list[Effect]:
         effects = _fenced_join(member, ErrorCode.UNKNOWN_MEMBER_ID) + _fenced_sync(member, ErrorCode.UNKNOWN_MEMBER_ID)
-        del self.members[member.member_id]
-        self.usage.used -= member.weight
-        self._support.subtract(member.names)
-        self._support += Counter()  # without those that nobody knows any more
+        self.members.drop(member)
         self.unsynced.discard(member.member_id)
-        if member.instance_id is not None:
-            self.static.pop(member.instance_id, None)
         if self.leader == member.member_id:
             self.leader = next(iter(self.members), None)
         self.deadlines.cancel(Due(self.group_id, "session", member.member_id))
@@ -548,56 +423,40 @@ class Group:
 
     def value(self, date_ms: int, assignments: dict[str, bytes] | None = None) -> GroupMetadataValue:
         """Return what is stored of the group."""
-        members = [
-            StoredMember(
-                member_id=each.member_id,
-                group_instance_id=each.instance_id,
-                client_id=each.client_id,
-                client_host=each.client_host,
-                rebalance_timeout=each.rebalance_timeout_ms,
-                session_timeout=each.session_timeout_ms,
-                subscription=each.metadata(self.protocol or ""),
-                assignment=each.assignment if assignments is None else assignments.get(each.member_id, b""),
-            )
-            for each in self.members.values()
-        ]
+        members = self.members.stored(self.protocol or "", assignments)
         since = self.state_since_ms if self.state_since_ms >= 0 else date_ms
         version = self.config.stored.group_value
         return GroupMetadataValue(
             version, self.protocol_type or "", self.generation, self.protocol, self.leader, since, members
         )
 
-    def expired_offsets(self, date_ms: int) -> Iterator[TopicPartition]:
-        """Yield the offsets that have been kept long enough: of topics that nobody reads, in a group without members.
 
-        That time begins when the group becomes empty (KIP-211), unless an offset has one of its own.
-        """
-        pending = {place for places in self.pending_offsets.values() for place in places}
-        read: set[str] | None = None
-        if self.state is GroupState.STABLE:
-            read = self.subscribed_topics()
-        elif self.state is GroupState.EMPTY:
-            read = set()
-        if read is None:
-            return
-        by_state = self.state is GroupState.EMPTY and self.protocol_type is not None and self.state_since_ms >= 0
-        for place, committed in self.offsets.items():
-            since = self.state_since_ms if by_state else committed.commit_timestamp
-            end = since + self.config.offsets_retention_ms
-            if committed.expire_timestamp >= 0:
-                end = committed.expire_timestamp
-            if place[0] not in read and place not in pending and end <= date_ms:
-                yield place
+def _is_supported(group: Group, request: JoinGroupRequest) -> bool:
+    protocols = [each.name for each in request.protocols]
+    if not group.members:
+        return bool(request.protocol_type and protocols)
+    return request.protocol_type == group.protocol_type and group.members.support(protocols)
 
-    def subscribed_topics(self) -> set[str] | None:
-        """Return the topics that members of a group of consumers ask for; None where that is not known."""
-        if self.protocol_type != CONSUMER or self.protocol is None or not self.members:
-            return None
-        try:
-            found = [Subscription.parse(each.metadata(self.protocol)).topics for each in self.members.values()]
-        except CorruptRecordError:
-            return None
-        return {topic for topics in found for topic in topics}
+
+def _joined(group: Group, caller: Caller, member: Member) -> Reply:
+    """Tell a member of the present generation; the leader of all members, too."""
+    assert group.protocol is not None
+    response = JoinGroupResponse(
+        generation_id=group.generation,
+        protocol_type=group.protocol_type,
+        protocol_name=group.protocol,
+        leader=group.leader or "",
+        member_id=member.member_id,
+        members=group.members.for_leader(group.protocol) if member.member_id == group.leader else [],
+    )
+    return Reply(caller, response)
+
+
+def _assigned(group: Group, caller: Caller, member: Member) -> Reply:
+    response = SyncGroupResponse(
+        protocol_type=group.protocol_type, protocol_name=group.protocol, assignment=member.assignment
+    )
+    return Reply(caller, response)
 
 
 def refused_join(caller: Caller, member_id: str, code: ErrorCode) -> Reply:
@@ -618,12 +477,3 @@ def _fenced_sync(member: Member, code: ErrorCode = ErrorCode.FENCED_INSTANCE_ID)
         return []
     caller, member.syncing = member.syncing, None
     return [Reply(caller, SyncGroupResponse(error_code=code))]
-
-
-def weight_of(caller: Caller, request: JoinGroupRequest) -> int:
-    """Return the bytes that would be counted for a member that joins so."""
-    return weight(_protocols_of(request), caller.client_id, request.group_instance_id)
-
-
-def _protocols_of(request: JoinGroupRequest) -> Protocols:
-    return tuple((each.name, each.metadata) for each in request.protocols)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from magicbyte.errors import ErrorCode
@@ -64,7 +64,7 @@ def _commit_refusal(group: Group | None, request: offset_commit.OffsetCommitRequ
         return ErrorCode.NONE if generation < 0 else ErrorCode.ILLEGAL_GENERATION
     if generation < 0 and group.state is GroupState.EMPTY:
         return ErrorCode.NONE
-    code = group.fault(member_id, request.group_instance_id)
+    code = group.members.fault(member_id, request.group_instance_id)
     if code or generation != group.generation:
         return code or ErrorCode.ILLEGAL_GENERATION
     code = COMMIT_REPLY[group.state]
@@ -169,7 +169,7 @@ def delete_offsets(
         code = ErrorCode.GROUP_ID_NOT_FOUND
     elif not code and group is not None and group.state is not GroupState.EMPTY:
         code = ErrorCode.NONE if group.protocol_type == CONSUMER else ErrorCode.NON_EMPTY_GROUP
-        subscribed = group.subscribed_topics()
+        subscribed = subscribed_topics(group)
     if code or group is None:
         return [Reply(caller, offset_delete.OffsetDeleteResponse(error_code=code))]
     deleted, topics = list[TopicPartition](), list[offset_delete.OffsetDeleteResponseTopic]()
@@ -228,3 +228,33 @@ def _fetched_partition(
         committed_leader_epoch=committed.leader_epoch,
         metadata=committed.metadata,
     )
+
+
+def expired_offsets(group: Group, date_ms: int) -> Iterator[TopicPartition]:
+    """Yield the offsets that have been kept long enough: of topics that nobody reads, in a group without members.
+
+    That time begins when the group becomes empty (KIP-211), unless an offset has one of its own.
+    """
+    pending = {place for places in group.pending_offsets.values() for place in places}
+    read: set[str] | None = None
+    if group.state is GroupState.STABLE:
+        read = subscribed_topics(group)
+    elif group.state is GroupState.EMPTY:
+        read = set()
+    if read is None:
+        return
+    by_state = group.state is GroupState.EMPTY and group.protocol_type is not None and group.state_since_ms >= 0
+    for place, committed in group.offsets.items():
+        since = group.state_since_ms if by_state else committed.commit_timestamp
+        end = since + group.config.offsets_retention_ms
+        if committed.expire_timestamp >= 0:
+            end = committed.expire_timestamp
+        if place[0] not in read and place not in pending and end <= date_ms:
+            yield place
+
+
+def subscribed_topics(group: Group) -> set[str] | None:
+    """Return the topics that members of a group of consumers ask for; None where that is not known."""
+    if group.protocol_type != CONSUMER or group.protocol is None or not group.members:
+        return None
+    return group.members.topics(group.protocol)

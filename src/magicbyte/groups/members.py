@@ -1,0 +1,179 @@
+"""The members of a group: what they support, what they are assigned, and which instances they are."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from magicbyte.errors import CorruptRecordError, ErrorCode
+from magicbyte.groups.consumer_protocol import Subscription
+from magicbyte.groups.effects import Caller
+from magicbyte.groups.records import Member as StoredMember
+from magicbyte.groups.usage import Usage, weight
+from magicbyte.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponseMember
+
+Protocols: TypeAlias = tuple[tuple[str, bytes], ...]
+
+
+@dataclass(slots=True)
+class Member:
+    """A member. Times in ms. `joining` and `syncing` wait for an answer.
+
+    `protocols`: names and metadata, the one it likes best first.
+    """
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    protocols: Protocols
+    assignment: bytes = b""
+    joining: Caller | None = None
+    syncing: Caller | None = None
+    is_new: bool = False
+
+    @property
+    def names(self) -> set[str]:
+        """The protocols that it knows."""
+        return {name for name, _ in self.protocols}
+
+    def metadata(self, protocol: str) -> bytes:
+        """Return what it sent for a protocol."""
+        return dict(self.protocols)[protocol]
+
+    @property
+    def weight(self) -> int:
+        """The bytes that are counted for it."""
+        return weight(self.protocols, self.client_id, self.instance_id) + len(self.assignment)
+
+
+class Members(dict[str, Member]):
+    """Members by id. Change them by these methods alone: `usage` and the supported protocols are counted along.
+
+    `static`: member ids by `group.instance.id`.
+    """
+
+    def __init__(self, usage: Usage) -> None:
+        super().__init__()
+        self.usage = usage
+        self.static: dict[str, str] = {}
+        self._support = Counter[str]()  # how many members know a protocol
+
+    def admit(self, member: Member) -> None:
+        """Add a member."""
+        self[member.member_id] = member
+        self.usage.used += member.weight
+        self._support.update(member.names)
+        if member.instance_id is not None:
+            self.static[member.instance_id] = member.member_id
+
+    def drop(self, member: Member) -> None:
+        """Remove a member."""
+        del self[member.member_id]
+        self.usage.used -= member.weight
+        self._support.subtract(member.names)
+        self._support += Counter()  # without those that nobody knows any more
+        if member.instance_id is not None:
+            self.static.pop(member.instance_id, None)
+
+    def rename(self, member: Member, member_id: str) -> None:
+        """Give the member of an instance that came back its new id."""
+        assert member.instance_id is not None
+        del self[member.member_id]
+        member.member_id = member_id
+        self[member_id] = member
+        self.static[member.instance_id] = member_id
+
+    def revise(self, member: Member, caller: Caller, request: JoinGroupRequest) -> None:
+        """Take over what a member says in a JoinGroup, which waits for the end of the rebalance from now on."""
+        timeout = request.rebalance_timeout_ms
+        member.session_timeout_ms = request.session_timeout_ms
+        member.rebalance_timeout_ms = timeout if caller.version >= 1 else request.session_timeout_ms
+        self._support.subtract(member.names)
+        self.usage.used -= member.weight
+        member.protocols = protocols_of(request)
+        self.usage.used += member.weight
+        self._support.update(member.names)
+        member.joining = caller
+
+    def assign(self, member: Member, assignment: bytes) -> None:
+        """Set the assignment of a member."""
+        self.usage.used += len(assignment) - len(member.assignment)
+        member.assignment = assignment
+
+    def fault(self, member_id: str, instance_id: str | None) -> ErrorCode:
+        """Return what is wrong with who says so: NONE for a member, under its own instance id."""
+        if instance_id is not None and self.static.get(instance_id) not in (None, member_id):
+            return ErrorCode.FENCED_INSTANCE_ID
+        known = member_id in self and (instance_id is None or instance_id in self.static)
+        return ErrorCode.NONE if known else ErrorCode.UNKNOWN_MEMBER_ID
+
+    # ---- protocols
+
+    def support(self, protocols: Iterable[str]) -> bool:
+        """Whether all members know one of these protocols."""
+        return not self._common().isdisjoint(protocols)
+
+    def _common(self) -> set[str]:
+        """Return the protocols that all members support."""
+        return {name for name, count in self._support.items() if count == len(self)}
+
+    def vote(self) -> str:
+        """Return the protocol that most members like best of those that all support."""
+        common = self._common()
+        votes = Counter(next(name for name, _ in each.protocols if name in common) for each in self.values())
+        return votes.most_common(1)[0][0]
+
+    @property
+    def rebalance_timeout_ms(self) -> int:
+        """The longest that any member asks for."""
+        return max((each.rebalance_timeout_ms for each in self.values()), default=0)
+
+    def topics(self, protocol: str) -> set[str] | None:
+        """Return the topics that members of a group of consumers ask for; None where that is not known."""
+        try:
+            found = [Subscription.parse(each.metadata(protocol)).topics for each in self.values()]
+        except CorruptRecordError:
+            return None
+        return {topic for topics in found for topic in topics}
+
+    # ---- what others are told of them
+
+    def for_leader(self, protocol: str) -> list[JoinGroupResponseMember]:
+        """Return what the leader is told of all members, to assign to them."""
+        return [
+            JoinGroupResponseMember(
+                member_id=each.member_id, group_instance_id=each.instance_id, metadata=each.metadata(protocol)
+            )
+            for each in self.values()
+        ]
+
+    def stored(self, protocol: str, assignments: Mapping[str, bytes] | None) -> list[StoredMember]:
+        """Return what is stored of all members, with the assignments given or those that they have."""
+        return [
+            StoredMember(
+                member_id=each.member_id,
+                group_instance_id=each.instance_id,
+                client_id=each.client_id,
+                client_host=each.client_host,
+                rebalance_timeout=each.rebalance_timeout_ms,
+                session_timeout=each.session_timeout_ms,
+                subscription=each.metadata(protocol),
+                assignment=each.assignment if assignments is None else assignments.get(each.member_id, b""),
+            )
+            for each in self.values()
+        ]
+
+
+def weight_of(caller: Caller, request: JoinGroupRequest) -> int:
+    """Return the bytes that would be counted for a member that joins so."""
+    return weight(protocols_of(request), caller.client_id, request.group_instance_id)
+
+
+def protocols_of(request: JoinGroupRequest) -> Protocols:
+    """Return the protocols of a JoinGroup, with what a member says for each."""
+    return tuple((each.name, each.metadata) for each in request.protocols)
