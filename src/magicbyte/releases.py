@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import enum
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -203,6 +203,76 @@ EMPTY_GROUPS: Final = (0, 10, 1)
 """The first protocol version whose brokers keep a value for a group without members. Older ones write a tombstone."""
 OFFSETS_EXPIRE_WITH_GROUP: Final = (2,)
 """From here on offsets expire with their group (KIP-211), not each at a time of its own."""
+
+
+_ALL_OF_LINE: Final = 1 << 16
+"""In place of the number behind "-IV": a line without one stands for the last protocol version of its release."""
+
+_INTER_BROKER: Final[Mapping[int, Sequence[tuple[tuple[int, ...], int]]]] = {
+    1: (  # Fetch; later versions name topics by their ids
+        ((0, 8), 0), ((0, 9, 0, 0), 1), ((0, 10, 0, 0), 2), ((0, 10, 1, 1), 3), ((0, 11, 0, 0), 4),
+        ((0, 11, 0, 1), 5), ((1, 1, 0), 7), ((2, 0, 1), 8), ((2, 1, 2), 10), ((2, 3, 1), 11), ((2, 7, 1), 12),
+    ),
+    2: (  # ListOffsets
+        ((0, 8), 0), ((0, 10, 1, 2), 1), ((0, 11, 0, 0), 2), ((2, 0, 1), 3), ((2, 1, 1), 4), ((2, 2, 1), 5),
+        ((2, 8, 0), 6),
+    ),
+    4: (  # LeaderAndIsr
+        ((0, 8), 0), ((1, 0, 0), 1), ((2, 2, 0), 2), ((2, 4, 0), 3), ((2, 4, 1), 4), ((2, 8, 1), 5),
+    ),
+    5: (((0, 8), 0), ((2, 2, 0), 1), ((2, 4, 1), 2), ((2, 6, 0), 3)),  # StopReplica
+    6: (  # UpdateMetadata
+        ((0, 8), 0), ((0, 9, 0, 0), 1), ((0, 10, 0, 1), 2), ((0, 10, 2, 0), 3), ((1, 0, 0), 4), ((2, 2, 0), 5),
+        ((2, 4, 1), 6), ((2, 8, 1), 7),
+    ),
+    7: (((0, 8), 0), ((0, 9, 0, 0), 1), ((2, 2, 0), 2), ((2, 4, 1), 3)),  # ControlledShutdown
+    23: (  # OffsetForLeaderEpoch
+        ((0, 11, 0, 2), 0), ((2, 0, 0), 1), ((2, 1, 1), 2), ((2, 3, 1), 3), ((2, 8, 0), 4),
+    ),
+}  # fmt: skip
+"""By API key: the first protocol version with which brokers send each version of a request to each other."""
+
+
+def protocol_version(name: str) -> tuple[int, ...]:
+    """Return an `inter.broker.protocol.version` as numbers that compare: 0.10.0-IV1 is (0, 10, 0, 1), 2.8 is (2, 8).
+
+    `0.9.0-1` is 0.10.0-IV0. Raises ValueError for a name that no release has.
+    """
+    numbered, behind, internal = ("0.10.0-IV0" if name == "0.9.0-1" else name).partition("-IV")
+    parts = numbered.split(".")
+    length = 3 if parts[0] == "0" else 2
+    known = ".".join(parts[:length]) in LINES and all(part.isdigit() for part in parts)
+    if not known or (behind and not internal.isdigit()):
+        raise ValueError(name)
+    line = tuple(map(int, parts[:length]))
+    return (*line, int(internal)) if behind else line
+
+
+def line_of(protocol: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the release line of a protocol version: of (2, 8, 1) it is (2, 8)."""
+    return protocol[: _line_length(protocol)]
+
+
+def protocol_name(protocol: tuple[int, ...]) -> str:
+    """Return the name of a protocol version: 0.10.0-IV1, 2.8."""
+    line = line_of(protocol)
+    internal = "".join(f"-IV{each}" for each in protocol[len(line) :])
+    return ".".join(map(str, line)) + internal
+
+
+def _line_length(protocol: tuple[int, ...]) -> int:
+    return 3 if protocol[0] == 0 else 2
+
+
+def inter_broker_versions(protocol: tuple[int, ...]) -> dict[int, int]:
+    """Return in which version brokers of a protocol version send each request to each other, by API key.
+
+    OffsetForLeaderEpoch is missing before 0.11.0-IV2: followers truncate by their high watermark. Source: the table of
+    Kafka's ApiVersion and MetadataVersion.
+    """
+    exact = protocol if len(protocol) > _line_length(protocol) else (*protocol, _ALL_OF_LINE)
+    found = {key: [version for first, version in rows if exact >= first] for key, rows in _INTER_BROKER.items()}
+    return {key: versions[-1] for key, versions in found.items() if versions}
 
 
 def registration_version(protocol: tuple[int, ...]) -> int:

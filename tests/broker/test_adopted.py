@@ -25,6 +25,7 @@ from magicbyte.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRe
 from magicbyte.records.columns import Record
 from magicbyte.records.decode import decode
 from magicbyte.records.entry import entries
+from magicbyte.releases import line_of
 
 CASES = [each for each in golden_data.log_cases(state="clean shutdown") if each.has_records and each.codec == "lz4"]
 
@@ -141,7 +142,10 @@ def test_a_directory_is_kept_as_the_oldest_broker_would_that_can_have_written_it
     assert max(each for found in before.values() for each in found) == magic
     for lap in range(3):
         config = use(folder, topic)
-        assert (config.log_message_format_version.magic, config.inter_broker_protocol_version) == (magic, protocol)
+        assert (config.log_message_format_version.magic, line_of(config.inter_broker_protocol_version)) == (
+            magic,
+            protocol,
+        )
         if lap == 1:
             (folder / "magicbyte-metadata.sqlite").unlink()
     after = magics(folder)
@@ -172,7 +176,10 @@ def test_settings_go_beyond_by_name_which_is_said_once_and_remembered(
     caplog.clear()
     for given in (settings, {}):
         config = use(folder, topic, given)
-        assert (config.log_message_format_version.magic, config.inter_broker_protocol_version) == (magic, protocol)
+        assert (config.log_message_format_version.magic, line_of(config.inter_broker_protocol_version)) == (
+            magic,
+            protocol,
+        )
         beyond = [each for each in caplog.messages if "go beyond, to" in each]
         name = ".".join(map(str, protocol))
         line = f"{folder} was kept for Kafka 0.10.0, which cannot have it back: the settings go beyond, to {name}"
@@ -184,7 +191,7 @@ def test_settings_go_beyond_by_name_which_is_said_once_and_remembered(
 def test_settings_that_were_given_hold_for_starts_without_them(folder: Path) -> None:
     use(folder, "topic", {"log.message.format.version": "0.10.2", "inter.broker.protocol.version": "0.10.2"})
     config = use(folder, "topic")
-    assert (config.log_message_format_version.magic, config.inter_broker_protocol_version) == (1, (0, 10, 2))
+    assert (config.log_message_format_version.magic, line_of(config.inter_broker_protocol_version)) == (1, (0, 10, 2))
     check_readable(magics(folder), values(folder), 1, (0, 10, 2))
 
 
@@ -193,7 +200,7 @@ def test_a_new_directory_has_the_latest_format_and_nothing_is_said(
 ) -> None:
     for _ in range(2):
         config = use(folder, "topic")
-        assert (config.log_message_format_version.magic, config.inter_broker_protocol_version) == (2, (2, 8))
+        assert (config.log_message_format_version.magic, line_of(config.inter_broker_protocol_version)) == (2, (2, 8))
     assert caplog.messages == []
 
 
@@ -257,4 +264,4 @@ def test_what_is_forgotten_follows_from_the_records_again(folder: Path) -> None:
     forget(store)
     store.close()
     config = use(folder, "topic")
-    assert (config.log_message_format_version.magic, config.inter_broker_protocol_version) == (1, (0, 10, 1))
+    assert (config.log_message_format_version.magic, line_of(config.inter_broker_protocol_version)) == (1, (0, 10, 1))

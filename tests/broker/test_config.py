@@ -162,7 +162,7 @@ def test_a_format_has_several_names(version: str, stored: Format) -> None:
 
 def test_the_protocol_version_of_the_first_drafts_is_an_alias() -> None:
     given = {"inter.broker.protocol.version": "0.9.0-1", "log.message.format.version": "1"}
-    assert BrokerConfig(given).inter_broker_protocol_version == (0, 10, 0)
+    assert BrokerConfig(given).inter_broker_protocol_version == (0, 10, 0, 0)
     with pytest.raises(InvalidConfigError, match=r"needs an inter\.broker\.protocol\.version from 0\.11 on"):
         BrokerConfig({**given, "log.message.format.version": "2"})
 

@@ -18,7 +18,7 @@ from magicbyte.metadata import layout
 from magicbyte.printable import logger
 from magicbyte.records.encode import Format
 from magicbyte.records.layout import Dialect
-from magicbyte.releases import TOPIC_IDS
+from magicbyte.releases import TOPIC_IDS, line_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -46,7 +46,10 @@ class Kept(NamedTuple):
     @classmethod
     def of(cls, settings: Mapping[str, str]) -> Kept:
         """Return what settings stand for, and the defaults of those that are not given. Raises InvalidConfigError."""
-        return cls(*(SETTINGS[each].parse(settings.get(each, SETTINGS[each].default)) for each in (FORMAT, PROTOCOL)))
+        stored, spoken = (
+            SETTINGS[each].parse(settings.get(each, SETTINGS[each].default)) for each in (FORMAT, PROTOCOL)
+        )
+        return cls(stored, line_of(spoken))
 
 
 _WRITTEN_BY: Final = (Kept(Format.V0, (0, 9, 0)), Kept(Format.V1, (0, 10, 0)), Kept(Format.V2, (0, 11, 0)))
@@ -61,7 +64,8 @@ def adopt(config: BrokerConfig, metadata: MetadataStore, logs: LogDirectory) -> 
     path = layout.directory_path(config.broker_id)
     node = metadata.exists(path)
     before = _found(logs) if node is None else Kept.of(layout.load_config(path, node.data))
-    now = Kept(*config.adopt({} if before is None else before.settings()))
+    stored, spoken = config.adopt({} if before is None else before.settings())
+    now = Kept(stored, line_of(spoken))
     names = ", ".join(f"{name}={text}" for name, text in config.of_directory.items())
     if before is not None and names:
         log.warning("%s is kept for Kafka %s to come back: %s; set them to go beyond", logs.path, _line(before), names)

@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
+from magicbyte.broker.cluster_settings import ClusterSettings
 from magicbyte.broker.listeners import http_address, is_loopback, listeners
 from magicbyte.broker.offer import OWN, Offer, offer_of
 from magicbyte.broker.settings import (
@@ -31,7 +32,7 @@ from magicbyte.errors import InvalidConfigError
 from magicbyte.log.files.properties import parse_properties
 from magicbyte.records.decode import DEFAULT_MAX_BATCH_BYTES
 from magicbyte.records.encode import KAFKA_FORMATS, Format
-from magicbyte.releases import MAGIC_NAMES, PROTOCOL_OF_MAGIC
+from magicbyte.releases import MAGIC_NAMES, PROTOCOL_OF_MAGIC, line_of, protocol_name
 
 _INT = Kind.INT
 _ANY_TIME = Update.CLUSTER_WIDE
@@ -40,7 +41,7 @@ _CODECS = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
 _DIALECT: Final = re.compile(r"listener\.name\.([a-z0-9_.-]+)\.magicbyte\.dialect")
 
 
-class BrokerConfig:
+class BrokerConfig(ClusterSettings):
     """A broker's settings. Each attribute below is the value in force, which changes with `change`.
 
     `static` are those from the file and the command line, `of_all` and `of_this` those that were set while it ran, for
@@ -177,7 +178,7 @@ class BrokerConfig:
     unclean_leader_election_enable = boolean(
         "unclean.leader.election.enable",
         False,
-        "Let a replica lead that lacks records. Kept for tools: there is one replica.",
+        "Let a replica that is not in sync lead where no other is left: committed records may be lost.",
         update=_ANY_TIME,
     )
     log_segment_bytes = integer(
@@ -505,7 +506,10 @@ class BrokerConfig:
 
 
 SETTINGS: Final[Mapping[str, Setting[Any]]] = {
-    each.name: each for each in vars(BrokerConfig).values() if isinstance(each, Setting)
+    each.name: each
+    for kind in (BrokerConfig, ClusterSettings)
+    for each in vars(kind).values()
+    if isinstance(each, Setting)
 }
 """The table of the broker's settings, by Kafka's names."""
 
@@ -563,15 +567,16 @@ def _of_directory(config: BrokerConfig, given: Mapping[str, str]) -> dict[str, s
     spoken: tuple[int, ...] = SETTINGS[PROTOCOL].parse(config.remembered.get(PROTOCOL, SETTINGS[PROTOCOL].default))
     if stored.magic > config.offer.newest_format.magic:
         stored = config.offer.newest_format
-    spoken = min(spoken, config.offer.protocol)
+    spoken = min(line_of(spoken), config.offer.protocol)
     if FORMAT in given:
         spoken = max(spoken, _NEEDED[SETTINGS[FORMAT].parse(given[FORMAT])])
-    found = {FORMAT: FORMAT_NAMES[stored], PROTOCOL: ".".join(map(str, spoken))}
+    found = {FORMAT: FORMAT_NAMES[stored], PROTOCOL: protocol_name(spoken)}
     return {name: text for name, text in found.items() if name not in given and not _is_default(name, text)}
 
 
 def _is_default(name: str, text: str) -> bool:
-    return bool(SETTINGS[name].parse(text) == SETTINGS[name].parse(SETTINGS[name].default))
+    value, default = (SETTINGS[name].parse(each) for each in (text, SETTINGS[name].default))
+    return bool(line_of(value) == line_of(default) if name == PROTOCOL else value == default)
 
 
 def _in_force(given: Mapping[str, str]) -> tuple[dict[str, str | None], dict[str, Any]]:

@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar, overload
 
+from magicbyte import releases
 from magicbyte.errors import InvalidConfigError
 from magicbyte.log.append.rules import stored_format
 from magicbyte.records.encode import Format
-from magicbyte.releases import LINES
 
 T = TypeVar("T")
 INT_MAX = (1 << 31) - 1
@@ -182,12 +182,8 @@ def message_format(name: str, default: str, doc: str, *, update: Update = Update
 
 
 def protocol_version(name: str, default: str, doc: str) -> Setting[tuple[int, ...]]:
-    """Return a setting that is a Kafka version: (2, 8), (0, 10, 0). `0.9.0-1` stands for `0.10.0-IV0`."""
-
-    def read(found: str) -> tuple[int, ...]:
-        return _line("0.10.0-IV0" if found == "0.9.0-1" else found)
-
-    return Setting(name, Kind.STRING, default, read, "a version such as 2.8 or 0.10.0-IV1", doc)
+    """Return a setting that is a Kafka version: (2, 8), (0, 10, 0, 1). `0.9.0-1` stands for `0.10.0-IV0`."""
+    return Setting(name, Kind.STRING, default, releases.protocol_version, "a version such as 2.8 or 0.10.0-IV1", doc)
 
 
 def _refuse(found: str) -> Any:
@@ -196,16 +192,5 @@ def _refuse(found: str) -> Any:
 
 def _checked_version(found: str) -> str:
     if found not in ("0", "1", "2"):
-        _line(found)
+        releases.protocol_version(found)
     return found
-
-
-def _line(version: str) -> tuple[int, ...]:
-    """Return the release line of a version name. Raises ValueError for one that Kafka does not have."""
-    numbers, _, internal = version.partition("-IV")
-    parts = numbers.split(".")
-    length = 3 if parts[0] == "0" else 2
-    known = ".".join(parts[:length]) in LINES and all(part.isdigit() for part in parts)
-    if not known or ("-IV" in version and not internal.isdigit()):
-        raise ValueError(version)
-    return tuple(map(int, parts[:length]))

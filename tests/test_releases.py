@@ -1,0 +1,64 @@
+"""What each release does, beside facts from Kafka's own tables."""
+
+import pytest
+
+from magicbyte.releases import inter_broker_versions, line_of, protocol_name, protocol_version
+
+FETCH, LIST_OFFSETS, LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, SHUTDOWN, EPOCHS = 1, 2, 4, 5, 6, 7, 23
+
+
+@pytest.mark.parametrize(
+    ("name", "versions"),
+    [  # Fetch, LeaderAndIsr, StopReplica, UpdateMetadata, ControlledShutdown, ListOffsets, OffsetForLeaderEpoch
+        ("0.8.2", (0, 0, 0, 0, 0, 0, None)),
+        ("0.9.0", (1, 0, 0, 1, 1, 0, None)),
+        ("0.9.0-1", (2, 0, 0, 1, 1, 0, None)),
+        ("0.10.0-IV0", (2, 0, 0, 1, 1, 0, None)),
+        ("0.10.0", (2, 0, 0, 2, 1, 0, None)),
+        ("0.10.1-IV0", (2, 0, 0, 2, 1, 0, None)),
+        ("0.10.1-IV1", (3, 0, 0, 2, 1, 0, None)),
+        ("0.10.1", (3, 0, 0, 2, 1, 1, None)),
+        ("0.10.2", (3, 0, 0, 3, 1, 1, None)),
+        ("0.11.0-IV0", (4, 0, 0, 3, 1, 2, None)),
+        ("0.11.0-IV1", (5, 0, 0, 3, 1, 2, None)),
+        ("0.11.0-IV2", (5, 0, 0, 3, 1, 2, 0)),
+        ("0.11.0.3", (5, 0, 0, 3, 1, 2, 0)),
+        ("1.0", (5, 1, 0, 4, 1, 2, 0)),
+        ("1.1", (7, 1, 0, 4, 1, 2, 0)),
+        ("2.0-IV0", (7, 1, 0, 4, 1, 2, 1)),
+        ("2.0-IV1", (8, 1, 0, 4, 1, 3, 1)),
+        ("2.1-IV1", (8, 1, 0, 4, 1, 4, 2)),
+        ("2.1", (10, 1, 0, 4, 1, 4, 2)),
+        ("2.2-IV0", (10, 2, 1, 5, 2, 4, 2)),
+        ("2.2", (10, 2, 1, 5, 2, 5, 2)),
+        ("2.3", (11, 2, 1, 5, 2, 5, 3)),
+        ("2.4-IV0", (11, 3, 1, 5, 2, 5, 3)),
+        ("2.4", (11, 4, 2, 6, 3, 5, 3)),
+        ("2.6", (11, 4, 3, 6, 3, 5, 3)),
+        ("2.7-IV1", (12, 4, 3, 6, 3, 5, 3)),
+        ("2.8-IV0", (12, 4, 3, 6, 3, 6, 4)),
+        ("2.8.2", (12, 5, 3, 7, 3, 6, 4)),
+    ],
+)
+def test_brokers_send_each_request_in_the_version_of_their_protocol(
+    name: str, versions: tuple[int | None, ...]
+) -> None:
+    found = inter_broker_versions(protocol_version(name))
+    keys = FETCH, LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, SHUTDOWN, LIST_OFFSETS, EPOCHS
+    assert tuple(found.get(key) for key in keys) == versions
+
+
+def test_protocol_versions_compare_and_have_names() -> None:
+    assert protocol_version("0.9.0-1") == protocol_version("0.10.0-IV0") == (0, 10, 0, 0)
+    assert protocol_version("0.10.0-IV0") < protocol_version("0.10.0-IV1") < protocol_version("0.10.1-IV0")
+    assert [protocol_name(protocol_version(each)) for each in ("0.10.0-IV1", "2.8", "0.11.0.3", "3.9-IV0")] == [
+        *("0.10.0-IV1", "2.8", "0.11.0", "3.9-IV0")
+    ]
+    assert line_of((0, 10, 0, 1)) == (0, 10, 0)
+    assert line_of((2, 8, 1)) == line_of((2, 8)) == (2, 8)
+
+
+@pytest.mark.parametrize("name", ["0.10.0-IVx", "0.7.0", "two", "2.8-IV", "", "5.0"])
+def test_a_protocol_version_that_no_release_has_is_refused(name: str) -> None:
+    with pytest.raises(ValueError, match=name or "^$"):
+        protocol_version(name)
