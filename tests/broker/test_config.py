@@ -37,10 +37,7 @@ def test_a_file_of_kafkas_own_is_understood() -> None:
     assert (config.broker_id, config.num_partitions, config.log_directory) == (3, 5, "/var/lib/kafka")
     assert config.log_retention_ms == 3_600_000
     assert config.listeners == (Listener("PLAINTEXT", "localhost", 9092, "PLAINTEXT", "localhost", 9092),)
-    assert config.warnings() == [
-        "num.network.threads: unknown, or without effect here",
-        "zookeeper.connect: unknown, or without effect here",
-    ]
+    assert config.warnings() == ["num.network.threads: unknown, or without effect here"]
 
 
 def test_a_topics_setting_given_to_the_broker_is_told_by_the_brokers_name() -> None:
