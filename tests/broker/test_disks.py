@@ -18,7 +18,7 @@ from broker.test_admin_churn import BUSY, EXPECTED, one_thing
 from builders import run
 from magicbyte.broker.broker import Broker
 from magicbyte.broker.parts import KeptFile
-from magicbyte.broker.threads import Threads
+from magicbyte.broker.threads import SystemThreads
 from magicbyte.client import Client
 from magicbyte.codecs import Codec
 from magicbyte.errors import BrokerError, OffsetOutOfRangeError
@@ -427,7 +427,7 @@ def test_a_file_that_was_deleted_while_it_was_sent_is_closed_by_a_thread(
     for name in ("there", "deleted"):
         (tmp_path / name).write_bytes(b"abc")
         files.append(LocalWritableFile(str(tmp_path / name)))
-    threads = Threads("test", 1)
+    threads = SystemThreads("test", 1)
     there, deleted = (KeptFile(file, threads) for file in files)
     second = KeptFile(files[1], threads)
     monkeypatch.setattr(os, "close", watched)
@@ -451,7 +451,7 @@ def test_a_file_that_was_deleted_while_it_was_sent_is_closed_by_a_thread(
 
 def test_the_loop_stands_still_for_no_work_while_other_work_is_late() -> None:
     async def work() -> None:
-        threads, late, goes = Threads("test", 4), threading.Event(), threading.Event()
+        threads, late, goes = SystemThreads("test", 4), threading.Event(), threading.Event()
         assert await threads.soon(len, "abc") == 3
 
         def waits() -> None:
@@ -477,7 +477,7 @@ def test_the_loop_stands_still_for_no_work_while_other_work_is_late() -> None:
 
 def test_work_that_was_begun_ends_though_who_waits_for_it_is_cancelled() -> None:
     async def work() -> None:
-        threads, goes, ended = Threads("test", 1), threading.Event(), threading.Event()
+        threads, goes, ended = SystemThreads("test", 1), threading.Event(), threading.Event()
 
         def waits() -> None:
             assert goes.wait(WAIT_S)
@@ -505,7 +505,7 @@ def test_a_timeout_that_work_itself_raises_is_told() -> None:
         raise TimeoutError("of the work")
 
     async def work() -> None:
-        threads = Threads("test", 1)
+        threads = SystemThreads("test", 1)
         with pytest.raises(TimeoutError, match="of the work"):
             await threads.soon(fails)
         threads.close()

@@ -11,7 +11,7 @@ from broker.serving import Clock
 from interop import jvm, kafka_oracle
 from magicbyte.broker.cluster import register
 from magicbyte.broker.election import elect
-from magicbyte.broker.threads import Threads
+from magicbyte.broker.threads import SystemThreads
 from magicbyte.client import Client
 from magicbyte.metadata import layout
 from magicbyte.metadata.layout import BrokerEndpoint
@@ -43,7 +43,7 @@ def test_a_real_controller_takes_our_broker_for_a_member_and_is_succeeded_by_it(
     clock = Clock()
     version = registration_version(numbers(release))
 
-    async def during(address: str, bootstrap: str, threads: Threads) -> LoopStore:
+    async def during(address: str, bootstrap: str, threads: SystemThreads) -> LoopStore:
         store = await LoopStore.open(partial(ZooKeeperStore, address, session_timeout_ms=6000), threads.run)
         plain = [BrokerEndpoint("PLAINTEXT", "PLAINTEXT", "127.0.0.1", 9)]
         epoch = await register(store, 7, layout.dump_broker(plain, "attic", 5, version))
@@ -62,7 +62,7 @@ def test_a_real_controller_takes_our_broker_for_a_member_and_is_succeeded_by_it(
         assert await elect(store, 7, clock) == found
         await store.close()
 
-    threads = Threads("test-zookeeper", 1)
+    threads = SystemThreads("test-zookeeper", 1)
     with asyncio.Runner() as runner, jvm.broker(release, tmp_path) as state:
         address = state["zookeeper"]
         store = runner.run(during(address, state["bootstrap"], threads))

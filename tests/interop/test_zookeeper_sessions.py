@@ -16,7 +16,7 @@ from kazoo.client import KazooClient
 
 from interop import jvm, kafka_oracle
 from magicbyte.broker.cluster import register
-from magicbyte.broker.threads import Threads
+from magicbyte.broker.threads import SystemThreads
 from magicbyte.errors import (
     BadVersionError,
     MetadataError,
@@ -219,7 +219,7 @@ def test_closing_needs_no_server(server: Server) -> None:
 def test_coroutines_see_watches_first_and_a_new_session_takes_the_place_of_an_expired_one(
     server: Server,
 ) -> None:
-    threads = [Threads(f"test-zookeeper-{name}", 1) for name in ("one", "two")]
+    threads = [SystemThreads(f"test-zookeeper-{name}", 1) for name in ("one", "two")]
     opens = partial(ZooKeeperStore, server.address, session_timeout_ms=TIMEOUT_MS)
 
     async def go() -> None:

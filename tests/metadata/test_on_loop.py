@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from magicbyte.broker.threads import Threads
+from magicbyte.broker.threads import SystemThreads
 from magicbyte.errors import BadVersionError, NoNodeError, SessionExpiredError
 from magicbyte.metadata.memory import MemoryTree
 from magicbyte.metadata.on_loop import LoopStore, Run, directly
@@ -28,7 +28,7 @@ def run(request: pytest.FixtureRequest) -> Iterator[Run]:
     if request.param == "directly":
         yield directly
     else:
-        threads = Threads("test-metadata", 2)
+        threads = SystemThreads("test-metadata", 2)
         yield threads.run
         threads.close()
 

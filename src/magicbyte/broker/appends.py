@@ -6,9 +6,6 @@ Whoever has records for a partition comes here: producers, and the broker itself
 from __future__ import annotations
 
 import asyncio
-import os
-import subprocess
-import sys
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
@@ -17,7 +14,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from magicbyte.broker.metrics import UNNAMED, Client, TopicMetrics, count, now_ns
 from magicbyte.codecs import Codec
-from magicbyte.compiled import kernel
 from magicbyte.errors import (
     AppendRefusedError,
     ErrorCode,
@@ -33,7 +29,6 @@ from magicbyte.log.append.sets import KEPT_SCRATCH, RoomNeeded
 from magicbyte.log.live.config import FOREVER
 from magicbyte.log.live.group_commit import GroupCommit, Outcome
 from magicbyte.ports import Moment
-from magicbyte.printable import logger
 from magicbyte.records.encode import KAFKA_FORMATS, Format
 from magicbyte.records.entry import entries
 from magicbyte.records.layout import (
@@ -55,8 +50,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-log = logger(__name__)
-
 QUICK_BYTES: Final = 2 << 20  # of a set that is mostly stored before the loop would wait for something else
 QUICK_SLOW_CODEC_BYTES: Final = 128 << 10
 SMALL_BYTES: Final = 64 << 10
@@ -68,7 +61,6 @@ DECOMPRESSED_TIMES: Final = 4
 _USUAL_RATIO: Final = 4
 _QUICK_CODECS: Final = (Codec.NONE, Codec.SNAPPY, Codec.LZ4)
 WARM_AFTER_BYTES: Final = 1 << 20  # of records, from which on the kernels are loaded, in a thread
-_POLL_S: Final = 0.2
 _ATTRIBUTES: Final = {
     0: MESSAGE_ATTRIBUTES_AT,
     1: MESSAGE_ATTRIBUTES_AT,
@@ -290,7 +282,7 @@ class Appends:
             end, first = log.log_end_offset, OFFSET.read(records) if len(records) >= LOG_OVERHEAD else 0
             if records and first < end:
                 raise OffsetOutOfRangeError(f"{partition}: expected offsets from {end} on, found {first}")
-            taken = await asyncio.to_thread(take, records, next_offset=end, dialect=dialect)
+            taken = await self._broker.writing.run(take, records, next_offset=end, dialect=dialect)
             if taken.first_offset == NOTHING_STORED:
                 return Appended(NOTHING_STORED, NOTHING_STORED, NO_TIMESTAMP)
             made = record_set(taken.data, log.config.rules, dialect)
@@ -398,28 +390,10 @@ class Appends:
                 continue
             size = len(new.records)
             if self._seen_bytes < WARM_AFTER_BYTES <= self._seen_bytes + size:
-                self._broker.spawn(_warm())
+                self._broker.spawn(self._broker.writing.warm_kernels())
             self._seen_bytes += size
             if not _is_plain_batch(new.records):
                 await self._broker.load_numpy()
-
-
-async def _warm() -> None:
-    """Load the kernels; where they have to be compiled first, another process does that, as long as it takes."""
-    if os.environ.get("MAGICBYTE_KERNELS") == "plain":
-        return
-    if not kernel.is_warm():
-        compiler = subprocess.Popen([sys.executable, "-m", "magicbyte", "warm"], stdout=subprocess.DEVNULL)
-        try:
-            while compiler.poll() is None:
-                await asyncio.sleep(_POLL_S)
-        finally:
-            compiler.kill()
-            compiler.wait()
-        if not kernel.is_warm():
-            log.warning("the fast paths could not be compiled: magicbyte warm ended with %d", compiler.returncode)
-            return
-    await asyncio.to_thread(kernel.warm)
 
 
 def _is_quick(records: memoryview) -> bool:

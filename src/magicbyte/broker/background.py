@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import secrets
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -86,7 +85,10 @@ class Background:
             from magicbyte.log.cleaning.maintenance import Maintenance
 
             self._maintenance = Maintenance(
-                self._broker.logs, self._compaction_of, secret=lambda: secrets.token_bytes(16), met=_uncleanable
+                self._broker.logs,
+                self._compaction_of,
+                secret=lambda: self._broker.random.randbytes(16),
+                met=_uncleanable,
             )
             self.config_changed()
         return self._maintenance

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
-import random
 import uuid
 import weakref
 from collections import Counter
@@ -16,6 +15,7 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from importlib import import_module
 from pathlib import Path
+from random import SystemRandom
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
 from magicbyte.broker import adoption, cluster
@@ -29,7 +29,7 @@ from magicbyte.broker.partition import Partition
 from magicbyte.broker.request import Connection
 from magicbyte.broker.sessions import Sessions
 from magicbyte.broker.shared_lock import SharedLock
-from magicbyte.broker.threads import Threads
+from magicbyte.broker.threads import SystemThreads, Threads
 from magicbyte.broker.topic_nodes import keep_all, log_config_of, refused_of, settings_of
 from magicbyte.broker.topics import Topic, Topics
 from magicbyte.broker.trimming import Trimming
@@ -53,10 +53,13 @@ from magicbyte.records.layout import Dialect
 from magicbyte.releases import registration_version
 
 if TYPE_CHECKING:
+    from random import Random
+
     from magicbyte.broker.config import BrokerConfig
     from magicbyte.broker.groups import Groups
     from magicbyte.broker.listeners import Listener
     from magicbyte.groups.rules import GroupState
+    from magicbyte.metadata.on_loop import OpenSession
     from magicbyte.net.http import Pages
     from magicbyte.ports import Clock, MetadataStore, WritableFileSystem
 
@@ -76,7 +79,8 @@ class Broker:
     `directory` is held by who makes or deletes logs, writes checkpoints, or changes the metadata; `logs_lock` by who
     changes what any log holds, outside of its own partition's lock. Whatever may wait for a disk happens in a thread,
     `reading` or `writing`: those that read much hold up no write. `ports` are those that are listened on, by listener.
-    `slow_ns`: requests that take so long are logged. `around` is for tests: it is given the handler of a connection,
+    `slow_ns`: requests that take so long are logged. `clock`, `files`, `threads` and `random` are this machine's
+    unless given. `session` opens the tree of a cluster. `around` is for tests: it is given the handler of a connection,
     and returns the one that gets its requests. `repairs`: logs that cannot be opened as they are lose what is damaged
     in them, which goes to the quarantine; else their partitions are offline.
     """
@@ -96,6 +100,9 @@ class Broker:
         *,
         clock: Clock | None = None,
         files: WritableFileSystem | None = None,
+        session: OpenSession | None = None,
+        threads: Callable[[str, int], Threads] = SystemThreads,
+        random: Random | None = None,
         around: Callable[[Broker, Handler], Handler] | None = None,
         repairs: bool = False,
     ) -> None:
@@ -104,23 +111,24 @@ class Broker:
         self.offer = config.offer
         self.node_id = config.broker_id
         self.clock: Clock = clock or SystemClock()
+        self.random = random or SystemRandom()
         self.metrics = Metrics()
-        self.fetch_sessions = Sessions(lambda: random.randint(1, (1 << 31) - 1))
+        self.fetch_sessions = Sessions(lambda: self.random.randint(1, (1 << 31) - 1))
         self.logs_lock = SharedLock()
         self.directory = asyncio.Lock()
         self.ports: dict[str, int] = {}
         self.slow_ns = _slow_ns(config)
         self.is_stopping = False
         self._has_numpy = False
-        self.reading, self.writing = Threads("reading", MOST_THREADS), Threads("writing", MOST_THREADS)
-        self.messages = Threads("messages", 1)
+        self.reading, self.writing = threads("reading", MOST_THREADS), threads("writing", MOST_THREADS)
+        self.messages = threads("messages", 1)
         self.memory = Budget(config.queued_max_request_bytes)
         self.complaints = Complaints(lambda: self.clock.monotonic_ms() / 1000)
         self.trimming = Trimming(self)
-        self._files = files or LocalFiles()
+        self._files, self._session = files or LocalFiles(), session
         self._opened = contextlib.AsyncExitStack()  # what is to be closed at the end, the last first
         self._partitions: dict[tuple[str, int], Partition] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[asyncio.Task[None], None] = {}  # in the order of their start
         self._server: Server[Listener] | None = None
         self._background: Background | None = None
         self._groups: Groups | None = None
@@ -151,15 +159,10 @@ class Broker:
 
     def _open(self) -> None:
         path = str(Path(self.config.log_directory).absolute())
-        Path(path).mkdir(parents=True, exist_ok=True)
-        store, salvaged = open_metadata(Path(path), self.clock)
-        self._opened.callback(store.close)
-        self.metadata = store
-        if salvaged is not None:
-            log.error("%s", salvaged)
-            keep_all(store)
-        known = _known_cluster_id(Path(path))
-        self.cluster_id = cluster.found_cluster(self.metadata, known, uuid.uuid4)
+        self.metadata = self._open_metadata(path)
+        self._opened.callback(self.metadata.close)
+        known = _known_cluster_id(self._files, path)
+        self.cluster_id = cluster.found_cluster(self.metadata, known, self.new_uuid)
         self.config.change(
             settings_of(self.metadata, "brokers", DEFAULT_ENTITY),
             settings_of(self.metadata, "brokers", str(self.node_id)),
@@ -167,9 +170,9 @@ class Broker:
         self.slow_ns = _slow_ns(self.config)
         settings = Settings(
             config_of=log_config_of(self.metadata, self.config, dialect_of=partial(_dialect_of, self._files, path)),
-            token=lambda: uuid.uuid4().hex,
+            token=lambda: self.new_uuid().hex,
             identity=Identity(self.node_id, self.cluster_id),
-            jitter=lambda most: random.randint(0, most),
+            jitter=lambda most: self.random.randint(0, most),
             refused=refused_of(self.metadata),
             repairs=self._repairs,
             max_open_files=self.config.max_open_files or min(descriptors.limit() // 2, _MOST_OPEN_FILES),
@@ -185,7 +188,7 @@ class Broker:
             for cut in each.loaded.cuts:
                 log.warning("%s: recovery %s", key, cut)
         adoption.adopt(self.config, self.metadata, self.logs)
-        self.topics = Topics(self.metadata, self.config, self.logs, self.clock)
+        self.topics = Topics(self.metadata, self.config, self.logs, self.clock, self.new_uuid)
         if self.topics.adopted:
             names = ", ".join(self.topics.adopted[:20])
             why = "topics that the metadata does not have are adopted; without settings they keep all their records"
@@ -193,6 +196,17 @@ class Broker:
         self.cluster_view = ClusterView(self.node_id, self.config.broker_rack, self.topics, self.address_of)
         self.producer_ids = cluster.ProducerIds(self.metadata, self.node_id, self._last_producer_id)
         self.appends = Appends(self)
+
+    def _open_metadata(self, path: str) -> MetadataStore:
+        """Return the cluster's tree; without one, that of this broker alone, which is in its log directory."""
+        if self._session is not None:
+            return self._session(listener=lambda _event: None)
+        Path(path).mkdir(parents=True, exist_ok=True)
+        store, salvaged = open_metadata(Path(path), self.clock)
+        if salvaged is not None:
+            log.error("%s", salvaged)
+            keep_all(store)
+        return store
 
     def _last_producer_id(self) -> int:
         """Return the largest id of a producer that a log knows; -1 without any."""
@@ -255,16 +269,20 @@ class Broker:
     def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Run a task that ends with the broker at the latest; what it fails of is logged."""
         task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
+        self._tasks[task] = None
         task.add_done_callback(self._ended)
         return task
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
+        self._tasks.pop(task, None)
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("a task of the broker ended for a fault of ours", exc_info=error)
 
     # ---- what handlers ask for
+
+    def new_uuid(self) -> uuid.UUID:
+        """Return a random UUID."""
+        return uuid.UUID(int=self.random.getrandbits(128), version=4)
 
     @property
     def groups(self) -> Groups:
@@ -422,10 +440,10 @@ def _dialect_of(files: WritableFileSystem, directory: str, key: TopicPartition) 
         return Dialect.KAFKA
 
 
-def _known_cluster_id(path: Path) -> str | None:
+def _known_cluster_id(files: WritableFileSystem, path: str) -> str | None:
     """Return the cluster that a log directory says it is of."""
-    file = path / checkpoints.META_PROPERTIES
+    file = f"{path}/{checkpoints.META_PROPERTIES}"
     try:
-        return parse_file(LocalFiles(), str(file), checkpoints.parse_meta_properties).cluster_id
+        return parse_file(files, file, checkpoints.parse_meta_properties).cluster_id
     except (OSError, CorruptRecordError, LogDirectoryError):  # the log directory says so, and makes it anew
         return None

@@ -150,7 +150,7 @@ async def fetch(broker: Broker, request: Request[FetchRequest]) -> FetchResponse
             request.connection.waited_ns += now_ns() - started
         finally:
             for partition in watched:
-                partition.waiting.discard(event)
+                partition.waiting.pop(event, None)
 
 
 async def _begin(broker: Broker, request: Request[FetchRequest]) -> Begun:
@@ -174,7 +174,7 @@ async def _watch(
     """
     async for topic, asked in request.turns.over(begun.partitions):
         if (partition := await broker.known_partition(topic, asked.partition)) is not None:
-            partition.waiting.add(event)
+            partition.waiting[event] = None
             watched.append(partition)
 
 

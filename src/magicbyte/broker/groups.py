@@ -7,7 +7,6 @@ Offsets of version 0 are those that old consumers keep in ZooKeeper: they are in
 from __future__ import annotations
 
 import asyncio
-import uuid
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -88,7 +87,7 @@ class Groups:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self.coordinator = Coordinator(
-            _config(broker.config), token=lambda: str(uuid.uuid4()), has_partition=self._has_partition
+            _config(broker.config), token=lambda: str(broker.new_uuid()), has_partition=self._has_partition
         )
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms: int | None = None

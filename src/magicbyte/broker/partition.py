@@ -54,7 +54,7 @@ class Partition:
     def __init__(self, topic: str, index: int, log: PartitionLog) -> None:
         self.topic, self.index, self.log = topic, index, log
         self.lock = asyncio.Lock()
-        self.waiting: set[asyncio.Event] = set()
+        self.waiting: dict[asyncio.Event, None] = {}  # in the order of their coming
         self.is_slow = False
         self._recent: dict[int, _Place] = {}  # by offset, the oldest first: what those ask for who are at the end
         self._newest = WeakKeyDictionary[Segment, tuple[int, int, int]]()  # generation; of its beginning: end, magic

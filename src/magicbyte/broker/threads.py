@@ -8,27 +8,56 @@ from __future__ import annotations
 import asyncio
 import os
 import select
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any, Final, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, Protocol, TypeVar
 
+from magicbyte.compiled import kernel
+from magicbyte.printable import logger
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
+log = logger(__name__)
 P = ParamSpec("P")
 T = TypeVar("T")
 
 GRACE_MS: Final = 1
 """How long the loop stands still for a thread at most: a write to the system's cache is over long before."""
+_POLL_S: Final = 0.2
 
 
-class Threads:
-    """Up to `most` threads, made when they are needed, and one for what is short. `pool` is for who wants an executor.
+class Threads(Protocol):
+    """Threads that do work for the event loop: `SystemThreads`, or simulated ones (`testing/threads.py`).
 
     A cancellation has no effect on work that was begun: it is the caller's next wait that ends by it.
     """
 
+    pool: Executor
+    """The same threads, for callers that want an executor."""
+
+    async def run(self, work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
+        """Do `work` in a thread and return what it returns."""
+
+    async def soon(self, work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
+        """Do `work`, which seldom waits, in a thread; return what it returns, at once if it does not wait."""
+
+    async def warm_kernels(self) -> None:
+        """Load the compiled kernels."""
+
+    def close(self) -> None:
+        """End the threads, when they have nothing to do."""
+
+
+class SystemThreads:
+    """Up to `most` threads of this process, made when they are needed, and one for what is short."""
+
     def __init__(self, name: str, most: int) -> None:
-        self.pool = ThreadPoolExecutor(most, name)
+        self.pool: Executor = ThreadPoolExecutor(most, name)
         self._pinned = _PinnedWorker(name)
 
     async def run(self, work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
@@ -46,6 +75,23 @@ class Threads:
             return await self.run(work, *arguments, **named)
         result: T = await self._pinned.do(partial(work, *arguments, **named))
         return result
+
+    async def warm_kernels(self) -> None:
+        """Load the kernels; where they have to be compiled first, another process does that, as long as it takes."""
+        if os.environ.get("MAGICBYTE_KERNELS") == "plain":
+            return
+        if not kernel.is_warm():
+            compiler = subprocess.Popen([sys.executable, "-m", "magicbyte", "warm"], stdout=subprocess.DEVNULL)
+            try:
+                while compiler.poll() is None:
+                    await asyncio.sleep(_POLL_S)
+            finally:
+                compiler.kill()
+                compiler.wait()
+            if not kernel.is_warm():
+                log.warning("the fast paths could not be compiled: magicbyte warm ended with %d", compiler.returncode)
+                return
+        await asyncio.to_thread(kernel.warm)
 
     def close(self) -> None:
         """End the threads, when they have nothing to do."""

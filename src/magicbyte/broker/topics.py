@@ -78,7 +78,7 @@ class Topics:
         config: BrokerConfig,
         logs: LogDirectory,
         clock: Clock,
-        new_id: Callable[[], uuid.UUID] = uuid.uuid4,
+        new_id: Callable[[], uuid.UUID],
     ) -> None:
         self._metadata, self._config, self._logs, self._clock = metadata, config, logs, clock
         self._new_id, self._brokers = new_id, (config.broker_id,)

@@ -507,15 +507,22 @@ def _set_aside_unless_file(files: WritableFileSystem, path: str, name: str) -> l
     return [f"{path}/{name}: expected a regular file, found something else, which is in {target} now"]
 
 
+def _make_directories(files: OpenFiles, path: str) -> None:
+    """Make a directory and those above it, as far as they are missing."""
+    if path and not exists(files, path):
+        parent = path.rpartition("/")[0]
+        _make_directories(files, parent)
+        files.make_directory(path)
+        files.sync_directory(parent or "/")
+
+
 def _locked(files: OpenFiles, path: str) -> tuple[Lock, list[str]]:
     """Lock a log directory, made if need be; return the lock and notes.
 
     Raises LogDirectoryError when another process has it.
     """
     with files.health:
-        if not exists(files, path):
-            files.make_directory(path)
-            files.sync_directory(path.rpartition("/")[0] or "/")
+        _make_directories(files, path)
         aside = _set_aside_unless_file(files, path, LOCK)
         try:
             return files.lock(f"{path}/{LOCK}"), aside
