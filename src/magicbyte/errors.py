@@ -363,6 +363,20 @@ class OffsetOutOfRangeError(MagicbyteError):
     code = ErrorCode.OFFSET_OUT_OF_RANGE
 
 
+class NotLeaderError(MagicbyteError):
+    """This broker does not lead the partition, or has no replica of it: clients ask for the leader again."""
+
+    code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+class NotReplicatedError(MagicbyteError):
+    """Records are in the leader's log, and it is not known whether the in-sync replicas have them. `code` says why."""
+
+    def __init__(self, code: ErrorCode, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
 class UnknownTopicError(MagicbyteError):
     """A topic or partition that the given logs do not hold."""
 

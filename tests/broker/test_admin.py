@@ -303,7 +303,7 @@ def test_a_small_request_cannot_ask_for_more_than_there_is_room_for(folder: Path
             some = [admin_steps.topic(f"t{number}", 4000) for number in range(3)]
             assert await make(peer, *some) == [0, 0, ErrorCode.POLICY_VIOLATION]
             assert len(broker.logs.logs) == 200  # the rest when they are needed
-            assert broker.partition("t1", 3999).log.log_end_offset == 0
+            assert broker.replicas.partition("t1", 3999).log.log_end_offset == 0
             grown = grow.CreatePartitionsTopic(name="t0", count=(1 << 31) - 1, assignments=None)
             response = await peer.ask(grow.CreatePartitionsRequest(topics=[grown]), 3, grow.CreatePartitionsResponse)
             assert response.results[0].error_code == ErrorCode.INVALID_PARTITIONS
@@ -444,7 +444,7 @@ def test_who_waits_for_records_of_a_topic_that_is_deleted_is_told_at_once(folder
                 replica_id=-1, max_wait_ms=50_000, min_bytes=1, topics=[FetchTopic(topic="t", partitions=[part])]
             )
             waiting = asyncio.create_task(other.ask(wanted, 4, FetchResponse))
-            partition = broker.partition("t", 0)
+            partition = broker.replicas.partition("t", 0)
             while not partition.waiting:
                 await asyncio.sleep(0)
             request = delete.DeleteTopicsRequest(topic_names=["t"])

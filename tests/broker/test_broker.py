@@ -105,7 +105,7 @@ def test_what_was_written_is_there_after_a_clean_stop_whose_next_start_recovers_
             peer.close()
         async with Running(folder) as broker:
             assert broker.logs.was_clean
-            assert broker.partition("topic", 0).log.loaded.recovered == []
+            assert broker.replicas.partition("topic", 0).log.loaded.recovered == []
             assert broker.cluster_id == cluster_id
             peer = await Peer.of(broker)
             assert await high_watermark(peer) == 9
@@ -456,7 +456,7 @@ def test_a_produce_that_nobody_could_acknowledge_or_may_send_is_refused(folder: 
                 "acks 2: expected -1, 0 or 1",
             )
             assert (await produce(peer, "__consumer_offsets")).error_code == 17
-            assert broker.partition("topic", 0).log.log_end_offset == 3
+            assert broker.replicas.partition("topic", 0).log.log_end_offset == 3
             peer.close()
 
     run(work())

@@ -314,7 +314,7 @@ def test_what_is_asked_twice_is_looked_up_once(folder: Path, monkeypatch: pytest
         async with Running(folder, NO_NEW_TOPICS) as broker:
             broker.topics.create("topic", 2)
             await broker.groups.found()
-            log = (await broker.opened("topic", 1)).log
+            log = (await broker.replicas.opened("topic", 1)).log
             searched: list[int] = []
             real = log.offset_for_timestamp
             monkeypatch.setattr(log, "offset_for_timestamp", lambda at: searched.append(at) or real(at))

@@ -368,7 +368,7 @@ def test_a_partition_is_known_as_slow_until_it_is_quick_again(folder: Path, disk
         async with on(disk, folder) as broker:
             peer = await Peer.of(broker)
             broker.topics.create("slow")
-            slow = broker.partition("slow", 0)
+            slow = broker.replicas.partition("slow", 0)
             disk.stuck = lambda did, where: did == "write" and "/slow-0/" in where
             waiting = asyncio.create_task(_write(peer))
             async with asyncio.timeout(WAIT_S):

@@ -65,7 +65,7 @@ def test_a_fetch_that_needs_no_conversion_gives_the_stored_bytes_and_is_counted_
             peer = await Peer.of(broker)
             await produce(peer, "topic", made(records(10), Format.V1, Codec.GZIP), Format.V1)
             for version in (2, 3, 4, 12):
-                log = broker.partition("topic", 0).log
+                log = broker.replicas.partition("topic", 0).log
                 found = await fetch(peer, version, asking("topic", 0))
                 assert found.records == log.active.log.read_at(0, log.active.size)
             counters = broker.metrics.of("topic")
@@ -101,7 +101,7 @@ def test_a_large_fetch_is_converted_while_it_is_sent_and_what_comes_is_a_beginni
                 assert facts(found, poorest) == facts(sent, poorest)
                 counted = broker.metrics.of("topic").fetched[Conversion(Format.V2, poorest, version, Client("test"))]
                 assert counted.sets >= len(sent) // batch
-                assert counted.bytes >= broker.partition("topic", 0).log.size
+                assert counted.bytes >= broker.replicas.partition("topic", 0).log.size
             peer.close()
 
     run(work())
@@ -150,7 +150,7 @@ def test_a_set_that_is_larger_than_the_limit_is_cut_for_old_versions_and_comes_w
             for _ in range(2):
                 await produce(peer, "old", old, Format.V0)
                 await produce(peer, "new", made(records(1, 1000), Format.V2), Format.V2)
-            log = broker.partition("new", 0).log.active
+            log = broker.replicas.partition("new", 0).log.active
             new = log.log.read_at(0, log.size // 2)
             assert (await fetch(peer, 0, asking("old", 0, limit=500))).records == old[:500]
             assert (await fetch(peer, 4, asking("new", 0, limit=500))).records == new
@@ -172,11 +172,11 @@ def test_a_fetch_waits_for_records_and_is_answered_when_they_come(folder: Path) 
             broker.topics.create("topic")
             reader, writer = await Peer.of(broker), await Peer.of(broker)
             waiting = asyncio.create_task(fetch(reader, 11, asking("topic", 0, wait_ms=30_000)))
-            while not broker.partition("topic", 0).waiting:
+            while not broker.replicas.partition("topic", 0).waiting:
                 await asyncio.sleep(0)
             await produce(writer, "topic", made(records(3), Format.V2), Format.V2)
             assert [each.offset for each in read(await waiting)] == [0, 1, 2]
-            assert not broker.partition("topic", 0).waiting
+            assert not broker.replicas.partition("topic", 0).waiting
             reader.close()
             writer.close()
 
@@ -202,7 +202,7 @@ def test_what_a_reader_waits_for_is_converted_and_counted_once_however_often_it_
             reader, writer = await Peer.of(broker), await Peer.of(broker)
             wanted = asking("topic", 0, wait_ms=30_000, min_bytes=3 * len(data))
             waiting = asyncio.create_task(fetch(reader, version, wanted))
-            watching = broker.partition("topic", 0).waiting
+            watching = broker.replicas.partition("topic", 0).waiting
             for _ in range(3):
                 while not watching:
                     await asyncio.sleep(0)
@@ -227,7 +227,7 @@ def test_a_fetch_that_waits_is_answered_when_its_time_is_over_or_the_broker_stop
             peer = await Peer.of(broker)
             assert (await fetch(peer, 11, asking("topic", 0, wait_ms=20))).records == b""
             waiting = asyncio.create_task(fetch(peer, 11, asking("topic", 0, wait_ms=600_000)))
-            while not broker.partition("topic", 0).waiting:
+            while not broker.replicas.partition("topic", 0).waiting:
                 await asyncio.sleep(0)
         assert (await waiting).error_code == 0
 
@@ -348,7 +348,7 @@ def test_readers_at_the_end_and_far_behind_it_are_given_the_same_sets(folder: Pa
         async with Running(folder) as broker:
             broker.topics.create("topic", configs={"segment.bytes": "20000"})
             peer = await Peer.of(broker)
-            partition = broker.partition("topic", 0)
+            partition = broker.replicas.partition("topic", 0)
             for at in range(2 * partition.RECENT):
                 await produce(peer, "topic", made(records(2), Format.V2), Format.V2)
                 latest = await fetch(peer, 11, asking("topic", 2 * at))
@@ -371,7 +371,7 @@ def test_a_fetch_in_an_older_segment_does_not_wait_for_bytes_that_are_never_adde
             peer = await Peer.of(broker)
             for _ in range(30):
                 await produce(peer, "topic", made(records(2), Format.V2), Format.V2)
-            bases = [each.base_offset for each in broker.partition("topic", 0).log.segments]
+            bases = [each.base_offset for each in broker.replicas.partition("topic", 0).log.segments]
             assert len(bases) > 3
             for version in (0, 3, 4, 12):
                 at, turns = 0, 0
@@ -414,11 +414,11 @@ def test_a_fetch_at_the_end_of_the_last_segment_waits_for_the_bytes_it_asks_for(
             for _ in range(3):
                 await produce(peer, "topic", made(records(1), Format.V1), Format.V1)
             waiting = asyncio.create_task(fetch(peer, 2, asking("topic", 1, wait_ms=LONG_MS, **more)))
-            watching = broker.partition("topic", 0).waiting
+            watching = broker.replicas.partition("topic", 0).waiting
             while not watching:
                 await asyncio.sleep(0)
             look = next(iter(watching))
-            broker.partition("topic", 0).wake()
+            broker.replicas.partition("topic", 0).wake()
             while look in watching:
                 await asyncio.sleep(0)
             for _ in range(100):

@@ -88,7 +88,7 @@ def test_a_reader_is_given_what_stands_in_front_of_damage_then_its_code_and_one_
             broker.topics.create("topic", configs={"message.format.version": form.value})
             peer = await Peer.of(broker)
             size = await filled(peer, form, codec)
-            log = broker.partition("topic", 0).log.active.log
+            log = broker.replicas.partition("topic", 0).log.active.log
             assert log.size == SETS * size
             entry = bytearray(log.read_at(DAMAGED * size, size))
             damage(entry)

@@ -108,7 +108,7 @@ def test_a_captured_request_is_answered_and_stored_as_the_broker_did_but_for_the
         if any(fnmatchcase(case.name, each) for each in BEFORE_THE_LOG):
             assert all(ours.code == theirs.code for ours, theirs in answers), case
             return
-        log = broker.partition(case.info["topic"], case.info["partition"]).log
+        log = broker.replicas.partition(case.info["topic"], case.info["partition"]).log
         assert log.high_watermark == log.log_end_offset
         stored = log.active.log.read_at(0, log.active.size)
         what = what_differs(case, Replayed(answers, stored))

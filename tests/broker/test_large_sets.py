@@ -47,7 +47,7 @@ async def produce(peer: Peer, data: bytes, version: int) -> tuple[int, int]:
 
 
 def stored(broker: Broker) -> bytes:
-    log = broker.partition("topic", 0).log
+    log = broker.replicas.partition("topic", 0).log
     found = log.read(0, 1 << 30)
     assert found is not None
     return found.read()

@@ -284,7 +284,7 @@ def test_groups_of_an_offline_partition_are_not_answered_as_if_they_had_committe
     async def make(broker: Broker, _: Peer) -> None:
         await broker.groups.found()
         for index in range(broker.topics.known("__consumer_offsets").partitions):
-            await broker.opened("__consumer_offsets", index)
+            await broker.replicas.opened("__consumer_offsets", index)
 
     after_a_start(folder, make)
     for each in folder.glob("__consumer_offsets-*"):

@@ -156,7 +156,7 @@ def test_the_counters_are_those_of_a_ledger_of_what_was_sent_and_fetched(tmp_pat
                 for source in "012":
                     moved = scraped.total("magicbyte_moved_sets_total", topic=topic, source=source, direction="produce")
                     assert moved == ledger["sets", topic, source]
-                assert scraped.one("kafka_log_log_size", topic=topic) == broker.partition(topic, 0).log.size
+                assert scraped.one("kafka_log_log_size", topic=topic) == broker.replicas.partition(topic, 0).log.size
                 assert scraped.one("kafka_log_log_logendoffset", topic=topic) == ledger["in", topic]
                 out = scraped.one(TOPICS + "bytesout_total", topic=topic)
                 assert out == scraped.total("magicbyte_moved_bytes_total", topic=topic, direction="fetch")
@@ -264,7 +264,7 @@ def test_dashboards_made_for_kafka_find_what_they_ask_for(tmp_path: Path) -> Non
         async with Running(tmp_path, SERVED) as broker:
             broker.topics.create("topic")
             broker.topics.create("lacking", configs={"min.insync.replicas": "2"})
-            broker.partition("lacking", 0)
+            broker.replicas.partition("lacking", 0)
             peer = await Peer.of(broker)
             await produce(peer, "topic", made(records(1), Format.V2), Format.V2)
             await fetch(peer, 11, asking("topic", 1, wait_ms=1))

@@ -66,7 +66,7 @@ def test_who_uses_a_topic_is_told_by_what_they_send_and_read(tmp_path: Path) -> 
             assert (writer.records, writer.converted, writer.closed_sets) == (60, 0, 2)
             assert old_reader.converted == 70
             assert (reader.converted, reader.closed_sets) == (0, slices)
-            assert reader.bytes == broker.partition("topic", 0).log.size
+            assert reader.bytes == broker.replicas.partition("topic", 0).log.size
             peer.close()
 
     run(work())

@@ -50,7 +50,7 @@ async def produce(peer: Peer, sets: list[tuple[int, bytes]]) -> list[tuple[int, 
 
 def values(broker: Broker, index: int) -> list[bytes | None]:
     """Return what the records of a partition hold, which readers may have."""
-    log = broker.partition("topic", index).log
+    log = broker.replicas.partition("topic", index).log
     assert log.high_watermark == log.log_end_offset
     found = log.read(0, 1 << 30)
     if found is None:

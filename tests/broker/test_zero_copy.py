@@ -53,7 +53,7 @@ def test_what_a_reader_knows_is_sent_by_the_system_alone_and_what_it_does_not_kn
             peer = await Peer.of(broker)
             for _ in range(5):
                 assert (await produce(peer, "topic", made(records(50), stored, codec), stored)).error_code == 0
-            size = broker.partition("topic", 0).log.size
+            size = broker.replicas.partition("topic", 0).log.size
             for version, reader in READERS.items():
                 with watched(monkeypatch) as moved:
                     found = await fetch(peer, version, asking("topic", 0))

@@ -72,7 +72,7 @@ async def connect(broker: Broker) -> Peer:
 
 
 def end_of(broker: Broker) -> int:
-    return broker.served.partition(TOPIC, 0).log.log_end_offset
+    return broker.served.replicas.partition(TOPIC, 0).log.log_end_offset
 
 
 async def produced(peer: Peer) -> int:

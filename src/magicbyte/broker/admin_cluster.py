@@ -98,7 +98,7 @@ async def describe_producers(broker: Broker, request: Request[DescribeProducersR
 
 async def _producers(broker: Broker, topic: str, index: int) -> PartitionResponse:
     try:
-        partition = await broker.opened(topic, index)
+        partition = await broker.replicas.opened(topic, index)
         async with partition.lock:  # nobody writes
             entries = partition.log.producers.snapshot().producers
     except MagicbyteError as error:

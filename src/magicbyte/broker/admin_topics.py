@@ -124,7 +124,7 @@ async def _make_logs(broker: Broker, topic: str, partitions: range) -> LogDirect
     """
     try:
         for partition in partitions[:_MADE_AT_ONCE]:
-            await broker.opened(topic, partition)
+            await broker.replicas.opened(topic, partition)
     except UnknownTopicError:  # deleted meanwhile
         return None
     except LogDirectoryError as error:  # of a directory that is offline, or for the lack of descriptors
@@ -222,11 +222,11 @@ async def delete_records(broker: Broker, request: Request[DeleteRecordsRequest])
 
 
 async def _delete_records(broker: Broker, topic: str, partition: int, offset: int) -> int:
-    found = await broker.opened(topic, partition)
+    found = await broker.replicas.opened(topic, partition)
     async with found.lock:  # before `logs_lock`, as appends do
         await broker.logs_lock.acquire_shared()
         try:
-            broker.check_is_there(found)
+            broker.replicas.check_is_there(found)
             broker.topics.check_erasable(topic)
             return await broker.writing.run(found.log.delete_records, offset)
         finally:

@@ -19,6 +19,7 @@ from magicbyte.errors import (
     ErrorCode,
     LogDirectoryOfflineError,
     MagicbyteError,
+    NotLeaderError,
     OffsetOutOfRangeError,
     OutOfDescriptorsError,
     UnknownTopicError,
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from magicbyte.broker.partition import Partition
     from magicbyte.log.append.rules import AppendRules
     from magicbyte.log.live.partition_log import PartitionLog
+    from magicbyte.replication.leader import LeaderPartition
 
 T = TypeVar("T")
 
@@ -86,11 +88,28 @@ class NewSet(NamedTuple):
 
 
 class Appended(NamedTuple):
-    """Where a set is now: its offsets, -1 for a set of nothing. Times in ms, -1 where the records' own were kept."""
+    """Where a set is now: its offsets, -1 for a set of nothing. Times in ms, -1 where the records' own were kept.
+
+    `leader`: the role in which it was appended, which knows when it is replicated.
+    """
 
     first_offset: int
     last_offset: int
     log_append_time: int
+    leader: LeaderPartition
+
+
+class Acknowledgement(NamedTuple):
+    """An append that is acknowledged when the in-sync replicas have it, `least_in_sync` of them at least."""
+
+    partition: Partition
+    appended: Appended
+    least_in_sync: int
+
+    def code(self) -> ErrorCode | None:
+        """Return how it ended, None if it has not yet."""
+        end_offset = self.appended.last_offset + 1
+        return self.partition.acknowledgement(self.appended.leader, end_offset, self.least_in_sync)
 
 
 class _Stored(NamedTuple):
@@ -124,10 +143,11 @@ class Appends:
         self._committer: asyncio.Task[None] | None = None
 
     async def append(self, new: NewSet) -> Appended:
-        """Append a set; return when it is as durable as the topic's settings ask for, and readers can have it.
+        """Append a set; return when this replica has it as durably as the topic's settings ask for.
 
-        Raises AppendRefusedError, LogDirectoryOfflineError, and UnknownTopicError where the topic was deleted
-        meanwhile: then nothing of it is in the log. Of sets that are taken as they are, also what `take` raises.
+        Other replicas may not have it yet: `replicated` waits for them. Raises AppendRefusedError, NotLeaderError,
+        LogDirectoryOfflineError, and UnknownTopicError where the topic was deleted meanwhile: then nothing of it is in
+        the log. Of sets that are taken as they are, also what `take` raises.
         """
         await self._expect((new,))
         return await self._append(new)
@@ -142,6 +162,28 @@ class Appends:
             found, durable = self._taken(new, new.rules, stored)
         await self._check_durable(new.partition, durable)
         return found
+
+    async def replicated(self, waits: Sequence[Acknowledgement], timeout_ms: int) -> list[ErrorCode]:
+        """Wait until the in-sync replicas have what was appended (`acks=all`); return how each partition ends.
+
+        REQUEST_TIMED_OUT for those that take longer than `timeout_ms`; their records stay in the log.
+        """
+        codes = [each.code() for each in waits]
+        if None not in codes:
+            return [code for code in codes if code is not None]
+        changed = asyncio.Event()
+        for each in waits:
+            each.partition.waiting[changed] = None
+        try:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(max(timeout_ms, 0) / 1000):
+                    while None in (codes := [each.code() for each in waits]):
+                        await changed.wait()
+                        changed.clear()
+        finally:
+            for each in waits:
+                each.partition.waiting.pop(changed, None)
+        return [ErrorCode.REQUEST_TIMED_OUT if code is None else code for code in codes]
 
     async def append_all(self, sets: Sequence[NewSet]) -> list[Appended | Exception]:
         """Do as `append` does for each set; return what it returns, or would raise.
@@ -218,12 +260,13 @@ class Appends:
             partition.is_slow = slowest.is_slow  # nobody knows which of them took its time
         return found
 
-    def _small_work(self, new: NewSet, now: Moment) -> Callable[[], _Stored] | UnknownTopicError:
+    def _small_work(self, new: NewSet, now: Moment) -> Callable[[], _Stored] | MagicbyteError:
         """Return what stores a small set, or why nothing can."""
         assert new.rules is not None, "sets that are taken as they are go alone"
         try:
-            self._broker.check_is_there(new.partition)
-        except UnknownTopicError as error:
+            self._broker.replicas.check_is_there(new.partition)
+            new.partition.led()
+        except (UnknownTopicError, NotLeaderError) as error:
             return error
         look_through = partial(self._look_through(new, new.rules, now), has_room=False)
         return partial(_store, new.partition.log, look_through, now)
@@ -237,7 +280,7 @@ class Appends:
             rules,
             next_offset=partition.log.log_end_offset,
             now_ms=now.date_ms,
-            leader_epoch=self._broker.topics.leader_epoch(partition.topic, partition.index),
+            leader_epoch=partition.leader_epoch,
             request_version=new.request_version,
             dialect=new.dialect,
             is_ours=new.is_ours,
@@ -246,6 +289,7 @@ class Appends:
     async def _stored(self, new: NewSet, rules: AppendRules) -> _Stored:
         """Look a set through and write it; one that holds much more than it is long waits for memory to do so."""
         partition, records, now = new.partition, new.records, Moment.of(self._broker.clock)
+        partition.led()
         look_through = self._look_through(new, rules, now)
         if not _is_compressed(records) or len(records) <= KEPT_SCRATCH // _USUAL_RATIO:
             work = partial(_store, partition.log, partial(look_through, has_room=False), now)
@@ -259,8 +303,9 @@ class Appends:
     def _taken(self, new: NewSet, rules: AppendRules, stored: _Stored) -> tuple[Appended, asyncio.Future[bool] | None]:
         """Let readers have what was stored; return where it is, and what says that it is durable."""
         prepared, first, last, spent = stored
+        leader = new.partition.led()
         if first == NOTHING_STORED:
-            return Appended(NOTHING_STORED, NOTHING_STORED, NO_TIMESTAMP), None
+            return Appended(NOTHING_STORED, NOTHING_STORED, NO_TIMESTAMP, leader), None
         durable, partition, records = None, new.partition, new.records
         if first == prepared.first_offset:  # else it was there before
             durable = self._written(partition, first, prepared.size, rules.format.magic)
@@ -268,7 +313,7 @@ class Appends:
             source = Format.ENRICHED if new.dialect is Dialect.ENRICHED else KAFKA_FORMATS[records[MAGIC.start]]
             what = (source, rules.format, new.request_version, new.client)
             _count(self._broker.metrics.of(partition.topic), what, len(records), prepared, spent)
-        return Appended(first, last, prepared.log_append_time), durable
+        return Appended(first, last, prepared.log_append_time, leader), durable
 
     async def take(self, partition: Partition, records: memoryview, dialect: Dialect) -> Appended:
         """Append sets as a follower does: their bytes, offsets and leader epochs stay what they are.
@@ -279,32 +324,31 @@ class Appends:
         log = partition.log
         await self._follow_epoch(partition, records, dialect)
         async with partition.lock:
+            leader = partition.led()
             end, first = log.log_end_offset, OFFSET.read(records) if len(records) >= LOG_OVERHEAD else 0
             if records and first < end:
                 raise OffsetOutOfRangeError(f"{partition}: expected offsets from {end} on, found {first}")
             taken = await self._broker.writing.run(take, records, next_offset=end, dialect=dialect)
             if taken.first_offset == NOTHING_STORED:
-                return Appended(NOTHING_STORED, NOTHING_STORED, NO_TIMESTAMP)
+                return Appended(NOTHING_STORED, NOTHING_STORED, NO_TIMESTAMP, leader)
             made = record_set(taken.data, log.config.rules, dialect)
             await self._write(partition, partial(log.append, made, Moment.of(self._broker.clock)))
             durable = self._written(partition, taken.first_offset, made.size, 2 if made.batches else 1)
         await self._check_durable(partition, durable)
-        return Appended(taken.first_offset, taken.last_offset, NO_TIMESTAMP)
+        return Appended(taken.first_offset, taken.last_offset, NO_TIMESTAMP, leader)
 
     async def _follow_epoch(self, partition: Partition, records: memoryview, dialect: Dialect) -> None:
         """Lead in no earlier epoch than that of batches which are taken: readers that saw one go by no older word."""
-        broker, where = self._broker, (partition.topic, partition.index)
         epoch = max((entry.partition_leader_epoch for _, entry in entries(records, dialect)), default=-1)
-        if epoch > broker.topics.leader_epoch(*where):
-            async with broker.directory:
-                await broker.writing.run(broker.topics.raise_leader_epoch, *where, epoch)
+        if epoch > partition.leader_epoch:
+            await self._broker.replicas.raise_leader_epoch(partition, epoch)
 
     async def _write(self, partition: Partition, write: Callable[[], T], *, is_quick: bool = True) -> T:
         """Write what is prepared, in a thread, which waits for the disk where something is synced."""
         log, lock, threads = partition.log, self._broker.logs_lock, self._broker.writing
         await lock.acquire_shared()
         try:
-            self._broker.check_is_there(partition)
+            self._broker.replicas.check_is_there(partition)
             is_quick = is_quick and log.config.flush_messages == FOREVER
             return await (self._broker.soon(threads, partition, write) if is_quick else threads.run(write))
         finally:
@@ -313,14 +357,14 @@ class Appends:
     async def _check_durable(self, partition: Partition, durable: asyncio.Future[bool] | None) -> None:
         """Wait until what was written is as durable as it is to be. Raises LogDirectoryOfflineError."""
         if durable is not None and not await durable:
-            self._broker.check_is_there(partition)
+            self._broker.replicas.check_is_there(partition)
             raise LogDirectoryOfflineError(f"{partition}: what was appended could not be made durable")
 
     def _written(self, partition: Partition, first_offset: int, size: int, magic: int) -> asyncio.Future[bool] | None:
         """Let readers have what was written, now or when it is durable; return what says so."""
         partition.appended(first_offset, size, magic)
         if not partition.log.config.group_commit:
-            partition.advance(partition.log.log_end_offset)
+            partition.written(partition.log.log_end_offset, self._broker.clock.monotonic_ms())
             return None
         done: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         end = partition.log.log_end_offset
@@ -345,8 +389,9 @@ class Appends:
                         self._broker.metrics.syncs.add([now_ns() - started])
                 finally:
                     self._broker.logs_lock.release_shared()
+                monotonic_ms = self._broker.clock.monotonic_ms()
                 for waiter in outcome.durable:
-                    waiter.partition.advance(waiter.end_offset)
+                    waiter.partition.written(waiter.end_offset, monotonic_ms)
                     waiter.tell(durable=True)
                 for waiter in outcome.lost:
                     waiter.tell(durable=False)
@@ -420,12 +465,12 @@ def _store(log: PartitionLog, look_through: Callable[[], PreparedAppend], now: M
     return _Stored(prepared, *log.append_prepared(prepared, now), spent)
 
 
-def _store_each(works: Iterable[Callable[[], _Stored] | UnknownTopicError]) -> list[_Stored | Exception]:
+def _store_each(works: Iterable[Callable[[], _Stored] | MagicbyteError]) -> list[_Stored | Exception]:
     """Store sets; return what became of each: whatever it is, the others are stored, and readers can have them."""
     found: list[_Stored | Exception] = []
     for work in works:
         try:
-            found.append(work if isinstance(work, UnknownTopicError) else work())
+            found.append(work if isinstance(work, MagicbyteError) else work())
         except Exception as error:  # noqa: BLE001 (it is raised where the set is answered)
             found.append(error)
     return found

@@ -25,7 +25,7 @@ from magicbyte.broker.cluster_view import ClusterView
 from magicbyte.broker.dispatch import Dispatcher, load_first, terms_of
 from magicbyte.broker.election import elect
 from magicbyte.broker.metrics import Metrics, now_ns
-from magicbyte.broker.partition import Partition
+from magicbyte.broker.replicas import Replicas
 from magicbyte.broker.request import Connection
 from magicbyte.broker.sessions import Sessions
 from magicbyte.broker.shared_lock import SharedLock
@@ -34,7 +34,7 @@ from magicbyte.broker.topic_nodes import keep_all, log_config_of, refused_of, se
 from magicbyte.broker.topics import Topic, Topics
 from magicbyte.broker.trimming import Trimming
 from magicbyte.clock import SystemClock
-from magicbyte.errors import CorruptRecordError, LogDirectoryError, MagicbyteError, UnknownTopicError
+from magicbyte.errors import CorruptRecordError, LogDirectoryError
 from magicbyte.groups.partitioning import OFFSETS_TOPIC
 from magicbyte.log.files import checkpoints
 from magicbyte.log.files.directory import parse_file
@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from magicbyte.broker.config import BrokerConfig
     from magicbyte.broker.groups import Groups
     from magicbyte.broker.listeners import Listener
+    from magicbyte.broker.partition import Partition
     from magicbyte.groups.rules import GroupState
     from magicbyte.metadata.on_loop import OpenSession
     from magicbyte.net.http import Pages
@@ -125,9 +126,9 @@ class Broker:
         self.memory = Budget(config.queued_max_request_bytes)
         self.complaints = Complaints(lambda: self.clock.monotonic_ms() / 1000)
         self.trimming = Trimming(self)
+        self.replicas = Replicas(self)
         self._files, self._session = files or LocalFiles(), session
         self._opened = contextlib.AsyncExitStack()  # what is to be closed at the end, the last first
-        self._partitions: dict[tuple[str, int], Partition] = {}
         self._tasks: dict[asyncio.Task[None], None] = {}  # in the order of their start
         self._server: Server[Listener] | None = None
         self._background: Background | None = None
@@ -243,8 +244,7 @@ class Broker:
         self.is_stopping = True
         if self._server is not None:
             self._server.close_listeners()
-            for partition in self._partitions.values():
-                partition.wake()
+            self.replicas.wake_all()
             if self._groups is not None:
                 self._groups.close()
             await self._server.aclose(grace_ms=GRACE_MS)
@@ -310,38 +310,6 @@ class Broker:
         """Return host and port that clients of a listener are told."""
         return listener.advertised_host, listener.advertised_port or self.ports[listener.name]
 
-    def partition(self, topic: str, index: int) -> Partition:
-        """Return a partition with its log, made if need be: who is not to wait for that asks `opened`.
-
-        Raises UnknownTopicError, LogDirectoryOfflineError.
-        """
-        log_of = self.topics.log(topic, index)
-        found = self._partitions.get((topic, index))
-        if found is None or found.log is not log_of:
-            if found is not None:
-                found.wake()
-            found = self._partitions[topic, index] = Partition(topic, index, log_of)
-        return found
-
-    async def opened(self, topic: str, index: int) -> Partition:
-        """Return a partition with its log, made if need be. Raises UnknownTopicError, LogDirectoryOfflineError."""
-        while not self.topics.has_log(topic, index):
-            async with self.directory:
-                await self.writing.run(self.topics.log, topic, index)
-        return self.partition(topic, index)
-
-    async def known_partition(self, topic: str, index: int) -> Partition | None:
-        """Return a partition, None for one that is not there, or cannot be."""
-        try:
-            return await self.opened(topic, index)
-        except MagicbyteError:
-            return None
-
-    def check_is_there(self, partition: Partition) -> None:
-        """Raise UnknownTopicError for a partition that was deleted while somebody waited for his turn at it."""
-        if self._partitions.get((partition.topic, partition.index)) is not partition:
-            raise UnknownTopicError(f"{partition} was deleted; what has its name now is another one")
-
     async def read(self, partition: Partition, work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
         """Return what `work`, which looks something up in a partition's log, returns.
 
@@ -350,7 +318,7 @@ class Broker:
         try:
             return await self.soon(self.reading, partition, partial(work, *arguments, **named))
         finally:
-            self.check_is_there(partition)
+            self.replicas.check_is_there(partition)
 
     async def soon(self, threads: Threads, partition: Partition, work: Callable[[], T]) -> T:
         """Do something short with a partition's log: as `Threads.soon` does unless the disk is known to be slow."""
@@ -365,7 +333,7 @@ class Broker:
         try:
             return await self.reading.run(work, *arguments, **named)
         finally:
-            self.check_is_there(partition)
+            self.replicas.check_is_there(partition)
 
     async def load_numpy(self) -> None:
         """Have numpy imported: it takes a tenth of a second and 13 MB, and a broker starts without it."""
@@ -401,18 +369,9 @@ class Broker:
         with self._background.without(keys):
             gone = await self.writing.run(self.topics.delete, topic.name)
         self.metrics.forget(topic.name)
-        for key in keys:
-            found = self._partitions.pop(key, None)
-            if found is not None:
-                found.wake()
+        self.replicas.forget(keys)
         for each in gone:  # here, where nobody is about to send what he found in them
             each.release()
-
-    def wake(self, topic: str, index: int) -> None:
-        """Have those who wait for records of a partition look again."""
-        found = self._partitions.get((topic, index))
-        if found is not None:
-            found.wake()
 
 
 def _slow_ns(config: BrokerConfig) -> float:

@@ -50,6 +50,7 @@ _FIRST_WITH_WHOLE_SETS: Final = 3  # a set that is larger than the limit comes w
 _FIRST_WITH_TRANSACTIONS: Final = 4
 _FIRST_WITH_STORAGE_ERROR: Final = 6
 _FIRST_WITH_ZSTD: Final = 10
+_FIRST_FROM_FOLLOWERS: Final = 11
 _COMMITTED: Final = 1
 _EMPTY: Final = b""
 _STEPS: Final = 20  # to read a partition
@@ -75,12 +76,14 @@ class _Found:
 class _Reading:
     """One look at all partitions of a request: `size` bytes were found, `left` may still be read.
 
-    `held`: bytes that were converted already, and wait to be sent.
+    `held`: bytes that were converted already, and wait to be sent. `is_first`: the offsets that a follower asks for
+    acknowledge what lies before them, which is taken in once.
     """
 
     left: int
     size: int = 0
     held: int = 0
+    is_first: bool = True
     has_error: bool = False
     found: list[_Found] = field(default_factory=list)
 
@@ -120,12 +123,14 @@ async def fetch(broker: Broker, request: Request[FetchRequest]) -> FetchResponse
     loop = asyncio.get_running_loop()
     wait_ms = min(message.max_wait_ms, _LONGEST_LARGE_WAIT_MS) if request.is_large else message.max_wait_ms
     deadline = loop.time() + wait_ms / 1000
+    is_first = True
     while True:
         event = asyncio.Event()
         watched: list[Partition] = []
         try:
             await _watch(broker, request, begun, event, watched)
-            reading = await _read(broker, request, begun)
+            reading = await _read(broker, request, begun, is_first=is_first)
+            is_first = False
             left = deadline - loop.time()
             enough = reading.size >= message.min_bytes or reading.has_error or not watched
             if not enough and left > 0:
@@ -151,6 +156,7 @@ async def fetch(broker: Broker, request: Request[FetchRequest]) -> FetchResponse
         finally:
             for partition in watched:
                 partition.waiting.pop(event, None)
+                partition.waiting_followers.pop(event, None)
 
 
 async def _begin(broker: Broker, request: Request[FetchRequest]) -> Begun:
@@ -173,8 +179,9 @@ async def _watch(
     `watched` gets the partitions of which it is to be taken back.
     """
     async for topic, asked in request.turns.over(begun.partitions):
-        if (partition := await broker.known_partition(topic, asked.partition)) is not None:
-            partition.waiting[event] = None
+        if (partition := await broker.replicas.known_partition(topic, asked.partition)) is not None:
+            waiting = partition.waiting_followers if _is_follower(request.message) else partition.waiting
+            waiting[event] = None
             watched.append(partition)
 
 
@@ -187,7 +194,7 @@ async def _is_enough_stored(broker: Broker, request: Request[FetchRequest], begu
     """
     stored = 0
     async for topic, asked in request.turns.over(begun.partitions, _STEPS):
-        if (partition := await broker.known_partition(topic, asked.partition)) is None:
+        if (partition := await broker.replicas.known_partition(topic, asked.partition)) is None:
             continue
         log, offset = partition.log, asked.fetch_offset
         upper = _upper(log, request.message)
@@ -203,8 +210,14 @@ async def _is_enough_stored(broker: Broker, request: Request[FetchRequest], begu
     return stored >= request.message.min_bytes
 
 
+def _is_follower(message: FetchRequest) -> bool:
+    return message.replica_id >= 0
+
+
 def _upper(log: PartitionLog, message: FetchRequest) -> int:
-    """Return the offset in front of which the reader may have all records."""
+    """Return the offset in front of which the reader may have all records: a follower has those not replicated yet."""
+    if _is_follower(message):
+        return log.log_end_offset
     return log.last_stable_offset if message.isolation_level == _COMMITTED else log.high_watermark
 
 
@@ -233,9 +246,10 @@ async def _response(request: Request[FetchRequest], begun: Begun, reading: _Read
     return FetchResponse(session_id=0 if begun.session is None else begun.session.id, responses=topics)
 
 
-async def _read(broker: Broker, request: Request[FetchRequest], begun: Begun) -> _Reading:
+async def _read(broker: Broker, request: Request[FetchRequest], begun: Begun, *, is_first: bool = False) -> _Reading:
     limited = request.version >= _FIRST_WITH_WHOLE_SETS
-    reading = _Reading(min(request.message.max_bytes, broker.config.fetch_max_bytes) if limited else 1 << 62)
+    most = min(request.message.max_bytes, broker.config.fetch_max_bytes) if limited else 1 << 62
+    reading = _Reading(most, is_first=is_first)
     try:
         async for topic, asked in request.turns.over(begun.partitions, _STEPS):
             reading.add(await _Partition(broker, request, topic, asked, reading).read())
@@ -285,18 +299,22 @@ class _Partition:
 
     async def _read(self) -> _Found:
         request, asked = self.request, self.asked
-        partition = self.partition = await self.broker.opened(self.topic, asked.partition)
+        partition = self.partition = await self.broker.replicas.opened(self.topic, asked.partition)
         self.metrics = self.broker.metrics.of(self.topic)
         self.metrics.fetch_requests += 1
-        code = self._epoch_fault() or self._codec_fault()
+        code = self._role_fault(partition) or self._codec_fault()
         if code:
             return self._refused(code)
         log = partition.log
+        if (nearest := self._nearest(partition)) is not None:
+            return nearest
         committed = request.message.isolation_level == _COMMITTED
         upper = _upper(log, request.message)
         if log.health.error is not None:
             raise LogDirectoryOfflineError(f"{log.health.path}: offline since {log.health.error}")
         found = await self._slice(partition, upper)
+        if self.reading.is_first and _is_follower(request.message):
+            self.broker.replicas.fetched(partition, request.message.replica_id, asked)
         data = PartitionData(
             partition_index=asked.partition,
             high_watermark=log.high_watermark,
@@ -315,11 +333,41 @@ class _Partition:
             ]
         return await self._records(partition, found, data)
 
-    def _epoch_fault(self) -> ErrorCode:
-        """Compare the leader's epoch that the reader knows, if it does, with ours (KIP-320)."""
-        known = self.asked.current_leader_epoch
-        ours = self.broker.topics.leader_epoch(self.topic, self.asked.partition)
-        return epoch_fault(known, ours)
+    def _role_fault(self, partition: Partition) -> ErrorCode:
+        """Compare the leader's epoch that the reader knows, if it does, with ours (KIP-320), and see who leads.
+
+        Consumers may read from a follower from version 11 on (KIP-392). An unknown follower gets REPLICA_NOT_AVAILABLE.
+        """
+        fault = epoch_fault(self.asked.current_leader_epoch, partition.leader_epoch)
+        if fault:
+            return fault
+        is_follower = _is_follower(self.request.message)
+        if partition.leader is None:
+            may_follow = self.request.version >= _FIRST_FROM_FOLLOWERS and not is_follower and partition.leader_id >= 0
+            return ErrorCode.NONE if may_follow else ErrorCode.NOT_LEADER_OR_FOLLOWER
+        if is_follower and self.request.message.replica_id not in partition.leader.followers:
+            return ErrorCode.REPLICA_NOT_AVAILABLE
+        return ErrorCode.NONE
+
+    def _nearest(self, partition: Partition) -> _Found | None:
+        """Return the answer that names a replica in the reader's rack, None where it is to read here (KIP-392)."""
+        message = self.request.message
+        if self.request.version < _FIRST_FROM_FOLLOWERS or not message.rack_id or _is_follower(message):
+            return None
+        nearest = self.broker.replicas.nearest(partition, message.rack_id, self.asked.fetch_offset)
+        if nearest is None:
+            return None
+        log = partition.log
+        data = PartitionData(
+            partition_index=self.asked.partition,
+            high_watermark=log.high_watermark,
+            last_stable_offset=log.last_stable_offset,
+            log_start_offset=log.log_start_offset,
+            aborted_transactions=None,
+            preferred_read_replica=nearest,
+            records=_EMPTY,
+        )
+        return _Found(self.topic, data)
 
     def _codec_fault(self) -> ErrorCode:
         zstd = self.broker.topics.known(self.topic).config.settings["compression.type"] == "zstd"
@@ -350,7 +398,9 @@ class _Partition:
         source = target
         if dialect is Dialect.ENRICHED:
             source = Format.ENRICHED
-            target = source if self.request.connection.enriched else target
+            # A follower of an enriched topic is a broker of ours, which stores what it gets.
+            is_closed = self.request.connection.enriched or _is_follower(self.request.message)
+            target = source if is_closed else target
         elif target is not Format.V2:
             newest, found = await self._newest(partition, found, target.magic)
             source = target if newest < 0 else Format(str(newest))

@@ -228,7 +228,7 @@ class Groups:
         """Append the records of one effect as one set; return the code of what went wrong."""
         broker = self._broker
         try:
-            partition = await broker.opened(OFFSETS_TOPIC, store.partition)
+            partition = await broker.replicas.opened(OFFSETS_TOPIC, store.partition)
             await broker.load_numpy()  # to encode with
             rules = broker.topics.rules(OFFSETS_TOPIC)
             codec = Codec(broker.config.offsets_topic_compression_codec)
@@ -384,7 +384,7 @@ async def _commit_to_tree(broker: Broker, group: str, topic: str, partition: Off
     index = partition.partition_index
     if not _is_node_name(group):
         return ErrorCode.INVALID_GROUP_ID
-    if await broker.known_partition(topic, index) is None:
+    if await broker.replicas.known_partition(topic, index) is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if len((partition.committed_metadata or "").encode()) > broker.config.offset_metadata_max_bytes:
         return ErrorCode.OFFSET_METADATA_TOO_LARGE
@@ -421,7 +421,7 @@ async def offset_fetch(broker: Broker, request: Request[OffsetFetchRequest]) -> 
 
 async def _fetch_from_tree(broker: Broker, group: str, topic: str, index: int) -> OffsetFetchResponsePartition:
     node = None
-    if _is_node_name(group) and await broker.known_partition(topic, index) is not None:
+    if _is_node_name(group) and await broker.replicas.known_partition(topic, index) is not None:
         node = broker.metadata.exists(layout.consumer_offset_path(group, topic, index))
     if node is None or not node.data.isdigit():
         code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

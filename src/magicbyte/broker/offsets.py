@@ -66,8 +66,9 @@ async def _of_partition(
 ) -> ListOffsetsPartitionResponse:
     index = asked.partition_index
     try:
-        partition = await broker.opened(topic, index)
-        fault = epoch_fault(asked.current_leader_epoch, broker.topics.leader_epoch(topic, index))
+        partition = await broker.replicas.opened(topic, index)
+        partition.led()
+        fault = epoch_fault(asked.current_leader_epoch, partition.leader_epoch)
         if fault:
             return ListOffsetsPartitionResponse(partition_index=index, error_code=fault)
         return await find(broker, request, partition, asked)
@@ -139,12 +140,14 @@ async def offset_for_leader_epoch(
 
 async def _end_of_epoch(broker: Broker, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
     try:
-        log = (await broker.opened(topic, asked.partition)).log
-        fault = epoch_fault(asked.current_leader_epoch, broker.topics.leader_epoch(topic, asked.partition))
+        partition = await broker.replicas.opened(topic, asked.partition)
+        partition.led()
+        fault = epoch_fault(asked.current_leader_epoch, partition.leader_epoch)
     except MagicbyteError as error:
         fault = error.code
     if fault:
         return EpochEndOffset(error_code=fault, partition=asked.partition)
+    log = partition.log
     epoch, end_offset = log.epochs.end_offset_of(asked.leader_epoch, log.log_end_offset)
     return EpochEndOffset(partition=asked.partition, leader_epoch=epoch, end_offset=end_offset)
 

@@ -1,4 +1,4 @@
-"""A partition that this broker leads: its log, who changes it now, and who waits for records in it."""
+"""A partition that this broker has a replica of: its log, its role, who changes it now, and who waits for records."""
 
 from __future__ import annotations
 
@@ -7,17 +7,20 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
 
-from magicbyte.errors import CorruptRecordError
+from magicbyte.errors import CorruptRecordError, ErrorCode, NotLeaderError
 from magicbyte.log.live.segment import FileSlice, Segment
 from magicbyte.printable import logger
+from magicbyte.replication.state import NO_LEADER
 
 if TYPE_CHECKING:
     from magicbyte.log.live.partition_log import PartitionLog
+    from magicbyte.replication.leader import LeaderPartition
 
 T = TypeVar("T")
 
 log = logger(__name__)
 
+NO_EPOCH: Final = -1
 MOST_DAMAGE_TOLD: Final = 100
 """Lines on damage in one partition, as long as it is open."""
 
@@ -32,9 +35,11 @@ class _Place(NamedTuple):
 
 
 class Partition:
-    """What the broker keeps beside the log of a partition. Changes of the log are made with `lock` held.
+    """What the broker keeps beside the log of a partition. Log and role are changed with `lock` held.
 
-    `is_slow`: the disk took its time when something short was asked of it last.
+    `leader`: the leader's side of replication, while this broker leads; `leader_id` and `leader_epoch` are what the
+    controller said last. `waiting` are set when the high watermark advances or the role changes, `waiting_followers`
+    when something is appended. `is_slow`: the disk took its time when something short was asked of it last.
     """
 
     __slots__ = (
@@ -43,10 +48,14 @@ class Partition:
         "_told",
         "index",
         "is_slow",
+        "leader",
+        "leader_epoch",
+        "leader_id",
         "lock",
         "log",
         "topic",
         "waiting",
+        "waiting_followers",
     )
 
     RECENT = 256
@@ -55,6 +64,9 @@ class Partition:
         self.topic, self.index, self.log = topic, index, log
         self.lock = asyncio.Lock()
         self.waiting: dict[asyncio.Event, None] = {}  # in the order of their coming
+        self.waiting_followers: dict[asyncio.Event, None] = {}
+        self.leader: LeaderPartition | None = None
+        self.leader_id, self.leader_epoch = NO_LEADER, NO_EPOCH
         self.is_slow = False
         self._recent: dict[int, _Place] = {}  # by offset, the oldest first: what those ask for who are at the end
         self._newest = WeakKeyDictionary[Segment, tuple[int, int, int]]()  # generation; of its beginning: end, magic
@@ -71,6 +83,8 @@ class Partition:
         if len(self._recent) >= self.RECENT:
             del self._recent[next(iter(self._recent))]
         self._recent[first_offset] = _Place(active, self.log.generation, position, size)
+        for event in self.waiting_followers:
+            event.set()
 
     def recent(self, offset: int, max_bytes: int) -> FileSlice | None:
         """Return what `log.read` would from a set on that was written lately; None where the log has to be asked."""
@@ -118,13 +132,51 @@ class Partition:
             self.tell_damage(error)
             raise
 
+    # ---- the role
+
+    def lead(self, leader: LeaderPartition) -> None:
+        """Become the leader, or go on as it with what the controller said now."""
+        self.leader = leader
+        self.leader_id, self.leader_epoch = leader.state.leader, leader.state.leader_epoch
+        self.advance(leader.high_watermark)
+        self.wake()
+
+    def follow(self, leader_id: int, leader_epoch: int) -> None:
+        """Become a follower of `leader_id`, NO_LEADER while there is none. Pending requests find out."""
+        self.leader, self.leader_id, self.leader_epoch = None, leader_id, leader_epoch
+        self.wake()
+
+    def led(self) -> LeaderPartition:
+        """Return the leader's side. Raises NotLeaderError."""
+        if self.leader is None:
+            raise NotLeaderError(f"{self} is led by broker {self.leader_id}" if self.leader_id >= 0 else
+                                 f"{self} has no leader")  # fmt: skip
+        return self.leader
+
+    def acknowledgement(self, leader: LeaderPartition, end_offset: int, least_in_sync: int) -> ErrorCode | None:
+        """Return how a produce request with `acks=all` ends whose records end at `end_offset`; None: not yet.
+
+        `leader`: the role that the records were appended in. A later one may have other records at their offsets.
+        """
+        if self.leader is not leader:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return leader.acknowledgement(end_offset, least_in_sync)
+
+    # ---- who waits
+
+    def written(self, end_offset: int, monotonic_ms: int) -> None:
+        """Take in that the leader's log is as durable as asked up to `end_offset`: it counts for the high watermark."""
+        if self.leader is not None and self.leader.appended(end_offset, monotonic_ms):
+            self.advance(self.leader.high_watermark)
+
     def advance(self, offset: int) -> None:
-        """Let readers have what is below `offset`, and wake those that wait for it."""
+        """Advance the high watermark to `offset`, and wake those that wait for it."""
         if offset > self.log.high_watermark:
             self.log.high_watermark = offset
-            self.wake()
+            for event in self.waiting:
+                event.set()
 
     def wake(self) -> None:
         """Have all who wait look again."""
-        for event in self.waiting:
+        for event in (*self.waiting, *self.waiting_followers):
             event.set()

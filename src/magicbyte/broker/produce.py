@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from magicbyte.broker.appends import Appended, NewSet
+from magicbyte.broker.appends import Acknowledgement, Appended, NewSet
+from magicbyte.broker.metrics import now_ns
 from magicbyte.errors import (
     AppendRefusedError,
     ErrorCode,
     MagicbyteError,
+    NotReplicatedError,
     RequestRefusedError,
 )
 from magicbyte.protocol.messages.produce import (
@@ -82,10 +84,34 @@ async def _append(
             outcomes[at] = error
     for at, outcome in zip(sets, await broker.appends.append_all(list(sets.values())), strict=True):
         outcomes[at] = outcome
+    if request.message.acks == _ALL:
+        await _replicate(broker, request, outcomes, partitions)
     return [
         _answer(broker, request.version, topic, part.index, partition, outcome)
         for (topic, part), partition, outcome in zip(parts, partitions, outcomes, strict=True)
     ]
+
+
+async def _replicate(
+    broker: Broker,
+    request: Request[ProduceRequest],
+    outcomes: list[Appended | Exception | None],
+    partitions: Sequence[Partition | None],
+) -> None:
+    """Wait until the in-sync replicas have what was appended; outcomes of what they do not have become errors."""
+    waits: dict[int, Acknowledgement] = {}
+    for at, (outcome, partition) in enumerate(zip(outcomes, partitions, strict=True)):
+        if isinstance(outcome, Appended) and partition is not None and outcome.leader.followers:
+            least = broker.topics.known(partition.topic).config.min_insync_replicas
+            waits[at] = Acknowledgement(partition, outcome, least)
+    if not waits:
+        return
+    started = now_ns()
+    codes = await broker.appends.replicated(list(waits.values()), request.message.timeout_ms)
+    request.connection.waited_ns += now_ns() - started
+    for at, code in zip(waits, codes, strict=True):
+        if code:
+            outcomes[at] = NotReplicatedError(code, f"{waits[at].partition}: the in-sync replicas do not have it")
 
 
 def _answer(
@@ -137,7 +163,8 @@ async def _partition(broker: Broker, request: Request[ProduceRequest], topic: st
     """Return the partition, which may be written to by this client."""
     if request.message.acks not in _ACKS:
         raise AppendRefusedError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks {request.message.acks}: expected -1, 0 or 1")
-    partition = await broker.opened(topic, index)
+    partition = await broker.replicas.opened(topic, index)
+    partition.led()
     broker.metrics.of(topic).produce_requests += 1
     if broker.topics.known(topic).is_internal and request.client_id != _ADMIN_CLIENT:
         raise AppendRefusedError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic} is the broker's own")
@@ -150,7 +177,7 @@ def _new_set(
     config = broker.topics.known(partition.topic).config
     wanted = config.min_insync_replicas
     if request.message.acks == _ALL and wanted > 1:  # one replica, the leader, is always in sync
-        in_sync = broker.cluster_view.in_sync(partition.topic, partition.index)
+        in_sync = len(partition.led().state.isr)
         if in_sync < wanted:
             why = f"min.insync.replicas is {wanted}, and {in_sync} in sync"
             raise AppendRefusedError(ErrorCode.NOT_ENOUGH_REPLICAS, why)
