@@ -8,7 +8,7 @@ from magicbyte import ports
 from magicbyte.broker.broker import Broker
 from magicbyte.broker.config import BrokerConfig
 from magicbyte.clock import SystemClock
-from magicbyte.net.stream import Stream
+from magicbyte.net.stream import SocketStream, Stream
 from magicbyte.protocol import APIS, Message, read_response, write_request
 
 R = TypeVar("R", bound=Message)
@@ -70,7 +70,7 @@ class Peer:
     @classmethod
     async def of(cls, broker: Broker, listener: str | None = None) -> "Peer":
         port = next(iter(broker.ports.values())) if listener is None else broker.ports[listener]
-        return cls(await Stream.connect("127.0.0.1", port))
+        return cls(await SocketStream.connect("127.0.0.1", port))
 
     async def exchange(self, frame: bytes) -> bytes:
         """Send a frame with its size, return the answer with its size; `CLOSED` where the broker closed instead."""

@@ -14,7 +14,7 @@ from broker.builders import made
 from broker.serving import Peer
 from builders import run
 from magicbyte.codecs import Codec
-from magicbyte.net.stream import Stream
+from magicbyte.net.stream import SocketStream
 from magicbyte.protocol import APIS, read_response, write_request
 from magicbyte.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from magicbyte.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
@@ -126,7 +126,7 @@ def test_a_fetch_of_100_mb_is_converted_in_32_mib(partitions: int, codec: Codec,
 
     async def work() -> None:
         with serving(folder) as (port, pid):
-            peer = Peer(await Stream.connect("127.0.0.1", port))
+            peer = Peer(await SocketStream.connect("127.0.0.1", port))
             await peer.ask(MetadataRequest(topics=[MetadataRequestTopic(name="t")]), 4, MetadataResponse)
             await fill(peer, data, partitions)
             before = await baseline(peer, pid)

@@ -27,7 +27,7 @@ from magicbyte.groups.records import GroupMetadataValue
 from magicbyte.log.append.prepare import prepare
 from magicbyte.log.append.rules import AppendRules
 from magicbyte.log.append.sets import KEPT_SCRATCH
-from magicbyte.net.stream import Stream
+from magicbyte.net.stream import SocketStream
 from magicbyte.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from magicbyte.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from magicbyte.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
@@ -300,7 +300,7 @@ def test_thirty_two_bombs_at_once_take_less_than_a_gigabyte(folder: Path) -> Non
     async def work(process: subprocess.Popen[str]) -> None:
         assert process.stdout is not None
         port = int(process.stdout.readline().split()[2].rpartition(":")[2])
-        peers = [Peer(await Stream.connect("127.0.0.1", port)) for _ in range(32)]
+        peers = [Peer(await SocketStream.connect("127.0.0.1", port)) for _ in range(32)]
         topics = [CreatableTopic(name="topic", num_partitions=32, replication_factor=1)]
         await peers[0].ask(CreateTopicsRequest(topics=topics, timeout_ms=1000), 5, CreateTopicsResponse)
         one = bomb(60 << 20)

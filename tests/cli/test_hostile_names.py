@@ -26,7 +26,7 @@ from magicbyte.client.groups import Committed, commit_offsets
 from magicbyte.client.produce import send
 from magicbyte.errors import NetworkError
 from magicbyte.net.exposition import gauge
-from magicbyte.net.stream import Stream
+from magicbyte.net.stream import SocketStream
 from magicbyte.records.columns import Record
 from magicbyte.testing import Broker
 
@@ -196,7 +196,7 @@ def test_labels_of_metrics_and_names_in_tables_are_text() -> None:
 @pytest.mark.parametrize(("host", "port"), [(f"evil{HOSTILE}", 9092), ("127.0.0.1", -1), ("127.0.0.1", 1 << 20)])
 def test_an_address_that_none_can_be_is_an_error_of_the_network(host: str, port: int) -> None:
     with pytest.raises(NetworkError):
-        asyncio.run(Stream.connect(host, port))
+        asyncio.run(SocketStream.connect(host, port))
 
 
 def test_commands_write_through_one_function() -> None:

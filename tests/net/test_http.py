@@ -204,7 +204,7 @@ def test_a_fault_that_ends_the_taking_of_requests_is_said(
                     await asyncio.sleep(0)
         await pages.aclose()
 
-    monkeypatch.setattr(http, "Stream", Broken)
+    monkeypatch.setattr(http, "SocketStream", Broken)
     asyncio.run(work())
     (record,) = caplog.records
     assert record.getMessage() == "no further requests for pages are taken, for a fault of ours"

@@ -9,12 +9,13 @@ import pytest
 
 from builders import run
 from magicbyte.errors import ProtocolError
+from magicbyte.net import network
 from magicbyte.net import server as module
 from magicbyte.net.complaints import BURST
 from magicbyte.net.descriptors import lowest_free
 from magicbyte.net.memory import Budget
 from magicbyte.net.server import Answer, Limits, Server, Terms
-from magicbyte.net.stream import Stream
+from magicbyte.net.stream import SocketStream, Stream
 
 
 def framed(content: bytes) -> bytes:
@@ -52,7 +53,7 @@ def test_requests_that_come_together_or_in_pieces_are_answered_in_order() -> Non
 
     async def work() -> None:
         async with serving() as (_, port):
-            stream = await Stream.connect("127.0.0.1", port)
+            stream = await SocketStream.connect("127.0.0.1", port)
             for step in (len(data), 5, 65_536):
                 sending = asyncio.create_task(_in_pieces(stream, data, step if step > 5 else 50_001))
                 assert await read_exactly(stream, len(data)) == data
@@ -78,7 +79,7 @@ def test_the_second_request_of_a_connection_waits_for_the_first_answer_and_those
             return [framed(bytes(frame))]
 
         async with serving(slow) as (_, port):
-            first, second = [await Stream.connect("127.0.0.1", port) for _ in range(2)]
+            first, second = [await SocketStream.connect("127.0.0.1", port) for _ in range(2)]
             await first.write([framed(b"slow"), framed(b"after")])
             await second.write([framed(b"other")])
             assert await read_exactly(second, 9) == framed(b"other")
@@ -97,7 +98,7 @@ def test_a_size_that_no_frame_may_have_closes_the_connection_and_is_logged_with_
 ) -> None:
     async def work() -> None:
         async with serving(limits=Limits(largest_frame=100)) as (_, port):
-            stream = await Stream.connect("127.0.0.1", port)
+            stream = await SocketStream.connect("127.0.0.1", port)
             await stream.write([size.to_bytes(4, "big", signed=True)])
             assert await stream.read(1) == b""
             stream.close()
@@ -111,7 +112,7 @@ def test_a_size_that_no_frame_may_have_closes_the_connection_and_is_logged_with_
 def test_a_peer_that_vanishes_inside_a_frame_gives_its_memory_back() -> None:
     async def work() -> None:
         async with serving() as (server, port):
-            stream = await Stream.connect("127.0.0.1", port)
+            stream = await SocketStream.connect("127.0.0.1", port)
             await stream.write([(1 << 20).to_bytes(4, "big"), b"half"])
             while not server.budget.used:
                 await asyncio.sleep(0)
@@ -129,7 +130,7 @@ def test_a_fault_of_ours_ends_one_connection_and_is_logged_with_its_traceback(ca
 
     async def work() -> None:
         async with serving(broken) as (server, port):
-            stream = await Stream.connect("127.0.0.1", port)
+            stream = await SocketStream.connect("127.0.0.1", port)
             await stream.write([framed(b"a")])
             assert await stream.read(1) == b""
             stream.close()
@@ -142,10 +143,10 @@ def test_a_fault_of_ours_ends_one_connection_and_is_logged_with_its_traceback(ca
 def test_a_connection_beyond_the_limit_is_closed_and_those_that_are_there_go_on() -> None:
     async def work() -> None:
         async with serving(limits=Limits(connections=1)) as (_, port):
-            first = await Stream.connect("127.0.0.1", port)
+            first = await SocketStream.connect("127.0.0.1", port)
             await first.write([framed(b"a")])
             await read_exactly(first, 5)
-            second = await Stream.connect("127.0.0.1", port)
+            second = await SocketStream.connect("127.0.0.1", port)
             assert await second.read(1) == b""
             await first.write([framed(b"b")])
             assert await read_exactly(first, 5) == framed(b"b")
@@ -164,7 +165,7 @@ def test_idle_connections_are_closed_and_one_whose_request_is_in_work_is_not() -
             return await echo(frame)
 
         async with serving(slow, Limits(idle_ms=100)) as (_, port):
-            busy, idle = [await Stream.connect("127.0.0.1", port) for _ in range(2)]
+            busy, idle = [await SocketStream.connect("127.0.0.1", port) for _ in range(2)]
             await busy.write([framed(b"a")])
             assert await idle.read(1) == b""
             gate.set()
@@ -188,7 +189,7 @@ def test_a_request_in_work_ends_when_its_peer_is_gone() -> None:
             raise AssertionError("it never ends by itself")
 
         async with serving(endless, Limits(idle_ms=100)) as (server, port):
-            stream = await Stream.connect("127.0.0.1", port)
+            stream = await SocketStream.connect("127.0.0.1", port)
             await stream.write([framed(b"a")])
             await begun.wait()
             stream.close()
@@ -207,7 +208,7 @@ def test_a_peer_that_stops_inside_a_frame_is_closed_before_one_that_is_idle(
 
     async def work() -> None:
         async with serving() as (server, port):
-            stalled, idle = [await Stream.connect("127.0.0.1", port) for _ in range(2)]
+            stalled, idle = [await SocketStream.connect("127.0.0.1", port) for _ in range(2)]
             await stalled.write([(1000).to_bytes(4, "big"), b"half"])
             assert await stalled.read(1) == b""
             assert server.connections == 1
@@ -247,7 +248,7 @@ def test_a_handler_that_refuses_closes_the_connection_with_a_line(caplog: pytest
 
     async def work() -> None:
         async with serving(refuses) as (_, port):
-            stream = await Stream.connect("127.0.0.1", port)
+            stream = await SocketStream.connect("127.0.0.1", port)
             await stream.write([framed(b"a")])
             assert await stream.read(1) == b""
             stream.close()
@@ -268,7 +269,7 @@ def test_an_end_of_the_server_lets_a_request_in_work_be_answered() -> None:
             return await echo(frame)
 
         async with serving(slow) as (server, port):
-            stream = await Stream.connect("127.0.0.1", port)
+            stream = await SocketStream.connect("127.0.0.1", port)
             await stream.write([framed(b"a")])
             await begun.wait()
             closing = asyncio.create_task(server.aclose(grace_ms=5000))
@@ -285,11 +286,11 @@ def test_an_end_of_the_server_lets_a_request_in_work_be_answered() -> None:
 def test_the_listener_is_paused_while_descriptors_are_for_files_and_takes_connections_again_when_some_end(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(module, "_PAUSE_S", 0.01)
+    monkeypatch.setattr(network, "_PAUSE_S", 0.01)
 
     async def work() -> None:
         async with serving() as (server, port):
-            peers = [await Stream.connect("127.0.0.1", port) for _ in range(20)]
+            peers = [await SocketStream.connect("127.0.0.1", port) for _ in range(20)]
             first = peers[0]
             await first.write([framed(b"one")])
             assert await read_exactly(first, 7) == framed(b"one")
@@ -297,7 +298,7 @@ def test_the_listener_is_paused_while_descriptors_are_for_files_and_takes_connec
                 await asyncio.sleep(0.01)
             # the next ones get the lowest descriptors, of which these are the first that are not for connections
             server.limits = Limits(descriptors=lowest_free(0) + 1)
-            late = [await Stream.connect("127.0.0.1", port) for _ in range(3)]
+            late = [await SocketStream.connect("127.0.0.1", port) for _ in range(3)]
             await late[2].write([framed(b"late")])
             await first.write([framed(b"two")])
             assert await read_exactly(first, 7) == framed(b"two")
@@ -317,7 +318,7 @@ def test_a_peer_that_breaks_the_rules_again_and_again_gets_a_few_lines(caplog: p
     async def work() -> None:
         async with serving(limits=Limits(largest_frame=100)) as (_, port):
             for _ in range(3 * BURST):
-                stream = await Stream.connect("127.0.0.1", port)
+                stream = await SocketStream.connect("127.0.0.1", port)
                 await stream.write([b"GET "])
                 assert await stream.read(1) == b""
                 stream.close()
@@ -339,7 +340,7 @@ def test_a_frame_may_be_as_large_as_its_head_allows_and_is_let_go_when_it_was_re
             return [framed(bytes(frame[:4]))]
 
         async with serving(handler, Limits(terms_of=terms)) as (server, port):
-            stream = await Stream.connect("127.0.0.1", port)
+            stream = await SocketStream.connect("127.0.0.1", port)
             for head, size in ((b"some", 200_000), (b"kept", 100_000), (b"tiny", 10)):
                 await stream.write([framed(head + bytes(size - 4))])
                 assert await read_exactly(stream, 8) == framed(head)

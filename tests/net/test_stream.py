@@ -12,14 +12,14 @@ from pathlib import Path
 import pytest
 
 from magicbyte.errors import NetworkError
-from magicbyte.net.stream import Stream
+from magicbyte.net.stream import SocketStream, Stream
 
 BYTES = random.Random(7).randbytes(3 << 20)  # more than sockets hold
 
 
 @asynccontextmanager
 async def pair() -> AsyncIterator[tuple[Stream, Stream]]:
-    here, there = (Stream(end) for end in socket.socketpair())
+    here, there = (SocketStream(end) for end in socket.socketpair())
     try:
         yield here, there
     finally:
@@ -178,7 +178,7 @@ def test_a_peer_that_is_gone_is_an_error_that_names_it() -> None:
     async def run() -> None:
         with socket.create_server(("127.0.0.1", 0)) as server:
             port = server.getsockname()[1]
-            here = await Stream.connect("127.0.0.1", port)
+            here = await SocketStream.connect("127.0.0.1", port)
             there, _ = server.accept()
             there.close()
             assert await here.read(1) == b""
@@ -186,6 +186,6 @@ def test_a_peer_that_is_gone_is_an_error_that_names_it() -> None:
                 await here.write([BYTES] * 100)
             await here.aclose()
         with pytest.raises(NetworkError, match=f"127.0.0.1:{port}"):
-            await Stream.connect("127.0.0.1", port)
+            await SocketStream.connect("127.0.0.1", port)
 
     asyncio.run(run())

@@ -9,7 +9,7 @@ from tests.broker.serving import CLOSED, Peer
 from tests.builders import run
 
 from magicbyte.errors import ErrorCode
-from magicbyte.net.stream import Stream
+from magicbyte.net.stream import SocketStream
 from magicbyte.protocol import Message, write_request
 from magicbyte.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from magicbyte.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
@@ -68,7 +68,7 @@ def with_broker(work: Callable[[Broker, Peer], Awaitable[None]]) -> None:
 
 
 async def connect(broker: Broker) -> Peer:
-    return Peer(await Stream.connect("127.0.0.1", int(broker.bootstrap_servers.rsplit(":", 1)[1])))
+    return Peer(await SocketStream.connect("127.0.0.1", int(broker.bootstrap_servers.rsplit(":", 1)[1])))
 
 
 def end_of(broker: Broker) -> int:

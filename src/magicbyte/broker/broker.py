@@ -46,6 +46,7 @@ from magicbyte.metadata.salvage import open_metadata
 from magicbyte.net import descriptors
 from magicbyte.net.complaints import Complaints
 from magicbyte.net.memory import Budget
+from magicbyte.net.network import Network, SocketNetwork
 from magicbyte.net.server import Handler, Limits, Server
 from magicbyte.ports import TopicPartition
 from magicbyte.printable import logger
@@ -80,10 +81,10 @@ class Broker:
     `directory` is held by who makes or deletes logs, writes checkpoints, or changes the metadata; `logs_lock` by who
     changes what any log holds, outside of its own partition's lock. Whatever may wait for a disk happens in a thread,
     `reading` or `writing`: those that read much hold up no write. `ports` are those that are listened on, by listener.
-    `slow_ns`: requests that take so long are logged. `clock`, `files`, `threads` and `random` are this machine's
-    unless given. `session` opens the tree of a cluster. `around` is for tests: it is given the handler of a connection,
-    and returns the one that gets its requests. `repairs`: logs that cannot be opened as they are lose what is damaged
-    in them, which goes to the quarantine; else their partitions are offline.
+    `slow_ns`: requests that take so long are logged. `clock`, `files`, `threads`, `network` and `random` are this
+    machine's unless given. `session` opens the tree of a cluster. `around` is for tests: it is given the handler of a
+    connection, and returns the one that gets its requests. `repairs`: logs that cannot be opened as they are lose what
+    is damaged in them, which goes to the quarantine; else their partitions are offline.
     """
 
     cluster_id: str
@@ -103,6 +104,7 @@ class Broker:
         files: WritableFileSystem | None = None,
         session: OpenSession | None = None,
         threads: Callable[[str, int], Threads] = SystemThreads,
+        network: Network | None = None,
         random: Random | None = None,
         around: Callable[[Broker, Handler], Handler] | None = None,
         repairs: bool = False,
@@ -127,6 +129,7 @@ class Broker:
         self.complaints = Complaints(lambda: self.clock.monotonic_ms() / 1000)
         self.trimming = Trimming(self)
         self.replicas = Replicas(self)
+        self.network: Network = network or SocketNetwork()
         self._files, self._session = files or LocalFiles(), session
         self._opened = contextlib.AsyncExitStack()  # what is to be closed at the end, the last first
         self._tasks: dict[asyncio.Task[None], None] = {}  # in the order of their start
@@ -216,7 +219,9 @@ class Broker:
 
     async def _listen(self) -> None:
         config = self.config
-        self._server = Server(_limits(config), self._connected, budget=self.memory, complaints=self.complaints)
+        self._server = Server(
+            _limits(config), self._connected, budget=self.memory, complaints=self.complaints, network=self.network
+        )
         for listener in config.listeners:
             self.ports[listener.name] = await self._server.listen(listener.host, listener.port, listener)
         endpoints = [

@@ -18,6 +18,7 @@ from magicbyte.protocol.messages.find_coordinator import FindCoordinatorRequest,
 from magicbyte.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 
 if TYPE_CHECKING:
+    from magicbyte.net.network import Network
     from magicbyte.ports import Clock
 
 T = TypeVar("T")
@@ -100,7 +101,7 @@ class Client:
 
     `bootstrap`: one or more `host:port`, of which any may be down. `request_timeout_ms`: for a response, beyond the
     time that the request itself gives the broker. `retry_ms`: how long a request is tried again while the fault may
-    pass; 0: never. `clock` and `jitter`, a random number between two, are this machine's unless given.
+    pass; 0: never. `clock`, `jitter`, a random number between two, and `network` are this machine's unless given.
     """
 
     def __init__(
@@ -115,6 +116,7 @@ class Client:
         metadata_max_age_ms: int = 300_000,
         clock: Clock | None = None,
         jitter: Callable[[float, float], float] | None = None,
+        network: Network | None = None,
     ) -> None:
         names = bootstrap.split(",") if isinstance(bootstrap, str) else bootstrap
         self.bootstrap = [_node(name.strip()) for name in names]
@@ -127,6 +129,7 @@ class Client:
         self._metadata_max_age_ms = metadata_max_age_ms
         self._clock = clock or SystemClock()
         self._jitter = jitter or uniform
+        self._network = network
         self._connections: dict[Node, Connection] = {}
         self._opening: dict[Node, asyncio.Lock] = {}
         self._topics: dict[str, _Known] = {}
@@ -162,6 +165,7 @@ class Client:
                     client_id=self._client_id,
                     name=str(node),
                     timeout_ms=self._connect_timeout_ms,
+                    network=self._network,
                 )
                 self._connections[node] = connection
             return connection

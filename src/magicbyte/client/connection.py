@@ -10,6 +10,7 @@ from typing import Final, NamedTuple, Self
 
 from magicbyte.client.versions import RELEASE_0_8_2, RELEASE_0_9, BrokerVersions, versions_told
 from magicbyte.errors import BrokerError, ErrorCode, MagicbyteError, NetworkError, ProtocolError
+from magicbyte.net.network import Network, SocketNetwork
 from magicbyte.net.stream import Buffer, Stream
 from magicbyte.protocol import APIS, Api, Frames, Message, read_response, write_request
 from magicbyte.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -68,7 +69,14 @@ class Connection:
 
     @classmethod
     async def open(
-        cls, host: str, port: int, *, client_id: str, name: str | None = None, timeout_ms: int = 10_000
+        cls,
+        host: str,
+        port: int,
+        *,
+        client_id: str,
+        name: str | None = None,
+        timeout_ms: int = 10_000,
+        network: Network | None = None,
     ) -> Self:
         """Connect, and find out which versions the broker takes. Raises NetworkError.
 
@@ -76,7 +84,7 @@ class Connection:
         and if it does it again, it is taken for one of 0.8.2.
         """
         for version in (APIS[18].versions[-1], 0, None):
-            stream = await Stream.connect(host, port, timeout_ms=timeout_ms)
+            stream = await (network or SocketNetwork()).connect(host, port, timeout_ms=timeout_ms)
             self = cls(stream, name=name or stream.peer, client_id=client_id)
             try:
                 async with asyncio.timeout(timeout_ms / 1000):

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple, TypeAlias
 from magicbyte.errors import NetworkError
 from magicbyte.net.descriptors import MOST_FOR_PAGES, OUT_OF_DESCRIPTORS
 from magicbyte.net.listening import listening_sockets
-from magicbyte.net.stream import Stream
+from magicbyte.net.stream import SocketStream, Stream
 from magicbyte.printable import logger
 
 log = logger(__name__)
@@ -78,7 +78,7 @@ class Pages:
         while True:
             try:
                 connected, _ = await loop.sock_accept(listening)
-                stream = Stream(connected)
+                stream = SocketStream(connected)
             except OSError as error:
                 log.debug("a request for a page was not taken: %s", error)
                 await asyncio.sleep(_PAUSE_S if error.errno in OUT_OF_DESCRIPTORS else 0)

@@ -1,4 +1,4 @@
-"""Listening sockets and their connections: frames in, answers out, in the order of the requests.
+"""Listeners and their connections: frames in, answers out, in the order of the requests.
 
 Of a frame nothing but its size is understood. A connection has one request in work at a time; what a peer sends
 meanwhile stays with the system, which slows the peer down. Memory: of each connection one frame and its answer, of all
@@ -11,20 +11,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import socket
 import struct
 import sys
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from typing import Final, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from magicbyte.errors import MagicbyteError, NetworkError, ProtocolError
 from magicbyte.net.complaints import Complaints
-from magicbyte.net.descriptors import OUT_OF_DESCRIPTORS, lowest_free
-from magicbyte.net.listening import listening_sockets
 from magicbyte.net.memory import Budget
+from magicbyte.net.network import Door, Listening, Network, SocketNetwork
 from magicbyte.net.stream import Buffer, Stream
 from magicbyte.printable import logger
 
@@ -37,9 +36,6 @@ HEAD: Final = 4  # bytes: what says which request a frame is
 STALL_MS: Final = 60_000  # for a peer that has begun a frame and sends nothing more of it
 _SIZE = struct.Struct(">i")
 _EMPTY = memoryview(b"")
-_BACKLOG: Final = 1024
-_ACCEPTS: Final = 64  # connections taken at once, so that those that are there have their turn
-_PAUSE_S: Final = 1.0  # before the next try where there are too few descriptors
 _TELL_S: Final = 60.0  # between two lines about that
 
 
@@ -170,10 +166,11 @@ class _Connection:
 
 
 class Server(Generic[T]):
-    """Serves connections on any number of listening sockets; `T` is whatever the owner knows each of these by.
+    """Serves connections at any number of addresses; `T` is whatever the owner knows each of these by.
 
     `connected` is given a peer's host, its name for messages and the listener, and returns who handles its requests.
-    `budget` is that of the whole process, where there is one, as are `complaints`.
+    `budget` is that of the whole process, where there is one, as are `complaints`. `network` is this machine's unless
+    given.
     """
 
     def __init__(
@@ -183,13 +180,15 @@ class Server(Generic[T]):
         *,
         budget: Budget | None = None,
         complaints: Complaints | None = None,
+        network: Network | None = None,
     ) -> None:
         self.limits = limits
         self.budget = budget or Budget(-1)
         self.complaints = complaints or Complaints()
         self._connected = connected
-        self._listening: list[socket.socket] = []
-        self._connections: set[_Connection] = set()
+        self._network = network or SocketNetwork()
+        self._listening: list[Listening] = []
+        self._connections: dict[_Connection, None] = {}  # in the order of their coming
         self._hosts = Counter[str]()
         self._sweeper: asyncio.TimerHandle | None = None
         self._is_closing = False
@@ -205,18 +204,17 @@ class Server(Generic[T]):
 
         Raises NetworkError.
         """
-        (listening,) = await listening_sockets(host, port, backlog=_BACKLOG, first_only=True)
+        door = Door(partial(self._take, listener), lambda: self.limits.descriptors, self._tell_full)
+        listening = await self._network.listen(host, port, door)
         self._listening.append(listening)
-        asyncio.get_running_loop().add_reader(listening, self._accept, listening, listener)
         if self._sweeper is None:
             self._sweep()
-        return int(listening.getsockname()[1])
+        return listening.port
 
     def close_listeners(self) -> None:
         """Take no more connections."""
         self._is_closing = True
         for listening in self._listening:
-            asyncio.get_running_loop().remove_reader(listening)
             listening.close()
         self._listening.clear()
 
@@ -230,60 +228,30 @@ class Server(Generic[T]):
             if not each.busy and each.task is not None:
                 each.task.cancel()
         if tasks:
-            _, late = await asyncio.wait(tasks, timeout=grace_ms / 1000)
-            for task in late:
-                task.cancel()
+            await asyncio.wait(tasks, timeout=grace_ms / 1000)
+            for task in tasks:
+                task.cancel()  # those that are late; nothing happens to the others
             await asyncio.gather(*tasks, return_exceptions=True)
 
     # ---- connections come and go
 
-    def _accept(self, listening: socket.socket, listener: T) -> None:
-        for _ in range(_ACCEPTS):
-            try:
-                connected, address = listening.accept()
-            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
-                return
-            except OSError as error:
-                if error.errno not in OUT_OF_DESCRIPTORS:
-                    raise
-                self._pause(listening, listener, error.strerror or str(error))
-                return
-            number = connected.fileno()
-            self._take(connected, str(address[0]), listener)
-            if number >= self.limits.descriptors - 1:  # the system gives the lowest: all below are in use
-                self._pause(listening, listener, "the descriptors that are left are for files")
-                return
-
-    def _pause(self, listening: socket.socket, listener: T, why: str) -> None:
-        """Take no connections for a while: those that come wait in the system's queue."""
-        loop = asyncio.get_running_loop()
-        if loop.time() - self._told_s >= _TELL_S:
-            self._told_s = loop.time()
+    def _tell_full(self, why: str) -> None:
+        now = asyncio.get_running_loop().time()
+        if now - self._told_s >= _TELL_S:
+            self._told_s = now
             log.warning("no connections are taken until some of the %d end: %s", self.connections, why)
-        loop.remove_reader(listening)
-        loop.call_later(_PAUSE_S, self._accept_again, listening, listener)
 
-    def _accept_again(self, listening: socket.socket, listener: T) -> None:
-        loop = asyncio.get_running_loop()
-        if self._is_closing:
-            return
-        if lowest_free(listening.fileno()) >= self.limits.descriptors:
-            loop.call_later(_PAUSE_S, self._accept_again, listening, listener)
-        else:
-            loop.add_reader(listening, self._accept, listening, listener)
-
-    def _take(self, connected: socket.socket, host: str, listener: T) -> None:
+    def _take(self, listener: T, stream: Stream, host: str) -> None:
         limits = self.limits
         if len(self._connections) >= limits.connections or self._hosts[host] >= limits.connections_per_host:
             self.complaints.line(log, host, "refused connections", "refused a connection from %s: there are %d, of "
                                  "this host %d", host, self.connections, self._hosts[host])  # fmt: skip
-            connected.close()
+            stream.close()
             return
         loop = asyncio.get_running_loop()
-        stream = Stream(connected)
         incoming = Incoming(stream, limits, self.budget)
         connection = _Connection(stream, host, incoming, loop.time())
-        self._connections.add(connection)
+        self._connections[connection] = None
         self._hosts[host] += 1
         handler = self._connected(host, stream.peer, listener)
         connection.task = loop.create_task(self._serve(connection, handler))
@@ -315,7 +283,7 @@ class Server(Generic[T]):
         finally:
             incoming.release()
             stream.close()
-            self._connections.discard(connection)
+            self._connections.pop(connection, None)
             self._hosts[connection.host] -= 1
             if not self._hosts[connection.host]:
                 del self._hosts[connection.host]

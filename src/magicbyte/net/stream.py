@@ -1,5 +1,8 @@
 """One connection: bytes in and out of a raw socket on the event loop, and files that go from the disk to the socket.
 
+`Stream` is what everything else knows of a connection. `SocketStream` is one of this machine's; `testing/network.py`
+has simulated ones.
+
 No buffer of its own in either direction: what is not read stays with the system, and a write ends when the system has
 all of it, so that a slow peer slows down whoever sends to it. Timeouts are the caller's: `asyncio.timeout`.
 """
@@ -38,12 +41,59 @@ class SendableFile(Protocol):
         """Return the `length` bytes at `position`, fewer only where the file ends."""
 
 
-class Stream:
+class Stream(Protocol):
     """A connection that is open. One reader and one writer at a time; they may be different tasks.
 
     Every call raises NetworkError when the peer went away. A `write` or `send_file` that is cancelled may have sent a
     part: all that is left to do then is `aclose`.
     """
+
+    moved: int
+    """Bytes in both directions: who looks twice sees whether the peer is alive."""
+    peer: str
+    """The peer's name, for messages."""
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether `aclose` was called."""
+
+    @property
+    def is_abandoned(self) -> bool:
+        """Whether the peer sends no more, as far as the system knows; what it has sent is not looked at."""
+
+    async def read(self, size: int) -> bytes:
+        """Return what has arrived, at least one byte and at most `size`; b"" when the peer sends nothing any more."""
+
+    async def read_into(self, buffer: memoryview) -> int:
+        """Fill the start of `buffer` with what has arrived; return how many bytes, 0 when the peer sends no more."""
+
+    def read_now(self, buffer: memoryview) -> int | None:
+        """Do what `read_into` does; None if nothing has arrived."""
+
+    def listen(self, arrived: Callable[[], None]) -> None:
+        """Have `arrived` called whenever there is something to read, in place of whoever waits in `read`."""
+
+    async def write(self, buffers: Sequence[Buffer], *, more: bool = False) -> None:
+        """Send all of `buffers`, one behind the other, without joining them. `more`: the next bytes follow at once."""
+
+    def write_now(self, buffers: Sequence[Buffer], *, more: bool = False) -> Sequence[Buffer]:
+        """Send what the system takes of `buffers` without waiting; return what is left."""
+
+    async def send_file(self, file: SendableFile, position: int, count: int, executor: Executor | None = None) -> None:
+        """Send `count` bytes of `file` from `position` on. Raises NetworkError, too, where the file ends earlier.
+
+        Threads of `executor`, if there is one, wait for the disk.
+        """
+
+    async def aclose(self) -> None:
+        """Do what `close` does."""
+
+    def close(self) -> None:
+        """Close the connection, whatever state it is in. Whoever waits for it gets a NetworkError."""
+
+
+class SocketStream:
+    """A `Stream` over a connected socket."""
 
     __slots__ = ("_loop", "_reader", "_reading", "_socket", "_writer", "moved", "peer")
 
@@ -57,7 +107,7 @@ class Stream:
         self._reader: asyncio.Future[None] | None = None
         self._writer: asyncio.Future[None] | None = None
         self._reading = False
-        self.moved = 0  # bytes in both directions: who looks twice sees whether the peer is alive
+        self.moved = 0
         self.peer = _name(connected)
 
     @classmethod

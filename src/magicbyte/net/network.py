@@ -1,0 +1,117 @@
+"""Where connections come from: the network of this machine, or a simulated one (`testing/network.py`).
+
+Servers and clients get streams from a `Network`, and nothing else of theirs knows what it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable
+from typing import Final, NamedTuple, Protocol
+
+from magicbyte.net.descriptors import OUT_OF_DESCRIPTORS, lowest_free
+from magicbyte.net.listening import listening_sockets
+from magicbyte.net.stream import SocketStream, Stream
+
+_BACKLOG: Final = 1024
+_ACCEPTS: Final = 64  # connections taken at once, so that those that are there have their turn
+_PAUSE_S: Final = 1.0  # before the next try where there are too few descriptors
+
+
+class Door(NamedTuple):
+    """What a server says of the connections that it takes.
+
+    `take` is given each one and its peer's host. `descriptors` returns the number that those of connections stay
+    below. `full` is told why no more connections are taken for now.
+    """
+
+    take: Callable[[Stream, str], None]
+    descriptors: Callable[[], int]
+    full: Callable[[str], None]
+
+
+class Listening(Protocol):
+    """An address that connections are taken at."""
+
+    @property
+    def port(self) -> int:
+        """The port."""
+
+    def close(self) -> None:
+        """Take no more connections."""
+
+
+class Network(Protocol):
+    """A network as one of its hosts sees it."""
+
+    async def connect(self, host: str, port: int, *, timeout_ms: int = 10_000) -> Stream:
+        """Return a connection. Raises NetworkError."""
+
+    async def listen(self, host: str, port: int, door: Door) -> Listening:
+        """Take connections at the first address of `host` ("" is any); port 0 is any free one. Raises NetworkError."""
+
+
+class SocketNetwork:
+    """The network of this machine, through sockets."""
+
+    async def connect(self, host: str, port: int, *, timeout_ms: int = 10_000) -> Stream:
+        """Return a connection to the first address of `host` that takes it. Raises NetworkError."""
+        return await SocketStream.connect(host, port, timeout_ms=timeout_ms)
+
+    async def listen(self, host: str, port: int, door: Door) -> Listening:
+        """Take connections at the first address of `host` ("" is any); port 0 is any free one. Raises NetworkError."""
+        (listening,) = await listening_sockets(host, port, backlog=_BACKLOG, first_only=True)
+        return _Accepting(listening, door)
+
+
+class _Accepting:
+    """A socket that connections are taken from."""
+
+    def __init__(self, listening: socket.socket, door: Door) -> None:
+        self._socket, self._door = listening, door
+        self._loop = asyncio.get_running_loop()
+        self._is_closed = False
+        self._loop.add_reader(listening, self._accept)
+
+    @property
+    def port(self) -> int:
+        """The port."""
+        return int(self._socket.getsockname()[1])
+
+    def close(self) -> None:
+        """Take no more connections."""
+        self._is_closed = True
+        self._loop.remove_reader(self._socket)
+        self._socket.close()
+
+    def _accept(self) -> None:
+        for _ in range(_ACCEPTS):
+            try:
+                connected, address = self._socket.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                if error.errno not in OUT_OF_DESCRIPTORS:
+                    raise
+                self._pause(error.strerror or str(error))
+                return
+            number = connected.fileno()
+            self._door.take(SocketStream(connected), str(address[0]))
+            if number >= self._door.descriptors() - 1:  # the system gives the lowest: all below are in use
+                self._pause("the descriptors that are left are for files")
+                return
+
+    def _pause(self, why: str) -> None:
+        """Take no connections for a while: those that come wait in the system's queue."""
+        self._door.full(why)
+        self._loop.remove_reader(self._socket)
+        self._loop.call_later(_PAUSE_S, self._accept_again)
+
+    def _accept_again(self) -> None:
+        if self._is_closed:
+            return
+        if lowest_free(self._socket.fileno()) >= self._door.descriptors():
+            self._loop.call_later(_PAUSE_S, self._accept_again)
+        else:
+            self._loop.add_reader(self._socket, self._accept)
