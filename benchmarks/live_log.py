@@ -36,6 +36,7 @@ from magicbyte.log.append.rules import AppendRules
 from magicbyte.log.files.filesystem import LocalFiles
 from magicbyte.log.live.config import LogConfig
 from magicbyte.log.live.group_commit import GroupCommit
+from magicbyte.log.live.lookups import offset_for_timestamp
 from magicbyte.log.live.partition_log import PartitionLog
 from magicbyte.ports import Moment
 from magicbyte.records.batch import RecordBatch
@@ -130,7 +131,7 @@ def lookup() -> Figures:
         first = {"offset": 0, "timestamp": heads[0].timestamp}
         works: dict[str, Callable[[int], object]] = {
             "offset": lambda offset: log.read(offset, 1 << 20),
-            "timestamp": log.offset_for_timestamp,
+            "timestamp": lambda timestamp: offset_for_timestamp(log, timestamp),
         }
         found: Figures = {"segment_bytes": segment.size, "entries": len(heads), "largest_entry": largest}
         for name, work in works.items():
@@ -145,7 +146,8 @@ def lookup() -> Figures:
                 work(value)
                 segment.log = file
                 read.append(counted.bytes)
-                begin = segment.position_before(value) if name == "offset" else segment.position_before_timestamp(value)
+                indexes = segment.indexes
+                begin = (indexes.position_before if name == "offset" else indexes.position_before_timestamp)(value)
                 head = next(
                     each for each in segment.heads(begin)
                     if (segment.last_offset_of(each) if name == "offset" else each.timestamp) >= value

@@ -14,11 +14,12 @@ import pytest
 from broker.asked_much import TAGS, Case, cases
 from broker.serving import CLOSED, Peer, Running
 from builders import run
-from magicbyte.broker import dispatch, groups, pieces, turns
+from magicbyte.broker import dispatch, groups, offsets, pieces, turns
 from magicbyte.broker.broker import Broker
 from magicbyte.broker.dispatch import FEW_ELEMENTS
 from magicbyte.broker.versions import SERVED
 from magicbyte.errors import TooManyElementsError
+from magicbyte.log.live import lookups
 from magicbyte.net.server import SMALL_FRAME
 from magicbyte.protocol import APIS, Message, write_request
 from magicbyte.protocol.message import Allowance, Writer
@@ -314,14 +315,16 @@ def test_what_is_asked_twice_is_looked_up_once(folder: Path, monkeypatch: pytest
         async with Running(folder, NO_NEW_TOPICS) as broker:
             broker.topics.create("topic", 2)
             await broker.groups.found()
-            log = (await broker.replicas.opened("topic", 1)).log
             searched: list[int] = []
-            real = log.offset_for_timestamp
-            monkeypatch.setattr(log, "offset_for_timestamp", lambda at: searched.append(at) or real(at))
+            monkeypatch.setattr(
+                offsets,
+                "offset_for_timestamp",
+                lambda log, at: searched.append(at) or lookups.offset_for_timestamp(log, at),
+            )
             parts = [ListOffsetsPartition(partition_index=1, timestamp=5)] * 3000
             topics = [ListOffsetsTopic(name="topic", partitions=parts)]
-            offsets = await _ask(broker, ListOffsetsRequest(replica_id=-1, topics=topics), 5, ListOffsetsResponse)
-            assert len(offsets.topics[0].partitions) == 3000
+            answer = await _ask(broker, ListOffsetsRequest(replica_id=-1, topics=topics), 5, ListOffsetsResponse)
+            assert len(answer.topics[0].partitions) == 3000
             assert searched == [5]
             named = [MetadataRequestTopic(name="topic")] * 3000
             told = await _ask(broker, MetadataRequest(topics=named), 9, MetadataResponse)

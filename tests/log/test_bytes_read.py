@@ -9,6 +9,7 @@ from magicbyte.codecs import Codec
 from magicbyte.log.append.record_set import record_set
 from magicbyte.log.files.filesystem import LocalFiles, LocalWritableFile
 from magicbyte.log.live.config import LogConfig
+from magicbyte.log.live.lookups import offset_for_timestamp
 from magicbyte.log.live.partition_log import PartitionLog
 from magicbyte.ports import Moment
 from magicbyte.records.columns import Record
@@ -72,7 +73,7 @@ def test_a_look_up_reads_an_index_interval_and_two_entries_at_most(codec: Codec,
         assert found is not None
         assert files.counts[0] <= INTERVAL + 2 * largest + 2 * PIECE
         files.counts[0] = 0
-        assert log.offset_for_timestamp(NOW + 10 * wanted - 5) == (NOW + 10 * wanted, wanted)
+        assert offset_for_timestamp(log, NOW + 10 * wanted - 5) == (NOW + 10 * wanted, wanted)
         assert files.counts[0] <= INTERVAL + 3 * largest + 2 * PIECE
     log.release()
 

@@ -111,7 +111,7 @@ def test_of_a_damaged_log_all_but_the_damaged_segment_is_compacted() -> None:
         pass
     assert world.directory.cleaner_offsets == {A: 12, B: 7}
     assert [each.size for each in log.segments] == [0, len(content), log.segments[2].size, 0]
-    assert (damaged.suffix, damaged.log.read_at(0, len(content))) == ("", content)
+    assert (damaged.names.suffix, damaged.log.read_at(0, len(content))) == ("", content)
     assert [(each.partition, each.base_offset) for each in met] == [(A, 3)]
     assert met[0].error.path == "/logs/a-0/00000000000000000003.log"
     assert met[0].error.position == 0

@@ -21,6 +21,7 @@ from magicbyte.log.files.checkpoints import LeaderEpoch
 from magicbyte.log.files.directory import PartitionDirectory, discover
 from magicbyte.log.files.filesystem import LocalFiles
 from magicbyte.log.live.config import LogConfig
+from magicbyte.log.live.lookups import aborted_transactions
 from magicbyte.log.live.partition_log import PartitionLog
 from magicbyte.ports import TopicPartition
 from magicbyte.records.batch import RecordBatch
@@ -102,7 +103,7 @@ def visible(folder: Path, *, committed: bool) -> list[tuple[int, bytes]]:
     log = PartitionLog.open(LocalFiles(), str(folder / str(KEY)), LogConfig(), monotonic_ms=0, clean=True)
     log.high_watermark = log.log_end_offset
     end = log.last_stable_offset if committed else log.log_end_offset
-    aborted = log.aborted_transactions(0, end) if committed else []
+    aborted = aborted_transactions(log, 0, end) if committed else []
     log.release()
     got = []
     for batch in batches(folder):

@@ -11,6 +11,7 @@ from log.compacted import NOW, Cleaned, latest
 from magicbyte.codecs import Codec
 from magicbyte.log.files.directory import LOG
 from magicbyte.log.live.config import LogConfig
+from magicbyte.log.live.lookups import offset_for_timestamp
 from magicbyte.log.live.partition_log import PartitionLog
 from magicbyte.records.columns import Record
 from magicbyte.records.encode import Format, encode_records
@@ -64,7 +65,7 @@ def test_a_segment_of_too_many_offsets_is_parted_in_front_of_each_that_is_too_fa
         found = log.read(offset, 1)
         assert found is not None
         assert found.read() == batch_of(offset, NOW + at)
-        assert log.offset_for_timestamp(NOW + at) == (NOW + at, offset)
+        assert offset_for_timestamp(log, NOW + at) == (NOW + at, offset)
     log.close()
     again = opened(disk, clean=True)
     assert (bases(again), again.loaded.recovered) == (bases(log), [])

@@ -28,6 +28,7 @@ from magicbyte.log.files.index_writer import IndexRules
 from magicbyte.log.files.producer_snapshot import ProducerSnapshot
 from magicbyte.log.live.config import LogConfig
 from magicbyte.log.live.group_commit import GroupCommit
+from magicbyte.log.live.lookups import aborted_transactions, offset_for_timestamp, offsets_before, size_in_segment
 from magicbyte.log.live.partition_log import PartitionLog
 from magicbyte.log.live.retention import Reason
 from magicbyte.ports import Moment, WritableFileSystem
@@ -141,7 +142,7 @@ def test_4_missing_indexes_are_made_again(folder: Path) -> None:
     for path in (*folder.glob("*.index"), *folder.glob("*.timeindex")):
         path.unlink()
     log = open_log(folder, **SMALL)
-    assert log.offset_for_timestamp(NOW + 505) == (NOW + 510, 51)
+    assert offset_for_timestamp(log, NOW + 505) == (NOW + 510, 51)
     log.close()
     assert index_files(folder) == before
 
@@ -260,7 +261,7 @@ def test_17_after_truncation_to_nothing_indexes_have_all_their_room(folder: Path
         ".index": 1200,
         ".timeindex": 1200,
     }
-    assert [each.count for each in log.active._indexes.values()] == [0, 0]
+    assert [each.count for each in log.active.indexes.by_kind.values()] == [0, 0]
 
 
 def test_18_and_19_reads_at_a_hole_at_the_end_and_outside(folder: Path) -> None:
@@ -301,11 +302,11 @@ def test_bytes_up_to_an_offset_are_counted_in_the_segment_that_has_it_and_in_no_
     fill(log, 60)
     second, last = bases(log)[1], bases(log)[-1]
     for offset, upper in ((0, 5), (2, second - 1), (last, 60), (last, 59), (59, 60), (5, 5), (60, 60)):
-        assert log.size_in_segment(offset, upper) == (upper - offset) * SIZE
+        assert size_in_segment(log, offset, upper) == (upper - offset) * SIZE
     for offset, upper in ((0, second), (second - 1, second), (second - 1, 60), (0, 60), (last - 1, 60)):
-        assert log.size_in_segment(offset, upper) is None
+        assert size_in_segment(log, offset, upper) is None
     add(log, offset=70)
-    assert log.size_in_segment(62, 71) == SIZE  # from the first entry that reaches it
+    assert size_in_segment(log, 62, 71) == SIZE  # from the first entry that reaches it
 
 
 @pytest.mark.parametrize(
@@ -315,7 +316,7 @@ def test_21_the_first_record_of_a_time_or_later(folder: Path, timestamp: int, of
     log = open_log(folder, log_start_offset="40")
     for at in range(40, 50):
         add(log, 10 * at)
-    found = log.offset_for_timestamp(timestamp)
+    found = offset_for_timestamp(log, timestamp)
     assert found == (None if offset is None else (10 * offset, offset))
 
 
@@ -325,14 +326,14 @@ def test_special_times_and_what_old_list_offsets_answers(folder: Path) -> None:
     for at in range(5):
         disk.now_ms = NOW + 1000 * at
         add(log, NOW + (at + 2) % 5)
-    assert log.offset_for_timestamp(-2) == (-1, 0)
-    assert log.offset_for_timestamp(-1) == (-1, 5)
-    assert log.offset_for_timestamp(-3) == (NOW + 4, 2)
-    assert log.offsets_before(-1, 10, NOW + 9000) == [5, 4, 2, 0]
-    assert log.offsets_before(-1, 2, NOW + 9000) == [5, 4]
-    assert log.offsets_before(-2, 10, NOW + 9000) == [0]
-    assert log.offsets_before(NOW + 3500, 10, NOW + 9000) == [2, 0]
-    assert log.offsets_before(NOW, 10, NOW + 9000) == []
+    assert offset_for_timestamp(log, -2) == (-1, 0)
+    assert offset_for_timestamp(log, -1) == (-1, 5)
+    assert offset_for_timestamp(log, -3) == (NOW + 4, 2)
+    assert offsets_before(log, -1, 10, NOW + 9000) == [5, 4, 2, 0]
+    assert offsets_before(log, -1, 2, NOW + 9000) == [5, 4]
+    assert offsets_before(log, -2, 10, NOW + 9000) == [0]
+    assert offsets_before(log, NOW + 3500, 10, NOW + 9000) == [2, 0]
+    assert offsets_before(log, NOW, 10, NOW + 9000) == []
 
 
 FIVES = {"segment_bytes": str(SIZE * 5), "file_delete_delay_ms": "0"}
@@ -536,7 +537,7 @@ def test_31_aborted_transactions_are_found_again_without_their_index(folder: Pat
     log = open_log(folder, **SMALL)
     transactions(log)
     log.high_watermark = log.log_end_offset
-    known = log.aborted_transactions(0, log.log_end_offset)
+    known = aborted_transactions(log, 0, log.log_end_offset)
     assert [each[1:] for each in known] == [(1, 0, 12, 8), (2, 8, 18, 13)]
     assert log.last_stable_offset == 13
     log.flush(NOW)
@@ -545,7 +546,7 @@ def test_31_aborted_transactions_are_found_again_without_their_index(folder: Pat
         path.unlink()
     log = open_log(folder, clean=False, **SMALL)
     log.high_watermark = log.log_end_offset
-    assert log.aborted_transactions(0, log.log_end_offset) == known
+    assert aborted_transactions(log, 0, log.log_end_offset) == known
     assert log.last_stable_offset == 13
 
 
@@ -614,7 +615,7 @@ def test_enriched_10_segments_go_by_their_last_time_and_the_head_of_the_next_is_
         (4, 5, True),
     ]
     assert (bases(log), log.log_start_offset, log.log_end_offset) == ([5, 8], 5, 8)
-    assert log.offset_for_timestamp(22) == (25, 6)
+    assert offset_for_timestamp(log, 22) == (25, 6)
 
 
 def test_enriched_11_an_active_segment_that_was_never_rolled_goes_as_well(folder: Path) -> None:
@@ -645,13 +646,13 @@ def test_enriched_13_times_that_go_back_leave_the_index_in_order(folder: Path) -
     times = [rng.randrange(1000, 2000) for _ in range(60)]
     for timestamp in times:
         add_enriched(log, timestamp)
-    index = next(iter(log.active._indexes.values()))
+    index = next(iter(log.active.indexes.by_kind.values()))
     indexed = [index.entry(at)[1] for at in range(index.count)]
     assert len(indexed) > 5
     assert indexed == sorted(indexed)
     for wanted in (1000, 1500, max(times)):
         first = next(at for at, each in enumerate(times) if each >= wanted)
-        assert log.offset_for_timestamp(wanted) == (times[first], first)
+        assert offset_for_timestamp(log, wanted) == (times[first], first)
 
 
 def test_an_enriched_wrapper_is_found_by_every_offset_in_it_and_cut_whole(folder: Path) -> None:
@@ -772,7 +773,7 @@ def test_a_set_of_several_batches_gets_entries_as_the_version_has_it(folder: Pat
             for at in range(10):
                 moved[at * SIZE : at * SIZE + 8] = (base + at).to_bytes(8, "big")
             log.append(record_set(moved, log.config.rules), Moment.fixed(0))
-        counts[version] = next(iter(log.active._indexes.values())).count
+        counts[version] = next(iter(log.active.indexes.by_kind.values())).count
     assert counts == {"3.9.0": 1, "3.9.1": 9}
 
 

@@ -16,6 +16,7 @@ from magicbyte.log.files import checkpoints
 from magicbyte.log.files.names import QUARANTINE
 from magicbyte.log.files.open_files import DEFAULT_LIMIT
 from magicbyte.log.live.config import LogConfig
+from magicbyte.log.live.lookups import aborted_transactions
 from magicbyte.log.live.partition_log import PartitionLog
 from magicbyte.ports import Moment, TopicPartition
 from magicbyte.records.control import ControlType
@@ -309,7 +310,7 @@ def a_close_of_a_log_with_an_aborted_transaction() -> None:
     appended(world, PLAIN, marker(2, 0, START_MS, TRANSACTIONAL, commits=False))
     world.cutting = True
     world.restart(PLAIN)
-    assert len(world.log(PLAIN).aborted_transactions(0, 3)) == 1
+    assert len(aborted_transactions(world.log(PLAIN), 0, 3)) == 1
 
 
 @aimed
@@ -481,7 +482,7 @@ def compaction_that_leaves_no_transaction_index() -> None:
     log.clean()
 
     before, cuts = content_of(log.log), list[SimulatedDisk]()
-    assert len(log.log.aborted_transactions(0, log.log.log_end_offset)) == 1
+    assert len(aborted_transactions(log.log, 0, log.log.log_end_offset)) == 1
     log.disk.observer = lambda kind, _path: (
         cuts.extend(log.disk.after_a_cut(len(cuts) + at) for at in range(150)) if kind == "sync directory" else None
     )
@@ -493,5 +494,5 @@ def compaction_that_leaves_no_transaction_index() -> None:
         found = PartitionLog.open(
             cut, log.log.folder, log.config, monotonic_ms=NOW, recovery_point=log.log.active.base_offset
         )
-        has_index = bool(found.aborted_transactions(0, found.log_end_offset))
+        has_index = bool(aborted_transactions(found, 0, found.log_end_offset))
         expect(content_of(found) in ([before] if has_index else [before, after]), "the index is not the log's")

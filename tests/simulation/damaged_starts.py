@@ -17,6 +17,7 @@ from magicbyte.log.files.directory import INDEXES, LOG, OFFSET_INDEX, SNAPSHOT, 
 from magicbyte.log.files.names import QUARANTINE
 from magicbyte.log.files.producer_snapshot import ENTRY, HEADER
 from magicbyte.log.live.log_directory import LogDirectory
+from magicbyte.log.live.lookups import offset_for_timestamp
 from magicbyte.testing.disk import SimulatedDisk
 from magicbyte.wire.checksum import crc32c
 from simulation.crashes import ENRICHED, PATH, PLAIN, START_MS, TRANSACTIONAL, World, open_directory
@@ -90,7 +91,7 @@ def state_of(directory: LogDirectory) -> dict[str, object]:
     """Return what is known of each log, but for leader epochs, which only their checkpoint tells."""
     found: dict[str, object] = {}
     for key, log in directory.logs.items():
-        times = [log.offset_for_timestamp(START_MS + at) for at in range(22)]
+        times = [offset_for_timestamp(log, START_MS + at) for at in range(22)]
         found[str(key)] = content_of(log), known_of(log), times, log.log_end_offset
     return found
 

@@ -17,6 +17,7 @@ from magicbyte.log.files.index_writer import last_offsets
 from magicbyte.log.files.indexes import AbortedTransaction
 from magicbyte.log.files.producer_state import ProducerStates
 from magicbyte.log.files.reader import read_chunks
+from magicbyte.log.live.lookups import aborted_transactions, offset_for_timestamp
 from magicbyte.log.live.partition_log import PartitionLog
 from magicbyte.ports import TopicPartition
 from magicbyte.records.batch import RecordBatch, build_batch
@@ -286,7 +287,7 @@ def verify_lookups(log: PartitionLog, kept: Sequence[tuple[int, int, int]]) -> N
         holds = len(table) == 1 and int(table.offset[0]) <= offset and int(last_offsets(table)[0]) >= last
         expect(holds, f"{log.folder}: {offset} is not found")
         first = next(each for each in kept if each[2] >= timestamp)
-        found = log.offset_for_timestamp(timestamp)
+        found = offset_for_timestamp(log, timestamp)
         expect(
             found == (first[2], max(first[0], start)),
             f"{log.folder}: timestamp {timestamp} found at {found}, it is at {first[0]}",
@@ -327,7 +328,7 @@ def known_of(log: PartitionLog) -> Known:
     producers = {
         each.producer_id: (each.last_sequence, each.last_offset) for each in log.producers.snapshot().producers
     }
-    return producers, log.aborted_transactions(0, log.log_end_offset)
+    return producers, aborted_transactions(log, 0, log.log_end_offset)
 
 
 def verify_epochs(log: PartitionLog, batches: Iterable[tuple[int, int]], start: int) -> None:

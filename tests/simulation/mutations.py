@@ -42,7 +42,8 @@ _ON_DISK = {
     "_put",
     "unlink",
 }
-_ON_DISK |= {"mkdir", "rmtree", "copyfile", "_put_epochs", "replace_file"}
+_ON_DISK |= {"mkdir", "rmtree", "copyfile", "put", "put_empty", "replace_file"}
+_ON_DISK |= {"truncate_start", "truncate_end", "delete_renamed"}
 """Calls whose order among each other a crash can show."""
 
 

@@ -22,7 +22,7 @@ import simulation.test_head_truncation as heads
 from magicbyte.errors import CorruptRecordError, MagicbyteError
 from magicbyte.log.files.entry_search import Limits
 from magicbyte.log.files.resync import Gap, Place, Sound
-from magicbyte.log.live import loading, partition_log, segment
+from magicbyte.log.live import loading, partition_log, segment, segment_indexes
 from magicbyte.records.scan import scan
 from simulation import damaged_starts, mutations, recorded
 from simulation.aimed import AIMED
@@ -70,7 +70,7 @@ FIRST = {
     "loading._set": ("damaged_starts",),
     "loading._check": ("damaged_starts",),
     "loading._Opening": ("damaged_starts",),
-    "segment.Segment.open_indexes": ("damaged_starts",),
+    "segment_indexes.LiveIndexes.open": ("damaged_starts",),
     "segment.Segment._load": ("damaged_starts",),
     "loading.set_aside": ("a_start_that_puts_damaged_files_aside",),
     "log_directory.LogDirectory._load": ("a_start_behind_a_truncation_within_a_batch",),
@@ -86,16 +86,16 @@ FIRST = {
         "compaction_that_leaves_no_transaction_index", "a_head_that_is_cut_off_twice", "enriched_heads", "tombstones",
         "compaction_of_several_segments_into_one",
     ),
-    "partition_log.PartitionLog._put_snapshot": ("a_close_and_a_new_start",),
+    "producers.LogProducers.put_snapshot": ("a_close_and_a_new_start",),
     "partition_log.PartitionLog.close": ("a_close_of_a_log_with_an_aborted_transaction", "a_close_and_a_new_start"),
     "partition_log.PartitionLog.open": (
         "recovery_of_a_log_with_damage_inside", "a_start_behind_a_truncation_within_a_batch",
     ),
-    "partition_log.PartitionLog._roll": ("appends_rolls_and_flushes",),
+    "partition_log.PartitionLog.roll": ("appends_rolls_and_flushes",),
     "partition_log.PartitionLog._end_at": ("truncation_of_a_whole_log", "truncation_behind_several_segments"),
-    "partition_log.PartitionLog._delete_now": ("truncation_behind_several_segments",),
+    "deleted.delete_now": ("truncation_behind_several_segments",),
     "segment.Segment.truncate_to": ("truncation_behind_several_segments",),
-    "segment.Segment.rename": ("a_retention_of_a_segment_whose_latest_record_is_its_first",),
+    "segment_names.SegmentNames.rename": ("a_retention_of_a_segment_whose_latest_record_is_its_first",),
     "segment": ("appends_rolls_and_flushes", "retention_of_old_segments"),
 }  # fmt: skip
 """Where a mutation of these is found most likely."""
@@ -140,7 +140,7 @@ CHECKED = (
     "loading._Opening._opened",
     "loading._Opening._cut",
     "producer_snapshot.ProducerSnapshot.parse",
-    "segment.Segment.open_indexes",
+    "segment_indexes.LiveIndexes.open",
     "segment.Segment._load_largest",
 )
 """What stands between a file and the trust of whoever opens a log."""
@@ -183,7 +183,7 @@ BELIEVED: dict[str, Mutation] = {
         patch.object, partition_log, "load", _opened_as_if_closed
     ),
     "an index that names what its log does not have [not looked at]": functools.partial(
-        patch.object, segment.Segment, "names_more_than_there_is", lambda *_: False
+        patch.object, segment_indexes.LiveIndexes, "names_more_than_there_is", lambda *_: False
     ),
     "a copy in the quarantine [taken for the same]": functools.partial(
         patch.object, loading, "_is_copy", lambda *_: True

@@ -17,6 +17,7 @@ from magicbyte.errors import OffsetOutOfRangeError
 from magicbyte.log.append.record_set import record_set
 from magicbyte.log.cleaning.compaction import Compaction, CompactionConfig, select
 from magicbyte.log.live.config import LogConfig
+from magicbyte.log.live.lookups import offset_for_timestamp
 from magicbyte.log.live.partition_log import PartitionLog
 from magicbyte.ports import Moment
 from magicbyte.records.columns import Record
@@ -112,7 +113,7 @@ class LiveLog(RuleBasedStateMachine):
 
     @rule()
     def retain(self) -> None:
-        planned, start = self.log.plan(self.now)
+        planned, start = self.log.retention(self.now).plan(self.log.segments)
         before = self.log.log_start_offset
         assert self.log.delete_old_segments(Moment.fixed(self.now)) == planned
         assert self.log.log_start_offset == start
@@ -162,7 +163,7 @@ class LiveLog(RuleBasedStateMachine):
             for base, (last, timestamp, _) in sorted(self.batches.items())
             if timestamp >= wanted and last >= start
         ]
-        assert self.log.offset_for_timestamp(wanted) == (later[0] if later else None)
+        assert offset_for_timestamp(self.log, wanted) == (later[0] if later else None)
 
 
 class LiveEnrichedLog(LiveLog):

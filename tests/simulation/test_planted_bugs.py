@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from magicbyte.log.files import checkpoints, producer_snapshot
 from magicbyte.log.files import filesystem as log_files
-from magicbyte.log.live import loading, log_directory, partition_log
+from magicbyte.log.live import epoch_file, loading, log_directory, partition_log
+from magicbyte.log.live.epoch_file import EpochFile
 from magicbyte.log.live.group_commit import GroupCommit
 from magicbyte.log.live.log_directory import LogDirectory
 from magicbyte.log.live.partition_log import Flush, PartitionLog
-from magicbyte.log.live.segment import CLEANED, COMPANIONS, DELETED, SWAP, Segment
+from magicbyte.log.live.retention import Retention
+from magicbyte.log.live.segment import Segment
+from magicbyte.log.live.segment_names import CLEANED, COMPANIONS, DELETED, SWAP, SegmentNames
 from magicbyte.testing.disk import SimulatedDisk
 from simulation.crashes import run
 from simulation.ledger import BrokenError
@@ -76,7 +80,7 @@ def a_roll_that_does_not_sync_the_old_segment(patch: Patch) -> None:
 
 @planted
 def a_roll_whose_new_names_are_not_durable(patch: Patch) -> None:
-    without_directory_syncs(patch, PartitionLog, "_roll")
+    without_directory_syncs(patch, PartitionLog, "roll")
 
 
 @planted
@@ -90,9 +94,9 @@ def a_swap_that_removes_the_old_segments_first(patch: Patch) -> None:
 
     def replace(self: PartitionLog, old: Any, new: Any, now: Any) -> None:
         for segment in old:
-            segment.rename(DELETED)
+            segment.names.rename(DELETED)
         for segment in old:
-            segment.rename("")
+            segment.names.rename("")
         real(self, old, new, now)
 
     patch.setattr(PartitionLog, "replace", replace)
@@ -100,13 +104,13 @@ def a_swap_that_removes_the_old_segments_first(patch: Patch) -> None:
 
 @planted
 def a_swap_without_the_swap(patch: Patch) -> None:
-    real = Segment.rename
+    real = SegmentNames.rename
 
-    def rename(self: Segment, suffix: str, **named: Any) -> None:
+    def rename(self: SegmentNames, suffix: str, **named: Any) -> None:
         if suffix != SWAP:
             real(self, suffix, **named)
 
-    patch.setattr(Segment, "rename", rename)
+    patch.setattr(SegmentNames, "rename", rename)
 
 
 @planted
@@ -138,46 +142,50 @@ def a_retention_that_deletes_segments_in_any_order(patch: Patch) -> None:
     without_directory_syncs(patch, PartitionLog, "delete_old_segments")
 
 
-def renames_indexes_first(self: Segment, suffix: str) -> None:
-    """What `Segment.rename` does, the log's own name last."""
+def renames_indexes_first(self: SegmentNames, suffix: str) -> None:
+    """What `SegmentNames.rename` does, the log's own name last."""
     for kind in (*COMPANIONS, ".snapshot", ".log"):
-        if self._has(kind):
+        if self.has(kind):
             self.files.rename(self.path(kind), f"{self.path(kind).removesuffix(self.suffix)}{suffix}")
     self.suffix = suffix
 
 
 @planted
 def a_retention_that_takes_indexes_before_their_log(patch: Patch) -> None:
-    def delete_later(self: PartitionLog, segment: Segment, monotonic_ms: int) -> None:
-        renames_indexes_first(segment, DELETED)
-        self.files.sync_directory(self.folder)
-        self._deleted.append((monotonic_ms, segment))
+    real = PartitionLog.delete_old_segments
 
-    patch.setattr(PartitionLog, "_delete_later", delete_later)
+    def rename(self: SegmentNames, suffix: str, **_: Any) -> None:
+        renames_indexes_first(self, suffix)
+        self.files.sync_directory(self.folder)
+
+    def delete_old_segments(self: PartitionLog, now: Any) -> Any:
+        with pytest.MonkeyPatch.context() as inside:
+            inside.setattr(SegmentNames, "rename", rename)
+            return real(self, now)
+
+    patch.setattr(PartitionLog, "delete_old_segments", delete_old_segments)
 
 
 @planted
 def a_retention_that_ignores_the_high_watermark(patch: Patch) -> None:
-    real = partition_log.due_segments
+    real = Retention.due
 
-    def due(*arguments: Any, **named: Any) -> Any:
-        return real(*arguments, **{**named, "high_watermark": named["end_offset"]})
+    def due(self: Retention, segments: Any) -> Any:
+        return real(replace(self, high_watermark=self.log_end_offset), segments)
 
-    patch.setattr(partition_log, "due_segments", due)
+    patch.setattr(Retention, "due", due)
 
 
 @planted
 def a_head_cut_one_entry_too_far(patch: Patch) -> None:
-    real = partition_log.head_cut
+    real = Retention._head_size
 
-    def head_cut(segment: Segment, *arguments: Any, **named: Any) -> Any:
-        head = real(segment, *arguments, **named)
-        if head is None:
-            return None
-        following = [each for each in segment.heads(head.position) if each.position > head.position]
-        return following[0] if following else head
+    def head_size(self: Retention, segment: Segment) -> int:
+        size = real(self, segment)
+        following = [each.position for each in segment.heads(size) if each.position > size] if size else []
+        return following[0] if following else size
 
-    patch.setattr(partition_log, "head_cut", head_cut)
+    patch.setattr(Retention, "_head_size", head_size)
 
 
 @planted
@@ -188,7 +196,7 @@ def files_replaced_without_a_sync(patch: Patch) -> None:
         files.rename(f"{path}.tmp", path)
         files.sync_directory(path.rpartition("/")[0])
 
-    for module in (log_files, log_directory, partition_log):
+    for module in (log_files, log_directory, epoch_file):
         patch.setattr(module, "put_file", put_file)
 
 
@@ -265,7 +273,7 @@ def a_recovery_that_believes_sizes(patch: Patch) -> None:
 
 @planted
 def leftovers_of_half_a_swap_taken_for_whole(patch: Patch) -> None:
-    real = loading._names
+    real = loading.offset_files
 
     def names(files: Any, folder: str) -> Any:
         found = real(files, folder)
@@ -274,7 +282,7 @@ def leftovers_of_half_a_swap_taken_for_whole(patch: Patch) -> None:
                 files.rename(f"{folder}/{base:020}{kind}{CLEANED}", f"{folder}/{base:020}{kind}{SWAP}")
         return real(files, folder)
 
-    patch.setattr(loading, "_names", names)
+    patch.setattr(loading, "offset_files", names)
 
 
 @planted
@@ -289,7 +297,7 @@ def leftovers_that_are_left(patch: Patch) -> None:
 
 @planted
 def leader_epochs_that_are_not_written(patch: Patch) -> None:
-    patch.setattr(PartitionLog, "_put_epochs", nothing)
+    patch.setattr(EpochFile, "put", nothing)
 
 
 @planted

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from magicbyte.archive.rebuild import recognise
 from magicbyte.archive.retain import held, known_high_watermark
+from magicbyte.archive.viewed import viewed_log
 from magicbyte.errors import CorruptRecordError, LogDirectoryError
 from magicbyte.log.cleaning.compaction import (
     DEFAULT_CONFIG,
@@ -23,14 +24,15 @@ from magicbyte.log.cleaning.compaction import (
 )
 from magicbyte.log.files import checkpoints
 from magicbyte.log.files.directory import SNAPSHOT, PartitionDirectory, parse_file
-from magicbyte.log.files.filesystem import LocalFiles, put_file
+from magicbyte.log.files.filesystem import LocalFiles, exists, put_file
 from magicbyte.log.files.index_writer import LATEST_RULES, IndexRules
 from magicbyte.log.files.partitions import log_start_offset
 from magicbyte.log.files.producer_snapshot import ProducerSnapshot
 from magicbyte.log.live.config import LogConfig
-from magicbyte.log.live.loading import Mends, producers_at, snapshot_offsets
+from magicbyte.log.live.loading import Mends
 from magicbyte.log.live.partition_log import PartitionLog
-from magicbyte.log.live.segment import exists
+from magicbyte.log.live.producers import producers_at
+from magicbyte.log.live.segment_names import snapshot_offsets
 from magicbyte.ports import Moment, TopicPartition
 
 if TYPE_CHECKING:
@@ -180,10 +182,10 @@ def _opened(
     if dry_run:
         for at in snapshot_offsets(files, partition.path):  # a run would delete damaged ones
             parse_file(files, f"{partition.path}/{at:020}{SNAPSHOT}", ProducerSnapshot.parse)
-        with PartitionLog.view(files, partition.path, config, log_start_offset=start) as log:
-            log.producers = producers_at(
-                files, partition.path, config, log.segments, log.log_end_offset, replays=True
-            )  # fmt: skip
+        with viewed_log(files, partition.path, config, log_start_offset=start) as log:
+            log.producers.start_from(
+                producers_at(files, partition.path, config, log.segments, log.log_end_offset, replays=True)
+            )
             log.high_watermark = _high_watermark(files, partition, log)
             yield log
         return

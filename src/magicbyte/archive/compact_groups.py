@@ -26,7 +26,8 @@ from magicbyte.log.files.open_files import bounded
 from magicbyte.log.files.producer_state import LeaderEpochs
 from magicbyte.log.live.loading import Loaded
 from magicbyte.log.live.partition_log import PartitionLog
-from magicbyte.log.live.segment import CLEANED, Segment
+from magicbyte.log.live.segment import Segment
+from magicbyte.log.live.segment_names import CLEANED
 from magicbyte.ports import Moment
 
 if TYPE_CHECKING:

@@ -13,17 +13,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from magicbyte.archive.rebuild import recognise
+from magicbyte.archive.viewed import viewed_log
 from magicbyte.errors import LogDirectoryError
 from magicbyte.log.files import checkpoints
 from magicbyte.log.files.directory import PartitionDirectory, parse_file
-from magicbyte.log.files.filesystem import LocalFiles, is_locked, put_file, read_whole
+from magicbyte.log.files.filesystem import LocalFiles, exists, is_locked, put_file, read_whole
 from magicbyte.log.files.index_writer import LATEST_RULES, IndexRules
 from magicbyte.log.files.partitions import log_start_offset
 from magicbyte.log.live.config import LogConfig
 from magicbyte.log.live.loading import Mends
 from magicbyte.log.live.log_directory import LOCK
-from magicbyte.log.live.partition_log import PartitionLog, Removed
-from magicbyte.log.live.segment import exists
+from magicbyte.log.live.partition_log import PartitionLog
+from magicbyte.log.live.retention import Removed
 from magicbyte.ports import Moment, TopicPartition
 
 if TYPE_CHECKING:
@@ -148,13 +149,13 @@ def _retain(files: LocalFiles, partition: PartitionDirectory, limits: Limits, *,
         rules=limits.rules or recognise(partition) or LATEST_RULES,
     )
     start = log_start_offset(partition)
-    with PartitionLog.view(files, partition.path, config, log_start_offset=start) as log:
+    with viewed_log(files, partition.path, config, log_start_offset=start) as log:
         high_watermark = known_high_watermark(files, partition, log)
         log.high_watermark = min(max(high_watermark, log.log_start_offset), log.log_end_offset)
         if limits.before_offset is not None:
             start = max(log.log_start_offset, min(limits.before_offset, log.high_watermark))
             log.log_start_offset = start
-        removed, begin = log.plan(limits.now_ms)
+        removed, begin = log.retention(limits.now_ms).plan(log.segments)
         known = log.high_watermark
         end, size = log.log_end_offset, log.size
     if removed and not dry_run:

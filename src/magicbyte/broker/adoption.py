@@ -13,7 +13,7 @@ from magicbyte.errors import CorruptRecordError, LogDirectoryError
 from magicbyte.groups.config import LATEST, needed_protocol
 from magicbyte.groups.partitioning import OFFSETS_TOPIC
 from magicbyte.log.files.checkpoints import PARTITION_METADATA
-from magicbyte.log.live.segment import exists
+from magicbyte.log.files.filesystem import exists
 from magicbyte.metadata import layout
 from magicbyte.printable import logger
 from magicbyte.records.encode import Format

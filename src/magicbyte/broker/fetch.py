@@ -23,6 +23,7 @@ from magicbyte.errors import (
     MagicbyteError,
     UnsupportedVersionError,
 )
+from magicbyte.log.live.lookups import aborted_transactions, size_in_segment
 from magicbyte.protocol.messages.fetch import (
     AbortedTransaction,
     FetchableTopicResponse,
@@ -201,7 +202,7 @@ async def _is_enough_stored(broker: Broker, request: Request[FetchRequest], begu
         if offset >= upper:
             continue
         try:
-            size = await broker.read(partition, log.size_in_segment, offset, upper)
+            size = await broker.read(partition, size_in_segment, log, offset, upper)
         except MagicbyteError:  # deleted or damaged meanwhile, which the next look tells
             continue
         if size is None:
@@ -327,7 +328,7 @@ class _Partition:
             return _Found(self.topic, data)
         if committed:
             end = min(upper, _end_of_segment(log, found))
-            aborted = await self.broker.read(partition, log.aborted_transactions, asked.fetch_offset, end)
+            aborted = await self.broker.read(partition, aborted_transactions, log, asked.fetch_offset, end)
             data.aborted_transactions = [
                 AbortedTransaction(producer_id=each.producer_id, first_offset=each.first_offset) for each in aborted
             ]

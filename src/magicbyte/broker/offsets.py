@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Final
 
 from magicbyte.broker.fetch import epoch_fault
 from magicbyte.errors import ErrorCode, MagicbyteError
-from magicbyte.log.live.partition_log import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, MAX_TIMESTAMP_SEARCH
+from magicbyte.log.live.lookups import (
+    EARLIEST_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    MAX_TIMESTAMP_SEARCH,
+    offset_for_timestamp,
+    offsets_before,
+)
 from magicbyte.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -82,7 +88,7 @@ async def _old_offsets(
     """Answer as brokers did before they had an index of times. Consumers are told of nothing that they cannot read."""
     log = partition.log
     most, now_ms = max(asked.max_num_offsets, 0), broker.clock.now_ms()
-    found = await broker.read(partition, log.offsets_before, asked.timestamp, most, now_ms)
+    found = await broker.read(partition, offsets_before, log, asked.timestamp, most, now_ms)
     if request.message.replica_id == _CONSUMER and any(each > log.high_watermark for each in found):
         found = [log.high_watermark, *(each for each in found if each < log.high_watermark)]
     return ListOffsetsPartitionResponse(partition_index=partition.index, old_style_offsets=tuple(found))
@@ -108,10 +114,10 @@ async def _offset(
     else:
         quick = timestamp == EARLIEST_TIMESTAMP
         if quick:
-            found = log.offset_for_timestamp(timestamp)
+            found = offset_for_timestamp(log, timestamp)
         else:
             async with broker.memory.work(broker.topics.rules(partition.topic).max_decompressed_bytes):
-                found = await broker.read(partition, log.offset_for_timestamp, timestamp)
+                found = await broker.read(partition, offset_for_timestamp, log, timestamp)
         if found is None or (not quick and found[1] >= end):
             return response
         response.timestamp, response.offset = found

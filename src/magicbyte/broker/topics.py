@@ -31,8 +31,8 @@ from magicbyte.errors import (
 from magicbyte.log.append.rules import AppendRules
 from magicbyte.log.files.checkpoints import PARTITION_METADATA, parse_partition_metadata
 from magicbyte.log.files.directory import parse_file
+from magicbyte.log.files.filesystem import exists
 from magicbyte.log.files.names import MOST_PARTITIONS, check_new_topic
-from magicbyte.log.live.segment import exists
 from magicbyte.metadata import layout
 from magicbyte.metadata.layout import TopicNode
 from magicbyte.ports import SetNode, TopicPartition

@@ -19,12 +19,11 @@ from magicbyte.log.append.prepare import take
 from magicbyte.log.append.record_set import record_set
 from magicbyte.log.files import checkpoints
 from magicbyte.log.files.directory import LOG, parse_file
-from magicbyte.log.files.filesystem import LocalFiles
+from magicbyte.log.files.filesystem import LocalFiles, exists
 from magicbyte.log.files.index_writer import first_offset
 from magicbyte.log.live.config import LogConfig
 from magicbyte.log.live.log_directory import LogDirectory, Settings
 from magicbyte.log.live.partition_log import PartitionLog
-from magicbyte.log.live.segment import exists
 from magicbyte.ports import Moment, TopicPartition
 from magicbyte.records.decode import DecodeOptions, decode
 from magicbyte.records.entry import entries

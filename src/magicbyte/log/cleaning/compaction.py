@@ -23,6 +23,7 @@ from magicbyte.log.files.directory import LOG
 from magicbyte.log.files.index_writer import MAX_RELATIVE, SegmentIndexer, last_offsets
 from magicbyte.log.files.producer_snapshot import ProducerEntry
 from magicbyte.log.files.reader import Chunk, read_chunks
+from magicbyte.log.live.lookups import aborted_transactions
 from magicbyte.records.batch import RecordBatch
 from magicbyte.records.decode import DecodeOptions, decode_rows
 from magicbyte.records.layout import CONTROL_BIT, TRANSACTIONAL_BIT, Dialect
@@ -301,7 +302,7 @@ class Compaction:
         """Return the aborted transactions with an offset in `sources`, below `end`, in the order of their markers."""
         if not sources or not self.log.config.rules.has_producers:
             return []
-        return self.log.aborted_transactions(sources[0].base_offset, end)
+        return aborted_transactions(self.log, sources[0].base_offset, end)
 
     def retains_deletes(self, sources: Sequence[Segment]) -> dict[int, bool]:
         """Return for each segment, by base, whether tombstones and markers of older formats in it are not due."""
@@ -357,7 +358,7 @@ class Compaction:
         """Return the transactions at offset `first`, to be moved on to `end`."""
         transactions = CleanedTransactions()
         if self.log.config.rules.has_producers:
-            transactions.add_aborted(self.log.aborted_transactions(first, end))
+            transactions.add_aborted(aborted_transactions(self.log, first, end))
         return transactions
 
     def _map_segment(
@@ -365,7 +366,7 @@ class Compaction:
     ) -> Generator[int, None, bool]:
         """Fill the map from one segment; say whether it is full."""
         begin = self.selection.first_dirty
-        start = segment.position_before(begin)
+        start = segment.indexes.position_before(begin)
         for chunk in read_chunks(
             segment.log, start=start, end=segment.size, dialect=self.log.config.dialect, merge=True
         ):
@@ -428,7 +429,7 @@ class Compaction:
         size, index_sizes = 0, [0]
         for segment, following in itertools.zip_longest(segments, segments[1:]):
             end = self.selection.first_uncleanable if following is None else following.base_offset
-            grown = [a + b for a, b in itertools.zip_longest(index_sizes, segment.index_sizes, fillvalue=0)]
+            grown = [a + b for a, b in itertools.zip_longest(index_sizes, segment.indexes.sizes, fillvalue=0)]
             fits = size + segment.size <= most and max(grown) <= most_index
             if group and fits and (not segment.size or end - 1 - group[0].base_offset <= MAX_RELATIVE):
                 group.append(segment)
@@ -436,7 +437,7 @@ class Compaction:
                 continue
             if group:
                 yield group
-            group, size, index_sizes = [segment], segment.size, segment.index_sizes
+            group, size, index_sizes = [segment], segment.size, segment.indexes.sizes
         if group:
             yield group
 

@@ -561,6 +561,15 @@ def make_directory(path: Path) -> None:
         sync_directory(each.parent)
 
 
+def exists(files: FileSystem, path: str) -> bool:
+    """Say whether there is anything at `path`."""
+    try:
+        files.entry(path)
+    except FileNotFoundError:
+        return False
+    return True
+
+
 def put_file(files: WritableFileSystem, path: str, content: bytes) -> None:
     """Put `content` at `path`: after a crash a reader finds the old content or the new, never a mix.
 

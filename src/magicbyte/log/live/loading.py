@@ -10,27 +10,33 @@ from __future__ import annotations
 import enum
 import functools
 import itertools
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from magicbyte.errors import CorruptRecordError, OutOfDescriptorsError
-from magicbyte.log.files.checkpoints import LEADER_EPOCHS, MESSAGE_DIALECT, LeaderEpoch, parse_leader_epochs
+from magicbyte.errors import CorruptRecordError, LogDirectoryError, OutOfDescriptorsError
+from magicbyte.log.files.checkpoints import (
+    LEADER_EPOCHS,
+    MESSAGE_DIALECT,
+    LeaderEpoch,
+    format_message_dialect,
+    parse_leader_epochs,
+    parse_message_dialect,
+)
 from magicbyte.log.files.directory import INDEXES, LOG, SNAPSHOT, parse_file
-from magicbyte.log.files.filesystem import data_pieces
+from magicbyte.log.files.filesystem import data_pieces, exists, put_file
 from magicbyte.log.files.index_writer import MAX_RELATIVE
 from magicbyte.log.files.names import is_log_file, is_named_by_offset, offset_file
-from magicbyte.log.files.producer_snapshot import ProducerSnapshot
 from magicbyte.log.files.producer_state import LeaderEpochs, ProducerStates
-from magicbyte.log.files.reader import read_chunks
 from magicbyte.log.live.parting import part_segment
-from magicbyte.log.live.segment import CLEANED, DELETED, SWAP, Segment, exists
+from magicbyte.log.live.producers import drop_snapshots, producers_at
+from magicbyte.log.live.segment import Segment
+from magicbyte.log.live.segment_names import CLEANED, DELETED, SWAP, offset_files
+from magicbyte.records.layout import Dialect
 
 if TYPE_CHECKING:
     from magicbyte.log.files.open_files import OpenFiles
     from magicbyte.log.live.config import LogConfig
     from magicbyte.ports import WritableFileSystem
-    from magicbyte.records.scan import BatchTable
 
 
 class Mends(enum.Enum):
@@ -98,8 +104,8 @@ def load(
     loaded = Loaded([], 0, config.rules.producer_states(), LeaderEpochs())
     _set_aside_what_is_no_file(files, folder, loaded, quarantine, mends)
     finish_swaps(files, folder, config)
-    logs = {base for base, kind, _ in _names(files, folder) if kind == LOG}
-    lost = [(base, kind) for base, kind, _ in _names(files, folder) if kind in INDEXES and base not in logs]
+    logs = {base for base, kind, _ in offset_files(files, folder) if kind == LOG}
+    lost = [(base, kind) for base, kind, _ in offset_files(files, folder) if kind in INDEXES and base not in logs]
     for base, kind in lost:
         # A crash within a deletion leaves indexes without a log, too; a log that was closed has none.
         if clean and files.entry(f"{folder}/{base:020}{kind}").size:
@@ -148,6 +154,20 @@ def load(
         if segment.base_offset in loaded.recovered:
             segment.sync()
     return loaded
+
+
+def settle_dialect(files: WritableFileSystem, folder: str, dialect: Dialect) -> None:
+    """Have the dialect written in the folder; a log of Kafka's own dialect needs no file for that.
+
+    Raises LogDirectoryError when the log is one of another dialect.
+    """
+    path = f"{folder}/{MESSAGE_DIALECT}"
+    found = parse_file(files, path, parse_message_dialect) if exists(files, path) else Dialect.KAFKA
+    if found is dialect:
+        return
+    if any(entry.size for entry in files.list(folder) if entry.name.endswith(LOG)):
+        raise LogDirectoryError(f"{folder}: a log in the dialect {found.value}: expected {dialect.value}")
+    put_file(files, path, format_message_dialect(dialect))
 
 
 def _set_aside_what_is_no_file(
@@ -205,18 +225,9 @@ def _check_end(loaded: Loaded, folder: str, recovery_point: int, log_start_offse
     loaded.notes.append(f"{error}: records that were there are lost; the next one gets offset {expected}")
 
 
-def _names(files: WritableFileSystem, folder: str) -> list[tuple[int, str, str]]:
-    """Return base offset, kind and suffix of the files that are named by an offset."""
-    return [
-        (found.offset, found.kind, found.suffix)
-        for entry in files.list(folder)
-        if not entry.is_directory and (found := offset_file(entry.name)) is not None
-    ]
-
-
 def _finish_deletions(files: OpenFiles, folder: str) -> None:
     """Delete the indexes of segments whose logs are renamed to be deleted, before those logs: else they look lost."""
-    names = _names(files, folder)
+    names = offset_files(files, folder)
     going = {base for base, kind, suffix in names if (kind, suffix) == (LOG, DELETED)}
     going -= {base for base, kind, suffix in names if kind == LOG and not suffix}
     indexes = [(base, kind) for base, kind, suffix in names if kind in INDEXES and not suffix and base in going]
@@ -233,7 +244,7 @@ def finish_swaps(files: OpenFiles, folder: str, config: LogConfig) -> None:
     A file that is deleted here and comes back in a crash is deleted again: that is made durable by who opens the log.
     """
     _finish_deletions(files, folder)
-    names = _names(files, folder)
+    names = offset_files(files, folder)
     unfinished = min((base for base, _, suffix in names if suffix == CLEANED), default=None)
     swaps = []
     for base, kind, suffix in names:
@@ -363,7 +374,7 @@ class _Opening:
         except CorruptRecordError as error:  # then the log itself tells
             if self._was_whole(segment):
                 following = self._following(segment)
-                if segment.names_more_than_there_is(error, self.closed_at if following is None else following):
+                if segment.indexes.names_more_than_there_is(error, self.closed_at if following is None else following):
                     path = segment.path(LOG)
                     missing = CorruptRecordError("log", expected="what its index names", found=f"{segment.size} bytes")
                     if self.mends is not Mends.DAMAGE:
@@ -431,7 +442,7 @@ class _Opening:
 
 def delete_files(files: WritableFileSystem, folder: str, base: int) -> None:
     """Delete all files of a segment: the names come back in a crash before the folder is synced."""
-    for each, kind, suffix in _names(files, folder):
+    for each, kind, suffix in offset_files(files, folder):
         if each == base and not suffix:
             files.delete(f"{folder}/{each:020}{kind}")
 
@@ -473,78 +484,3 @@ def _is_copy(files: WritableFileSystem, path: str, segment: Segment, position: i
             )
             and all(segment.log.read_at(position + at, len(data)) == data for at, data in data_pieces(copy, 0))
         )
-
-
-def drop_snapshots(files: WritableFileSystem, folder: str, bases: Collection[int], end_offset: int) -> None:
-    """Delete the producer snapshots that are of no segment's base, but for the newest, or behind the log's end."""
-    offsets = snapshot_offsets(files, folder)
-    newest = max((each for each in offsets if each <= end_offset), default=-1)
-    for each in offsets:
-        if each > end_offset or (each not in bases and each != newest):
-            files.delete(f"{folder}/{each:020}{SNAPSHOT}")
-
-
-def segment_bases(files: WritableFileSystem, folder: str) -> list[int]:
-    """Return the base offsets of the segments in a folder, ascending."""
-    return sorted(base for base, kind, suffix in _names(files, folder) if kind == LOG and not suffix)
-
-
-def snapshot_offsets(files: WritableFileSystem, folder: str) -> list[int]:
-    """Return the offsets of the producer snapshots, ascending."""
-    return sorted(base for base, kind, suffix in _names(files, folder) if kind == SNAPSHOT and not suffix)
-
-
-def producers_at(
-    files: WritableFileSystem,
-    folder: str,
-    config: LogConfig,
-    segments: Sequence[Segment],
-    offset: int,
-    *,
-    replays: bool,
-    notes: list[str] | None = None,
-) -> ProducerStates:
-    """Return the producers as they are in front of `offset`: by the newest sound snapshot, and the batches behind it.
-
-    A damaged snapshot is deleted, with a line in `notes`. Where there is none, the log is read from its beginning,
-    unless not `replays`: then nobody is known, as after an upgrade from a version that knew no producers.
-    """
-    producers, begin = config.rules.producer_states(), -1
-    if not config.rules.has_producers:
-        return producers
-    known = [each for each in snapshot_offsets(files, folder) if each <= offset]
-    for at in reversed(known):
-        path = f"{folder}/{at:020}{SNAPSHOT}"
-        try:
-            producers.start_from(parse_file(files, path, ProducerSnapshot.parse))
-        except CorruptRecordError as error:
-            files.delete(path)
-            if notes is not None:
-                notes.append(f"{error}: the producers are found anew from what is in front of it")
-            continue
-        begin = at
-        break
-    if not known and not replays:
-        return producers
-    for segment, following in itertools.zip_longest(segments, segments[1:]):
-        if following is not None and following.base_offset <= begin:
-            continue
-        start = segment.position_before(begin)
-        for chunk in read_chunks(segment.log, start=start, end=segment.size, dialect=config.dialect):
-            producers.append(_between(chunk.table, begin, offset))
-    return producers
-
-
-def _between(table: BatchTable, first: int, end: int) -> BatchTable:
-    """Return the rows whose first offset is in `first` to below `end`."""
-    import numpy as np
-
-    offsets = np.asarray(table.offset, np.int64)
-    rows = np.flatnonzero((offsets >= first) & (offsets < end))
-    if len(rows) == len(table):
-        return table
-    columns: dict[str, Any] = {
-        name: np.asarray(getattr(table, name), np.int64)[rows]
-        for name in ("position", "size", "magic", "attributes", "offset", "count")
-    }
-    return replace(table, **columns)

@@ -22,7 +22,7 @@ from magicbyte.errors import (
 from magicbyte.log.files import checkpoints
 from magicbyte.log.files.checkpoints import CleanShutdown, PartitionMetadata
 from magicbyte.log.files.directory import parse_file
-from magicbyte.log.files.filesystem import put_file
+from magicbyte.log.files.filesystem import exists, put_file
 from magicbyte.log.files.health import Health
 from magicbyte.log.files.index_writer import LATEST_RULES, IndexRules
 from magicbyte.log.files.names import (
@@ -37,13 +37,13 @@ from magicbyte.log.files.names import (
 from magicbyte.log.files.open_files import DEFAULT_LIMIT, OpenFiles
 from magicbyte.log.live.config import LogConfig
 from magicbyte.log.live.loading import Mends, set_aside
-from magicbyte.log.live.partition_log import PartitionLog, Removed
-from magicbyte.log.live.segment import exists
+from magicbyte.log.live.partition_log import PartitionLog
 from magicbyte.ports import TopicPartition
 
 if TYPE_CHECKING:
     import uuid
 
+    from magicbyte.log.live.retention import Removed
     from magicbyte.ports import Lock, Moment, WritableFileSystem
 
 T = TypeVar("T")

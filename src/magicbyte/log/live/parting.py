@@ -12,11 +12,12 @@ from magicbyte.log.files.directory import LOG
 from magicbyte.log.files.entry_search import MAX_OFFSET, Limits
 from magicbyte.log.files.index_writer import MAX_RELATIVE
 from magicbyte.log.files.resync import Sound, first_offset, known_lasts, sound_beginning
-from magicbyte.log.live.segment import CLEANED, SWAP, Segment
+from magicbyte.log.live.segment_names import CLEANED, SWAP
 from magicbyte.records.scan import scan
 
 if TYPE_CHECKING:
     from magicbyte.errors import CorruptRecordError
+    from magicbyte.log.live.segment import Segment
     from magicbyte.ports import WritableFile
 
 

@@ -12,11 +12,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from magicbyte.log.files.resync import first_offset
 from magicbyte.records.layout import Dialect
 
 if TYPE_CHECKING:
     from magicbyte.log.live.config import LogConfig
-    from magicbyte.log.live.segment import Head, Segment
+    from magicbyte.log.live.segment import Segment
 
 
 class Reason(enum.Enum):
@@ -28,70 +29,94 @@ class Reason(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Due:
-    """A segment that is due to be deleted."""
+class Removed:
+    """What retention takes away: a segment, or the head of one (`head`), with its bytes and offsets."""
 
-    segment: Segment
+    base_offset: int
+    end_offset: int
+    size: int
+    largest_timestamp: int
     reason: Reason
+    head: bool = False
 
 
-def due_segments(
-    segments: Sequence[Segment],
-    config: LogConfig,
-    *,
-    now_ms: int,
-    end_offset: int,
-    high_watermark: int,
-    log_start_offset: int,
-) -> list[Due]:
-    """Return the segments to delete, from the first on; the last one of the log as well, if it holds anything.
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """What a log with these settings and bounds loses at `now_ms`. Offsets at or above the high watermark stay."""
 
-    None goes that holds an offset at or above the high watermark.
-    """
-    due: list[Due] = []
-    surplus = sum(each.size for each in segments) - config.retention_bytes
-    for at, segment in enumerate(segments):
-        is_last = at + 1 == len(segments)
-        next_base = end_offset if is_last else segments[at + 1].base_offset
-        if next_base > high_watermark or (is_last and not segment.size):
-            break
-        if next_base <= log_start_offset and not is_last:
-            reason = Reason.START
-        elif config.delete and _is_old(segment, config, now_ms):
-            reason = Reason.TIME
-        elif config.delete and config.retention_bytes >= 0 and surplus >= segment.size:
-            reason = Reason.SIZE
-        else:
-            break
-        surplus -= segment.size
-        due.append(Due(segment, reason))
-    return due
+    config: LogConfig
+    now_ms: int
+    log_start_offset: int
+    high_watermark: int
+    log_end_offset: int
 
+    def plan(self, segments: Sequence[Segment]) -> tuple[list[Removed], int]:
+        """Return what the log of these segments would lose, and where it would start then."""
+        removed = self.due(segments)
+        start = max(self.log_start_offset, removed[-1].end_offset if removed else 0)
+        if len(removed) < len(segments) and (head := self.head(segments[len(removed)])) is not None:
+            removed.append(head)
+            start = max(start, head.end_offset)
+        return removed, start
 
-def _is_old(segment: Segment, config: LogConfig, now_ms: int) -> bool:
-    """Say whether all of a segment is older than the retention time; of the enriched dialect, unknown times are new."""
-    if config.retention_ms < 0:
-        return False
-    if config.dialect is Dialect.ENRICHED:
-        return 0 <= segment.largest_timestamp < now_ms - config.retention_ms
-    return now_ms - segment.largest_or_modified() > config.retention_ms
+    def due(self, segments: Sequence[Segment]) -> list[Removed]:
+        """Return the segments to delete, from the first on; the last one of the log as well, if it holds anything."""
+        config, due = self.config, list[Removed]()
+        if config.dialect is Dialect.ENRICHED and config.compact:
+            return due
+        surplus = sum(each.size for each in segments) - config.retention_bytes
+        for at, segment in enumerate(segments):
+            is_last = at + 1 == len(segments)
+            end = self.log_end_offset if is_last else segments[at + 1].base_offset
+            if end > self.high_watermark or (is_last and not segment.size):
+                break
+            if end <= self.log_start_offset and not is_last:
+                reason = Reason.START
+            elif config.delete and self._is_old(segment):
+                reason = Reason.TIME
+            elif config.delete and config.retention_bytes >= 0 and surplus >= segment.size:
+                reason = Reason.SIZE
+            else:
+                break
+            surplus -= segment.size
+            due.append(Removed(segment.base_offset, end, segment.size, segment.largest_timestamp, reason))
+        return due
 
+    def _is_old(self, segment: Segment) -> bool:
+        """Say whether all of a segment is older than the retention time; where times are unknown, enriched is new."""
+        config = self.config
+        if config.retention_ms < 0:
+            return False
+        if config.dialect is Dialect.ENRICHED:
+            return 0 <= segment.largest_timestamp < self.now_ms - config.retention_ms
+        return self.now_ms - segment.largest_or_modified() > config.retention_ms
 
-def head_cut(
-    segment: Segment, config: LogConfig, *, now_ms: int, high_watermark: int, log_start_offset: int
-) -> Head | None:
-    """Return the first entry of a segment that is to stay, where that is not its first; None: nothing is to be cut.
+    def head(self, segment: Segment) -> Removed | None:
+        """Return the head that the first segment that stays loses, of `size` bytes: what is left is a segment, too.
 
-    What is cut off lies below the high watermark, and below the log start offset or before the retention time.
-    """
-    oldest = now_ms - config.retention_ms if config.delete and config.retention_ms >= 0 else None
-    begin = segment.position_before(log_start_offset)
-    if oldest is not None:
-        begin = max(begin, segment.position_before_timestamp(oldest))
-    begin = min(begin, segment.position_before(high_watermark))
-    for head in segment.heads(begin):
-        last = segment.last_offset_of(head)
-        is_due = last < log_start_offset or (oldest is not None and 0 <= head.timestamp < oldest)
-        if last >= high_watermark or not is_due:
-            return head if head.position else None
-    return None
+        None: nothing is to be cut. What is cut off lies below the log start offset or before the retention time.
+        """
+        config = self.config
+        if not (config.delete if config.dialect is Dialect.ENRICHED else config.head_truncation):
+            return None
+        size = self._head_size(segment)
+        if not size:
+            return None
+        end = first_offset(segment.log, size, config.dialect)
+        reason = Reason.START if end <= self.log_start_offset else Reason.TIME
+        return Removed(segment.base_offset, end, size, segment.largest_timestamp, reason, head=True)
+
+    def _head_size(self, segment: Segment) -> int:
+        """Return where the first entry of a segment is that is to stay."""
+        config, indexes = self.config, segment.indexes
+        oldest = self.now_ms - config.retention_ms if config.delete and config.retention_ms >= 0 else None
+        begin = indexes.position_before(self.log_start_offset)
+        if oldest is not None:
+            begin = max(begin, indexes.position_before_timestamp(oldest))
+        begin = min(begin, indexes.position_before(self.high_watermark))
+        for head in segment.heads(begin):
+            last = segment.last_offset_of(head)
+            is_due = last < self.log_start_offset or (oldest is not None and 0 <= head.timestamp < oldest)
+            if last >= self.high_watermark or not is_due:
+                return head.position
+        return 0

@@ -1,0 +1,50 @@
+"""The leader epochs of a log in their file, which is written with each change. Source: Kafka's LeaderEpochFileCache."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from magicbyte.log.files.checkpoints import LEADER_EPOCHS, format_leader_epochs
+from magicbyte.log.files.filesystem import exists, put_file
+
+if TYPE_CHECKING:
+    from magicbyte.log.append.record_set import RecordSet
+    from magicbyte.log.files.producer_state import LeaderEpochs
+    from magicbyte.ports import WritableFileSystem
+
+
+class EpochFile:
+    """`leader-epoch-checkpoint` in the folder of a log that knows `epochs`."""
+
+    def __init__(self, files: WritableFileSystem, folder: str, epochs: LeaderEpochs) -> None:
+        self._files, self._path, self._epochs = files, f"{folder}/{LEADER_EPOCHS}", epochs
+        self._is_behind = False  # an append could not write it, for which there was no descriptor
+
+    def assign(self, records: RecordSet) -> None:
+        """Take in the leader epochs of a set that is to be written."""
+        changed = bool(records.has_older) and self._epochs.end_with_older()
+        for batch in records.batches:
+            changed = self._epochs.assign(batch.partition_leader_epoch, batch.base_offset) or changed
+        self._is_behind = self._is_behind or changed
+        if self._is_behind:
+            self.put()
+            self._is_behind = False
+
+    def truncate_start(self, offset: int) -> None:
+        """Forget epochs that end at `offset` or before it."""
+        if self._epochs.truncate_start(offset):
+            self.put()
+
+    def truncate_end(self, offset: int) -> None:
+        """Forget epochs that begin at `offset` or behind it."""
+        if self._epochs.truncate_end(offset):
+            self.put()
+
+    def put(self) -> None:
+        """Write the file."""
+        put_file(self._files, self._path, format_leader_epochs(self._epochs.entries))
+
+    def put_empty(self) -> None:
+        """Write a file without bytes, as some brokers do for a log that has no epochs yet, unless there is one."""
+        if not exists(self._files, self._path):
+            put_file(self._files, self._path, b"")

@@ -1,0 +1,79 @@
+"""Look-ups in a live log that change nothing: offsets by time, as ListOffsets asks, and what a slice is sent with."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from magicbyte.errors import UnsupportedForMessageFormatError
+from magicbyte.log.files.directory import LOG
+from magicbyte.records.layout import Dialect
+
+if TYPE_CHECKING:
+    from magicbyte.log.files.indexes import AbortedTransaction
+    from magicbyte.log.live.partition_log import PartitionLog
+
+LATEST_TIMESTAMP, EARLIEST_TIMESTAMP, MAX_TIMESTAMP_SEARCH = -1, -2, -3
+_NO_TIME = (1 << 63) - 1
+
+
+def size_in_segment(log: PartitionLog, offset: int, upper: int) -> int | None:
+    """Return how many bytes there are from the first entry that reaches `offset` to `upper`.
+
+    None where `upper`, as in `PartitionLog.read`, is in a later segment: then all that is left of this one may be read,
+    and nothing is added to it.
+    """
+    segments = log.segments_from(offset)
+    for at, segment in enumerate(segments):
+        if segment.base_offset >= upper or (head := segment.find(offset)) is None:
+            continue
+        if at + 1 < len(segments) and segments[at + 1].base_offset <= upper:
+            return None
+        last = segment.find(upper) if upper < log.log_end_offset else None
+        return (segment.size if last is None else last.position) - head.position
+    return 0
+
+
+def aborted_transactions(log: PartitionLog, first: int, end: int) -> list[AbortedTransaction]:
+    """Return the aborted transactions with an offset in `first` to below `end`, in the order of their markers."""
+    found = []
+    for segment in log.segments_from(first):
+        found += segment.indexes.transactions(first, end)
+    return found
+
+
+def offset_for_timestamp(log: PartitionLog, timestamp: int) -> tuple[int, int] | None:
+    """Return timestamp and offset of the first record of `timestamp` (ms) or later; None when there is none.
+
+    -2 is the log's start, -1 its end (then the timestamp is -1), -3 the largest timestamp. Raises
+    UnsupportedForMessageFormatError where the log has no timestamps to look by.
+    """
+    if timestamp == EARLIEST_TIMESTAMP:
+        return -1, log.log_start_offset
+    if timestamp == LATEST_TIMESTAMP:
+        return -1, log.log_end_offset
+    if not (log.config.rules.has_time_index or log.config.dialect is Dialect.ENRICHED):
+        raise UnsupportedForMessageFormatError(f"{log.folder}: this log has no timestamps to look for")
+    if timestamp == MAX_TIMESTAMP_SEARCH:
+        largest = max(each.largest_timestamp for each in log.segments)
+        timestamp = largest if largest >= 0 else _NO_TIME
+    for segment in log.segments:
+        if segment.largest_timestamp >= timestamp:
+            found = segment.find_timestamp(timestamp, log.log_start_offset)
+            if found is not None:
+                return found
+    return None
+
+
+def offsets_before(log: PartitionLog, timestamp: int, max_offsets: int, now_ms: int) -> list[int]:
+    """Return bases of segments written up to `timestamp`, newest first: what ListOffsets version 0 answers."""
+    pairs = [(each.base_offset, log.files.modified_ms(each.path(LOG))) for each in log.segments]
+    if log.active.size:
+        pairs.append((log.log_end_offset, now_ms))
+    if timestamp == LATEST_TIMESTAMP:
+        at = len(pairs) - 1
+    elif timestamp == EARLIEST_TIMESTAMP:
+        at = 0
+    else:
+        at = next((each for each in reversed(range(len(pairs))) if pairs[each][1] <= timestamp), -1)
+    offsets = [max(pairs[each][0], log.log_start_offset) for each in range(at, -1, -1)]
+    return offsets[:max_offsets]

@@ -1,0 +1,163 @@
+"""What a log knows of its producers: the state that snapshots keep, and what a leader checks their batches by.
+
+Source: Kafka's ProducerStateManager.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from magicbyte.errors import CorruptRecordError
+from magicbyte.log.append.prepare import ProducerBatch
+from magicbyte.log.append.producer_check import ProducerChecks
+from magicbyte.log.files.directory import SNAPSHOT, parse_file
+from magicbyte.log.files.producer_snapshot import ProducerSnapshot
+from magicbyte.log.files.reader import read_chunks
+from magicbyte.log.live.segment_names import snapshot_offsets
+from magicbyte.records.control import marker_of
+from magicbyte.records.layout import NO_SEQUENCE
+
+if TYPE_CHECKING:
+    from magicbyte.log.append.producer_check import AppendedBatch
+    from magicbyte.log.files.producer_state import ProducerStates
+    from magicbyte.log.live.config import LogConfig
+    from magicbyte.log.live.segment import Segment
+    from magicbyte.log.live.segment_indexes import LiveIndexes
+    from magicbyte.ports import WritableFileSystem
+    from magicbyte.records.batch import RecordBatch
+    from magicbyte.records.scan import BatchTable
+
+
+class LogProducers:
+    """The producers of an open log, and their snapshots in its folder. `states`: as they are at the log's end."""
+
+    def __init__(self, files: WritableFileSystem, folder: str, config: LogConfig, states: ProducerStates) -> None:
+        self._files, self._folder, self._config = files, folder, config
+        self.start_from(states)
+
+    def start_from(self, states: ProducerStates) -> None:
+        """Know these, and no others."""
+        self._states, self._checks = states, ProducerChecks()
+        self._checks.start_from(states.snapshot())
+
+    def snapshot(self) -> ProducerSnapshot:
+        """Return the state as a `.snapshot` file has it, by producer id."""
+        return self._states.snapshot()
+
+    @property
+    def first_unstable_offset(self) -> int | None:
+        """Where the first open transaction begins, None when none is open."""
+        return self._states.first_unstable_offset
+
+    def check(self, facts: ProducerBatch, batch: RecordBatch) -> AppendedBatch | None:
+        """Return the batch in the log that `batch`, with its `facts`, repeats; None: it is to be written.
+
+        Raises AppendRefusedError for one that does not follow what is known of its producer.
+        """
+        if not facts.is_control:
+            return self._checks.check(facts)
+        marker = marker_of(batch)
+        if marker is not None and marker.coordinator_epoch is not None:
+            self._checks.check_marker(facts.producer_id, facts.producer_epoch, marker.coordinator_epoch)
+        return None
+
+    def take(self, batch: RecordBatch, indexes: LiveIndexes) -> None:
+        """Take in a batch of a producer that is in the log now; a transaction that it aborts goes to `indexes`."""
+        aborted = self._states.add(batch)
+        if aborted is not None:
+            indexes.append_aborted(aborted)
+        producer, epoch = batch.producer_id, batch.producer_epoch
+        if not batch.is_control and batch.base_sequence > NO_SEQUENCE:
+            facts = ProducerBatch(
+                producer, epoch, batch.base_sequence, batch.last_sequence, batch.is_transactional, is_control=False
+            )
+            self._checks.appended(facts, batch.base_offset, batch.last_offset, batch.max_timestamp)
+        elif batch.is_control and (marker := marker_of(batch)) is not None and marker.coordinator_epoch is not None:
+            self._checks.ended(producer, epoch, marker.coordinator_epoch, batch.max_timestamp)
+
+    def truncate(self, segments: Sequence[Segment], offset: int) -> None:
+        """Know what there is in front of `offset`, where the log of these segments ends now."""
+        drop_snapshots(self._files, self._folder, [each.base_offset for each in segments], offset)
+        self.start_from(producers_at(self._files, self._folder, self._config, segments, offset, replays=True))
+
+    def put_snapshot(self, offset: int, segments: Sequence[Segment]) -> None:
+        """Write the producers as they are now, at `offset`; of the log's segments the last two keep theirs."""
+        with self._files.create(f"{self._folder}/{offset:020}{SNAPSHOT}") as file:
+            file.write_at(0, self.snapshot().to_bytes())
+            file.sync()
+        self.drop_snapshots_before(min([each.base_offset for each in segments[-2:]], default=0))
+
+    def drop_snapshots_before(self, offset: int) -> None:
+        """Remove older snapshots, as a broker up to 2.7 does; a later one keeps them as long as their segments."""
+        if not self._config.rules.release.keeps_all_snapshots:
+            for each in snapshot_offsets(self._files, self._folder):
+                if each < offset:
+                    self._files.delete(f"{self._folder}/{each:020}{SNAPSHOT}")
+
+
+def drop_snapshots(files: WritableFileSystem, folder: str, bases: Collection[int], end_offset: int) -> None:
+    """Delete the producer snapshots that are of no segment's base, but for the newest, or behind the log's end."""
+    offsets = snapshot_offsets(files, folder)
+    newest = max((each for each in offsets if each <= end_offset), default=-1)
+    for each in offsets:
+        if each > end_offset or (each not in bases and each != newest):
+            files.delete(f"{folder}/{each:020}{SNAPSHOT}")
+
+
+def producers_at(
+    files: WritableFileSystem,
+    folder: str,
+    config: LogConfig,
+    segments: Sequence[Segment],
+    offset: int,
+    *,
+    replays: bool,
+    notes: list[str] | None = None,
+) -> ProducerStates:
+    """Return the producers as they are in front of `offset`: by the newest sound snapshot, and the batches behind it.
+
+    A damaged snapshot is deleted, with a line in `notes`. Where there is none, the log is read from its beginning,
+    unless not `replays`: then nobody is known, as after an upgrade from a version that knew no producers.
+    """
+    producers, begin = config.rules.producer_states(), -1
+    if not config.rules.has_producers:
+        return producers
+    known = [each for each in snapshot_offsets(files, folder) if each <= offset]
+    for at in reversed(known):
+        path = f"{folder}/{at:020}{SNAPSHOT}"
+        try:
+            producers.start_from(parse_file(files, path, ProducerSnapshot.parse))
+        except CorruptRecordError as error:
+            files.delete(path)
+            if notes is not None:
+                notes.append(f"{error}: the producers are found anew from what is in front of it")
+            continue
+        begin = at
+        break
+    if not known and not replays:
+        return producers
+    for segment, following in itertools.zip_longest(segments, segments[1:]):
+        if following is not None and following.base_offset <= begin:
+            continue
+        start = segment.indexes.position_before(begin)
+        for chunk in read_chunks(segment.log, start=start, end=segment.size, dialect=config.dialect):
+            producers.append(_between(chunk.table, begin, offset))
+    return producers
+
+
+def _between(table: BatchTable, first: int, end: int) -> BatchTable:
+    """Return the rows whose first offset is in `first` to below `end`."""
+    import numpy as np
+
+    offsets = np.asarray(table.offset, np.int64)
+    rows = np.flatnonzero((offsets >= first) & (offsets < end))
+    if len(rows) == len(table):
+        return table
+    columns: dict[str, Any] = {
+        name: np.asarray(getattr(table, name), np.int64)[rows]
+        for name in ("position", "size", "magic", "attributes", "offset", "count")
+    }
+    return replace(table, **columns)

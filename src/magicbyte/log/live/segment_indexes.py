@@ -1,0 +1,269 @@
+"""The indexes of one segment of a live log: offsets, timestamps and aborted transactions, each in a file of its own.
+
+Sources: Kafka's OffsetIndex, TimeIndex and TransactionIndex, and how LogSegment uses them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from magicbyte.errors import CorruptRecordError
+from magicbyte.log.files.directory import ENRICHED_INDEX, OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX
+from magicbyte.log.files.filesystem import put_file, read_whole
+from magicbyte.log.files.index_file import ENRICHED_ENTRY, OFFSET_ENTRY, TIME_ENTRY, IndexFile
+from magicbyte.log.files.index_writer import MAX_RELATIVE
+from magicbyte.log.files.indexes import TransactionIndex
+from magicbyte.records.layout import NO_TIMESTAMP, Dialect
+
+if TYPE_CHECKING:
+    from struct import Struct
+
+    from magicbyte.log.append.record_set import IndexEntry
+    from magicbyte.log.files.index_file import Entry
+    from magicbyte.log.files.indexes import AbortedTransaction
+    from magicbyte.log.files.open_files import OpenFile
+    from magicbyte.log.live.config import LogConfig
+    from magicbyte.log.live.segment_names import SegmentNames
+
+BEHIND, LATER = "index position", "index offset"  # than the log has
+_OFFSET_COLUMN = {OFFSET_INDEX: 0, TIME_INDEX: 1, ENRICHED_INDEX: 0}
+_POSITION_COLUMN = {OFFSET_INDEX: 1, ENRICHED_INDEX: 2}
+
+
+class LiveIndexes:
+    """The index files of a segment, open: `by_kind` those that it has from its beginning on.
+
+    Of `config` the dialect and the rules count, which a log keeps, and the size that an index file may have.
+    """
+
+    def __init__(self, names: SegmentNames, config: LogConfig) -> None:
+        self._names, self._config = names, config
+        self.kinds = _kinds(config)
+        self.by_kind: dict[str, IndexFile] = {}
+        self._transactions: OpenFile | None = None
+
+    # ---- files
+
+    def begin(self, files: Iterable[OpenFile]) -> None:
+        """Take empty files, one for each of `kinds`, in their order."""
+        for kind, file in zip(self.kinds, files, strict=True):
+            self._take(kind, file)
+
+    def open(self, log_size: int) -> None:
+        """Open the indexes of a segment that was closed. A time index that is missing is made, empty.
+
+        Raises CorruptRecordError when an index is missing or cannot be this segment's: then it is to be recovered.
+        """
+        names = self._names
+        for kind in self.kinds:
+            path = names.path(kind)
+            if not names.has(kind):
+                if kind != TIME_INDEX:
+                    raise CorruptRecordError("index", expected="a file", found="none").locate(path=path)
+                names.files.create(path).close()
+            index = self._take(kind, names.files.edit(path))
+            index.verify(_OFFSET_COLUMN[kind])
+            place = _POSITION_COLUMN.get(kind)
+            if index.last is not None and place is not None and not 0 <= index.last[place] < log_size:
+                raise CorruptRecordError(
+                    BEHIND, expected=f"0 to {log_size - 1}", found=index.last[place]
+                ).locate(path=path)  # fmt: skip
+        if names.has(TRANSACTION_INDEX):
+            self.transactions(0, 0)  # raises what is wrong with it
+
+    def _take(self, kind: str, file: OpenFile) -> IndexFile:
+        index = self.by_kind[kind] = IndexFile(file, self.kinds[kind], self._config.segment_index_bytes)
+        return index
+
+    def names_more_than_there_is(self, error: CorruptRecordError, end_offset: int) -> bool:
+        """Whether `error`, of `open`, says that an index names what the log does not have, and can be believed.
+
+        `end_offset`: that of the log as it was closed, or the next segment's base. An index that names an offset of
+        the segment shows that the log was cut short, between two entries even; any other one is damaged itself.
+        """
+        if error.what not in (BEHIND, LATER):
+            return False
+        lasts = [index.last[_OFFSET_COLUMN[kind]] for kind, index in self.by_kind.items() if index.last is not None]
+        return bool(lasts) and all(0 <= each < end_offset - self._names.base_offset for each in lasts)
+
+    def open_files(self) -> list[OpenFile]:
+        """Return the open files in the order in which they are synced."""
+        files = [index.file for index in self.by_kind.values()]
+        return files if self._transactions is None else [*files, self._transactions]
+
+    def grow(self) -> None:
+        """Give each file the size that it has while entries are added."""
+        for index in self.by_kind.values():
+            index.grow()
+
+    def trim(self) -> None:
+        """Cut off what is behind the entries."""
+        for index in self.by_kind.values():
+            index.trim()
+
+    def put(self, made: Mapping[str, bytes], *, durable: bool) -> None:
+        """Have these files, by suffix, in place of the indexes that there are; the one whose lack is noticed last."""
+        for kind in (TRANSACTION_INDEX, *reversed(self.kinds)):
+            self._put(kind, made.get(kind, b""), durable=durable)
+
+    def _put(self, kind: str, content: bytes, *, durable: bool) -> None:
+        """Put an index file in place of the one that is there; of aborted transactions only where there are any."""
+        files, path = self._names.files, self._names.path(kind)
+        if kind in self.by_kind:
+            self.by_kind.pop(kind).file.close()
+        if not content and kind == TRANSACTION_INDEX:
+            if self._names.has(kind):
+                files.delete(path)
+            return
+        if durable:
+            put_file(files, path, content)
+            file = files.edit(path)
+        else:
+            file = files.create(path)
+            file.write_at(0, content)
+        if kind == TRANSACTION_INDEX:
+            self._transactions = file
+        else:
+            self._take(kind, file)
+
+    def truncate(self, offset: int, log_size: int) -> None:
+        """Keep what is said of entries that end before `offset` and begin before position `log_size`."""
+        relative = max(offset - self._names.base_offset, 0)
+        for kind, index in self.by_kind.items():
+            count = index.floor(_OFFSET_COLUMN[kind], relative - 1) + 1
+            if kind in _POSITION_COLUMN:
+                count = min(count, index.floor(_POSITION_COLUMN[kind], log_size - 1) + 1)
+            index.truncate(count)
+        kept = [each for each in self.transactions(0, offset) if each.last_offset < offset]
+        if self._names.has(TRANSACTION_INDEX):
+            self._opened_transactions().truncate(len(kept) * TransactionIndex.ENTRY_SIZE)
+
+    # ---- offsets and timestamps
+
+    @property
+    def sizes(self) -> list[int]:
+        """The bytes of the entries in each of these files."""
+        return [self.by_kind[kind].count * layout.size for kind, layout in self.kinds.items()]
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the next set may find no room in one of them. The last entry of a time index is for the roll."""
+        return any(index.count >= index.capacity - (kind == TIME_INDEX) for kind, index in self.by_kind.items())
+
+    def last(self, kind: str) -> Entry | None:
+        """Return the last entry of an index, None without one."""
+        return self.by_kind[kind].last if kind in self.by_kind else None
+
+    def add(self, entries: Sequence[IndexEntry], begin: int) -> None:
+        """Add the index entries of a set that begins at a position."""
+        base, rules = self._names.base_offset, self._config.rules
+        if self._config.dialect is Dialect.ENRICHED:
+            triples = [(each.first_offset - base, each.timestamp, begin + each.position) for each in entries]
+            self.by_kind[ENRICHED_INDEX].extend(triples)
+            return
+        named = [each.last_offset if rules.names_last_offset else each.first_offset for each in entries]
+        self.by_kind[OFFSET_INDEX].extend(
+            [(offset - base, begin + each.position) for offset, each in zip(named, entries, strict=True)]
+        )
+        self.add_times([(each.timestamp, each.time_offset) for each in entries])
+
+    def add_times(self, times: Sequence[tuple[int, int]]) -> None:
+        """Give timestamps and their offsets entries in the time index, each unless the entry before it has it."""
+        index = self.by_kind.get(TIME_INDEX)
+        if index is None:
+            return
+        last, entries = NO_TIMESTAMP if index.last is None else index.last[0], []
+        for timestamp, offset in times:
+            if timestamp > last:
+                entries.append((timestamp, offset - self._names.base_offset))
+                last = timestamp
+        if entries:
+            index.extend(entries)
+
+    def add_last(self, offset: int, timestamp: int, position: int) -> None:
+        """Enriched: give the last entry of the log an index entry, unless it has one."""
+        index = self.by_kind[ENRICHED_INDEX]
+        if index.last is None or index.last[2] < position:
+            index.append(offset - self._names.base_offset, timestamp, position)
+
+    def position_before(self, offset: int) -> int:
+        """Return a position at or before every entry with `offset` or a later one, an index interval away at most."""
+        relative = offset - self._names.base_offset
+        if relative < 0:
+            return 0
+        index = self.by_kind[ENRICHED_INDEX if self._config.dialect is Dialect.ENRICHED else OFFSET_INDEX]
+        at = index.floor(0, min(relative, MAX_RELATIVE))
+        position = index.entry(at)[-1] if at >= 0 else 0
+        if position < 0:
+            raise CorruptRecordError("index position", expected=">= 0", found=position).locate(path=index.file.path)
+        return position
+
+    def position_before_timestamp(self, timestamp: int) -> int:
+        """Return a position before which all entries are older than `timestamp` (ms)."""
+        if self._config.dialect is Dialect.ENRICHED:
+            index = self.by_kind[ENRICHED_INDEX]
+            at = index.floor(1, timestamp - 1)
+            return index.entry(at)[2] if at >= 0 else 0
+        times = self.by_kind.get(TIME_INDEX)
+        at = -1 if times is None else times.floor(0, timestamp - 1)
+        return 0 if times is None or at < 0 else self.position_before(times.entry(at)[1] + self._names.base_offset)
+
+    def largest_timestamp(self) -> tuple[int, int, int] | None:
+        """Return the largest timestamp that is named (ms), the offset that it counts as, and a position.
+
+        Entries with a larger one begin there or behind it. None where no index has timestamps.
+        """
+        base = self._names.base_offset
+        if ENRICHED_INDEX in self.kinds:
+            last = self.by_kind[ENRICHED_INDEX].last
+            return (NO_TIMESTAMP, base, 0) if last is None else (last[1], base, last[2])
+        if TIME_INDEX not in self.kinds:
+            return None
+        last = self.by_kind[TIME_INDEX].last
+        if last is not None:
+            return last[0], base + last[1], self.position_before(base + last[1])
+        places = self.by_kind[OFFSET_INDEX].last
+        return NO_TIMESTAMP, base, 0 if places is None else places[1]
+
+    # ---- aborted transactions
+
+    def append_aborted(self, aborted: AbortedTransaction) -> None:
+        """Add an aborted transaction, whose marker was appended to the segment."""
+        file = self._opened_transactions()
+        file.write_at(file.size, TransactionIndex((aborted,)).to_bytes())
+
+    def put_aborted(self, transactions: Sequence[AbortedTransaction]) -> None:
+        """Have these, and no others."""
+        if self._transactions is not None:
+            self._transactions.truncate(0)
+        for each in transactions:
+            self.append_aborted(each)
+
+    def transactions(self, first: int, end: int) -> list[AbortedTransaction]:
+        """Return the aborted transactions with an offset in `first` to below `end` whose markers lie here."""
+        if not self._names.has(TRANSACTION_INDEX):
+            return []
+        path = self._names.path(TRANSACTION_INDEX)
+        try:
+            index = TransactionIndex.parse(read_whole(self._names.files, path))
+            index.verify()
+        except CorruptRecordError as error:
+            raise error.locate(path=path) from None
+        return index.aborted(first, end)
+
+    def _opened_transactions(self) -> OpenFile:
+        """Return the file of aborted transactions, made if need be."""
+        if self._transactions is None:
+            files, path = self._names.files, self._names.path(TRANSACTION_INDEX)
+            self._transactions = files.edit(path) if self._names.has(TRANSACTION_INDEX) else files.create(path)
+        return self._transactions
+
+
+def _kinds(config: LogConfig) -> dict[str, Struct]:
+    """Return the index files that a segment has from its beginning on, by suffix, and their entries."""
+    if config.dialect is Dialect.ENRICHED:
+        return {ENRICHED_INDEX: ENRICHED_ENTRY}
+    if config.rules.has_time_index:
+        return {OFFSET_INDEX: OFFSET_ENTRY, TIME_INDEX: TIME_ENTRY}
+    return {OFFSET_INDEX: OFFSET_ENTRY}
