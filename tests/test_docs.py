@@ -34,7 +34,7 @@ PAGES += sorted((ROOT / "docs").rglob("*.md"))
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 OFFLINE = (
     "convert.md", "diff.md", "rebuild-index.md", "verify.md", "salvage.md", "retain.md", "compact.md", "old-logs.md",
-    "data-engineers.md", "protocol-designers.md", "client-authors.md", "python.md",
+    "data-engineers.md", "protocol-designers.md", "client-authors.md", "python.md", "checker.md",
 )  # fmt: skip
 """Pages whose blocks of `sh` and `python` are typed where `tour/logs` is."""
 WITH_BROKER = (

@@ -1,0 +1,398 @@
+"""Judges a history: what was lost, what is there twice, and what was read or written out of order.
+
+Pure, and linear in the history but for one sort of each partition's offsets. The rules are those of the checker of
+Jepsen's Kafka workload (jepsen.tests.kafka), by offsets where that has dense positions. An operation is *sure* when it
+is ok, or unknown and one of its values was read by an operation that is ok.
+"""
+
+from __future__ import annotations
+
+import itertools
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from magicbyte.testing.checker.history import Kind, Operation, Outcome, Polled, Rules, Sent, Value
+from magicbyte.testing.checker.report import Anomaly, AnomalyKind, Report
+
+NOBODY: Final = -1
+UNKNOWN: Final = -1
+MOST_NAMED: Final = 3  # of the values that a read skipped
+
+
+def check(history: Iterable[Operation], rules: Rules | None = None) -> Report:
+    """Judge a history, which is gone through twice: a list, or a `HistoryFile`.
+
+    Raises ValueError for what is no history: a value that is sent twice to a partition, an iterator.
+    """
+    if iter(history) is history:
+        raise ValueError("cannot judge an iterator, as it is gone through twice: give a list, or a HistoryFile")
+    evidence = _Evidence(rules or Rules())
+    for number, operation in enumerate(history):
+        evidence.note(number, operation)
+    evidence.close()
+    report = Report()
+    _count(evidence, report)
+    for anomaly in evidence.anomalies():
+        report.add(anomaly)
+    order = _Order(evidence, report)
+    for number, operation in enumerate(history):
+        order.judge(number, operation)
+    return report
+
+
+@dataclass(slots=True)
+class _Written:
+    """A value of a partition: who wrote it, who read it, and where it is. Operations are positions in the history."""
+
+    value: Value
+    writer: int = NOBODY
+    outcome: Outcome | None = None
+    sent_offset: int = UNKNOWN
+    key: str | None = None
+    may_repeat: bool = False
+    reader: int = NOBODY  # the first that is ok
+    in_transaction: bool = False
+    first_offset: int = UNKNOWN
+    last_offset: int = UNKNOWN
+
+
+@dataclass(slots=True)
+class _Partition:
+    """What a history says of a partition. `log` has one value for each offset, `clashes` the others.
+
+    `must_be_read` are the offsets that no read may skip, in order.
+    """
+
+    log_start: int
+    is_compacted: bool
+    values: dict[Value, _Written] = field(default_factory=dict)
+    log: dict[int, _Written] = field(default_factory=dict)
+    clashes: dict[int, dict[Value, _Written]] = field(default_factory=dict)
+    repeated: dict[Value, set[int]] = field(default_factory=dict)
+    last_of_key: dict[str, int] = field(default_factory=dict)
+    doubtful_keys: set[str] = field(default_factory=set)  # some record of these may be there, unread
+    must_be_read: array[int] = field(default_factory=lambda: array("q"))
+
+    def written(self, value: Value) -> _Written:
+        found = self.values.get(value)
+        if found is None:
+            found = self.values[value] = _Written(value)
+        return found
+
+    def place(self, offset: int, written: _Written) -> None:
+        """Note that a value is at an offset."""
+        there = self.log.setdefault(offset, written)
+        if there is not written:
+            self.clashes.setdefault(offset, {})[written.value] = written
+        if written.first_offset == UNKNOWN:
+            written.first_offset = written.last_offset = offset
+        elif not written.first_offset == offset == written.last_offset:
+            self.repeated.setdefault(written.value, {written.first_offset}).add(offset)
+            written.first_offset = min(written.first_offset, offset)
+            written.last_offset = max(written.last_offset, offset)
+
+    def close(self) -> None:
+        """Take in that every offset is known."""
+        if self.is_compacted:
+            for each in self.values.values():
+                if each.key is not None and each.last_offset != UNKNOWN:
+                    self.last_of_key[each.key] = max(self.last_of_key.get(each.key, UNKNOWN), each.last_offset)
+                elif each.key is not None and each.outcome is not Outcome.FAIL:
+                    self.doubtful_keys.add(each.key)
+        self.must_be_read.extend(sorted(offset for offset, each in self.log.items() if not self.may_lack(each, offset)))
+
+    def may_lack(self, written: _Written, offset: int) -> bool:
+        """Return whether the value at an offset may be gone: deleted by retention, or replaced by its key's latest."""
+        if offset < self.log_start:
+            return True
+        key = written.key
+        return self.is_compacted and key is not None and (key in self.doubtful_keys or offset < self.last_of_key[key])
+
+    def skipped(self, before: int, after: int) -> Iterator[int]:
+        """Yield the offsets between two reads that may not be skipped, the first few."""
+        if after > before + 1:
+            first = bisect_right(self.must_be_read, before)
+            yield from self.must_be_read[first : min(bisect_left(self.must_be_read, after), first + MOST_NAMED)]
+
+
+class _Evidence:
+    """All that is known of the partitions of a history, and what it says by itself."""
+
+    def __init__(self, rules: Rules) -> None:
+        self.rules, self.partitions = rules, dict[str, _Partition]()
+        self.operations = 0
+        self._unknown: list[tuple[str, _Written]] = []  # sends of unknown outcome
+        self._own_reads: list[Anomaly] = []
+
+    def partition(self, name: str) -> _Partition:
+        found = self.partitions.get(name)
+        if found is None:
+            start, is_compacted = self.rules.log_starts.get(name, 0), name in self.rules.compacted
+            found = self.partitions[name] = _Partition(start, is_compacted)
+        return found
+
+    def note(self, number: int, operation: Operation) -> None:
+        """Take in an operation."""
+        self.operations += 1
+        own = {(each.partition, each.value) for each in operation.steps if isinstance(each, Sent)}
+        for step in operation.steps:
+            if isinstance(step, Sent):
+                self._note_sent(number, operation, step)
+                continue
+            for name, records in step.records.items():
+                partition = self.partition(name)
+                for offset, value in records:
+                    written = partition.written(value)
+                    partition.place(offset, written)
+                    if operation.outcome is Outcome.OK and written.reader == NOBODY:
+                        written.reader = number
+                    if (name, value) in own:
+                        self._own_reads.append(
+                            Anomaly(
+                                AnomalyKind.PRECOMMITTED_READ, name, (offset,), (value,), (number,),
+                                f"{_named(value)} at offset {offset} is read by operation {number}, which wrote it",
+                            )
+                        )  # fmt: skip
+
+    def _note_sent(self, number: int, operation: Operation, sent: Sent) -> None:
+        partition = self.partition(sent.partition)
+        written = partition.written(sent.value)
+        if written.writer != NOBODY:
+            raise ValueError(
+                f"{_named(sent.value)} is sent to {sent.partition} by operation {written.writer} and again by "
+                f"operation {number}: each value can be sent to a partition once"
+            )
+        written.writer, written.outcome = number, operation.outcome
+        written.key, written.may_repeat = sent.key, sent.may_repeat
+        written.in_transaction = operation.kind is Kind.TRANSACTION
+        if sent.offset is not None:
+            written.sent_offset = sent.offset
+        if operation.outcome is Outcome.INFO:
+            self._unknown.append((sent.partition, written))
+        elif operation.outcome is Outcome.OK and sent.offset is not None:
+            partition.place(sent.offset, written)
+
+    def close(self) -> None:
+        """Take in that the history ends: it is known now which unknown operations took effect."""
+        self.sure = {written.writer for _, written in self._unknown if written.reader != NOBODY}
+        for name, written in self._unknown:
+            if written.writer in self.sure and written.sent_offset != UNKNOWN:
+                self.partitions[name].place(written.sent_offset, written)
+        for each in self.partitions.values():
+            each.close()
+
+    @property
+    def unknown(self) -> int:
+        """How many sends have an unknown outcome."""
+        return len(self._unknown)
+
+    def anomalies(self) -> Iterator[Anomaly]:
+        """Yield what is wrong with values and offsets, whatever the order of operations."""
+        yield from self._own_reads
+        for name in sorted(self.partitions):
+            partition = self.partitions[name]
+            yield from _places(name, partition)
+            yield from self._losses(name, partition)
+            yield from self._reads(name, partition)
+
+    def is_sure(self, written: _Written) -> bool:
+        """Return whether the operation that wrote a value took effect."""
+        return written.outcome is Outcome.OK or written.writer in self.sure
+
+    def _losses(self, name: str, partition: _Partition) -> Iterator[Anomaly]:
+        last, last_reader = max(
+            ((each.first_offset, each.reader) for each in partition.values.values() if each.reader != NOBODY),
+            default=(UNKNOWN, NOBODY),
+        )
+        for each in partition.values.values():
+            if each.reader != NOBODY or each.writer == NOBODY:
+                continue
+            at = each.last_offset
+            if at != UNKNOWN and partition.may_lack(each, at):
+                continue
+            offsets, what = () if at == UNKNOWN else (at,), f"{_named(each.value)} of operation {each.writer}"
+            if at != UNKNOWN and at <= last and self.is_sure(each):
+                yield Anomaly(
+                    AnomalyKind.LOST_WRITE, name, offsets, (each.value,), (each.writer, last_reader),
+                    f"{what} at offset {at} was never read, though operation {last_reader} read offset {last}",
+                )  # fmt: skip
+            elif self.rules.read_to_end and not self._is_doubtful(partition, each):
+                if each.outcome is Outcome.OK:
+                    yield Anomaly(
+                        AnomalyKind.UNSEEN, name, offsets, (each.value,), (each.writer,),
+                        f"{what} was acknowledged and never read, though all was read to the end",
+                    )  # fmt: skip
+                elif each.in_transaction and self.is_sure(each):
+                    yield Anomaly(
+                        AnomalyKind.TORN_TRANSACTION, name, offsets, (each.value,), (each.writer,),
+                        f"{what} was never read, though other values of this transaction were",
+                    )  # fmt: skip
+
+    def _is_doubtful(self, partition: _Partition, written: _Written) -> bool:
+        """Return whether a value that nobody read, at an unknown offset, may be one that was deleted."""
+        replaced = partition.is_compacted and written.key is not None
+        return written.last_offset == UNKNOWN and (partition.log_start > 0 or replaced)
+
+    def _reads(self, name: str, partition: _Partition) -> Iterator[Anomaly]:
+        for each in partition.values.values():
+            if each.reader == NOBODY:
+                continue
+            offset = each.first_offset
+            if each.outcome is Outcome.FAIL:
+                yield Anomaly(
+                    AnomalyKind.ABORTED_READ, name, (offset,), (each.value,), (each.writer, each.reader),
+                    f"{_named(each.value)} at offset {offset} was read by operation {each.reader}, though operation "
+                    f"{each.writer}, which wrote it, failed",
+                )  # fmt: skip
+            elif each.writer == NOBODY and self.rules.all_sends_known:
+                yield Anomaly(
+                    AnomalyKind.UNWRITTEN, name, (offset,), (each.value,), (each.reader,),
+                    f"{_named(each.value)} at offset {offset} was read by operation {each.reader}; nobody sent it",
+                )  # fmt: skip
+
+
+def _places(name: str, partition: _Partition) -> Iterator[Anomaly]:
+    """Yield offsets with several values, and values at several offsets."""
+    for offset, others in sorted(partition.clashes.items()):
+        there = [partition.log[offset], *others.values()]
+        values = tuple(each.value for each in there)
+        operations = tuple(sorted({number for each in there for number in (each.writer, each.reader)} - {NOBODY}))
+        named = ", ".join(map(_named, values))
+        yield Anomaly(
+            AnomalyKind.INCONSISTENT_OFFSETS, name, (offset,), values, operations,
+            f"offset {offset} has several values: {named}",
+        )  # fmt: skip
+    for value, offsets in partition.repeated.items():
+        each = partition.values[value]
+        if not each.may_repeat:
+            operations = tuple(number for number in (each.writer, each.reader) if number != NOBODY)
+            places = ", ".join(map(str, sorted(offsets)))
+            yield Anomaly(
+                AnomalyKind.DUPLICATE, name, tuple(sorted(offsets)), (value,), operations,
+                f"{_named(value)} is at several offsets: {places}",
+            )  # fmt: skip
+
+
+@dataclass(slots=True)
+class _Process:
+    """Where a process was last: operation and offset by partition."""
+
+    is_subscribed: bool = False
+    polled: dict[str, tuple[int, int]] = field(default_factory=dict)
+    sent: dict[str, tuple[int, int]] = field(default_factory=dict)
+
+
+class _Order:
+    """Judges the order of reads and of sends, within operations and from one to the next of a process."""
+
+    def __init__(self, evidence: _Evidence, report: Report) -> None:
+        self._evidence, self._report = evidence, report
+        self._processes: dict[str, _Process] = {}
+
+    def judge(self, number: int, operation: Operation) -> None:
+        """Take in the next operation."""
+        name, kind, is_ok = operation.process, operation.kind, operation.outcome is Outcome.OK
+        if kind is Kind.CRASH:
+            self._processes.pop(name, None)
+            return
+        process = self._processes.setdefault(name, _Process())
+        for each in operation.repositioned:
+            process.polled.pop(each, None)
+        if kind in (Kind.ASSIGN, Kind.SUBSCRIBE):
+            if operation.outcome is not Outcome.FAIL:
+                was_subscribed, process.is_subscribed = process.is_subscribed, kind is Kind.SUBSCRIBE
+                stays = () if was_subscribed and kind is Kind.ASSIGN else operation.partitions
+                process.polled = {key: at for key, at in process.polled.items() if key in stays}
+            return
+        reads, sends = dict[str, int](), dict[str, int]()
+        for step in operation.steps:
+            if isinstance(step, Polled):
+                for key, records in step.records.items():
+                    if records:
+                        self._polls(number, operation, process, key, [offset for offset, _ in records], reads)
+            elif operation.outcome is not Outcome.FAIL:
+                self._sends(number, process, step, sends)
+        if is_ok:
+            process.polled |= {key: (number, at) for key, at in reads.items()}
+            process.sent |= {key: (number, at) for key, at in sends.items()}
+        elif operation.outcome is Outcome.INFO and kind is not Kind.SEND:
+            process.polled.clear()  # nobody knows how far it came
+
+    def _polls(
+        self, number: int, operation: Operation, process: _Process, key: str, offsets: list[int], reads: dict[str, int]
+    ) -> None:
+        """Compare the reads of one partition, by one step, with each other and with those before."""
+        if (before := reads.get(key)) is not None:
+            if key not in operation.repositioned:
+                self._step(number, number, key, before, offsets[0])
+        elif (last := process.polled.get(key)) is not None:
+            self._step(last[0], number, key, last[1], offsets[0], is_allowed=process.is_subscribed)
+        reads[key] = offsets[-1]
+        if key not in operation.repositioned:
+            for before, after in itertools.pairwise(offsets):
+                if after != before + 1:
+                    self._step(number, number, key, before, after)
+
+    def _step(self, first: int, second: int, key: str, before: int, after: int, *, is_allowed: bool = False) -> None:
+        """Judge two reads, one after the other; within one operation if that is the same."""
+        is_internal = first == second
+        who = f"operation {second}" if is_internal else f"operation {second}, after operation {first},"
+        partition = self._evidence.partitions[key]
+        if after <= before:
+            kind = AnomalyKind.INT_NONMONOTONIC_POLL if is_internal else AnomalyKind.NONMONOTONIC_POLL
+            offsets: tuple[int, ...] = (before, after)
+            message = f"{who} read offset {after} after offset {before}"
+        elif missed := tuple(partition.skipped(before, after)):
+            kind = AnomalyKind.INT_POLL_SKIP if is_internal else AnomalyKind.POLL_SKIP
+            offsets = (before, *missed, after)
+            message = f"{who} read offset {after} after offset {before}, without {', '.join(map(str, missed))}"
+        else:
+            return
+        values = tuple(partition.log[each].value for each in offsets)
+        operations = (second,) if is_internal else (first, second)
+        self._report.add(Anomaly(kind, key, offsets, values, operations, message, is_allowed))
+
+    def _sends(self, number: int, process: _Process, sent: Sent, sends: dict[str, int]) -> None:
+        """Compare the offset of a record, if it is known, with that of the one before it."""
+        key, partition = sent.partition, self._evidence.partitions[sent.partition]
+        written = partition.values[sent.value]
+        is_placed = sent.offset is not None and self._evidence.is_sure(written)
+        at = written.sent_offset if is_placed else written.first_offset
+        if at == UNKNOWN or sent.may_repeat:
+            return
+        is_internal = key in sends
+        first, before = (number, sends[key]) if is_internal else process.sent.get(key, (number, UNKNOWN))
+        sends[key] = at
+        if before == UNKNOWN:
+            return
+        kind, is_allowed = None, False
+        who = f"operation {number}" if is_internal else f"operation {number}, after operation {first},"
+        offsets: tuple[int, ...] = (before, at)
+        if at <= before:
+            kind = AnomalyKind.INT_NONMONOTONIC_SEND if is_internal else AnomalyKind.NONMONOTONIC_SEND
+        elif is_internal and (missed := tuple(partition.skipped(before, at))):
+            kind, is_allowed, offsets = AnomalyKind.INT_SEND_SKIP, True, (before, *missed, at)
+        if kind is not None:
+            values = tuple(partition.log[each].value for each in offsets)
+            message = f"{who} wrote {_named(sent.value)} at offset {at}, and what it sent before at offset {before}"
+            operations = (number,) if is_internal else (first, number)
+            self._report.add(Anomaly(kind, key, offsets, values, operations, message, is_allowed))
+
+
+def _named(value: Value) -> str:
+    return f"value {value!r}"
+
+
+def _count(evidence: _Evidence, report: Report) -> None:
+    report.operations, report.partitions, report.unknown = (
+        evidence.operations,
+        len(evidence.partitions),
+        evidence.unknown,
+    )
+    for partition in evidence.partitions.values():
+        for each in partition.values.values():
+            report.acknowledged += each.outcome is Outcome.OK
+            report.read += each.reader != NOBODY
